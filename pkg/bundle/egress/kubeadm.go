@@ -1,0 +1,68 @@
+package egress
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeadmv1beta4 "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// KubeadmPatch is the part of a kubeadm ClusterConfiguration (v1beta4) that makes
+// kube-apiserver use the tunnel: flag, mounts, and the name that agents dial
+// among the names of the API server's certificate. Merge it into the
+// configuration of "kubeadm init", or give it to kind as a kubeadm config patch.
+func KubeadmPatch(b *v1alpha1.Bundle) ([]byte, error) {
+	config := &kubeadmv1beta4.ClusterConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: kubeadmv1beta4.SchemeGroupVersion.String(), Kind: "ClusterConfiguration",
+		},
+		APIServer: kubeadmv1beta4.APIServer{CertSANs: certSANs(b)},
+	}
+	server := &config.APIServer
+	for _, f := range flags(b) {
+		server.ExtraArgs = append(server.ExtraArgs, kubeadmv1beta4.Arg{Name: f.Name, Value: f.Value})
+	}
+	for _, m := range mounts(b) {
+		server.ExtraVolumes = append(server.ExtraVolumes, kubeadmv1beta4.HostPathMount{
+			Name: m.name, HostPath: m.dir, MountPath: m.dir, ReadOnly: m.readOnly, PathType: m.kind,
+		})
+	}
+	data, err := encodeSparse(config)
+	if err != nil {
+		return nil, fmt.Errorf("encode the kubeadm patch: %w", err)
+	}
+	return data, nil
+}
+
+// certSANs is the name that agents dial, if the server shows them the API
+// server's certificate.
+func certSANs(b *v1alpha1.Bundle) []string {
+	if b.Konnectivity.Server.CertFile != path.Join(b.ControlPlane.PKIDir, "apiserver.crt") {
+		return nil
+	}
+	return []string{b.Konnectivity.ServerHost}
+}
+
+// encodeSparse encodes without the empty objects that kubeadm's types produce:
+// a patch should hold what it changes and nothing else.
+func encodeSparse(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return nil, err
+	}
+	for key, value := range tree {
+		if m, ok := value.(map[string]any); ok && len(m) == 0 {
+			delete(tree, key)
+		}
+	}
+	return yaml.Marshal(tree)
+}

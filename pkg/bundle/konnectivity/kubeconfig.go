@@ -1,0 +1,23 @@
+package konnectivity
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// ServerKubeconfig makes the server's identity and returns its kubeconfig with
+// everything embedded, so that no certificate or key lies about (KON-20 to
+// KON-22). It must be written with mode 0600 before the static Pod appears
+// (KON-23). ca is the cluster's CA and serverURL its API server.
+func ServerKubeconfig(b *v1alpha1.Bundle, ca pki.KeyPair, serverURL string, now time.Time) ([]byte, error) {
+	client, err := ca.Issue(pki.FromBundle(b), pki.Request{CommonName: ServerUser, Usages: pki.ClientAuth}, now)
+	if err != nil {
+		return nil, fmt.Errorf("issue the certificate of %s: %w", ServerUser, err)
+	}
+	return pki.Kubeconfig(pki.KubeconfigRequest{
+		Cluster: "kubernetes", Server: serverURL, CA: ca.CertPEM(), User: ServerUser, Client: client,
+	})
+}

@@ -1,0 +1,173 @@
+package konnectivity
+
+import (
+	"net/url"
+	"path"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+const (
+	// ServerName is the name of the server's Pods and the value of their label.
+	ServerName = "konnectivity-server"
+	// ServerBinary is the base name of our own server program.
+	ServerBinary = "konnectivity-server"
+	// ServerUser is the user of the server's kubeconfig.
+	ServerUser = "system:konnectivity-server"
+
+	// Names of ports. PortServer, which kube-apiserver dials, exists with TCP only.
+	PortServer = "serverport"
+	PortAgent  = "agentport"
+	PortAdmin  = "adminport"
+	PortHealth = "healthport"
+
+	appLabel = "k8s-app"
+)
+
+// serverLabels select the servers. The documents give the static Pod none, but
+// the headless Service and the servers' Leases go by them (KON-49).
+func serverLabels() map[string]string { return map[string]string{appLabel: ServerName} }
+
+// Server describes the proxy server. b must be defaulted.
+func Server(b *v1alpha1.Bundle) component.Component {
+	s := &b.Konnectivity.Server
+	c := component.Component{
+		Name: ServerName, Namespace: b.Namespace, Binary: ServerBinary,
+		Labels: serverLabels(), Selector: serverLabels(), PodLabels: serverLabels(),
+		ContainerName: "konnectivity-server-container", Image: s.Image,
+		Command:   []string{"/proxy-server"},
+		Flags:     ServerFlags(b),
+		Ports:     serverPorts(b),
+		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
+		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz"},
+		Volumes:   serverVolumes(b),
+		// Root reads the API server's key and the kubeconfig, both 0600, and writes
+		// to root's socket directory (KON-47); it needs no capability for that.
+		PodSecurity: component.RootPod(), Security: component.RestrictedContainer(),
+		HostNetwork:   true,
+		PriorityClass: "system-cluster-critical",
+	}
+	if s.Resources != nil {
+		c.Resources = *s.Resources
+	}
+	if s.Form == v1alpha1.FormDaemonSet {
+		c.NodeSelector = map[string]string{v1alpha1.LabelControlPlane: ""}
+		// One per control plane node, whatever its taints: without it that node's
+		// API server reaches nothing.
+		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	return c
+}
+
+func serverPorts(b *v1alpha1.Bundle) []component.Port {
+	k := &b.Konnectivity
+	ports := []component.Port{
+		{Name: PortAgent, Number: k.AgentPort, Host: true},
+		{Name: PortAdmin, Number: k.Server.AdminPort, Host: true},
+		{Name: PortHealth, Number: k.Server.HealthPort, Host: true},
+	}
+	if k.Transport.TCP != nil {
+		ports = append(ports, component.Port{Name: PortServer, Number: TCPPort(k.Transport.TCP), Host: true})
+	}
+	return ports
+}
+
+func serverVolumes(b *v1alpha1.Bundle) []component.Volume {
+	k := &b.Konnectivity
+	volumes := []component.Volume{
+		{Name: "k8s-certs", HostPath: b.ControlPlane.PKIDir, MountPath: b.ControlPlane.PKIDir, ReadOnly: true},
+		// FileOrCreate is what the documents say. It makes an empty file where there
+		// is none, so the file must be written first (KON-23).
+		{Name: "kubeconfig", HostPath: k.Server.Kubeconfig, HostPathType: corev1.HostPathFileOrCreate,
+			MountPath: k.Server.Kubeconfig, ReadOnly: true},
+	}
+	if uds := k.Transport.UDS; uds != nil {
+		dir := path.Dir(uds.Path)
+		volumes = append(volumes, component.Volume{
+			Name: "konnectivity-uds", HostPath: dir, HostPathType: corev1.HostPathDirectoryOrCreate, MountPath: dir,
+		})
+	}
+	return volumes
+}
+
+// ServerFlags are all flags of the server.
+func ServerFlags(b *v1alpha1.Bundle) []component.Flag {
+	return append(OwnServerFlags(b), component.ExtraFlags(b.Konnectivity.Server.ExtraArgs)...)
+}
+
+// OwnServerFlags are the flags that the bundle sets, without extraArgs.
+func OwnServerFlags(b *v1alpha1.Bundle) []component.Flag {
+	k := &b.Konnectivity
+	flags := []component.Flag{component.BoolFlag("logtostderr", true)}
+	flags = append(flags, frontendFlags(k)...)
+	flags = append(flags,
+		component.PathFlag("cluster-cert", k.Server.CertFile),
+		component.PathFlag("cluster-key", k.Server.KeyFile),
+		component.PlainFlag("mode", serverMode(k.ProxyProtocol)),
+		component.PortFlag("agent-port", PortAgent, k.AgentPort),
+		component.PortFlag("admin-port", PortAdmin, k.Server.AdminPort),
+		component.PortFlag("health-port", PortHealth, k.Server.HealthPort),
+		component.PlainFlag("agent-namespace", b.Namespace),
+		component.PlainFlag("agent-service-account", k.AgentServiceAccount),
+		component.PathFlag("kubeconfig", k.Server.Kubeconfig),
+		component.PlainFlag("authentication-audience", k.AuthenticationAudience),
+	)
+	return append(flags, countFlags(b)...)
+}
+
+// frontendFlags are the side that kube-apiserver dials.
+func frontendFlags(k *v1alpha1.Konnectivity) []component.Flag {
+	if tcp := k.Transport.TCP; tcp != nil {
+		return []component.Flag{
+			component.PortFlag("server-port", PortServer, TCPPort(tcp)),
+			component.PathFlag("server-cert", tcp.ServerCert),
+			component.PathFlag("server-key", tcp.ServerKey),
+			component.PathFlag("server-ca-cert", tcp.ClientCA),
+		}
+	}
+	return []component.Flag{
+		component.PathFlag("uds-name", k.Transport.UDS.Path),
+		component.BoolFlag("delete-existing-uds-file", true),
+		component.IntFlag("server-port", 0),
+	}
+}
+
+func countFlags(b *v1alpha1.Bundle) []component.Flag {
+	k := &b.Konnectivity
+	if ptr.Deref(k.LeaseCounting, false) {
+		return []component.Flag{
+			component.BoolFlag("enable-lease-controller", true),
+			component.PlainFlag("lease-namespace", b.Namespace),
+			component.PlainFlag("lease-label", leaseLabel()),
+		}
+	}
+	return []component.Flag{component.IntFlag("server-count", ptr.Deref(k.Server.Count, 1))}
+}
+
+func leaseLabel() string { return appLabel + "=" + ServerName }
+
+func serverMode(p v1alpha1.ProxyProtocol) string {
+	if p == v1alpha1.ProxyHTTPConnect {
+		return "http-connect"
+	}
+	return "grpc"
+}
+
+// TCPPort is the port in the transport's URL, 0 if it names none; validation
+// refuses that.
+func TCPPort(t *v1alpha1.TCPTransport) int32 {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(u.Port(), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}

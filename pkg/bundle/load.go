@@ -1,0 +1,113 @@
+package bundle
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// What can be wrong with a configuration file.
+var (
+	// ErrDecode is returned for what is not a configuration at all, or has fields
+	// that there are not.
+	ErrDecode = errors.New("cannot read the bundle configuration")
+	// ErrInvalid is returned for a configuration that breaks a rule. The error says
+	// which field, its value and what to do, for all broken rules.
+	ErrInvalid = errors.New("invalid bundle configuration")
+)
+
+// Load reads a configuration in YAML or JSON, fills in defaults and validates it.
+// Unknown and duplicate fields are refused. Empty data is the default bundle.
+func Load(data []byte) (*v1alpha1.Bundle, error) {
+	b, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDecode, err)
+	}
+	v1alpha1.Default(b)
+	if errs := Validate(b); len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, errs.ToAggregate())
+	}
+	return b, nil
+}
+
+// Validate checks a defaulted bundle against all rules: its own and those of the
+// programs that it configures.
+func Validate(b *v1alpha1.Bundle) field.ErrorList {
+	errs := v1alpha1.Validate(b)
+	errs = append(errs, scheduler.Validate(b)...)
+	return append(errs, konnectivity.Validate(b)...)
+}
+
+func decode(data []byte) (*v1alpha1.Bundle, error) {
+	b := &v1alpha1.Bundle{}
+	document, err := onlyDocument(data)
+	if err != nil || document == nil {
+		return b, err
+	}
+	// The first conversion refuses keys that stand twice, the second one fields
+	// that do not exist, wrongly capitalised ones included.
+	raw, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	strict, err := kjson.UnmarshalStrict(raw, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkType(b); err != nil {
+		return nil, err
+	}
+	return b, errors.Join(strict...)
+}
+
+// onlyDocument returns the one document of data that says something, nil if there
+// is none.
+func onlyDocument(data []byte) ([]byte, error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	var only []byte
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return only, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if isEmpty(document) {
+			continue
+		}
+		if only != nil {
+			return nil, errors.New("the file holds several documents: a bundle is one, " +
+				"so that its parts cannot disagree; keep each bundle in a file of its own")
+		}
+		only = document
+	}
+}
+
+// isEmpty tells whether a document holds nothing but comments. One that cannot be
+// parsed is not empty: decoding it gives the better error.
+func isEmpty(document []byte) bool {
+	var v any
+	return yaml.Unmarshal(document, &v) == nil && v == nil
+}
+
+func checkType(b *v1alpha1.Bundle) error {
+	if b.APIVersion != "" && b.APIVersion != v1alpha1.GroupVersion {
+		return fmt.Errorf("apiVersion: %q is not supported, write %q", b.APIVersion, v1alpha1.GroupVersion)
+	}
+	if b.Kind != "" && b.Kind != v1alpha1.Kind {
+		return fmt.Errorf("kind: %q is not supported, write %q", b.Kind, v1alpha1.Kind)
+	}
+	return nil
+}

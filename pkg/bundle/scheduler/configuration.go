@@ -1,0 +1,65 @@
+package scheduler
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbasev1alpha1 "k8s.io/component-base/config/v1alpha1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// Configuration is the scheduler's configuration file, a KubeSchedulerConfiguration
+// of kubescheduler.config.k8s.io/v1 in YAML. An empty kubeconfigPath means the
+// identity of the Pod (SCHED-24). All three lock fields are always written,
+// because the defaults are the default scheduler's (SCHED-35).
+func Configuration(b *v1alpha1.Bundle, kubeconfigPath string) ([]byte, error) {
+	data, err := yaml.Marshal(configuration(b, kubeconfigPath))
+	if err != nil {
+		return nil, fmt.Errorf("encode the configuration of scheduler %s: %w", b.Scheduler.Name, err)
+	}
+	return data, nil
+}
+
+func configuration(b *v1alpha1.Bundle, kubeconfigPath string) *schedulerv1.KubeSchedulerConfiguration {
+	s := &b.Scheduler
+	config := &schedulerv1.KubeSchedulerConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: schedulerv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration",
+		},
+		Parallelism: s.Parallelism,
+		LeaderElection: componentbasev1alpha1.LeaderElectionConfiguration{
+			LeaderElect:       ptr.To(true),
+			ResourceLock:      "leases",
+			ResourceName:      s.LeaderElection.LeaseName,
+			ResourceNamespace: s.LeaderElection.LeaseNamespace,
+			LeaseDuration:     ptr.Deref(s.LeaderElection.LeaseDuration, metav1.Duration{}),
+			RenewDeadline:     ptr.Deref(s.LeaderElection.RenewDeadline, metav1.Duration{}),
+			RetryPeriod:       ptr.Deref(s.LeaderElection.RetryPeriod, metav1.Duration{}),
+		},
+		ClientConnection: componentbasev1alpha1.ClientConnectionConfiguration{
+			Kubeconfig:         kubeconfigPath,
+			AcceptContentTypes: "",
+			ContentType:        s.ClientConnection.ContentType,
+			QPS:                ptr.Deref(s.ClientConnection.QPS, 0),
+			Burst:              ptr.Deref(s.ClientConnection.Burst, 0),
+		},
+		PercentageOfNodesToScore: s.PercentageOfNodesToScore,
+		Profiles:                 s.Profiles,
+		DelayCacheUntilActive:    ptr.Deref(s.DelayCacheUntilActive, false),
+	}
+	return config
+}
+
+// ProfileNames are the names that Pods may put into spec.schedulerName, in the
+// order of the configuration.
+func ProfileNames(b *v1alpha1.Bundle) []string {
+	var names []string
+	for _, p := range b.Scheduler.Profiles {
+		names = append(names, ptr.Deref(p.SchedulerName, ""))
+	}
+	return names
+}

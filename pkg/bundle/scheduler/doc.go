@@ -1,0 +1,6 @@
+// Package scheduler renders the second scheduler of a bundle: its
+// configuration file, its identity and rights, and the workload that runs it.
+//
+// Start with [Objects] for the cluster, or with [Component] and [Configuration]
+// for one process.
+package scheduler

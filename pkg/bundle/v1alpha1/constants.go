@@ -1,0 +1,59 @@
+package v1alpha1
+
+// Defaults of the configuration, exported because tests, providers and checks
+// compare with them.
+const (
+	DefaultNamespace = "kube-system"
+
+	// ImageTag is the tag of all default images: this release.
+	ImageTag = "v0.1.0"
+
+	// Default images. They are built by this repository; load or push them where
+	// the cluster's nodes find them, or set the image fields.
+	DefaultSchedulerImage = "fairlead-dev/fairlead-scheduler:" + ImageTag
+	DefaultServerImage    = "fairlead-dev/konnectivity-server:" + ImageTag
+	DefaultAgentImage     = "fairlead-dev/konnectivity-agent:" + ImageTag
+
+	DefaultSchedulerName = "my-scheduler"
+	DefaultSecurePort    = 10259
+
+	DefaultSocket                 = "/etc/kubernetes/konnectivity-server/konnectivity-server.socket"
+	DefaultServerService          = "konnectivity-server"
+	DefaultAgentPort              = 8132
+	DefaultAdminPort              = 8133
+	DefaultHealthPort             = 8134
+	DefaultAuthenticationAudience = "system:konnectivity-server"
+	DefaultAgentServiceAccount    = "konnectivity-agent"
+	DefaultServerKubeconfig       = "/etc/kubernetes/konnectivity-server.conf"
+
+	DefaultPKIDir             = "/etc/kubernetes/pki"
+	DefaultManifestsDir       = "/etc/kubernetes/manifests"
+	DefaultEgressSelectorFile = "/etc/kubernetes/konnectivity/egress-selector-configuration.yaml"
+
+	// FrontProxyClient is the common name of the API server's front proxy
+	// certificate.
+	FrontProxyClient = "front-proxy-client"
+)
+
+// What must not be used because it belongs to the cluster's own scheduler.
+const (
+	// DefaultSchedulerProfile is the name that Pods get when they name none.
+	DefaultSchedulerProfile = "default-scheduler"
+	// DefaultSchedulerLease, in kube-system, is the default scheduler's Lease.
+	DefaultSchedulerLease = "kube-scheduler"
+	// GateCoordinatedLeaderElection is the feature gate that is always off.
+	GateCoordinatedLeaderElection = "CoordinatedLeaderElection"
+)
+
+// Limits that Kubernetes and the kernel set.
+const (
+	// MaxSocketPath is the longest path of a Unix socket, in bytes.
+	MaxSocketPath = 107
+	// MinPort and MaxPort bound every port of the tunnel: below are reserved ports,
+	// above are ephemeral ones (KON-38).
+	MinPort = 1024
+	MaxPort = 49151
+	// SampleServerHost stands in the Konnectivity documentation as a placeholder
+	// and belongs to somebody else (KON-65).
+	SampleServerHost = "35.225.206.7"
+)

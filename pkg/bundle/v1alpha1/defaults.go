@@ -1,0 +1,170 @@
+package v1alpha1
+
+import (
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+)
+
+// New returns the default bundle.
+func New() *Bundle {
+	b := &Bundle{}
+	Default(b)
+	return b
+}
+
+// Default fills every field of b that is unset. It is idempotent and never
+// changes a field that is set.
+func Default(b *Bundle) {
+	set(&b.APIVersion, GroupVersion)
+	set(&b.Kind, Kind)
+	set(&b.Namespace, DefaultNamespace)
+	defaultControlPlane(&b.ControlPlane)
+	defaultPKI(&b.PKI)
+	defaultAggregation(&b.Aggregation)
+	defaultScheduler(&b.Scheduler, b.Namespace)
+	defaultKonnectivity(&b.Konnectivity, b)
+}
+
+func defaultControlPlane(c *ControlPlane) {
+	set(&c.PKIDir, DefaultPKIDir)
+	set(&c.ManifestsDir, DefaultManifestsDir)
+	set(&c.EgressSelectorFile, DefaultEgressSelectorFile)
+}
+
+func defaultPKI(p *PKI) {
+	set(&p.Algorithm, KeyRSA2048)
+	setPtr(&p.Validity, metav1.Duration{Duration: 9000 * time.Hour})
+	setPtr(&p.CAValidity, metav1.Duration{Duration: 87600 * time.Hour})
+}
+
+func defaultAggregation(a *Aggregation) {
+	if a.AllowedNames == nil {
+		a.AllowedNames = []string{FrontProxyClient}
+	}
+	setPtr(&a.EnableAggregatorRouting, false)
+}
+
+func defaultScheduler(s *Scheduler, namespace string) {
+	setPtr(&s.Enabled, true)
+	set(&s.Name, DefaultSchedulerName)
+	set(&s.Image, DefaultSchedulerImage)
+	setPtr(&s.Replicas, 2)
+	defaultLeaderElection(&s.LeaderElection, s.Name, namespace)
+	setPtr(&s.ClientConnection.QPS, 500)
+	setPtr(&s.ClientConnection.Burst, 1000)
+	set(&s.ClientConnection.ContentType, runtime.ContentTypeProtobuf)
+	setPtr(&s.Parallelism, 16)
+	setPtr(&s.PercentageOfNodesToScore, 0)
+	if s.Profiles == nil {
+		s.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To(DefaultSchedulerName)}}
+	}
+	setPtr(&s.DelayCacheUntilActive, false)
+	set(&s.SecurePort, DefaultSecurePort)
+	if s.Resources == nil {
+		s.Resources = requests("100m", "128Mi")
+	}
+	setPtr(&s.Tolerations, Tolerations{
+		criticalAddonsOnly(),
+		{Key: LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	})
+}
+
+func defaultLeaderElection(l *LeaderElection, name, namespace string) {
+	set(&l.LeaseName, name)
+	set(&l.LeaseNamespace, namespace)
+	setPtr(&l.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
+	setPtr(&l.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
+	setPtr(&l.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+}
+
+func defaultKonnectivity(k *Konnectivity, b *Bundle) {
+	setPtr(&k.Enabled, true)
+	set(&k.ProxyProtocol, ProxyGRPC)
+	if k.Transport.UDS == nil && k.Transport.TCP == nil {
+		k.Transport.UDS = &UDSTransport{}
+	}
+	if k.Transport.UDS != nil {
+		set(&k.Transport.UDS.Path, DefaultSocket)
+	}
+	set(&k.ServerHost, ServiceHost(b.Namespace))
+	set(&k.AgentPort, DefaultAgentPort)
+	set(&k.AuthenticationAudience, DefaultAuthenticationAudience)
+	set(&k.AgentServiceAccount, DefaultAgentServiceAccount)
+	setPtr(&k.LeaseCounting, false)
+	defaultServer(&k.Server, b.ControlPlane.PKIDir)
+	defaultAgent(&k.Agent)
+	if tcp := k.Transport.TCP; tcp != nil && tcp.ServerCert == "" && tcp.ServerKey == "" {
+		tcp.ServerCert, tcp.ServerKey = k.Server.CertFile, k.Server.KeyFile
+	}
+}
+
+func defaultServer(s *KonnectivityServer, pkiDir string) {
+	set(&s.Form, FormStaticPod)
+	set(&s.Image, DefaultServerImage)
+	set(&s.AdminPort, DefaultAdminPort)
+	set(&s.HealthPort, DefaultHealthPort)
+	setPtr(&s.Count, 1)
+	if s.CertFile == "" && s.KeyFile == "" {
+		s.CertFile, s.KeyFile = path.Join(pkiDir, "apiserver.crt"), path.Join(pkiDir, "apiserver.key")
+	}
+	set(&s.Kubeconfig, DefaultServerKubeconfig)
+	if s.Resources == nil {
+		s.Resources = requests("50m", "64Mi")
+	}
+}
+
+func defaultAgent(a *KonnectivityAgent) {
+	set(&a.Form, FormDaemonSet)
+	setPtr(&a.Replicas, 2)
+	set(&a.Image, DefaultAgentImage)
+	set(&a.AdminPort, DefaultAdminPort)
+	set(&a.HealthPort, DefaultHealthPort)
+	setPtr(&a.HostNetwork, false)
+	setPtr(&a.Tolerations, Tolerations{criticalAddonsOnly()})
+	if a.Resources == nil {
+		a.Resources = requests("50m", "64Mi")
+	}
+}
+
+// LabelControlPlane is the label, and the key of the taint, of control plane
+// nodes.
+const LabelControlPlane = "node-role.kubernetes.io/control-plane"
+
+// ServiceHost is the default ServerHost: the name of the headless Service in
+// front of the Konnectivity servers.
+func ServiceHost(namespace string) string {
+	return DefaultServerService + "." + namespace + ".svc"
+}
+
+func criticalAddonsOnly() corev1.Toleration {
+	return corev1.Toleration{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}
+}
+
+func requests(cpu, memory string) *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+	}}
+}
+
+// set gives a field its default if it has its type's zero value.
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// setPtr does the same for optional fields, whose zero value is legal.
+func setPtr[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

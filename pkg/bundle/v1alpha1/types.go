@@ -1,0 +1,116 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// GroupVersion is the apiVersion of every configuration this package reads.
+	GroupVersion = "fairlead.dev/v1alpha1"
+	// Kind is the kind of the one configuration type.
+	Kind = "Bundle"
+)
+
+// Bundle is the configuration of everything fairlead renders for one cluster.
+// All fields are optional: an empty file is the default bundle.
+type Bundle struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Namespace holds all namespaced objects. Default: kube-system. In any other
+	// namespace the API server's stock FlowSchemas put the requests of the second
+	// scheduler into priority level workload-low, where they wait behind ordinary
+	// controllers; create a FlowSchema of your own if you change this.
+	Namespace string `json:"namespace,omitempty"`
+
+	// Scheduler is the second scheduler.
+	Scheduler Scheduler `json:"scheduler,omitempty"`
+
+	// Konnectivity is the tunnel from the API server to the nodes.
+	Konnectivity Konnectivity `json:"konnectivity,omitempty"`
+
+	// Aggregation is the front proxy of the API server's aggregation layer.
+	Aggregation Aggregation `json:"aggregation,omitempty"`
+
+	// PKI says how certificates and keys are made.
+	PKI PKI `json:"pki,omitempty"`
+
+	// ControlPlane says where things are on a control plane node.
+	ControlPlane ControlPlane `json:"controlPlane,omitempty"`
+}
+
+// Argument is one further command line flag of a component. A flag that the
+// bundle sets itself is refused; the error names the field to set instead.
+type Argument struct {
+	// Name of the flag without leading dashes.
+	Name string `json:"name"`
+	// Value of the flag, passed as --name=value. May be empty.
+	Value string `json:"value,omitempty"`
+}
+
+// Aggregation configures the front proxy: the identity with which the API
+// server speaks to extension API servers. It always has a CA of its own
+// (AGG-31): there is deliberately no field that shares one.
+type Aggregation struct {
+	// AllowedNames are the common names that may speak for others by request
+	// header (--requestheader-allowed-names). Default: [front-proxy-client], the
+	// name that kubeadm uses and that the issued certificate has. At least one:
+	// an empty list would accept every certificate of the front proxy CA. It is
+	// used where fairlead writes the flags itself; kubeadm sets its own (AGG-10).
+	AllowedNames []string `json:"allowedNames,omitempty"`
+
+	// EnableAggregatorRouting sends aggregated requests and Service-backed
+	// webhooks to endpoint addresses instead of the cluster IP. Default: false.
+	// Needed where kube-proxy does not run on the API server's host (AGG-09).
+	EnableAggregatorRouting *bool `json:"enableAggregatorRouting,omitempty"`
+}
+
+// KeyAlgorithm names a kind of private key.
+type KeyAlgorithm string
+
+// The key algorithms that can be chosen.
+const (
+	// KeyRSA2048 is RSA with 2048 bits.
+	KeyRSA2048 KeyAlgorithm = "RSA-2048"
+	// KeyECDSAP256 is ECDSA on the curve P-256.
+	KeyECDSAP256 KeyAlgorithm = "ECDSA-P256"
+)
+
+// PKI configures certificates made by fairlead.
+type PKI struct {
+	// Algorithm of private keys: RSA-2048 or ECDSA-P256. Default: RSA-2048, what
+	// the Konnectivity documentation prescribes (KON-20). ECDSA-P256 makes
+	// handshakes cheaper.
+	Algorithm KeyAlgorithm `json:"algorithm,omitempty"`
+
+	// Validity of issued certificates. Default: 9000h (375 days). A certificate
+	// never outlives its CA: its end is cut to the CA's.
+	Validity *metav1.Duration `json:"validity,omitempty"`
+
+	// CAValidity is the validity of CAs. Default: 87600h (ten years).
+	CAValidity *metav1.Duration `json:"caValidity,omitempty"`
+}
+
+// ControlPlane tells where things are on a control plane node. The defaults are
+// kubeadm's.
+type ControlPlane struct {
+	// PKIDir holds the cluster's certificates. Default: /etc/kubernetes/pki. It is
+	// mounted read-only into the Konnectivity server, so every certificate that
+	// the server reads must be inside.
+	PKIDir string `json:"pkiDir,omitempty"`
+
+	// ManifestsDir is the kubelet's static Pod directory. Default:
+	// /etc/kubernetes/manifests.
+	ManifestsDir string `json:"manifestsDir,omitempty"`
+
+	// EgressSelectorFile is where kube-apiserver reads its egress selector
+	// configuration. Default:
+	// /etc/kubernetes/konnectivity/egress-selector-configuration.yaml. Its
+	// directory is mounted read-only into kube-apiserver (KON-09), so it must be a
+	// directory of its own.
+	EgressSelectorFile string `json:"egressSelectorFile,omitempty"`
+}
+
+// Tolerations is a list of tolerations of which an explicit empty list differs
+// from an absent one: absent means the default, empty means none.
+type Tolerations []corev1.Toleration

@@ -1,0 +1,114 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// Scheduler configures the second scheduler.
+type Scheduler struct {
+	// Enabled renders the second scheduler. Default: true.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Name of the Deployment and the ServiceAccount, and prefix of the other
+	// objects. Default: my-scheduler. It is not what Pods name: see Profiles.
+	Name string `json:"name,omitempty"`
+
+	// Image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default:
+	// this release's fairlead-scheduler. A stock kube-scheduler image works too.
+	Image string `json:"image,omitempty"`
+
+	// Replicas of the Deployment. Default: 2, one leader and one standby.
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// LeaderElection configures the Lease by which replicas elect one leader. It
+	// is always on.
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+
+	// ClientConnection limits the scheduler's requests to the API server.
+	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+
+	// Parallelism is the number of goroutines that filter and score nodes.
+	// Default: 16, as in kube-scheduler.
+	Parallelism *int32 `json:"parallelism,omitempty"`
+
+	// PercentageOfNodesToScore stops looking for further feasible nodes once this
+	// share of all nodes was found, in percent. Default: 0, meaning that
+	// kube-scheduler computes it from the size of the cluster.
+	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
+
+	// Profiles are passed to kube-scheduler as they are: any legal profile of
+	// kubescheduler.config.k8s.io/v1 will do. Default: one profile with
+	// schedulerName my-scheduler and the default plugins. Every profile needs a
+	// schedulerName; that is the name Pods put into spec.schedulerName.
+	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
+
+	// DelayCacheUntilActive keeps caches empty until the replica leads. Default:
+	// false. Allowed with one replica only: a standby would never become ready and
+	// a rollout would never complete.
+	DelayCacheUntilActive *bool `json:"delayCacheUntilActive,omitempty"`
+
+	// FeatureGates of the scheduler. CoordinatedLeaderElection is always written as
+	// false: with it on, the scheduler registers under the lease name
+	// kube-scheduler whatever the configuration says and takes the default
+	// scheduler's place (SCHED-37).
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+
+	// SecurePort serves health and metrics over HTTPS. Default: 10259.
+	SecurePort int32 `json:"securePort,omitempty"`
+
+	// Resources of the container. Default: requests of 100m CPU and 128Mi memory
+	// and no limits, because a leader that is throttled or killed for memory stops
+	// all its scheduling.
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// NodeSelector of the Pods. Default: none.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations of the Pods. Default: CriticalAddonsOnly and the control plane
+	// taint, so that it runs next to the default scheduler where there is room.
+	Tolerations *Tolerations `json:"tolerations,omitempty"`
+
+	// ExtraArgs are further flags of kube-scheduler. Default: none.
+	ExtraArgs []Argument `json:"extraArgs,omitempty"`
+}
+
+// LeaderElection configures one Lease and how it is held.
+type LeaderElection struct {
+	// LeaseName is the Lease's name. Default: the scheduler's name. Never
+	// kube-scheduler in kube-system: that is the default scheduler's (SCHED-35).
+	LeaseName string `json:"leaseName,omitempty"`
+
+	// LeaseNamespace is the Lease's namespace, which must exist. Default: the
+	// bundle's namespace.
+	LeaseNamespace string `json:"leaseNamespace,omitempty"`
+
+	// LeaseDuration is how long a standby waits after the last renewal that it saw
+	// before it takes over. Default: 15s.
+	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
+
+	// RenewDeadline is how long the leader tries to renew before it gives up.
+	// Default: 10s. Must be below LeaseDuration.
+	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
+
+	// RetryPeriod is the pause between attempts. Default: 2s. RenewDeadline must
+	// exceed it by more than a fifth (client-go adds that much jitter).
+	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
+}
+
+// ClientConnection limits requests to the API server. With a configuration file
+// the flags --kube-api-qps and so on are ignored by kube-scheduler (SCHED-24);
+// this is where they go.
+type ClientConnection struct {
+	// QPS is the sustained rate, in requests per second. Default: 500. The
+	// upstream default of 50 caps a default install at about 50 Pods per second,
+	// since each Pod needs a bind and an event.
+	QPS *float32 `json:"qps,omitempty"`
+
+	// Burst above that rate, in requests. Default: 1000.
+	Burst *int32 `json:"burst,omitempty"`
+
+	// ContentType of requests. Default: application/vnd.kubernetes.protobuf.
+	ContentType string `json:"contentType,omitempty"`
+}
