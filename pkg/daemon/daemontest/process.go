@@ -1,0 +1,149 @@
+// Package daemontest builds programs and runs them as the processes they will be, for tests of what can only be seen
+// from outside: flags, signals, exit codes, sockets. Start at Main and Start.
+package daemontest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+)
+
+// Main is what a TestMain calls when its tests share binaries: it builds the main packages with the given import paths,
+// hands over the directory that holds them, runs the tests, removes the directory and returns the exit code.
+func Main(m *testing.M, use func(dir string), pkgs ...string) int {
+	dir, err := os.MkdirTemp("", "fairlead-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := Build(context.Background(), dir, pkgs); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(dir)
+	return m.Run()
+}
+
+// Build compiles main packages, given by their import paths, into dir, each under the last element of its path. It uses
+// the flags of every other build of this project, so that only the linking is new.
+func Build(ctx context.Context, dir string, pkgs []string, flags ...string) error {
+	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, components.Flags()...)
+	args = append(append(args, flags...), pkgs...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), components.Environ()...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Process is a running program.
+type Process struct {
+	cmd    *exec.Cmd
+	output lockedBuffer
+	exited chan struct{}
+}
+
+// Start runs a binary with the test's environment and env on top. It is killed when the test ends; if the test failed,
+// its output is logged then.
+func Start(tb testing.TB, env []string, binary string, args ...string) *Process {
+	tb.Helper()
+	p := &Process{cmd: exec.Command(binary, args...), exited: make(chan struct{})} //nolint:noctx // killed by Cleanup
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // ExitCode has the result
+		close(p.exited)
+	}()
+	tb.Cleanup(func() {
+		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			tb.Errorf("kill %s: %v", filepath.Base(binary), err)
+		}
+		<-p.exited
+		if tb.Failed() {
+			tb.Logf("output of %s:\n%s", filepath.Base(binary), p.Output())
+		}
+	})
+	return p
+}
+
+// Terminate sends SIGTERM.
+func (p *Process) Terminate(tb testing.TB) {
+	tb.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		tb.Fatalf("SIGTERM: %v", err)
+	}
+}
+
+// ExitCode waits for the process to end and returns its exit code, -1 if a signal ended it. The test fails if the
+// process is still there after the bound.
+func (p *Process) ExitCode(tb testing.TB, bound time.Duration) int {
+	tb.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(bound):
+		tb.Fatalf("%s still runs after %v", filepath.Base(p.cmd.Path), bound)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Running says whether the process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Output is what the process has printed so far on both of its streams.
+func (p *Process) Output() string { return p.output.String() }
+
+// Eventually calls condition until it returns nil, at most for the bound, else fails the test with the last error.
+func Eventually(tb testing.TB, bound time.Duration, condition func() error) {
+	tb.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("after %v: %v", bound, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(data)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,91 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
+	componentversion "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon"
+	"github.com/fairlead-dev/fairlead/pkg/version"
+)
+
+// Name of the program.
+const Name = "fairlead-scheduler"
+
+// ErrCoordinatedLeaderElection refuses to run with the feature gate CoordinatedLeaderElection. Kubernetes' scheduler
+// registers its candidate under the Lease name "kube-scheduler" whatever its configuration says, so with the gate on
+// a second scheduler takes the Lease of the stock one and all scheduling stops (SCHED-37).
+var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
+	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
+
+// NewCommand returns kube-scheduler's command with the plugins of Options, and three things that differ from
+// kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, and a SIGTERM leads
+// to exit code 0 without leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
+func NewCommand() *cobra.Command {
+	cmd := app.NewSchedulerCommand(Options()...)
+	cmd.Use = Name
+	cmd.SilenceUsage = true
+
+	setFeatureGates := cmd.PersistentPreRunE
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		return guardFeatureGates(func() error { return setFeatureGates(cmd, args) })
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flag("version").Value.String() == "true" {
+			fmt.Fprint(cmd.OutOrStdout(), versionText())
+			return nil
+		}
+		return exitCleanly(func() error { return run(cmd, args) })
+	}
+	return cmd
+}
+
+// guardFeatureGates sets the gates from the flags with CoordinatedLeaderElection off, also under AllBeta=true, and
+// fails if the flags name it all the same.
+func guardFeatureGates(setFromFlags func() error) error {
+	off := map[string]bool{string(features.CoordinatedLeaderElection): false}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(off); err != nil {
+		return fmt.Errorf("switch off CoordinatedLeaderElection: %w", err)
+	}
+	if err := setFromFlags(); err != nil {
+		return err
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.CoordinatedLeaderElection) {
+		return ErrCoordinatedLeaderElection
+	}
+	return nil
+}
+
+// exitCleanly drops the error that kube-scheduler returns when it has ended because it was asked to.
+func exitCleanly(run func() error) error {
+	signals := daemon.Notify()
+	defer signals.Stop()
+	err := run()
+	if err != nil && signals.Received() {
+		klog.InfoS("Stopped by a signal", "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// versionText has one line for Fairlead and, as kube-scheduler prints it, one for Kubernetes. The latter is stamped by
+// the Makefile; other builds know it as the version of the linked module.
+func versionText() string {
+	info := version.Get()
+	kubernetes := componentversion.Get().String()
+	if strings.HasPrefix(kubernetes, "v0.0.0") && info.Kubernetes != "" {
+		kubernetes = info.Kubernetes
+	}
+	return fmt.Sprintf("%s %s\nKubernetes %s\n", Name, info.Version, kubernetes)
+}
