@@ -1,0 +1,158 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// dialTimeout is how long kube-apiserver waits for the konnectivity server to answer a dial; clearWithin adds room for the answer.
+	dialTimeout = 30 * time.Second
+	clearWithin = dialTimeout + 5*time.Second
+	// tryFor bounds one try while waiting for recovery, so that a hanging one does not hide that the next would work.
+	tryFor = 10 * time.Second
+)
+
+// tunnelCall is one kind of call that must go through the tunnel.
+type tunnelCall struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// agentsDown proves KON-11 and KON-85 from the other side: with all agents stopped the same calls fail, with a clear error and in time; with the
+// agents back they all work again.
+func agentsDown(ctx context.Context, s *Scope) error {
+	if s.Parts == nil {
+		return Skip("nobody told how to stop and start the Konnectivity agents of this cluster")
+	}
+	calls, err := s.tunnelCalls(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		if err := c.do(ctx); err != nil {
+			return WithHint(fmt.Errorf("before any agent was stopped, %s failed: %w", c.name, err), "%s", callHint(err))
+		}
+	}
+	s.Defer("start the agents", s.Parts.StartAgents)
+	if err := s.Parts.StopAgents(ctx); err != nil {
+		return fmt.Errorf("stop the agents: %w", err)
+	}
+	if err := s.allFailClearly(ctx, calls); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := s.Parts.StartAgents(ctx); err != nil {
+		return fmt.Errorf("start the agents: %w", err)
+	}
+	return s.allRecover(ctx, calls, begin)
+}
+
+func (s *Scope) tunnelCalls(ctx context.Context) ([]tunnelCall, error) {
+	pod, err := s.probePod(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.startHook(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.registerHook(ctx, h); err != nil {
+		return nil, err
+	}
+	return []tunnelCall{
+		{"logs", func(ctx context.Context) error { return s.readLogs(ctx, pod) }},
+		{"exec", func(ctx context.Context) error { return s.exec(ctx, pod) }},
+		{"port-forward", func(ctx context.Context) error { return s.portForward(ctx, pod) }},
+		{"node-proxy", func(ctx context.Context) error { return s.nodeHealthz(ctx, pod.Spec.NodeName) }},
+		{"webhook", func(ctx context.Context) error { return s.callWebhook(ctx, h) }},
+	}, nil
+}
+
+// allFailClearly makes all calls at once and judges how each fails.
+func (s *Scope) allFailClearly(ctx context.Context, calls []tunnelCall) error {
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i, c := range calls {
+		wg.Go(func() { errs[i] = s.failsClearly(ctx, c) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Scope) failsClearly(ctx context.Context, c tunnelCall) error {
+	callCtx, cancel := context.WithTimeout(ctx, clearWithin)
+	defer cancel()
+	begin := time.Now()
+	err := c.do(callCtx)
+	took := time.Since(begin)
+	if err == nil {
+		return WithHint(fmt.Errorf("%s still works with all agents stopped", c.name), "it does not go through the tunnel, or an agent still runs")
+	}
+	if callCtx.Err() != nil {
+		return WithHint(fmt.Errorf("%s hung for %s with all agents stopped, instead of failing within the dial timeout of %s", c.name, took.Round(time.Second), dialTimeout),
+			"konnectivity-server must answer a dial at once when it has no agent (--backend-dial-timeout bounds it)")
+	}
+	if !namesTunnel(err) {
+		return fmt.Errorf("%s failed with all agents stopped, but its error does not say that the tunnel is at fault: %w", c.name, err)
+	}
+	s.Detail("down-"+c.name, "failed after %.1f s: %s", took.Seconds(), lastWords(err))
+	return nil
+}
+
+// namesTunnel says whether an error tells its reader where to look: at the proxy, its agents, or the dialling.
+func namesTunnel(err error) bool {
+	text := strings.ToLower(err.Error())
+	for _, word := range []string{"agent", "tunnel", "proxy", "dial", "backend", "connection"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastWords shortens an error to its last part, which is the cause.
+func lastWords(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if parts := strings.Split(text, ": "); len(parts) > 2 {
+		text = strings.Join(parts[len(parts)-2:], ": ")
+	}
+	if len(text) > 160 {
+		text = text[:157] + "..."
+	}
+	return text
+}
+
+// allRecover repeats each call until it works and measures from begin.
+func (s *Scope) allRecover(ctx context.Context, calls []tunnelCall, begin time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.RecoveryLimit)
+	defer cancel()
+	errs := make([]error, len(calls))
+	took := make([]time.Duration, len(calls))
+	var wg sync.WaitGroup
+	for i, c := range calls {
+		wg.Go(func() {
+			errs[i] = waitFor(ctx, 200*time.Millisecond, func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, tryFor)
+				defer cancel()
+				return c.do(ctx)
+			})
+			took[i] = time.Since(begin)
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("%s did not recover within %s after the agents were started: %w", c.name, s.RecoveryLimit, errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
+	s.Detail("recovered-after", "%.1f s (limit %s)", took[len(took)-1].Seconds(), s.RecoveryLimit)
+	return nil
+}

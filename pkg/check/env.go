@@ -1,0 +1,144 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// EnvSource returns the Env of the cluster that the kubeconfig file and context name (both may be empty: the usual defaults), or nil, nil
+// when the cluster is not one that the source knows.
+type EnvSource func(ctx context.Context, kubeconfig, kubeContext string) (*Env, error)
+
+// Env is all that checks know of a cluster. Only Config must be set; Complete fills in the rest.
+type Env struct {
+	// Config reaches the API server as a cluster administrator.
+	Config *rest.Config
+	// Client is made from Config when nil.
+	Client kubernetes.Interface
+	// Cluster is the name for people; default: the API server's URL.
+	Cluster string
+
+	// SchedulerName is the second scheduler's profile; default my-scheduler.
+	SchedulerName string
+	// Lease is the one that the second scheduler's replicas compete for; default kube-system/my-scheduler.
+	Lease types.NamespacedName
+	// StockLease is kube-scheduler's own; default kube-system/kube-scheduler.
+	StockLease types.NamespacedName
+	// OwnsIdentity says whether a Lease's holderIdentity belongs to the second scheduler. Optional.
+	OwnsIdentity func(ctx context.Context, holder string) (bool, error)
+	// TakeoverLimit bounds the time from killing the leader to another holder; default 17 s.
+	TakeoverLimit time.Duration
+	// RecoveryLimit bounds the time from starting the agents to the first success of every call; default 60 s.
+	RecoveryLimit time.Duration
+
+	// Parts stops and starts parts of the cluster. Nil: checks that need it are skipped, and say so.
+	Parts Parts
+	// ServerMetrics returns the Prometheus text of all konnectivity servers, one after another. Nil: the tunnel checks fail and say so.
+	ServerMetrics func(ctx context.Context) ([]byte, error)
+	// HostIP is an address of the machine this process runs on that the tunnel's agents can reach; not loopback, because EndpointSlices and
+	// the API server's proxies refuse that.
+	HostIP string
+	// HostPort is where the checks' own webhook listens; 0 picks a free port.
+	HostPort int
+	// Probe says what pods the checks run and how such pods answer.
+	Probe Probe
+}
+
+// Probe describes the pods that checks run and how such pods answer logs, exec and port-forward.
+type Probe struct {
+	// PauseImage is for pods that only have to be scheduled; default registry.k8s.io/pause:3.10.
+	PauseImage string
+	// Image, Command and Args are for the pod that logs, exec and port-forward talk to; default agnhost 2.53 serving HTTP on 8080. On
+	// simulated nodes the image is never pulled.
+	Image   string
+	Command []string
+	Args    []string
+	// LogWant is a text that the pod's log holds; empty: any line will do.
+	LogWant string
+	// ExecCommand copies standard input to standard output; default cat.
+	ExecCommand []string
+	// PortForwardPort is the port of the pod to forward to; default 8080.
+	PortForwardPort int32
+	// PortForwardPath is asked for over HTTP, with %s replaced by a random word which the answer must hold; default for agnhost
+	// /echo?msg=%s. With PortForwardRaw, bytes sent to the port must come back instead.
+	PortForwardPath string
+	PortForwardRaw  bool
+}
+
+// Parts stops and starts parts of a cluster. All methods block until done and are idempotent.
+type Parts interface {
+	// StopScheduler stops every replica of the second scheduler and returns once none runs; StartScheduler puts them back.
+	StopScheduler(ctx context.Context) error
+	StartScheduler(ctx context.Context) error
+	// KillLeader kills (SIGKILL, no lease release) the replica that holds the Lease; holder is the Lease's holderIdentity. The replica
+	// comes back by itself.
+	KillLeader(ctx context.Context, holder string) error
+	// StopAgents stops every Konnectivity agent and returns once none runs; StartAgents puts them back.
+	StopAgents(ctx context.Context) error
+	StartAgents(ctx context.Context) error
+}
+
+// Defaults of Env.
+const (
+	DefaultSchedulerName = "my-scheduler"
+	DefaultPauseImage    = "registry.k8s.io/pause:3.10"
+	DefaultProbeImage    = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+	DefaultTakeoverLimit = 17 * time.Second
+	DefaultRecoveryLimit = 60 * time.Second
+
+	stockSchedulerName = "default-scheduler"
+)
+
+// Complete fills in defaults and makes the client.
+func (e *Env) Complete() error {
+	if e.Config == nil {
+		return fmt.Errorf("check: Env.Config is not set")
+	}
+	if e.Client == nil {
+		// The defaults of 5 requests a second would make the checks measure this client instead of the cluster.
+		cfg := rest.CopyConfig(e.Config)
+		cfg.QPS, cfg.Burst = 200, 400
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return fmt.Errorf("make a client for %s: %w", e.Config.Host, err)
+		}
+		e.Client = client
+	}
+	setDefault(&e.Cluster, e.Config.Host)
+	setDefault(&e.SchedulerName, DefaultSchedulerName)
+	setDefault(&e.Lease, types.NamespacedName{Namespace: "kube-system", Name: DefaultSchedulerName})
+	setDefault(&e.StockLease, types.NamespacedName{Namespace: "kube-system", Name: "kube-scheduler"})
+	setDefault(&e.TakeoverLimit, DefaultTakeoverLimit)
+	setDefault(&e.RecoveryLimit, DefaultRecoveryLimit)
+	e.Probe.complete()
+	return nil
+}
+
+func (p *Probe) complete() {
+	setDefault(&p.PauseImage, DefaultPauseImage)
+	if p.Image == "" {
+		p.Image = DefaultProbeImage
+		if p.Args == nil && p.Command == nil {
+			p.Args = []string{"netexec", "--http-port=8080"}
+		}
+	}
+	if len(p.ExecCommand) == 0 {
+		p.ExecCommand = []string{"cat"}
+	}
+	setDefault(&p.PortForwardPort, 8080)
+	if !p.PortForwardRaw {
+		setDefault(&p.PortForwardPath, "/echo?msg=%s")
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,46 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+)
+
+// WithHint attaches advice to err: what the reader should do about it. A nil err stays nil. The innermost error text is unchanged.
+func WithHint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &hintError{err: err, hint: fmt.Sprintf(format, args...)}
+}
+
+// HintOf returns the outermost hint in err's chain, or "".
+func HintOf(err error) string {
+	var h *hintError
+	if errors.As(err, &h) {
+		return h.hint
+	}
+	return ""
+}
+
+type hintError struct {
+	err  error
+	hint string
+}
+
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+
+// Skip returns the error by which a check says that it cannot be made here. The reason is always printed.
+func Skip(format string, args ...any) error {
+	return &skipError{reason: fmt.Sprintf(format, args...)}
+}
+
+type skipError struct{ reason string }
+
+func (e *skipError) Error() string { return e.reason }
+
+// ErrUsage marks errors of the caller: a selection that matches nothing, or a disruptive check that was not allowed.
+var ErrUsage = errors.New("usage")
+
+// ErrUnreachable marks errors that kept us from talking to the API server at all.
+var ErrUnreachable = errors.New("cannot reach the API server")

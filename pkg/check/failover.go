@@ -1,0 +1,139 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// podEvery is the pace at which pods arrive during the failover, and podsAtMost keeps a slow one from filling a small cluster.
+	podEvery   = 500 * time.Millisecond
+	podsAtMost = 60
+	// steadyFor is how long the new leader is watched afterwards: long enough for the old one to come back and try.
+	steadyFor = 6 * time.Second
+)
+
+// schedulerFailover proves that killing the leader costs at most TakeoverLimit (SCHED-36), that each pod which arrives meanwhile is bound exactly
+// once, and that the old holder does not lead beside the new one.
+func schedulerFailover(ctx context.Context, s *Scope) error {
+	if s.Parts == nil {
+		return Skip("nobody told how to kill the leading replica of the second scheduler of this cluster")
+	}
+	lease, err := s.heldLease(ctx)
+	if err != nil {
+		return err
+	}
+	// A Lease whose holder is dead already would be taken over early and prove nothing.
+	if err := s.watchRenewal(ctx, lease); err != nil {
+		return err
+	}
+	old := holderOf(lease)
+	traffic, err := s.startTraffic(ctx)
+	if err != nil {
+		return err
+	}
+	defer traffic.stop()
+	killed := time.Now()
+	if err := s.Parts.KillLeader(ctx, old); err != nil {
+		return fmt.Errorf("kill the leader %s: %w", old, err)
+	}
+	next, err := s.waitTakeover(ctx, old, killed)
+	if err != nil {
+		return err
+	}
+	if err := s.staysLeader(ctx, next, steadyFor); err != nil {
+		return err
+	}
+	return s.eachBoundOnce(ctx, traffic.stop(), killed)
+}
+
+// waitTakeover waits for another holder and compares the time since killed with the limit. It waits longer than the limit, to tell a slow
+// takeover from none.
+func (s *Scope) waitTakeover(ctx context.Context, old string, killed time.Time) (string, error) {
+	waitCtx, cancel := context.WithTimeout(ctx, s.TakeoverLimit+20*time.Second)
+	defer cancel()
+	var next string
+	err := waitFor(waitCtx, 50*time.Millisecond, func(ctx context.Context) error {
+		lease, err := s.getLease(ctx, s.Lease)
+		if err != nil {
+			return err
+		}
+		if next = holderOf(lease); next == "" || next == old {
+			return fmt.Errorf("nobody took Lease %s over from %s within %s after it was killed", s.Lease, old, time.Since(killed).Round(time.Second))
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	took := time.Since(killed)
+	s.Detail("takeover", "%.1f s (limit %s)", took.Seconds(), s.TakeoverLimit)
+	s.Detail("old-holder", "%s", old)
+	s.Detail("new-holder", "%s", next)
+	if took > s.TakeoverLimit {
+		return "", WithHint(fmt.Errorf("the takeover of Lease %s took %.1f s, more than %s", s.Lease, took.Seconds(), s.TakeoverLimit),
+			"the worst case is leaseDuration + 4.4 * retryPeriod of the scheduler's leaderElection: lower them")
+	}
+	return next, nil
+}
+
+// staysLeader fails when the Lease leaves next within d.
+func (s *Scope) staysLeader(ctx context.Context, next string, d time.Duration) error {
+	until := time.Now().Add(d)
+	for time.Now().Before(until) {
+		lease, err := s.getLease(ctx, s.Lease)
+		if err != nil {
+			return err
+		}
+		if holder := holderOf(lease); holder != next {
+			return fmt.Errorf("%s after the takeover Lease %s went from %s to %s: two replicas believe that they lead", d-time.Until(until).Round(time.Second), s.Lease, next, holder)
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachBoundOnce waits until every pod is bound and compares what the watch and the events say about each.
+func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Time) error {
+	if err := s.waitAllBound(ctx, seen); err != nil {
+		return err
+	}
+	// The last events may still be on their way.
+	if err := sleep(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	events, err := s.scheduledEvents(ctx, s.namespace.Name)
+	if err != nil {
+		return err
+	}
+	if err := seen.verdict(events, s.SchedulerName, killed); err != nil {
+		return err
+	}
+	s.Detail("pods", "%d created during the failover, each bound exactly once", len(seen.pods))
+	return nil
+}
+
+func (s *Scope) waitAllBound(ctx context.Context, seen *bindLog) error {
+	return waitFor(ctx, 200*time.Millisecond, func(ctx context.Context) error {
+		list, err := s.Client.CoreV1().Pods(s.namespace.Name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			seen.see(&list.Items[i], time.Now())
+		}
+		return seen.unbound()
+	})
+}
+
+// trafficPod is one of the pods that arrive during the failover.
+func trafficPod(i int, scheduler, image string) *corev1.Pod {
+	return newPod(fmt.Sprintf("failover-%03d", i), scheduler, corev1.Container{Name: "pause", Image: image})
+}

@@ -1,0 +1,139 @@
+package incluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+// Names under which the bundle installs things; see pkg/bundle.
+const (
+	Namespace           = "kube-system"
+	SchedulerDeployment = "my-scheduler"
+	schedulerSelector   = "component=scheduler,tier=control-plane,version=second"
+	AgentName           = "konnectivity-agent"
+	serverSelector      = "k8s-app=konnectivity-server"
+	serverHealthPort    = "8134"
+)
+
+// NewEnv returns the Env of the cluster behind cfg. ownIP is an address of this machine that the agents can reach; empty picks one.
+func NewEnv(cfg *rest.Config, ownIP string) (*check.Env, error) {
+	env := &check.Env{Config: cfg}
+	if err := env.Complete(); err != nil {
+		return nil, err
+	}
+	parts := NewParts(env.Client)
+	env.Parts = parts
+	env.OwnsIdentity = parts.OwnsIdentity
+	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, env.Client) }
+	if env.HostIP = ownIP; ownIP == "" {
+		env.HostIP = OwnAddress(cfg.Host)
+	}
+	return env, nil
+}
+
+// serverMetrics asks every konnectivity-server pod through the API server. That itself dials through the tunnel; see check's proof.go.
+func serverMetrics(ctx context.Context, client kubernetes.Interface) ([]byte, error) {
+	pods, err := client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: serverSelector})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods.Items) == 0 {
+		return nil, fmt.Errorf("no pod in %s has label %s", Namespace, serverSelector)
+	}
+	var all []byte
+	for _, pod := range pods.Items {
+		text, err := client.CoreV1().Pods(Namespace).ProxyGet("http", pod.Name, serverHealthPort, "metrics", nil).DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s, port %s: %w", pod.Name, serverHealthPort, err)
+		}
+		all = append(append(all, text...), '\n')
+	}
+	return all, nil
+}
+
+// MetricsFrom returns a reader of the metrics at url (http or https without verification of names is not offered: use a reachable http URL).
+func MetricsFrom(address string) func(ctx context.Context) ([]byte, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	return func(ctx context.Context) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s answered %s", address, resp.Status)
+		}
+		return io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	}
+}
+
+// OwnAddress returns the address of this machine that traffic to the API server leaves from, or, when that is loopback, any other address that is
+// neither loopback nor link-local; "" if there is none.
+func OwnAddress(server string) string {
+	if ip, err := routeTo(server); err == nil && ip.IsGlobalUnicast() {
+		return ip.String()
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	return pickAddress(addresses)
+}
+
+func pickAddress(addresses []net.Addr) string {
+	sixth := ""
+	for _, a := range addresses {
+		ipNet, ok := a.(*net.IPNet)
+		if !ok || !ipNet.IP.IsGlobalUnicast() {
+			continue
+		}
+		if ipNet.IP.To4() != nil {
+			return ipNet.IP.String()
+		}
+		if sixth == "" {
+			sixth = ipNet.IP.String()
+		}
+	}
+	return sixth
+}
+
+// routeTo asks the kernel which source address it would use; no packet is sent.
+func routeTo(server string) (net.IP, error) {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	conn, err := net.DialTimeout("udp", net.JoinHostPort(u.Hostname(), port), 2*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if addr, ok := conn.LocalAddr().(*net.UDPAddr); ok {
+		return addr.IP, nil
+	}
+	return nil, errors.New("no local address")
+}

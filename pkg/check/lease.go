@@ -1,0 +1,108 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func (s *Scope) getLease(ctx context.Context, name types.NamespacedName) (*coordinationv1.Lease, error) {
+	lease, err := s.Client.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("Lease %s: %w", name, err)
+	}
+	return lease, nil
+}
+
+func holderOf(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
+
+func leaseDuration(lease *coordinationv1.Lease) time.Duration {
+	return time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15)) * time.Second
+}
+
+// schedulerLease proves that one replica leads (SCHED-30, 36) and that the stock scheduler's Lease is not taken by ours (SCHED-35, 37). All of
+// the scheduler's health endpoints are 200 when the Role for its Lease is missing, so only the Lease itself tells.
+func schedulerLease(ctx context.Context, s *Scope) error {
+	first, err := s.heldLease(ctx)
+	if err != nil {
+		return err
+	}
+	holder := holderOf(first)
+	s.Detail("holder", "%s", holder)
+	if err := s.watchRenewal(ctx, first); err != nil {
+		return err
+	}
+	return s.stockLeaseIsNotOurs(ctx, holder)
+}
+
+// heldLease returns the second scheduler's Lease once it has a holder.
+func (s *Scope) heldLease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease, err := s.getLease(ctx, s.Lease)
+	if apierrors.IsNotFound(err) {
+		return nil, WithHint(err, "no replica of the second scheduler has ever led: does it run, does its configuration name this Lease, may it create Leases in %s?", s.Lease.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if holderOf(lease) == "" {
+		return nil, fmt.Errorf("Lease %s has no holder: no replica of the second scheduler leads", s.Lease)
+	}
+	return lease, nil
+}
+
+// watchRenewal waits until the holder renews: a fresh renewTime alone may be the last words of a dead one. Renewals are counted with this
+// machine's clock only to bound the wait, so clock skew against the control plane does no harm.
+func (s *Scope) watchRenewal(ctx context.Context, first *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseDuration(first))
+	defer cancel()
+	holder := holderOf(first)
+	var lost error
+	err := waitFor(ctx, 200*time.Millisecond, func(ctx context.Context) error {
+		now, err := s.getLease(ctx, s.Lease)
+		if err != nil {
+			return err
+		}
+		if holderOf(now) != holder {
+			lost = fmt.Errorf("Lease %s went from %s to %s while we looked: the replicas fight for it, or the leader died", s.Lease, holder, holderOf(now))
+			return nil
+		}
+		if ptr.Deref(now.Spec.RenewTime, metav1.MicroTime{}).After(ptr.Deref(first.Spec.RenewTime, metav1.MicroTime{}).Time) {
+			return nil
+		}
+		return fmt.Errorf("the holder of Lease %s, %s, has not renewed it within %s: it is dead or cannot reach the API server", s.Lease, holder, leaseDuration(first))
+	})
+	if err != nil {
+		return err
+	}
+	return lost
+}
+
+func (s *Scope) stockLeaseIsNotOurs(ctx context.Context, ours string) error {
+	stock, err := s.getLease(ctx, s.StockLease)
+	if apierrors.IsNotFound(err) {
+		s.Detail("stock-holder", "none: the stock scheduler runs without leader election")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	holder := holderOf(stock)
+	s.Detail("stock-holder", "%s", holder)
+	owned := holder == ours
+	if !owned && s.OwnsIdentity != nil {
+		if owned, err = s.OwnsIdentity(ctx, holder); err != nil {
+			return fmt.Errorf("find out whose identity %s is: %w", holder, err)
+		}
+	}
+	if owned {
+		return WithHint(fmt.Errorf("the second scheduler (%s) holds the stock scheduler's Lease %s", holder, s.StockLease),
+			"set leaderElection.resourceName in its configuration, and keep the feature gate CoordinatedLeaderElection off in it")
+	}
+	return nil
+}

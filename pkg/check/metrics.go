@@ -1,0 +1,105 @@
+package check
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Names of the counters that prove tunnelling (KON-11, KON-84).
+const (
+	metricDialStart     = "apiserver_egress_dialer_dial_start_total"
+	metricDialFailure   = "apiserver_egress_dialer_dial_failure_count"
+	metricProcessStart  = "process_start_time_seconds"
+	metricServerDials   = "konnectivity_network_proxy_server_dial_duration_seconds"
+	metricServerPackets = "konnectivity_network_proxy_server_stream_packets_total"
+)
+
+// families are the metrics of one or more scrapes, summed over scrapes.
+type families map[string][]*dto.Metric
+
+// parseMetrics reads Prometheus text. Several scrapes may follow one another: an aggregate of several servers repeats every family, which the
+// text format forbids within one scrape, so each repetition starts a new one.
+func parseMetrics(text []byte) (families, error) {
+	out := families{}
+	for _, scrape := range splitScrapes(text) {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		parsed, err := parser.TextToMetricFamilies(bytes.NewReader(scrape))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("parse metrics: %w", err)
+		}
+		for name, family := range parsed {
+			out[name] = append(out[name], family.Metric...)
+		}
+	}
+	return out, nil
+}
+
+// splitScrapes cuts text wherever a `# TYPE` line repeats a name that the current piece already has.
+func splitScrapes(text []byte) [][]byte {
+	var out [][]byte
+	seen := map[string]bool{}
+	start, pos, header := 0, 0, -1
+	for _, line := range bytes.SplitAfter(text, []byte("\n")) {
+		fields := bytes.Fields(line)
+		comment := len(fields) >= 3 && bytes.Equal(fields[0], []byte("#"))
+		switch {
+		case comment && bytes.Equal(fields[1], []byte("HELP")):
+			header = pos
+		case comment && bytes.Equal(fields[1], []byte("TYPE")):
+			cut := pos
+			if header >= 0 {
+				cut = header
+			}
+			if seen[string(fields[2])] {
+				out, start, seen = append(out, text[start:cut]), cut, map[string]bool{}
+			}
+			seen[string(fields[2])] = true
+			header = -1
+		default:
+			header = -1
+		}
+		pos += len(line)
+	}
+	return append(out, text[start:])
+}
+
+// sum adds up a counter, gauge or histogram's count over all series whose labels hold want; found is false when there is no such series.
+func (f families) sum(name string, want map[string]string) (total float64, found bool) {
+	for _, m := range f[name] {
+		if !hasLabels(m, want) {
+			continue
+		}
+		found = true
+		switch {
+		case m.Counter != nil:
+			total += m.Counter.GetValue()
+		case m.Histogram != nil:
+			total += float64(m.Histogram.GetSampleCount())
+		case m.Gauge != nil:
+			total += m.Gauge.GetValue()
+		case m.Untyped != nil:
+			total += m.Untyped.GetValue()
+		}
+	}
+	return math.Round(total*1000) / 1000, found
+}
+
+func hasLabels(m *dto.Metric, want map[string]string) bool {
+	for name, value := range want {
+		ok := false
+		for _, pair := range m.Label {
+			ok = ok || (pair.GetName() == name && pair.GetValue() == value)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}

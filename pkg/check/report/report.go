@@ -1,0 +1,44 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+// Formats are what New accepts; "" is text.
+var formats = []string{"text", "json", "junit"}
+
+// New returns the reporter for format: text (or empty), json or junit. tty turns colour and the live line on.
+func New(format string, out io.Writer, tty bool) (check.Reporter, error) {
+	switch format {
+	case "", "text":
+		return NewText(out, tty, tty), nil
+	case "json":
+		return &document{out: out, encode: encodeJSON}, nil
+	case "junit":
+		return &document{out: out, encode: encodeJUnit}, nil
+	}
+	return nil, fmt.Errorf("%w: unknown output %q: use one of %v", check.ErrUsage, format, formats)
+}
+
+// document is a reporter that writes everything at the end.
+type document struct {
+	out    io.Writer
+	encode func(io.Writer, *check.Report) error
+}
+
+func (d *document) Begin(string, []check.Check) {}
+func (d *document) Start(check.Check)           {}
+func (d *document) Finish(check.Result)         {}
+
+func (d *document) End(r *check.Report) error { return d.encode(d.out, r) }
+
+func encodeJSON(out io.Writer, r *check.Report) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}

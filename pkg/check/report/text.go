@@ -1,0 +1,141 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+// Text prints one line per check. On a terminal the running check has a live line.
+type Text struct {
+	out    io.Writer
+	live   bool
+	colour bool
+
+	mu    sync.Mutex
+	width int
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// NewText returns a Text that writes to out; live draws a spinner, colour uses terminal colours.
+func NewText(out io.Writer, live, colour bool) *Text {
+	return &Text{out: out, live: live, colour: colour}
+}
+
+const (
+	green  = "32"
+	red    = "31"
+	yellow = "33"
+	dim    = "2"
+)
+
+func (t *Text) paint(code, text string) string {
+	if !t.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Begin prints what is checked.
+func (t *Text) Begin(cluster string, checks []check.Check) {
+	for _, c := range checks {
+		t.width = max(t.width, utf8.RuneCountInString(c.Title))
+	}
+	t.printf("Verifying %s\n", cluster)
+}
+
+// Start draws the live line until Finish.
+func (t *Text) Start(c check.Check) {
+	if !t.live {
+		return
+	}
+	t.stop, t.done = make(chan struct{}), make(chan struct{})
+	go t.spin(c.Title, t.stop, t.done)
+}
+
+func (t *Text) spin(title string, stop, done chan struct{}) {
+	defer close(done)
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	begin := time.Now()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		t.printf("\r\x1b[K %c %s %s", frames[i%len(frames)], title, t.paint(dim, fmt.Sprintf("%.0f s", time.Since(begin).Seconds())))
+		select {
+		case <-stop:
+			t.printf("\r\x1b[K")
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Finish prints the check's line, and below it what is worth reading: measurements, the error, the hint.
+func (t *Text) Finish(r check.Result) {
+	if t.stop != nil {
+		close(t.stop)
+		<-t.done
+		t.stop = nil
+	}
+	mark := map[check.Status]string{check.OK: t.paint(green, "✓"), check.Failed: t.paint(red, "✗"), check.Skipped: t.paint(yellow, "-")}[r.Status]
+	pad := strings.Repeat(" ", max(0, t.width-utf8.RuneCountInString(r.Title)))
+	t.printf(" %s %s%s  %s\n", mark, r.Title, pad, t.paint(dim, fmt.Sprintf("%6.1f s  %s", r.Seconds, r.ID)))
+	switch r.Status {
+	case check.OK:
+		t.details(r, func(key string) bool { return worthReading[key] })
+	case check.Failed:
+		t.printf("     %s\n", strings.ReplaceAll(r.Error, "\n", "\n     "))
+		if r.Hint != "" {
+			t.printf("     %s %s\n", t.paint(yellow, "hint:"), r.Hint)
+		}
+		t.details(r, func(string) bool { return true })
+	case check.Skipped:
+		t.printf("     skipped: %s\n", r.Error)
+	}
+}
+
+// worthReading are the details that text shows even when the check passed: what was measured. JSON has all.
+var worthReading = map[string]bool{
+	"version": true, "proof": true, "takeover": true, "recovered-after": true, "bound-after-start": true, "pods": true, "holder": true,
+}
+
+func (t *Text) details(r check.Result, show func(key string) bool) {
+	for _, key := range sortedKeys(r.Details) {
+		if show(key) {
+			t.printf("     %s\n", t.paint(dim, key+": "+r.Details[key]))
+		}
+	}
+}
+
+// End prints the totals.
+func (t *Text) End(r *check.Report) error {
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(r.Passed, "passed")
+	add(r.Failed, "failed")
+	add(r.Skipped, "skipped")
+	if r.Interrupted {
+		parts = append(parts, "interrupted")
+	}
+	t.printf("%s in %.1f s\n", strings.Join(parts, ", "), r.Seconds)
+	if len(r.NotAsked) > 0 {
+		t.printf("%s\n", t.paint(dim, fmt.Sprintf("not made: %s (they stop a part and put it back: --disruptive)", strings.Join(r.NotAsked, ", "))))
+	}
+	return nil
+}
+
+func (t *Text) printf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _ = fmt.Fprintf(t.out, format, args...)
+}

@@ -1,0 +1,169 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Options select and bound a run.
+type Options struct {
+	// Checks to choose from; nil means All().
+	Checks []Check
+	// Only runs the checks whose ID matches; nil runs all. A check asked for in this way must not be skipped for the run to succeed.
+	Only *regexp.Regexp
+	// Disruptive adds the checks that stop a part and put it back.
+	Disruptive bool
+	// Timeout replaces every check's own timeout when positive.
+	Timeout time.Duration
+	// CleanupTimeout bounds the taking back after each check; default 90 s, because starting a stopped part is among it.
+	CleanupTimeout time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Reporter is told how a run goes. Methods are called one at a time.
+type Reporter interface {
+	Begin(cluster string, checks []Check)
+	Start(c Check)
+	Finish(r Result)
+	End(r *Report) error
+}
+
+// Run makes the checks in order and reports each. A failed check does not stop the others; an interrupt does, after taking back what was
+// changed. The error is about the run itself (ErrUsage, or the Reporter's); see Report.Success for the outcome.
+func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, error) {
+	if err := env.Complete(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	checks, notAsked, err := Select(opts)
+	if err != nil {
+		return nil, err
+	}
+	started := opts.Now()
+	report := &Report{
+		APIVersion: "fairlead.dev/v1alpha1", Kind: "CheckReport", Cluster: env.Cluster,
+		Started: started.UTC().Format(time.RFC3339), NotAsked: notAsked, strict: opts.Only != nil, Checks: []Result{},
+	}
+	rep.Begin(env.Cluster, checks)
+	for _, c := range checks {
+		rep.Start(c)
+		res := runOne(ctx, env, c, opts)
+		report.add(res)
+		rep.Finish(res)
+	}
+	report.Interrupted = ctx.Err() != nil
+	report.Seconds = seconds(opts.Now().Sub(started))
+	return report, rep.End(report)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Checks == nil {
+		o.Checks = All()
+	}
+	if o.CleanupTimeout <= 0 {
+		o.CleanupTimeout = 90 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Select returns the checks that opts ask for, and the IDs of the disruptive ones that were left out. A selection that cannot be made is an
+// ErrUsage.
+func Select(opts Options) (selected []Check, notAsked []string, err error) {
+	opts = opts.withDefaults()
+	for _, c := range opts.Checks {
+		switch {
+		case opts.Only != nil && !opts.Only.MatchString(c.ID):
+		case c.Disruptive && !opts.Disruptive:
+			notAsked = append(notAsked, c.ID)
+		default:
+			selected = append(selected, c)
+		}
+	}
+	if len(selected) > 0 {
+		return selected, notAsked, nil
+	}
+	if len(notAsked) > 0 {
+		return nil, nil, fmt.Errorf("%w: %s stops a part of the cluster and puts it back: add --disruptive to allow that", ErrUsage, strings.Join(notAsked, ", "))
+	}
+	return nil, nil, fmt.Errorf("%w: no check matches %q: --list shows all", ErrUsage, opts.Only)
+}
+
+func runOne(ctx context.Context, env *Env, c Check, opts Options) Result {
+	begin := opts.Now()
+	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
+	if ctx.Err() != nil {
+		res.Status, res.Error = Skipped, "the run was interrupted before this check"
+		return res
+	}
+	scope := newScope(env, c.ID)
+	err := runBounded(ctx, scope, c, opts.Timeout)
+	if ctx.Err() != nil {
+		err = WithHint(fmt.Errorf("interrupted: %w", ctx.Err()), "what the check had changed was put back, unless it says otherwise here")
+	}
+	// A part that could not be put back is a failure even when the check itself passed.
+	if cerr := scope.cleanup(ctx, opts.CleanupTimeout); cerr != nil {
+		err = joinCleanup(err, cerr)
+	}
+	res.Seconds = seconds(opts.Now().Sub(begin))
+	res.Details = scope.details
+	res.setOutcome(err, c.Hint)
+	return res
+}
+
+func runBounded(ctx context.Context, s *Scope, c Check, override time.Duration) error {
+	limit := c.Timeout
+	if override > 0 {
+		limit = override
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	err := c.Run(ctx, s)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("gave up after %s: %w", limit, err)
+	}
+	return err
+}
+
+func joinCleanup(err, cleanup error) error {
+	if err == nil {
+		return cleanup
+	}
+	var skip *skipError
+	if errors.As(err, &skip) {
+		return cleanup
+	}
+	return fmt.Errorf("%w; and %w", err, cleanup)
+}
+
+func (r *Result) setOutcome(err error, hint string) {
+	var skip *skipError
+	switch {
+	case err == nil:
+		r.Status = OK
+		return
+	case errors.As(err, &skip):
+		r.Status = Skipped
+	default:
+		r.Status = Failed
+	}
+	r.Error = err.Error()
+	if r.Hint = HintOf(err); r.Hint == "" && r.Status == Failed {
+		r.Hint = hint
+	}
+}
+
+// seconds rounds to milliseconds, which is as exact as these measurements are.
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}

@@ -1,0 +1,41 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// waitFor calls probe until it returns nil or ctx ends, and then returns the last error of probe, so that a timeout says what was missing.
+func waitFor(ctx context.Context, interval time.Duration, probe func(ctx context.Context) error) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := probe(ctx)
+		if err == nil {
+			return nil
+		}
+		// An error that only says that time is up hides the one that says why.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", last, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
