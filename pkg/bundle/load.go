@@ -41,12 +41,13 @@ func Load(data []byte) (*v1alpha1.Bundle, error) {
 	return b, nil
 }
 
-// Validate checks a defaulted bundle against all rules: its own and those of the
-// programs that it configures.
+// Validate checks a defaulted bundle against its own rules, and if these hold,
+// against those of the programs that it configures.
 func Validate(b *v1alpha1.Bundle) field.ErrorList {
-	errs := v1alpha1.Validate(b)
-	errs = append(errs, scheduler.Validate(b)...)
-	return append(errs, konnectivity.Validate(b)...)
+	if errs := v1alpha1.Validate(b); len(errs) > 0 {
+		return errs
+	}
+	return append(scheduler.Validate(b), konnectivity.Validate(b)...)
 }
 
 func decode(data []byte) (*v1alpha1.Bundle, error) {

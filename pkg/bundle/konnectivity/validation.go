@@ -2,11 +2,72 @@ package konnectivity
 
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Validate checks what needs rendered flags or files.
+// Validate checks that no extra argument contradicts the bundle: it is the only
+// way in which server and agent could be told different things.
+// v1alpha1.Validate must have passed.
 func Validate(b *v1alpha1.Bundle) field.ErrorList {
-	return nil
+	if !ptr.Deref(b.Konnectivity.Enabled, true) {
+		return nil
+	}
+	k, p := &b.Konnectivity, field.NewPath("konnectivity")
+	errs := component.ValidateExtraArgs(k.Server.ExtraArgs, serverFlagOwners(), p.Child("server", "extraArgs"))
+	return append(errs, component.ValidateExtraArgs(k.Agent.ExtraArgs, agentFlagOwners(k), p.Child("agent", "extraArgs"))...)
+}
+
+func set(name string) string { return component.SetField("konnectivity." + name) }
+
+func serverFlagOwners() map[string]string {
+	return map[string]string{
+		"logtostderr":              "the container's log is where logs belong",
+		"uds-name":                 set("transport.uds.path"),
+		"delete-existing-uds-file": "without it a restart would fail on the old socket",
+		"server-port":              set("transport.tcp.url"),
+		"server-cert":              set("transport.tcp.serverCert"),
+		"server-key":               set("transport.tcp.serverKey"),
+		"server-ca-cert":           set("transport.tcp.clientCA"),
+		"cluster-cert":             set("server.certFile"),
+		"cluster-key":              set("server.keyFile"),
+		"cluster-ca-cert":          "agents prove themselves with tokens, which excludes it",
+		"mode":                     set("proxyProtocol"),
+		"agent-port":               set("agentPort"),
+		"admin-port":               set("server.adminPort"),
+		"health-port":              set("server.healthPort"),
+		"agent-namespace":          component.SetField("namespace"),
+		"agent-service-account":    set("agentServiceAccount"),
+		"kubeconfig":               set("server.kubeconfig"),
+		"authentication-audience":  set("authenticationAudience"),
+		"server-count":             set("server.count"),
+		"server-id":                "every server makes one of its own; equal ones would hide servers from agents",
+		"enable-lease-controller":  set("leaseCounting"),
+		"lease-namespace":          component.SetField("namespace"),
+		"lease-label":              "it is the label of the server's Pods",
+	}
+}
+
+func agentFlagOwners(k *v1alpha1.Konnectivity) map[string]string {
+	owners := map[string]string{
+		"logtostderr":                "the container's log is where logs belong",
+		"ca-cert":                    "it is the cluster's CA from the ServiceAccount",
+		"agent-cert":                 "agents prove themselves with tokens",
+		"agent-key":                  "agents prove themselves with tokens",
+		"proxy-server-host":          set("serverHost"),
+		"proxy-server-port":          set("agentPort"),
+		"admin-server-port":          set("agent.adminPort"),
+		"health-server-port":         set("agent.healthPort"),
+		"service-account-token-path": "the token is mounted there",
+		"agent-identifiers":          set("agent.identifiers"),
+		"count-server-leases":        set("leaseCounting"),
+		"lease-namespace":            component.SetField("namespace"),
+		"lease-label":                "it is the label of the server's Pods",
+	}
+	if manyServers(k) {
+		owners["sync-forever"] = "with several servers it is always on"
+	}
+	return owners
 }

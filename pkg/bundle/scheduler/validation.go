@@ -1,12 +1,133 @@
 package scheduler
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"errors"
+	"fmt"
+	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	_ "k8s.io/kubernetes/pkg/features" // registers the gates that kube-scheduler knows
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Validate checks what needs rendered flags or files.
+// Validate checks what the types alone cannot: that kube-scheduler would load
+// the rendered configuration, that it knows the feature gates, and that no extra
+// argument contradicts the bundle. v1alpha1.Validate must have passed.
 func Validate(b *v1alpha1.Bundle) field.ErrorList {
-	return nil
+	if !ptr.Deref(b.Scheduler.Enabled, true) {
+		return nil
+	}
+	p := field.NewPath("scheduler")
+	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
+	errs = append(errs, validateFeatureGates(b.Scheduler.FeatureGates, p.Child("featureGates"))...)
+	return append(errs, validateConfiguration(b, p)...)
+}
+
+// flagOwners are the flags that extraArgs must not set. Those that elect a leader
+// would override the file; those of the client are silently ignored beside a
+// file (SCHED-24).
+func flagOwners() map[string]string {
+	owners := map[string]string{
+		"config":                    "the file is rendered from the other fields",
+		"feature-gates":             component.SetField("scheduler.featureGates"),
+		"secure-port":               component.SetField("scheduler.securePort"),
+		"leader-elect":              "leader election is always on",
+		"write-config-to":           "it would make the scheduler exit at once",
+		"kubeconfig":                "it is ignored beside a configuration file; the Pod's ServiceAccount is used",
+		"kube-api-qps":              component.SetField("scheduler.clientConnection.qps"),
+		"kube-api-burst":            component.SetField("scheduler.clientConnection.burst"),
+		"kube-api-content-type":     component.SetField("scheduler.clientConnection.contentType"),
+		"profiling":                 "it is ignored beside a configuration file",
+		"contention-profiling":      "it is ignored beside a configuration file",
+		"leader-elect-retry-period": component.SetField("scheduler.leaderElection.retryPeriod"),
+	}
+	for flag, name := range map[string]string{
+		"lease-duration": "leaseDuration", "renew-deadline": "renewDeadline",
+		"resource-name": "leaseName", "resource-namespace": "leaseNamespace",
+	} {
+		owners["leader-elect-"+flag] = component.SetField("scheduler.leaderElection." + name)
+	}
+	owners["leader-elect-resource-lock"] = "only Leases are left"
+	return owners
+}
+
+// validateFeatureGates sets the gates on a copy of Kubernetes' own registry.
+func validateFeatureGates(gates map[string]bool, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, on := range gates {
+		registry, ok := utilfeature.DefaultFeatureGate.DeepCopy().(featuregate.MutableFeatureGate)
+		if !ok {
+			continue
+		}
+		if err := registry.SetFromMap(map[string]bool{name: on}); err != nil {
+			errs = append(errs, field.Invalid(p.Key(name), on, fmt.Sprintf("kube-scheduler would not start: %v; remove it", err)))
+		}
+	}
+	return errs
+}
+
+// validateConfiguration loads the rendered file as kube-scheduler does.
+func validateConfiguration(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
+	data, err := Configuration(b, "")
+	if err != nil {
+		return field.ErrorList{field.InternalError(p, err)}
+	}
+	config, err := Load(data)
+	if err != nil {
+		return field.ErrorList{field.Invalid(p.Child("profiles"), field.OmitValueType{},
+			fmt.Sprintf("kube-scheduler would not load them: %v", err))}
+	}
+	var errs field.ErrorList
+	for _, err := range flatten(validation.ValidateKubeSchedulerConfiguration(config)) {
+		errs = append(errs, atField(err, p))
+	}
+	return errs
+}
+
+// Load decodes a scheduler's configuration as kube-scheduler does: strictly, and
+// with its defaults.
+func Load(data []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	obj, gvk, err := scheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	config, ok := obj.(*schedulerconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("not a KubeSchedulerConfiguration but a %s", gvk)
+	}
+	// Validation looks at the version; conversion cleared it.
+	config.APIVersion = gvk.GroupVersion().String()
+	return config, nil
+}
+
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	var aggregate utilerrors.Aggregate
+	if errors.As(err, &aggregate) {
+		return utilerrors.Flatten(aggregate).Errors()
+	}
+	return []error{err}
+}
+
+// atField moves an error of the rendered file to the field it comes from: below
+// profiles both are alike.
+func atField(err error, p *field.Path) *field.Error {
+	var fe *field.Error
+	if !errors.As(err, &fe) {
+		return field.Invalid(p, field.OmitValueType{}, err.Error())
+	}
+	out := *fe
+	out.Field = p.String() + "." + strings.TrimPrefix(fe.Field, ".")
+	return &out
 }
