@@ -1,0 +1,100 @@
+package daemontest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
+)
+
+// controlPlaneBound is for etcd and kube-apiserver to get ready on a busy machine; alone they take some seconds.
+const controlPlaneBound = 2 * time.Minute
+
+const adminToken = "daemontest-admin"
+
+// ControlPlane is a real etcd and kube-apiserver, without controllers or nodes.
+type ControlPlane struct {
+	// Client has all rights.
+	Client kubernetes.Interface
+	// Kubeconfig is the path of a file with the same rights.
+	Kubeconfig string
+}
+
+// StartControlPlane runs the pinned etcd and kube-apiserver for as long as the test. They come from the cache that the
+// CLI uses as well, and are built into it if need be, which takes minutes. ownDir holds the project's own programs.
+func StartControlPlane(t *testing.T, ownDir string) *ControlPlane {
+	t.Helper()
+	t.Setenv("PATH", ownDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	programs, err := binaries.Find(t.Context(), binaries.Options{}, progress{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := Ports(t, 3)
+	etcd := "http://127.0.0.1:" + ports[0]
+	Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
+		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls=http://127.0.0.1:"+ports[1])
+	startAPIServer(t, programs["kube-apiserver"], etcd, ports[2])
+	return connect(t, "https://127.0.0.1:"+ports[2])
+}
+
+func startAPIServer(t *testing.T, binary, etcd, port string) {
+	t.Helper()
+	dir, tls := t.TempDir(), Certificate(t)
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	Start(t, nil, binary,
+		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--secure-port="+port,
+		"--tls-cert-file="+tls.Cert, "--tls-private-key-file="+tls.Key,
+		"--service-account-issuer=https://127.0.0.1", "--service-account-key-file="+tls.Key, "--service-account-signing-key-file="+tls.Key,
+		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+		"--authorization-mode=RBAC", "--token-auth-file="+tokens)
+}
+
+func connect(t *testing.T, url string) *ControlPlane {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: url, InsecureSkipTLSVerify: true}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: adminToken}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: url, BearerToken: adminToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, controlPlaneBound, func() error {
+		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
+		if err != nil {
+			return fmt.Errorf("kube-apiserver is not ready: %w: %s", err, strings.TrimSpace(string(body)))
+		}
+		return nil
+	})
+	return &ControlPlane{Client: client, Kubeconfig: path}
+}
+
+// progress shows in the test's log what is being built.
+type progress struct{ t *testing.T }
+
+func (p progress) Begin(step string)         { p.t.Log(step) }
+func (p progress) Detail(f string, a ...any) { p.t.Logf(f, a...) }
+func (p progress) End(result string, _ error) {
+	if result != "" {
+		p.t.Log(result)
+	}
+}

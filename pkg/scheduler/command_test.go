@@ -1,0 +1,196 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler"
+)
+
+const (
+	lease = "my-scheduler"
+	// bound is for starting and stopping on a busy machine. It is less than the 15 s after which a Lease that was not
+	// released would be taken over anyway.
+	bound = 10 * time.Second
+)
+
+// programs is the directory that TestMain builds into.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(daemontest.Main(m, func(dir string) { programs = dir },
+		"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler",
+		"github.com/fairlead-dev/fairlead/cmd/konnectivity-server",
+		"github.com/fairlead-dev/fairlead/cmd/konnectivity-agent",
+	))
+}
+
+// SCHED-37: kube-scheduler takes the default scheduler's Lease when the gate is on.
+func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
+	for _, gates := range []string{
+		"CoordinatedLeaderElection=true",
+		"kube:CoordinatedLeaderElection=true",
+		"AllBeta=true,CoordinatedLeaderElection=true",
+	} {
+		t.Run(gates, func(t *testing.T) {
+			p := daemontest.Start(t, nil, binary(), "--feature-gates="+gates)
+			if code := p.ExitCode(t, bound); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			for _, want := range []string{"CoordinatedLeaderElection must stay off", "--feature-gates"} {
+				if !strings.Contains(p.Output(), want) {
+					t.Errorf("%q is missing in %q", want, p.Output())
+				}
+			}
+		})
+	}
+}
+
+// SCHED-37: gates that are switched on in groups, and a gate that is named to be off, are no reason to refuse.
+func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
+	for _, gates := range []string{"", "AllBeta=true", "AllAlpha=true,AllBeta=true", "CoordinatedLeaderElection=false"} {
+		t.Run(gates, func(t *testing.T) {
+			cmd := scheduler.NewCommand()
+			if gates != "" {
+				if err := cmd.ParseFlags([]string{"--feature-gates=" + gates}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := cmd.PersistentPreRunE(cmd, nil); err != nil {
+				t.Fatal(err)
+			}
+			if utilfeature.DefaultFeatureGate.Enabled(features.CoordinatedLeaderElection) {
+				t.Error("CoordinatedLeaderElection is on")
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	dir := t.TempDir()
+	ldflags := "-X github.com/fairlead-dev/fairlead/pkg/version.version=v1.2.3 " + components.KubernetesLDFlags("v1.36.99")
+	if err := daemontest.Build(t.Context(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"}, "-ldflags="+ldflags); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, binary, want string }{
+		{"stamped", filepath.Join(dir, scheduler.Name), "fairlead-scheduler v1.2.3\nKubernetes v1.36.99\n"},
+		{"not stamped", binary(), "fairlead-scheduler v0.0.0-devel\nKubernetes " + components.KubernetesVersion() + "\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := daemontest.Start(t, nil, tt.binary, "--version")
+			if code := p.ExitCode(t, bound); code != 0 || p.Output() != tt.want {
+				t.Errorf("exit code %d and %q, want 0 and %q", code, p.Output(), tt.want)
+			}
+		})
+	}
+}
+
+// SCHED-36: a SIGTERM releases the Lease, so that another replica takes over at once, and ends with exit code 0.
+func TestSIGTERM(t *testing.T) {
+	cp := daemontest.StartControlPlane(t, programs)
+	t.Run("leader and standby", func(t *testing.T) {
+		first := startScheduler(t, cp, true)
+		waitForHolder(t, cp, func(holder string) bool { return holder != "" })
+		leader := holder(t.Context(), cp)
+		second := startScheduler(t, cp, true)
+		daemontest.Eventually(t, bound, func() error {
+			if !strings.Contains(second.Output(), "Attempting to acquire leader lease") {
+				return fmt.Errorf("the standby does not wait for the Lease")
+			}
+			return nil
+		})
+
+		terminate(t, first)
+		waitForHolder(t, cp, func(holder string) bool { return holder != "" && holder != leader })
+		terminate(t, second)
+		if got := holder(t.Context(), cp); got != "" {
+			t.Errorf("the Lease is still held by %q", got)
+		}
+	})
+	t.Run("standby", func(t *testing.T) {
+		leading := startScheduler(t, cp, true)
+		waitForHolder(t, cp, func(holder string) bool { return holder != "" })
+		before := holder(t.Context(), cp)
+		standby := startScheduler(t, cp, true)
+		daemontest.Eventually(t, bound, func() error {
+			if !strings.Contains(standby.Output(), "Attempting to acquire leader lease") {
+				return fmt.Errorf("the standby does not wait for the Lease")
+			}
+			return nil
+		})
+		terminate(t, standby)
+		if got := holder(t.Context(), cp); got != before || !leading.Running() {
+			t.Errorf("the holder changed from %q to %q", before, got)
+		}
+	})
+	t.Run("without leader election", func(t *testing.T) {
+		p := startScheduler(t, cp, false)
+		daemontest.Eventually(t, bound, func() error {
+			if !strings.Contains(p.Output(), "Serving securely") {
+				return fmt.Errorf("not serving yet")
+			}
+			return nil
+		})
+		terminate(t, p)
+	})
+}
+
+func binary() string { return filepath.Join(programs, scheduler.Name) }
+
+func startScheduler(t *testing.T, cp *daemontest.ControlPlane, leaderElect bool) *daemontest.Process {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	content := `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: ` + strconv.Quote(cp.Kubeconfig) + `}
+leaderElection: {leaderElect: ` + strconv.FormatBool(leaderElect) + `, resourceNamespace: kube-system, resourceName: ` + lease + `}
+profiles: [{schedulerName: my-scheduler}]
+`
+	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return daemontest.Start(t, nil, binary(), "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0])
+}
+
+func terminate(t *testing.T, p *daemontest.Process) {
+	t.Helper()
+	start := time.Now()
+	p.Terminate(t)
+	if code := p.ExitCode(t, bound); code != 0 {
+		t.Fatalf("exit code %d, want 0", code)
+	}
+	t.Logf("exited after %v", time.Since(start).Round(time.Millisecond))
+}
+
+func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, want func(holder string) bool) {
+	t.Helper()
+	daemontest.Eventually(t, bound, func() error {
+		if got := holder(t.Context(), cp); !want(got) {
+			return fmt.Errorf("the holder of the Lease is %q", got)
+		}
+		return nil
+	})
+}
+
+// holder is the Lease's holder, "" if there is none.
+func holder(ctx context.Context, cp *daemontest.ControlPlane) string {
+	l, err := cp.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
