@@ -1,0 +1,244 @@
+package render_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/render"
+)
+
+// run executes the command line and returns its standard output.
+func run(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := render.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut})
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the test
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+// tree reads all files below dir.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(dir, name)
+		files[rel] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+var update = flag.Bool("update", false, "rewrite manifests/")
+
+// TestManifests fails when manifests/ is not what the default bundle renders.
+func TestManifests(t *testing.T) {
+	const manifests = "../../../manifests"
+	if *update {
+		if _, err := run(t, "", "--output-dir", manifests); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "manifests")
+	if _, err := run(t, "", "-o", "dir", "--output-dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	want := tree(t, dir)
+	if len(want) < 10 {
+		t.Fatalf("only %d files rendered", len(want))
+	}
+	if diff := cmp.Diff(want, tree(t, manifests)); diff != "" {
+		t.Errorf("manifests/ has drifted (-rendered +manifests): run make manifests\n%s", diff)
+	}
+}
+
+// TestExampleIsDefault keeps the commented example true: it states the defaults.
+func TestExampleIsDefault(t *testing.T) {
+	byExample, err := run(t, "", "-f", "../../../deploy/bundle.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDefault, err := run(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(byDefault, byExample); diff != "" {
+		t.Errorf("deploy/bundle.yaml is not the default bundle (-default +example):\n%s", diff)
+	}
+}
+
+func TestStandardInputAndFile(t *testing.T) {
+	const config = "scheduler: {name: batch}\n"
+	file := write(t, filepath.Join(t.TempDir(), "bundle.yaml"), config)
+	fromFile, err := run(t, "", "-f", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromStdin, err := run(t, config, "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fromFile != fromStdin || !strings.Contains(fromFile, "name: batch-config") {
+		t.Errorf("the configuration was not used:\n%s", fromFile)
+	}
+}
+
+func TestFlagErrors(t *testing.T) {
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"format":         {[]string{"-o", "xml"}, `-o "xml" is unknown: use yaml, json or dir`},
+		"no directory":   {[]string{"-o", "dir"}, "-o dir needs --output-dir"},
+		"directory":      {[]string{"-o", "json", "--output-dir", dir}, "--output-dir needs -o dir"},
+		"CA with yaml":   {[]string{"--ca-cert", "x"}, "use them with -o dir"},
+		"CA alone":       {[]string{"--output-dir", dir, "--ca-cert", "x"}, "give all three or none"},
+		"server":         {[]string{"--output-dir", dir, "--ca-cert", "x", "--ca-key", "y", "--server", "http://a"}, "must be an https:// URL"},
+		"no CA file":     {[]string{"--output-dir", dir, "--ca-cert", dir + "/x", "--ca-key", "y", "--server", "https://a"}, "--ca-cert: open "},
+		"no config file": {[]string{"-f", dir + "/none.yaml"}, "read the bundle configuration: open "},
+		"arguments":      {[]string{"extra"}, "unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, "", tc.args...)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+			if left := tree(t, dir); len(left) > 0 {
+				t.Errorf("left files: %v", left)
+			}
+		})
+	}
+}
+
+func TestInvalidConfigurationLeavesEarlierState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	if _, err := run(t, "", "--output-dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	bad := write(t, filepath.Join(t.TempDir(), "bad.yaml"), "konnectivity: {agentPort: 80}\n")
+	_, err := run(t, "", "--output-dir", dir, "-f", bad)
+	if err == nil || !strings.HasPrefix(err.Error(), bad+": ") || !strings.Contains(err.Error(), "konnectivity.agentPort") {
+		t.Errorf("error %v, want the file and the field", err)
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is not one line: %v", err)
+	}
+	if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
+		t.Errorf("earlier state changed:\n%s", diff)
+	}
+}
+
+// caFiles makes a cluster CA whose life begins at now.
+func caFiles(t *testing.T, now time.Time) (cert, key string) {
+	t.Helper()
+	ca, err := pki.NewCA(pki.Config{Algorithm: v1alpha1.KeyECDSAP256, CAValidity: time.Hour}, "kubernetes", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyPEM, err := ca.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	return write(t, dir+"/ca.crt", string(ca.CertPEM())), write(t, dir+"/ca.key", string(keyPEM))
+}
+
+// TestServerKubeconfig: KON-21 (contents), KON-22 (nothing loose), KON-23 (0600).
+func TestServerKubeconfig(t *testing.T) {
+	cert, key := caFiles(t, time.Now())
+	with, without := t.TempDir(), t.TempDir()
+	if _, err := run(t, "", "--output-dir", with, "--ca-cert", cert, "--ca-key", key, "--server", "https://192.0.2.1:6443"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, "", "--output-dir", without); err != nil {
+		t.Fatal(err)
+	}
+	const name = "host/etc/kubernetes/konnectivity-server.conf"
+	info, err := os.Stat(filepath.Join(with, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600", info.Mode().Perm())
+	}
+	config, err := clientcmd.LoadFromFile(filepath.Join(with, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.CurrentContext; got != "system:konnectivity-server@kubernetes" {
+		t.Errorf("context %q", got)
+	}
+	if got := config.Clusters["kubernetes"].Server; got != "https://192.0.2.1:6443" {
+		t.Errorf("server %q", got)
+	}
+	a, b := tree(t, with), tree(t, without)
+	delete(a, name)
+	delete(a, ".fairlead-render")
+	delete(b, ".fairlead-render")
+	if diff := cmp.Diff(b, a); diff != "" {
+		t.Errorf("the CA changed more than the kubeconfig:\n%s", diff)
+	}
+	index := tree(t, with)[".fairlead-render"]
+	if k, m := strings.Index(index, name), strings.Index(index, "manifests/konnectivity-server.yaml"); k < 0 || m < k {
+		t.Errorf("kubeconfig is not written before the static Pod:\n%s", index)
+	}
+}
+
+func TestWrongCA(t *testing.T) {
+	now := time.Now()
+	cert, key := caFiles(t, now)
+	expiredCert, expiredKey := caFiles(t, now.Add(-48*time.Hour))
+	_, otherKey := caFiles(t, now)
+	for name, tc := range map[string]struct{ cert, key, want string }{
+		"expired":     {expiredCert, expiredKey, "certificate has expired"},
+		"other key":   {cert, otherKey, "private key does not belong to the certificate"},
+		"swapped":     {key, cert, "holds no certificate"},
+		"not PEM":     {write(t, t.TempDir()+"/x", "x"), key, "not valid PEM"},
+		"key missing": {cert, "/nonexistent", "--ca-key: open /nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			_, err := run(t, "", "--output-dir", dir, "--ca-cert", tc.cert, "--ca-key", tc.key, "--server", "https://a")
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want one line with %q", err, tc.want)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s was made", dir)
+			}
+		})
+	}
+}
