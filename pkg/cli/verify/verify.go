@@ -16,11 +16,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
@@ -90,7 +92,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.Lease, "lease", "kube-system/my-scheduler", "namespace/name of the second scheduler's Lease")
 	f.StringVar(&o.WebhookAddress, "webhook-address", o.WebhookAddress, "IP or IP:PORT of this machine that the agents can reach (default: found out, any free port)")
 	f.StringVar(&o.ServerMetricsURL, "server-metrics-url", o.ServerMetricsURL, "konnectivity-server's /metrics (default: asked from its pods through the API server)")
-	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have cat (default "+check.DefaultProbeImage+")")
+	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have head (default "+check.DefaultProbeImage+")")
 	f.BoolVar(&o.List, "list", o.List, "list the checks and exit")
 }
 
@@ -133,7 +135,7 @@ func (o *Options) Validate() error {
 	if o.Timeout < 0 {
 		return usage("--timeout %s: must not be negative", o.Timeout)
 	}
-	if _, err := report.New(o.Output, io.Discard, false); err != nil {
+	if _, err := report.New(o.Output, io.Discard, false, false); err != nil {
 		return usage("-o: %w", err)
 	}
 	if o.List {
@@ -154,6 +156,8 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.List {
 		return o.list()
 	}
+	// client-go logs what the checks report better themselves, and in the middle of their lines.
+	klog.SetLogger(logr.Discard())
 	// A second interrupt ends the process at once: the first one started the cleaning up.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -166,7 +170,8 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := check.Connect(ctx, env); err != nil {
 		return &Error{Code: 2, Err: err}
 	}
-	reporter, err := report.New(o.Output, o.Streams.Out, isTerminal(o.Streams.Out))
+	live := isTerminal(o.Streams.Out)
+	reporter, err := report.New(o.Output, o.Streams.Out, live, live && os.Getenv("NO_COLOR") == "")
 	if err != nil {
 		return &Error{Code: 2, Err: err}
 	}
@@ -268,8 +273,8 @@ func (o *Options) override(env *check.Env) *check.Env {
 	return env
 }
 
-// isTerminal is false under NO_COLOR and on dumb terminals too: then lines are plain.
+// isTerminal is false on dumb terminals too: they cannot rewrite a line.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

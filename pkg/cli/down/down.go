@@ -1,0 +1,36 @@
+// Package down is the command "fairlead down".
+package down
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+)
+
+// NewCommand makes the command.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var o embedded.DownOptions
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "Remove a cluster",
+		Long: `Stops all processes of a cluster and removes its files and its context. Works
+as well on what a killed or failed "up" has left. The cache of built programs is
+kept.`,
+		GroupID: "cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			provider, err := embedded.NewProvider()
+			if err != nil {
+				return err
+			}
+			o.Progress = ui.NewProgress(streams.ErrOut, quiet)
+			return provider.Down(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", "dev", "name of the cluster")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that has the context (default: $KUBECONFIG or ~/.kube/config)")
+	f.BoolVarP(&quiet, "quiet", "q", false, "show failures only")
+	return cmd
+}

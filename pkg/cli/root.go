@@ -1,0 +1,110 @@
+// Package cli is the command line of fairlead. Each subcommand is a package of
+// its own below; [NewCommand] puts them together and [Main] runs them.
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/cli/down"
+	"github.com/fairlead-dev/fairlead/pkg/cli/internalcmd"
+	"github.com/fairlead-dev/fairlead/pkg/cli/kubeconfig"
+	"github.com/fairlead-dev/fairlead/pkg/cli/render"
+	"github.com/fairlead-dev/fairlead/pkg/cli/status"
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/cli/up"
+	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
+	"github.com/fairlead-dev/fairlead/pkg/cli/version"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+)
+
+const long = `Fairlead brings a second kube-scheduler and a Konnectivity tunnel to a cluster:
+rendered from typed Go, installed with one command, and proven to work.`
+
+// NewCommand makes the root command.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use: "fairlead", Short: "A second scheduler and a Konnectivity tunnel for your cluster", Long: long,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	// Installed as kubectl-fairlead it is a plugin, and its help should show how it was called.
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fairlead"}
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.AddGroup(
+		&cobra.Group{ID: "cluster", Title: "Clusters on this machine:"},
+		&cobra.Group{ID: "bundle", Title: "Any cluster:"},
+	)
+	renderCmd, verifyCmd := render.NewCommand(streams), verify.NewCommand(streams, embeddedEnv)
+	renderCmd.GroupID, verifyCmd.GroupID = "bundle", "bundle"
+	root.AddCommand(
+		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
+		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
+		renderCmd, verifyCmd, version.NewCommand(streams), internalcmd.NewCommand(),
+	)
+	for _, cmd := range root.Commands() {
+		if cmd.Flags().Lookup("name") != nil {
+			_ = cmd.RegisterFlagCompletionFunc("name", completeNames)
+		}
+	}
+	return root
+}
+
+// embeddedEnv lets verify ask whether a context belongs to an embedded cluster.
+func embeddedEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
+	provider, err := embedded.NewProvider()
+	if err != nil {
+		return nil, err
+	}
+	return provider.CheckEnv(ctx, kubeconfig, kubeContext)
+}
+
+// verifyContext runs the quick checks for "fairlead up".
+func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error {
+	cmd := verify.NewCommand(streams, embeddedEnv)
+	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--context", kubeContext})
+	cmd.SilenceErrors = true
+	return cmd.ExecuteContext(ctx)
+}
+
+func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	provider, err := embedded.NewProvider()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return provider.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// Main runs the command line and returns the exit code: 0, 1 for failures, 2
+// for wrong usage of verify. An interrupt lets the running command clean up
+// after itself; a second one ends it at once.
+func Main(args []string, streams genericiooptions.IOStreams) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	root := NewCommand(streams)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	ui.PrintError(streams.ErrOut, err)
+	var code interface{ ExitCode() int }
+	if errors.As(err, &code) {
+		return code.ExitCode()
+	}
+	return 1
+}

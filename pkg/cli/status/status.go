@@ -1,0 +1,190 @@
+// Package status holds the commands "fairlead status" and "fairlead list".
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// ErrUnhealthy makes "fairlead status" end with a non-zero exit code. What is
+// wrong stands in the table.
+var ErrUnhealthy = errors.New("not healthy")
+
+// NewCommand makes "fairlead status".
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var name, output string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the processes of a cluster",
+		Long:    `Shows every process of a cluster: whether it is ready, how often it had to be restarted, its memory and its log. The exit code is 1 unless all are ready.`,
+		GroupID: "cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			provider, err := embedded.NewProvider()
+			if err != nil {
+				return err
+			}
+			s, err := await(cmd.Context(), provider, name, wait)
+			if err != nil {
+				return err
+			}
+			if err := write(streams.Out, output, s, func(w io.Writer) error { return table(w, s) }); err != nil {
+				return err
+			}
+			if !s.Healthy {
+				return unhealthy(s)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "dev", "name of the cluster")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to this long until all processes are ready")
+	return cmd
+}
+
+// await reads the status, again and again until it is healthy or the time is up.
+func await(ctx context.Context, provider *embedded.Provider, name string, limit time.Duration) (embedded.Status, error) {
+	deadline := time.Now().Add(limit)
+	for {
+		s, err := provider.Status(ctx, name)
+		if err != nil || s.Healthy || !time.Now().Before(deadline) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func unhealthy(s embedded.Status) error {
+	if !s.Running {
+		return fmt.Errorf("%w: cluster %q is stopped: start it with \"fairlead up --name %s\"", ErrUnhealthy, s.Name, s.Name)
+	}
+	for _, p := range s.Processes {
+		if !p.Ready {
+			return fmt.Errorf("%w: %s is %s; see %s", ErrUnhealthy, p.Name, describe(p), p.LogFile)
+		}
+	}
+	return ErrUnhealthy
+}
+
+func describe(p process.Status) string {
+	switch {
+	case p.State == process.Running && p.Ready:
+		return "ready"
+	case p.State == process.Running:
+		return "running, not ready"
+	case p.Reason != "":
+		return string(p.State) + " (" + p.Reason + ")"
+	}
+	return string(p.State)
+}
+
+func table(out io.Writer, s embedded.Status) error {
+	state := "stopped"
+	if s.Running {
+		state = "running"
+	}
+	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %d nodes\nContext: %s\nServer:  %s\nState:   %s\n",
+		s.Name, state, s.KubernetesVersion, s.Nodes, s.Context, s.Server, s.Dir)
+	if !s.Running {
+		return nil
+	}
+	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", mebibytes(s.RSSBytes), len(s.Processes)+1)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tFOR\tRESTARTS\tMEMORY")
+	for _, p := range s.Processes {
+		pid, memory := "-", "-"
+		if p.PID != 0 {
+			pid, memory = fmt.Sprint(p.PID), mebibytes(p.RSSBytes)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Name, pid, describe(p),
+			duration.HumanDuration(time.Since(p.Since)), p.Restarts, memory)
+	}
+	return w.Flush()
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+// NewListCommand makes "fairlead list".
+func NewListCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List clusters", GroupID: "cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			provider, err := embedded.NewProvider()
+			if err != nil {
+				return err
+			}
+			list, err := provider.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return write(streams.Out, output, list, func(w io.Writer) error { return listTable(w, streams.ErrOut, list) })
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	return cmd
+}
+
+func listTable(out, errOut io.Writer, list []embedded.Status) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(errOut, "No clusters. \"fairlead up\" makes one.")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "NAME\tSTATE\tNODES\tVERSION\tMEMORY\tAGE\tCONTEXT")
+	for _, s := range list {
+		if s.Version == 0 {
+			_, _ = fmt.Fprintf(w, "%s\tincomplete\t-\t-\t-\t-\t%s\n", s.Name, s.Context)
+			continue
+		}
+		state, memory := "stopped", "-"
+		if s.Running {
+			state, memory = "unhealthy", mebibytes(s.RSSBytes)
+		}
+		if s.Healthy {
+			state = "ready"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, state, s.Nodes, s.KubernetesVersion, memory,
+			duration.HumanDuration(time.Since(s.Created)), s.Context)
+	}
+	return w.Flush()
+}
+
+// write prints v as a table or in a machine's format.
+func write(out io.Writer, format string, v any, table func(io.Writer) error) error {
+	var text []byte
+	var err error
+	switch format {
+	case "":
+		return table(out)
+	case "json":
+		text, err = json.MarshalIndent(v, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(v)
+	default:
+		return fmt.Errorf("--output %q: choose json or yaml", format)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}

@@ -1,0 +1,125 @@
+// Package up is the command "fairlead up".
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+)
+
+// VerifyFunc runs the quick checks against a context of a kubeconfig file.
+type VerifyFunc func(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error
+
+// Options are the command's flags.
+type Options struct {
+	genericiooptions.IOStreams
+
+	Config   string
+	NoVerify bool
+	Quiet    bool
+	Up       embedded.UpOptions
+
+	verify   VerifyFunc
+	provider *embedded.Provider
+}
+
+const long = `Brings up a cluster of plain processes on this machine: etcd, kube-apiserver,
+kube-controller-manager, kube-scheduler and simulated nodes, with a second
+scheduler beside the first and all traffic to nodes through a Konnectivity
+tunnel. Then it proves that both work.
+
+The first time it builds Kubernetes from source, which takes some minutes; the
+programs are kept in a cache. A cluster that was stopped, by a restart of the
+machine for example, is started again; one that runs is left as it is.`
+
+const example = `  fairlead up                        # cluster "dev" with 3 nodes
+  fairlead up --name big --nodes 50  # a second one beside it
+  fairlead up -f bundle.yaml         # with settings of your own; see "fairlead render"`
+
+// NewCommand makes the command.
+func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Command {
+	o := &Options{IOStreams: streams, verify: verify}
+	cmd := &cobra.Command{
+		Use: "up", Short: "Bring up a cluster and verify it", Long: long, Example: example,
+		GroupID: "cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Complete(); err != nil {
+				return err
+			}
+			if err := o.Validate(cmd); err != nil {
+				return err
+			}
+			return o.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Up.Name, "name", "dev", "name of the cluster; its context is fairlead-NAME")
+	f.StringVarP(&o.Config, "config", "f", "", "Bundle file (default: the default bundle)")
+	f.IntVar(&o.Up.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
+	f.IntVar(&o.Up.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
+	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free one, remembered)")
+	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed bring-up has made")
+	f.BoolVar(&o.NoVerify, "no-verify", false, "do not run the quick checks at the end")
+	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
+	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "file that gets the context (default: $KUBECONFIG or ~/.kube/config)")
+	f.StringVar(&o.Up.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "directory with ready-built etcd, kube-apiserver, ... instead of building them")
+	return cmd
+}
+
+// Complete reads the bundle file and finds the clusters.
+func (o *Options) Complete() error {
+	o.Up.Progress = ui.NewProgress(o.ErrOut, o.Quiet)
+	if o.Config != "" {
+		data, err := os.ReadFile(o.Config)
+		if err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+		if o.Up.Bundle, err = bundle.Load(data); err != nil {
+			return fmt.Errorf("%s: %w", o.Config, err)
+		}
+	}
+	var err error
+	o.provider, err = embedded.NewProvider()
+	return err
+}
+
+// Validate refuses numbers that are given and make no cluster.
+func (o *Options) Validate(cmd *cobra.Command) error {
+	for _, name := range []string{"nodes", "agents"} {
+		if n, err := cmd.Flags().GetInt(name); err == nil && cmd.Flags().Changed(name) && n < 1 {
+			return fmt.Errorf("--%s %d: at least 1 is needed", name, n)
+		}
+	}
+	return nil
+}
+
+// Run brings the cluster up and verifies it. A cluster that fails its checks is
+// kept: it is needed to find out why.
+func (o *Options) Run(ctx context.Context) error {
+	if err := o.provider.Up(ctx, o.Up); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("interrupted: %w", err)
+		}
+		return err
+	}
+	kubeContext := cluster.ContextName(o.Up.Name)
+	if !o.NoVerify {
+		streams := genericiooptions.IOStreams{In: o.In, Out: o.ErrOut, ErrOut: o.ErrOut}
+		if err := o.verify(ctx, streams, o.Up.Kubeconfig, kubeContext); err != nil {
+			return fmt.Errorf("%w\nthe cluster is kept: look with \"fairlead status --name %s\", try again with \"fairlead verify --context %s\"", err, o.Up.Name, kubeContext)
+		}
+	}
+	if !o.Quiet {
+		_, _ = fmt.Fprintf(o.Out, "\nCluster %s is up. Use it:\n\n  kubectl --context %s get nodes\n\nRemove it:\n\n  fairlead down --name %s\n", o.Up.Name, kubeContext, o.Up.Name)
+	}
+	return nil
+}

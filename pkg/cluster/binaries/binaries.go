@@ -1,0 +1,111 @@
+// Package binaries finds or builds the programs that an embedded cluster runs.
+//
+// There are two kinds. The components (etcd, kube-apiserver, kwok, ...) are
+// pinned in deploy/components and built once, by the user's Go toolchain, into
+// a cache directory that is named after the pinned versions. The project's own
+// programs are found beside the running executable. [Find] is the way in.
+package binaries
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// own lists the project's own programs that a cluster runs.
+var own = []string{"fairlead-scheduler", "konnectivity-server", "konnectivity-agent"}
+
+// needed lists the components that a cluster runs; kubectl is pinned too, but not needed.
+var needed = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
+
+// Options say where programs are looked for.
+type Options struct {
+	// Dir, when set, has to hold all components ready-built; nothing is built then.
+	Dir string
+	// CacheDir is below which built components are kept. Default:
+	// $XDG_CACHE_HOME/fairlead, or what stands for it on this system.
+	CacheDir string
+}
+
+// ErrMissing says that a program was not found and cannot be built.
+var ErrMissing = errors.New("program not found")
+
+// Find returns the absolute path of every program, by name, after building the
+// components that are not in the cache yet. It is safe to call from several
+// processes at once: one builds, the others wait.
+func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string]string, error) {
+	paths := map[string]string{}
+	for _, name := range own {
+		path, err := findOwn(name)
+		if err != nil {
+			return nil, err
+		}
+		paths[name] = path
+	}
+	dir := o.Dir
+	if dir == "" {
+		cache, err := cacheDir(o)
+		if err != nil {
+			return nil, err
+		}
+		b := builder{dir: cache, progress: progress}
+		if err := b.ensure(ctx, needed); err != nil {
+			return nil, err
+		}
+		dir = cache
+	}
+	for _, name := range needed {
+		path := filepath.Join(dir, name)
+		if !executable(path) {
+			return nil, fmt.Errorf("%w: %s: --component-dir has to hold %v", ErrMissing, path, needed)
+		}
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		paths[name] = abs
+	}
+	return paths, nil
+}
+
+// cacheDir is the directory for this set of versions.
+func cacheDir(o Options) (string, error) {
+	base := o.CacheDir
+	if base == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no cache directory: set XDG_CACHE_HOME to a directory of yours: %w", err)
+		}
+		base = filepath.Join(user, "fairlead")
+	}
+	return filepath.Join(base, "components", components.KubernetesVersion()+"-"+components.Key()), nil
+}
+
+// findOwn looks beside the running executable first, so that a checkout uses
+// what it built, then in PATH.
+func findOwn(name string) (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			self = real
+		}
+		if path := filepath.Join(filepath.Dir(self), name); executable(path) {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(path)
+	}
+	return "", fmt.Errorf("%w: %s is neither beside %s nor in PATH: run \"make build\", or \"go install\" it like fairlead itself", ErrMissing, name, self)
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

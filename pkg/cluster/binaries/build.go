@@ -1,0 +1,171 @@
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"go/version"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// ErrToolchain says that components have to be built and Go is missing or too old.
+var ErrToolchain = errors.New("no usable Go toolchain")
+
+// builder builds components into dir.
+type builder struct {
+	dir      string
+	progress cluster.Progress
+}
+
+// ensure builds those of the named components that dir does not hold yet.
+func (b builder) ensure(ctx context.Context, names []string) error {
+	if len(b.missing(names)) == 0 {
+		return nil
+	}
+	goTool, err := toolchain(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return fmt.Errorf("creating the cache of built components: %w", err)
+	}
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	missing := b.missing(names) // another process may have built them meanwhile
+	for i, name := range missing {
+		component, err := components.Get(name)
+		if err != nil {
+			return err
+		}
+		title := fmt.Sprintf("Building %s %s (%d of %d, once per version)", name, component.Version, i+1, len(missing))
+		if err := cluster.Step(b.progress, title, func() (string, error) {
+			began := time.Now()
+			err := b.build(ctx, goTool, component)
+			return fmt.Sprintf("%.0fs", time.Since(began).Seconds()), err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b builder) missing(names []string) []string {
+	var missing []string
+	for _, name := range names {
+		if !executable(filepath.Join(b.dir, name)) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// build compiles one component and puts it in place in one step, so that a
+// half-written binary is never taken for a whole one.
+func (b builder) build(ctx context.Context, goTool string, c components.Component) error {
+	src, err := os.MkdirTemp(b.dir, ".build-")
+	if err != nil {
+		return fmt.Errorf("building %s: %w", c.Name, err)
+	}
+	defer func() { _ = os.RemoveAll(src) }()
+	if err := components.Unpack(src); err != nil {
+		return err
+	}
+	out := filepath.Join(src, c.Name)
+	args := append([]string{"build"}, components.Flags()...)
+	args = append(args, "-ldflags", c.LDFlags, "-o", out, c.Package)
+	cmd := exec.CommandContext(ctx, goTool, args...)
+	cmd.Dir = src
+	cmd.Env = append(os.Environ(), components.Environ()...)
+	// An interrupt from the terminal reaches the whole process group; asking
+	// nicely lets the go command remove its work directory.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if output, err := cmd.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("building %s: %w", c.Name, context.Cause(ctx))
+		}
+		return b.failed(c, output, err)
+	}
+	return os.Rename(out, filepath.Join(b.dir, c.Name))
+}
+
+// failed keeps the compiler's output in a file and says in one line what is in it.
+func (b builder) failed(c components.Component, output []byte, err error) error {
+	log := filepath.Join(b.dir, c.Name+".build.log")
+	if werr := os.WriteFile(log, output, 0o644); werr != nil {
+		log = "not written: " + werr.Error()
+	}
+	hint := "see there"
+	switch {
+	case bytes.Contains(output, []byte("no space left on device")):
+		hint = "the disk is full: make room, or set GOCACHE, GOTMPDIR and XDG_CACHE_HOME to another disk"
+	case bytes.Contains(output, []byte("dial tcp")), bytes.Contains(output, []byte("proxyconnect")):
+		hint = "the Go module proxy was not reached: check the network and \"go env GOPROXY\", or give prebuilt programs with --component-dir"
+	}
+	return fmt.Errorf("building %s %s: %w: %s (output: %s)", c.Name, c.Version, err, hint, log)
+}
+
+// lock makes concurrent builders wait for each other.
+func (b builder) lock(ctx context.Context) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(b.dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the cache of built components: %w", err)
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = f.Close()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		b.progress.Detail("waiting for another fairlead that builds the same components")
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// toolchain returns the go command if it is new enough for the pinned components.
+func toolchain(ctx context.Context) (string, error) {
+	advice := fmt.Sprintf("Kubernetes %s is built from source once: install Go %s or newer, or give prebuilt programs with --component-dir",
+		components.KubernetesVersion(), components.GoVersion())
+	path, err := exec.LookPath("go")
+	if err != nil {
+		return "", fmt.Errorf("%w: \"go\" is not in PATH: %s", ErrToolchain, advice)
+	}
+	cmd := exec.CommandContext(ctx, path, "env", "GOVERSION")
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: \"go env GOVERSION\" failed (%w): %s", ErrToolchain, err, advice)
+	}
+	found := strings.TrimSpace(string(out))
+	if version.Compare(found, "go"+components.GoVersion()) < 0 && !switchesToolchain(ctx, path) {
+		return "", fmt.Errorf("%w: found %s: %s", ErrToolchain, found, advice)
+	}
+	return path, nil
+}
+
+// switchesToolchain tells whether the go command may fetch a newer one by itself.
+func switchesToolchain(ctx context.Context, path string) bool {
+	out, err := exec.CommandContext(ctx, path, "env", "GOTOOLCHAIN").Output()
+	return err == nil && strings.TrimSpace(string(out)) != "local"
+}

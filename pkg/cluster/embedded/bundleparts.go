@@ -1,0 +1,149 @@
+package embedded
+
+import (
+	"path/filepath"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// The bundle's own parts: the arguments are those that pkg/bundle renders for
+// Pods. Only what cannot be the same on one host without containers is put over
+// them: paths, port numbers, and addresses to listen on.
+
+// tunnelServer is the Konnectivity server.
+func (p *plan) tunnelServer() process.Spec {
+	ports := map[string]string{"agentport": portTunnelAgents, "adminport": portTunnelAdmin, "healthport": portTunnelHealth}
+	proc := component.LocalProcess(konnectivity.Server(p.bundle), component.LocalOptions{
+		Path: p.localPath(""),
+		Port: p.mapPort(ports),
+		Extra: []component.Flag{
+			component.PlainFlag("agent-bind-address", loopback),
+			component.PlainFlag("admin-bind-address", loopback),
+			component.PlainFlag("health-bind-address", loopback),
+			component.PlainFlag("server-id", p.Name),
+			component.PlainFlag("server-count", "1"),
+		},
+	})
+	probe := &process.Probe{URL: p.url("http", portTunnelHealth, "/healthz")}
+	// It checks the agents' tokens with the API server, and would answer them with errors before.
+	return p.spec(progTunnelServer, proc.Command, proc.Args, probe, progAPIServer)
+}
+
+// tunnelAgent is one of the agents.
+func (p *plan) tunnelAgent(i int) process.Spec {
+	name := agentName(i)
+	ports := map[string]string{"agentport": portTunnelAgents, "adminport": name + "-admin", "healthport": name + "-health"}
+	proc := component.LocalProcess(konnectivity.Agent(p.bundle), component.LocalOptions{
+		Path: p.localPath(name),
+		Port: p.mapPort(ports),
+		Extra: []component.Flag{
+			component.PlainFlag("proxy-server-host", loopback),
+			component.PlainFlag("admin-bind-address", loopback),
+			component.PlainFlag("health-server-host", loopback),
+			component.PlainFlag("agent-id", name),
+		},
+	})
+	probe := &process.Probe{URL: p.url("http", name+"-health", "/readyz")}
+	spec := p.spec(name, proc.Command, proc.Args, probe, progTunnelServer)
+	spec.NeedsFiles = []string{p.Token(name)}
+	return spec
+}
+
+// secondScheduler is one replica of the second scheduler.
+func (p *plan) secondScheduler(i int) process.Spec {
+	name := schedulerName(i)
+	c := scheduler.Component(p.bundle)
+	kubeconfig := p.Kubeconfig(name)
+	proc := component.LocalProcess(c, component.LocalOptions{
+		Path: p.schedulerPath(name),
+		Port: func(string, int32) int32 { return int32(p.state.Ports[name]) },
+		Extra: []component.Flag{
+			component.PlainFlag("bind-address", loopback),
+			component.PlainFlag("secure-port", p.port(name)),
+			component.PlainFlag("authentication-kubeconfig", kubeconfig),
+			component.PlainFlag("authorization-kubeconfig", kubeconfig),
+			component.PlainFlag("tls-cert-file", p.PKI("components.crt")),
+			component.PlainFlag("tls-private-key-file", p.PKI("components.key")),
+		},
+	})
+	probe := &process.Probe{URL: p.url("https", name, "/readyz"), CAFile: p.PKI("ca.crt")}
+	spec := p.spec(name, proc.Command, proc.Args, probe, progAPIServer)
+	spec.NeedsFiles = []string{p.Token(name)}
+	return spec
+}
+
+// mapPort gives named ports of a component the cluster's numbers.
+func (p *plan) mapPort(names map[string]string) func(string, int32) int32 {
+	return func(name string, port int32) int32 {
+		if user, ok := names[name]; ok {
+			return int32(p.state.Ports[user])
+		}
+		return port
+	}
+}
+
+// schedulerConfig is the configuration file of one replica. Each has its own,
+// because it names the kubeconfig; in a Pod the kubeconfig is left out.
+func (p *plan) schedulerConfig(name string) string {
+	return filepath.Join(p.ConfigDir(), name+".yaml")
+}
+
+// schedulerPath maps the paths in a scheduler's Pod: its only file is the configuration.
+func (p *plan) schedulerPath(name string) func(string) string {
+	return func(path string) string {
+		if strings.HasSuffix(path, ".yaml") {
+			return p.schedulerConfig(name)
+		}
+		return path
+	}
+}
+
+// serviceAccountDir is where a Pod finds the CA and its token.
+const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// podPath maps what Kubernetes mounts into a Pod: the cluster's CA and projected tokens.
+func (p *plan) podPath(path, tokenName string) string {
+	if path == filepath.Join(serviceAccountDir, "ca.crt") {
+		return p.PKI("ca.crt")
+	}
+	if strings.HasPrefix(path, "/var/run/secrets/") && tokenName != "" {
+		return p.Token(tokenName)
+	}
+	return path
+}
+
+// egressFile is kube-apiserver's egress selector configuration.
+func (p *plan) egressFile() string {
+	return filepath.Join(p.ConfigDir(), "egress-selector-configuration.yaml")
+}
+
+// localBundle is the bundle with this machine's paths where they are written
+// into files that a program reads, not into its arguments.
+func (p *plan) localBundle() *v1alpha1.Bundle {
+	b := *p.bundle
+	if b.Konnectivity.Transport.UDS != nil {
+		b.Konnectivity.Transport.UDS = &v1alpha1.UDSTransport{Path: p.TunnelSocket()}
+	}
+	return &b
+}
+
+// aggregationBundle has requests to Services sent to endpoints: no kube-proxy
+// makes cluster IPs work here (AGG-09).
+func (p *plan) aggregationBundle() *v1alpha1.Bundle {
+	b := *p.bundle
+	b.Aggregation.EnableAggregatorRouting = ptr.To(true)
+	return &b
+}
+
+// cutDir returns the part of path below dir.
+func cutDir(path, dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+	return rest, ok
+}

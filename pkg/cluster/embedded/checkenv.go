@@ -1,0 +1,116 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// CheckEnv is a check.EnvSource: it answers for contexts that point to the API
+// server of an embedded cluster of this user.
+func (p *Provider) CheckEnv(_ context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, nil //nolint:nilerr // whoever is asked next reports it
+	}
+	if kubeContext == "" {
+		kubeContext = raw.CurrentContext
+	}
+	name, ok := strings.CutPrefix(kubeContext, cluster.ContextName(""))
+	if !ok {
+		return nil, nil
+	}
+	l, err := NewLayout(p.root, name)
+	if err != nil {
+		return nil, nil //nolint:nilerr // not a name of ours
+	}
+	state, err := l.readState()
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("context %s: %w", kubeContext, err)
+	}
+	pl := &plan{Layout: l, state: state, hostIP: hostAddress()}
+	if config.Host != pl.serverURL() {
+		return nil, nil // the name is ours, the cluster is another
+	}
+	if pl.bundle, err = l.storedBundle(); err != nil {
+		return nil, err
+	}
+	return pl.checkEnv(config), nil
+}
+
+func (p *plan) checkEnv(config *rest.Config) *check.Env {
+	parts := &parts{plan: p, supervisor: process.NewClient(p.SupervisorSocket()), config: config}
+	e := p.bundle.Scheduler.LeaderElection
+	return &check.Env{
+		Config:        config,
+		Cluster:       cluster.ContextName(p.Name),
+		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
+		Lease:         types.NamespacedName{Namespace: e.LeaseNamespace, Name: e.LeaseName},
+		Parts:         parts,
+		ServerMetrics: func(ctx context.Context) ([]byte, error) {
+			return get(ctx, p.url("http", portTunnelHealth, "/metrics"), http.DefaultClient)
+		},
+		HostIP: p.hostIP,
+		Probe: check.Probe{
+			LogWant:        "This Pod runs on a simulated node",
+			PortForwardRaw: true,
+			// kwok's exec does not pass on the end of standard input, so the command must end by itself.
+			ExecCommand: []string{"head", "-c", strconv.Itoa(check.ExecBytes)},
+		},
+	}
+}
+
+// get reads a URL.
+func get(ctx context.Context, url string, client *http.Client) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answered %s", url, resp.Status)
+	}
+	return body, err
+}
+
+// Names of all clusters, for completion.
+func (p *Provider) Names() []string {
+	dirs, _ := filepath.Glob(filepath.Join(p.root, "*", "cluster.json"))
+	list := make([]string, 0, len(dirs))
+	for _, d := range dirs {
+		list = append(list, filepath.Base(filepath.Dir(d)))
+	}
+	return list
+}

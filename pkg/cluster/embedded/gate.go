@@ -1,0 +1,55 @@
+package embedded
+
+import (
+	"net"
+	"path/filepath"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded/nodegate"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// kubeletClient is the common name of the certificate with which kube-apiserver
+// speaks to nodes.
+const kubeletClient = "kube-apiserver-kubelet-client"
+
+// nodeGate is the door to the simulated nodes, a hidden command of fairlead itself.
+func (p *plan) nodeGate() process.Spec {
+	spec := p.spec(progNodeGate, "fairlead", []string{"internal", "node-gate", "--config", p.nodeGateConfigFile()}, nil, progKwok)
+	return spec
+}
+
+func (p *plan) nodeGateConfigFile() string { return filepath.Join(p.ConfigDir(), "node-gate.json") }
+
+func (p *plan) nodeGateConfig() nodegate.Config {
+	return nodegate.Config{
+		Listen:   net.JoinHostPort(p.hostIP, p.port(portNodeGate)),
+		Backend:  net.JoinHostPort(loopback, p.port(portKwok)),
+		CertFile: p.PKI("kubelet.crt"), KeyFile: p.PKI("kubelet.key"),
+		ClientCAFile: p.PKI("ca.crt"), ClientName: kubeletClient,
+		Secret: p.nodeSecret,
+	}
+}
+
+// hostAddress returns an address of this machine that is not loopback, IPv4
+// before IPv6, or loopback when there is none: then the API server's proxies to
+// nodes and Services refuse to work, and the checks say so.
+func hostAddress() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return loopback
+	}
+	fallback := loopback
+	for _, a := range addrs {
+		ipNet, ok := a.(*net.IPNet)
+		if !ok || !ipNet.IP.IsGlobalUnicast() {
+			continue
+		}
+		if ipNet.IP.To4() != nil {
+			return ipNet.IP.String()
+		}
+		if fallback == loopback {
+			fallback = ipNet.IP.String()
+		}
+	}
+	return fallback
+}

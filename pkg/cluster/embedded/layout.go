@@ -1,0 +1,152 @@
+package embedded
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxSocketPath is what fits into the kernel's sockaddr_un beside the
+// terminating zero byte.
+const maxSocketPath = 107
+
+// maxNameLength keeps names short enough for sockets and context names.
+const maxNameLength = 40
+
+// Layout knows where the files of one cluster are. Everything is below Dir but
+// the sockets, which may have to live elsewhere because their path must be short.
+type Layout struct {
+	// Name is the cluster's name.
+	Name string
+	// Dir is the cluster's state directory, mode 0700.
+	Dir string
+	// RunDir holds the sockets.
+	RunDir string
+}
+
+// Root is the directory that holds the state of all embedded clusters:
+// $XDG_STATE_HOME/fairlead/clusters, by default ~/.local/state/fairlead/clusters.
+func Root() (string, error) {
+	base, err := xdgDir("XDG_STATE_HOME", ".local/state")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(base, "fairlead", "clusters"), nil
+}
+
+// xdgDir returns the value of an XDG variable, or its default below the home
+// directory. The XDG specification has relative values ignored.
+func xdgDir(variable, fallback string) (string, error) {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("neither %s nor a home directory is known: set %s to a directory of yours", variable, variable)
+	}
+	return filepath.Join(home, fallback), nil
+}
+
+// NewLayout returns the layout of a named cluster below root. It refuses names
+// that are no DNS labels or too long, and touches nothing.
+func NewLayout(root, name string) (Layout, error) {
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return Layout{}, fmt.Errorf("cluster name %q: use lower-case letters, digits and '-', such as \"dev\" or \"test-1\"", name)
+	}
+	if len(name) > maxNameLength {
+		return Layout{}, fmt.Errorf("cluster name %q has %d characters: use at most %d", name, len(name), maxNameLength)
+	}
+	l := Layout{Name: name, Dir: filepath.Join(root, name)}
+	for _, dir := range []string{filepath.Join(l.Dir, "run"), runtimeDir(l.Dir)} {
+		l.RunDir = dir
+		if len(l.TunnelSocket()) <= maxSocketPath && len(l.SupervisorSocket()) <= maxSocketPath {
+			return l, nil
+		}
+	}
+	return Layout{}, fmt.Errorf("no place for Unix sockets: %s and %s are too long (a socket path has %d bytes at most): set XDG_STATE_HOME or XDG_RUNTIME_DIR to a shorter directory",
+		l.Dir, l.RunDir, maxSocketPath)
+}
+
+// runtimeDir is a short directory for the sockets of the cluster in dir, and
+// another one for every other dir, so that two state roots never share sockets.
+func runtimeDir(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	id := hex.EncodeToString(sum[:6])
+	if base := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(base) {
+		return filepath.Join(base, "fairlead", id)
+	}
+	return filepath.Join(os.TempDir(), "fairlead-"+strconv.Itoa(os.Getuid()), id)
+}
+
+// makeDirs creates the directories of the cluster. The directory for sockets
+// may stand in a shared place such as /tmp, so it must be the user's own.
+func (l Layout) makeDirs() error {
+	for _, dir := range []string{l.Dir, l.PKIDir(), l.LogDir(), l.ConfigDir(), l.EtcdDir(), l.TokenDir(), filepath.Dir(l.RunDir), l.RunDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("creating the cluster's directories: %w", err)
+		}
+	}
+	if err := ownedAndPrivate(l.RunDir); err != nil {
+		return err
+	}
+	return ownedAndPrivate(filepath.Dir(l.RunDir))
+}
+
+// PKIDir holds certificates and keys, under the names that kubeadm uses.
+func (l Layout) PKIDir() string { return filepath.Join(l.Dir, "pki") }
+
+// LogDir holds one log file per program.
+func (l Layout) LogDir() string { return filepath.Join(l.Dir, "logs") }
+
+// ConfigDir holds kubeconfigs and configuration files.
+func (l Layout) ConfigDir() string { return filepath.Join(l.Dir, "config") }
+
+// EtcdDir is etcd's data directory.
+func (l Layout) EtcdDir() string { return filepath.Join(l.Dir, "etcd") }
+
+// TokenDir holds the service-account tokens of agents and schedulers.
+func (l Layout) TokenDir() string { return filepath.Join(l.Dir, "tokens") }
+
+// StateFile describes the cluster; see [State].
+func (l Layout) StateFile() string { return filepath.Join(l.Dir, "cluster.json") }
+
+// ProgramsFile lists the programs that the supervisor runs.
+func (l Layout) ProgramsFile() string { return filepath.Join(l.Dir, "programs.json") }
+
+// BundleFile is the Bundle that the cluster was made from, defaults filled in.
+func (l Layout) BundleFile() string { return filepath.Join(l.ConfigDir(), "bundle.yaml") }
+
+// AdminKubeconfig is the kubeconfig of the cluster's administrator.
+func (l Layout) AdminKubeconfig() string { return l.Kubeconfig("admin") }
+
+// Kubeconfig is the kubeconfig of one identity.
+func (l Layout) Kubeconfig(who string) string {
+	return filepath.Join(l.ConfigDir(), who+".kubeconfig")
+}
+
+// PKI is a file in PKIDir.
+func (l Layout) PKI(name string) string { return filepath.Join(l.PKIDir(), name) }
+
+// Log is the log file of a program.
+func (l Layout) Log(program string) string { return filepath.Join(l.LogDir(), program+".log") }
+
+// Token is the file of a projected token.
+func (l Layout) Token(name string) string { return filepath.Join(l.TokenDir(), name, "token") }
+
+// TunnelSocket is where the Konnectivity server listens for kube-apiserver.
+func (l Layout) TunnelSocket() string { return filepath.Join(l.RunDir, "konnectivity-server.socket") }
+
+// SupervisorSocket is where the supervisor answers.
+func (l Layout) SupervisorSocket() string { return filepath.Join(l.RunDir, "supervisor.sock") }
+
+// lockFile stands beside Dir, because Dir comes and goes while the lock is held.
+func (l Layout) lockFile() string { return l.Dir + ".lock" }
+
+// ErrNotOwned says that a directory in a shared place belongs to somebody else.
+var ErrNotOwned = errors.New("directory is not owned by this user alone")

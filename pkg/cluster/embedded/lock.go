@@ -1,0 +1,65 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy says that another command works on the same cluster at this moment.
+var ErrBusy = errors.New("another fairlead command is working on this cluster")
+
+// lock takes the cluster's lock for one command. The kernel gives it back when
+// the process ends, however it ends.
+func (l Layout) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(l.lockFile()), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the state directory: %w", err)
+	}
+	for {
+		f, err := os.OpenFile(l.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("locking cluster %q: %w", l.Name, err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, l.Name)
+			}
+			return nil, fmt.Errorf("locking %s: %w", l.lockFile(), err)
+		}
+		if sameFile(f, l.lockFile()) {
+			return func() { _ = f.Close() }, nil
+		}
+		_ = f.Close() // Down removed the file between opening and locking it: take the new one.
+	}
+}
+
+// sameFile tells whether path still names the open file.
+func sameFile(f *os.File, path string) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// poll calls f until it returns true or an error, or ctx ends.
+func poll(ctx context.Context, every time.Duration, f func() (bool, error)) error {
+	for {
+		done, err := f()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
+}

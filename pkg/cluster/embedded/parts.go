@@ -1,0 +1,102 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// parts stops and starts programs for the disruptive checks.
+type parts struct {
+	plan       *plan
+	supervisor *process.Client
+	config     *rest.Config
+}
+
+var _ check.Parts = (*parts)(nil)
+
+func (p *parts) schedulers() []string { return names(p.plan.state.Schedulers, schedulerName) }
+func (p *parts) agents() []string     { return names(p.plan.state.Agents, agentName) }
+
+func (p *parts) StopScheduler(ctx context.Context) error {
+	return p.each(ctx, p.schedulers(), p.supervisor.Stop)
+}
+func (p *parts) StartScheduler(ctx context.Context) error {
+	return p.each(ctx, p.schedulers(), p.supervisor.Start)
+}
+func (p *parts) StopAgents(ctx context.Context) error {
+	return p.each(ctx, p.agents(), p.supervisor.Stop)
+}
+func (p *parts) StartAgents(ctx context.Context) error {
+	return p.each(ctx, p.agents(), p.supervisor.Start)
+}
+
+// each does something to several programs at once.
+func (p *parts) each(ctx context.Context, names []string, do func(context.Context, string) error) error {
+	results := make(chan error, len(names))
+	for _, name := range names {
+		go func() { results <- do(ctx, name) }()
+	}
+	var all error
+	for range names {
+		all = errors.Join(all, <-results)
+	}
+	return all
+}
+
+// KillLeader kills the replica that says of itself that it leads. The Lease's
+// identity does not tell which process it is: it is made of the host's name,
+// the same for all, and a random number.
+func (p *parts) KillLeader(ctx context.Context, holder string) error {
+	for _, name := range p.schedulers() {
+		leads, err := p.leads(ctx, name)
+		if err != nil {
+			return fmt.Errorf("asking %s whether it leads: %w", name, err)
+		}
+		if leads {
+			return p.supervisor.Kill(ctx, name)
+		}
+	}
+	return fmt.Errorf("no replica of the second scheduler says that it leads, though the Lease names %q", holder)
+}
+
+// leads reads the replica's own metric of its leadership.
+func (p *parts) leads(ctx context.Context, name string) (bool, error) {
+	ca, err := os.ReadFile(p.plan.PKI("ca.crt"))
+	if err != nil {
+		return false, err
+	}
+	config := rest.CopyConfig(p.config)
+	config.Host, config.CAData, config.CAFile = p.plan.url("https", name, ""), ca, ""
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return false, err
+	}
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	body, err := get(ctx, p.plan.url("https", name, "/metrics"), client)
+	if err != nil {
+		return false, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		return false, fmt.Errorf("reading its metrics: %w", err)
+	}
+	for _, m := range families["leader_election_master_status"].GetMetric() {
+		if m.GetGauge().GetValue() == 1 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

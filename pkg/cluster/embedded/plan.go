@@ -1,0 +1,112 @@
+package embedded
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// plan holds all that the arguments of a cluster's programs follow from. It is
+// computed anew by every Up, so that a new fairlead or another address of the
+// machine reach a cluster that is started again.
+type plan struct {
+	Layout
+	state  State
+	bundle *v1alpha1.Bundle
+	// bins are the programs' executables by name.
+	bins map[string]string
+	// hostIP is where nodes are reached: an address of this machine, because the
+	// API server refuses to proxy to loopback ones. Loopback on a machine without
+	// any network.
+	hostIP string
+	// nodeSecret is known to the node gate and kwok alone; see nodegate.
+	nodeSecret string
+}
+
+// Names of programs, in status and log files. They are also keys of bins where
+// an executable has the same name.
+const (
+	progEtcd              = "etcd"
+	progAPIServer         = "kube-apiserver"
+	progControllerManager = "kube-controller-manager"
+	progScheduler         = "kube-scheduler"
+	progKwok              = "kwok"
+	progNodeGate          = "node-gate"
+	progTunnelServer      = "konnectivity-server"
+)
+
+// programs lists what the supervisor has to run, in the order of start.
+func (p *plan) programs() ([]process.Spec, error) {
+	specs := []process.Spec{
+		p.etcd(), p.apiServer(), p.controllerManager(), p.scheduler(), p.kwok(), p.nodeGate(),
+	}
+	if p.tunnel() {
+		specs = append(specs, p.tunnelServer())
+		for i := range p.state.Agents {
+			specs = append(specs, p.tunnelAgent(i))
+		}
+	}
+	for i := range p.state.Schedulers {
+		specs = append(specs, p.secondScheduler(i))
+	}
+	if err := process.Validate(specs); err != nil {
+		return nil, fmt.Errorf("the list of programs: %w", err)
+	}
+	return specs, nil
+}
+
+// tunnel tells whether the bundle has Konnectivity on.
+func (p *plan) tunnel() bool { return *p.bundle.Konnectivity.Enabled }
+
+// spec fills in what all programs have in common.
+func (p *plan) spec(name, binary string, args []string, ready *process.Probe, after ...string) process.Spec {
+	return process.Spec{
+		Name: name, Path: p.bins[binary], Args: args, LogFile: p.Log(name),
+		Ready: ready, After: after,
+		// Programs that look into the home directory must not find the user's files.
+		Env: []string{"HOME=" + p.Dir},
+	}
+}
+
+// port is the number of a named port as text.
+func (p *plan) port(name string) string { return strconv.Itoa(p.state.Ports[name]) }
+
+// url is a URL of a program on loopback.
+func (p *plan) url(scheme, port, path string) string {
+	return scheme + "://" + net.JoinHostPort(loopback, p.port(port)) + path
+}
+
+// serverURL is the API server's.
+func (p *plan) serverURL() string { return p.url("https", portAPIServer, "") }
+
+// localPath maps paths of the bundle, which are those of a control plane node or
+// inside a Pod, to this cluster's files.
+func (p *plan) localPath(tokenName string) func(string) string {
+	b := p.bundle
+	exact := map[string]string{
+		b.ControlPlane.EgressSelectorFile: p.egressFile(),
+		b.Konnectivity.Server.Kubeconfig:  p.Kubeconfig("konnectivity-server"),
+	}
+	if uds := b.Konnectivity.Transport.UDS; uds != nil {
+		exact[uds.Path] = p.TunnelSocket()
+	}
+	return func(path string) string {
+		if local, ok := exact[path]; ok {
+			return local
+		}
+		if rest, ok := cutDir(path, b.ControlPlane.PKIDir); ok {
+			return p.PKI(rest)
+		}
+		return p.podPath(path, tokenName)
+	}
+}
+
+// flags renders flags of the bundle for a local process.
+func (p *plan) flags(flags []component.Flag) []string {
+	c := component.Component{Flags: flags}
+	return component.LocalProcess(c, component.LocalOptions{Path: p.localPath("")}).Args
+}

@@ -1,0 +1,121 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// Ports are taken from below the range that Linux gives to outgoing
+// connections (32768 up), so that a remembered port is not lost to one of them,
+// and within what the Konnectivity flags allow (1024 to 49151, KON-38).
+const (
+	portMin = 20000
+	portMax = 32767
+)
+
+// loopback is where everything listens.
+const loopback = "127.0.0.1"
+
+// Users of ports. Agents and second schedulers come several times: see agentName, schedulerName.
+const (
+	portEtcdClient        = "etcd-client"
+	portEtcdPeer          = "etcd-peer"
+	portEtcdMetrics       = "etcd-metrics"
+	portAPIServer         = "kube-apiserver"
+	portControllerManager = "kube-controller-manager"
+	portScheduler         = "kube-scheduler"
+	portKwok              = "kwok"
+	portNodeGate          = "node-gate"
+	portTunnelAgents      = "konnectivity-server-agents"
+	portTunnelAdmin       = "konnectivity-server-admin"
+	portTunnelHealth      = "konnectivity-server-health"
+)
+
+// portNames lists all users of ports in a cluster of this size.
+func portNames(agents, schedulers int) []string {
+	names := []string{
+		portEtcdClient, portEtcdPeer, portEtcdMetrics, portAPIServer, portControllerManager,
+		portScheduler, portKwok, portNodeGate, portTunnelAgents, portTunnelAdmin, portTunnelHealth,
+	}
+	for i := range agents {
+		names = append(names, agentName(i)+"-health", agentName(i)+"-admin")
+	}
+	for i := range schedulers {
+		names = append(names, schedulerName(i))
+	}
+	return names
+}
+
+// choosePorts finds a free loopback port for every name; fixed ones are kept
+// and have to be free. Nothing stays open: who is faster takes the port, which
+// the program then says in its log.
+func choosePorts(names []string, fixed map[string]int) (map[string]int, error) {
+	ports := map[string]int{}
+	for name, port := range fixed {
+		if err := portFree(name, port); err != nil {
+			return nil, err
+		}
+		ports[name] = port
+	}
+	taken := []int{}
+	for _, port := range ports {
+		taken = append(taken, port)
+	}
+	for _, name := range names {
+		if _, ok := ports[name]; ok {
+			continue
+		}
+		port, err := freePort(taken)
+		if err != nil {
+			return nil, fmt.Errorf("finding a port for %s: %w", name, err)
+		}
+		ports[name] = port
+		taken = append(taken, port)
+	}
+	return ports, nil
+}
+
+func freePort(taken []int) (int, error) {
+	for range 500 {
+		port := portMin + rand.IntN(portMax-portMin+1)
+		if !slices.Contains(taken, port) && portFree("", port) == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port between %d and %d on %s", portMin, portMax, loopback)
+}
+
+// ErrPortInUse says that another program listens on a port that is needed.
+var ErrPortInUse = errors.New("port in use")
+
+// portFree fails when somebody listens on the loopback port.
+func portFree(name string, port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
+			ErrPortInUse, loopback, port, name, port)
+	}
+	if err != nil {
+		return fmt.Errorf("trying port %d for %s: %w", port, name, err)
+	}
+	return l.Close()
+}
+
+// portsFree checks that every remembered port can be used again.
+func portsFree(ports map[string]int) error {
+	for name, port := range ports {
+		if err := portFree(name, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentName and schedulerName name the programs that come several times.
+func agentName(i int) string     { return fmt.Sprintf("konnectivity-agent-%d", i) }
+func schedulerName(i int) string { return fmt.Sprintf("second-scheduler-%d", i) }

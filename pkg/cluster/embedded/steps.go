@@ -1,0 +1,169 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// startLimit bounds the wait for a group of programs. On two busy cores the
+// control plane is ready within 10 s.
+const startLimit = 3 * time.Minute
+
+// maxRestarts is how often a program may die before Up gives up on it. The
+// first ends are often a race with what it depends on.
+const maxRestarts = 4
+
+// followUp waits for the programs, which the supervisor starts by itself, and
+// puts into the API server what they need. Every step may be done again.
+func (p *plan) followUp(ctx context.Context, o UpOptions) error {
+	for _, step := range p.steps(o) {
+		if step.skip {
+			continue
+		}
+		began := time.Now()
+		err := cluster.Step(o.Progress, step.title, func() (string, error) {
+			result, err := step.run(ctx, o.Progress)
+			if result != "" {
+				result += ", "
+			}
+			return result + fmt.Sprintf("%.1fs", time.Since(began).Seconds()), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type step struct {
+	title string
+	run   func(context.Context, cluster.Progress) (string, error)
+	skip  bool
+}
+
+func (p *plan) steps(o UpOptions) []step {
+	var client kubernetes.Interface
+	return []step{
+		{title: "Starting the control plane", run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+			err := p.waitReady(ctx, pr, progEtcd, progAPIServer, progControllerManager, progScheduler)
+			if err != nil {
+				return "", err
+			}
+			client, err = newClient(p.AdminKubeconfig())
+			return p.state.KubernetesVersion, err
+		}},
+		{title: "Installing the bundle", run: func(ctx context.Context, _ cluster.Progress) (string, error) {
+			n, err := p.installBundle(ctx)
+			return fmt.Sprintf("%d objects", n), err
+		}},
+		{title: fmt.Sprintf("Adding %s", count(p.state.Nodes, "node")), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+			if err := p.waitReady(ctx, pr, progKwok, progNodeGate); err != nil {
+				return "", err
+			}
+			return "", p.addNodes(ctx, client)
+		}},
+		{title: fmt.Sprintf("Starting the tunnel: server and %s", count(p.state.Agents, "agent")), skip: !p.tunnel(),
+			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+				return "", p.waitReady(ctx, pr, append([]string{progTunnelServer}, names(p.state.Agents, agentName)...)...)
+			}},
+		{title: fmt.Sprintf("Starting the second scheduler: %s", count(p.state.Schedulers, "replica")), skip: p.state.Schedulers == 0,
+			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+				if err := p.waitReady(ctx, pr, names(p.state.Schedulers, schedulerName)...); err != nil {
+					return "", err
+				}
+				return "", p.waitLease(ctx, client)
+			}},
+		{title: "Writing context " + cluster.ContextName(p.Name), run: func(context.Context, cluster.Progress) (string, error) {
+			admin, err := os.ReadFile(p.AdminKubeconfig())
+			if err != nil {
+				return "", err
+			}
+			return cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
+		}},
+	}
+}
+
+func names(n int, name func(int) string) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = name(i)
+	}
+	return list
+}
+
+// count writes "1 node" and "3 nodes".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// waitReady waits until the named programs are ready. It gives up early on one
+// that keeps dying.
+func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names ...string) error {
+	client := process.NewClient(p.SupervisorSocket())
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errNotReady)
+	defer cancel()
+	var pending process.Status
+	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		report, err := client.Status(ctx)
+		if err != nil {
+			return false, fmt.Errorf("%w; see %s", err, p.Log("supervisor"))
+		}
+		for _, name := range names {
+			status, ok := report.Find(name)
+			if !ok {
+				return false, fmt.Errorf("the supervisor does not know %s: it was started by another version of fairlead: run \"fairlead down --name %s\" and \"up\"", name, p.Name)
+			}
+			if status.Ready {
+				continue
+			}
+			if status.Restarts >= maxRestarts {
+				return false, fmt.Errorf("%s keeps ending (%s)%s", name, status.Reason, p.lastWords(name))
+			}
+			pending = status
+			progress.Detail("waiting for %s", name)
+			return false, nil
+		}
+		return true, nil
+	})
+	if errors.Is(err, errNotReady) {
+		return fmt.Errorf("%s is not ready after %v (%s)%s", pending.Name, startLimit, reasonOr(pending, "it runs, but its readiness check fails"), p.lastWords(pending.Name))
+	}
+	return err
+}
+
+var errNotReady = errors.New("not ready in time")
+
+func reasonOr(s process.Status, fallback string) string {
+	if s.Reason != "" {
+		return s.Reason
+	}
+	return fallback
+}
+
+// lastWords quotes the end of a program's log, where the reason mostly is.
+func (p *plan) lastWords(name string) string {
+	data, err := os.ReadFile(p.Log(name))
+	if err != nil || len(data) == 0 {
+		return "; its log " + p.Log(name) + " is empty"
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	lines = lines[max(0, len(lines)-5):]
+	for i, line := range lines {
+		if len(line) > 300 {
+			lines[i] = line[:300] + "..."
+		}
+	}
+	return "; the end of its log:\n    " + strings.Join(lines, "\n    ")
+}

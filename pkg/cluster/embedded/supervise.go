@@ -1,0 +1,154 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// supervision is what the supervisor of a cluster is told, in Layout.ProgramsFile.
+type supervision struct {
+	Programs    []process.Spec `json:"programs"`
+	Projections []Projection   `json:"projections"`
+	// Kubeconfig is used to request the projected tokens.
+	Kubeconfig string `json:"kubeconfig"`
+}
+
+// Supervise runs the programs of the cluster with this state directory until
+// ctx ends or somebody asks for shutdown over the socket. It is what the hidden
+// command "fairlead internal supervise" does.
+func Supervise(ctx context.Context, dir string) error {
+	l, err := NewLayout(filepath.Dir(dir), filepath.Base(dir))
+	if err != nil {
+		return err
+	}
+	var todo supervision
+	if err := readJSON(l.ProgramsFile(), &todo); err != nil {
+		return fmt.Errorf("supervising cluster %q: %w", l.Name, err)
+	}
+	supervisor, err := process.New(l.Dir, todo.Programs)
+	if err != nil {
+		return err
+	}
+	listener, err := listenAlone(ctx, l.SupervisorSocket())
+	if err != nil {
+		return err
+	}
+	ctx, shutdown := context.WithCancel(ctx)
+	defer shutdown()
+
+	// The socket goes on answering while the programs are stopped.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := process.Serve(serving, listener, supervisor, shutdown); err != nil {
+			klog.FromContext(ctx).Error(err, "Supervisor socket failed")
+			shutdown()
+		}
+	})
+	all.Go(func() { projector{kubeconfig: todo.Kubeconfig, list: todo.Projections}.run(ctx) })
+	all.Go(func() { trimLogs(ctx, l.LogDir()) })
+	supervisor.Run(ctx)
+	stopServing()
+	all.Wait()
+	return nil
+}
+
+// listenAlone listens on a Unix socket for this user only. A socket file that
+// nobody answers on is left over from a killed supervisor and replaced.
+func listenAlone(ctx context.Context, path string) (net.Listener, error) {
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("another supervisor answers on %s", path)
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("removing the stale socket: %w", err)
+	}
+	old := unix.Umask(0o177)
+	defer unix.Umask(old)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening for commands: %w", err)
+	}
+	return listener, nil
+}
+
+// maxLog is the size at which a log is cut; one older part is kept.
+const maxLog = 64 << 20
+
+// trimLogs keeps a cluster that runs for weeks from filling the disk. Programs
+// hold their log open for appending, so the file is copied and emptied in place.
+func trimLogs(ctx context.Context, dir string) {
+	for {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || info.Size() < maxLog || filepath.Ext(e.Name()) != ".log" {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			if err := cutLog(path); err != nil {
+				klog.FromContext(ctx).Error(err, "Log not cut", "file", path)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(30 * time.Second):
+		}
+	}
+}
+
+func cutLog(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(path+".1", data, 0o600); err != nil {
+		return err
+	}
+	return os.Truncate(path, 0)
+}
+
+// startSupervisor starts the supervisor as a process of its own session, so
+// that it outlives this command and its terminal.
+func (p *plan) startSupervisor(ctx context.Context) error {
+	log, err := os.OpenFile(p.Log("supervisor"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the supervisor's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(p.bins["fairlead"], "internal", "supervise", p.Dir)
+	cmd.Env = append(os.Environ(), process.MarkEnv+"="+p.Dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	client := process.NewClient(p.SupervisorSocket())
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, fmt.Errorf("the supervisor does not answer; see %s", p.Log("supervisor")))
+	defer cancel()
+	return poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		select {
+		case err := <-ended:
+			return false, fmt.Errorf("the supervisor ended at once (%w); see %s", err, p.Log("supervisor"))
+		default:
+		}
+		_, err := client.Status(ctx)
+		return err == nil, nil
+	})
+}

@@ -1,0 +1,268 @@
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// Up makes a cluster, starts one that is stopped, or finds it running. It
+// returns when all programs are ready and the user's kubeconfig has the context.
+//
+// When it fails or ctx ends it removes what it made (unless Retain), keeping
+// the logs, and stops what it started of a cluster that was there before.
+// ErrBusy: another command works on the cluster. ErrIncomplete: an Up before
+// was killed half-way.
+func (p *Provider) Up(ctx context.Context, o UpOptions) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	l, err := NewLayout(p.root, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := checkFree(l.Dir, minFree); err != nil {
+		return err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	state, err := l.readState()
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return l.create(ctx, o)
+	case err != nil:
+		return err
+	case state.Phase != PhaseReady:
+		return l.incomplete("its creation has not ended")
+	}
+	return l.resume(ctx, o, state)
+}
+
+// create makes a new cluster.
+func (l Layout) create(ctx context.Context, o UpOptions) (err error) {
+	pl, err := l.newPlan(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = pl.abandon(ctx, o.Retain, err)
+		}
+	}()
+	if err := pl.makeDirs(); err != nil {
+		return err
+	}
+	if err := pl.writeState(pl.state); err != nil {
+		return err
+	}
+	stored, err := yaml.Marshal(pl.bundle)
+	if err != nil {
+		return fmt.Errorf("encoding the bundle: %w", err)
+	}
+	if err := writeFile(pl.BundleFile(), stored, 0o600); err != nil {
+		return err
+	}
+	if err := pl.bringUp(ctx, o); err != nil {
+		return err
+	}
+	pl.state.Phase = PhaseReady
+	return pl.writeState(pl.state)
+}
+
+// newPlan decides everything about a new cluster without touching its directory.
+func (l Layout) newPlan(ctx context.Context, o UpOptions) (*plan, error) {
+	b := o.Bundle
+	if b == nil {
+		var err error
+		if b, err = bundle.Load(nil); err != nil {
+			return nil, err
+		}
+	}
+	pl := &plan{Layout: l, bundle: b, state: State{
+		Version: stateVersion, Name: l.Name, Phase: PhaseCreating, Created: time.Now().UTC(),
+		KubernetesVersion: components.KubernetesVersion(),
+		Nodes:             orDefault(o.Nodes, DefaultNodes), Agents: orDefault(o.Agents, DefaultAgents),
+		Schedulers: replicas(b),
+	}}
+	fixed := map[string]int{}
+	if o.APIServerPort != 0 {
+		fixed[portAPIServer] = o.APIServerPort
+	}
+	var err error
+	pl.state.Ports, err = choosePorts(portNames(pl.state.Agents, pl.state.Schedulers), fixed)
+	if err != nil {
+		return nil, err
+	}
+	return pl, pl.findPrograms(ctx, o)
+}
+
+// findPrograms fills in what may differ between two starts of a cluster.
+func (p *plan) findPrograms(ctx context.Context, o UpOptions) error {
+	bins, err := binaries.Find(ctx, o.Binaries, o.Progress)
+	if err != nil {
+		return err
+	}
+	if bins["fairlead"], err = fairlead(); err != nil {
+		return err
+	}
+	p.bins, p.hostIP, p.nodeSecret = bins, hostAddress(), rand.Text()
+	return nil
+}
+
+// replicas of the second scheduler; none when it is switched off.
+func replicas(b *v1alpha1.Bundle) int {
+	if !ptr.Deref(b.Scheduler.Enabled, true) {
+		return 0
+	}
+	return int(ptr.Deref(b.Scheduler.Replicas, 1))
+}
+
+func orDefault(n, fallback int) int {
+	if n == 0 {
+		return fallback
+	}
+	return n
+}
+
+// resume brings a cluster that was made before to life, or finds it alive.
+func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
+	pl := &plan{Layout: l, state: state}
+	var err error
+	if pl.bundle, err = l.storedBundle(); err != nil {
+		return err
+	}
+	if err := pl.sameAsAsked(o); err != nil {
+		return err
+	}
+	if _, err := process.NewClient(l.SupervisorSocket()).Status(ctx); err == nil {
+		return pl.followUp(ctx, o)
+	}
+	if err := pl.findPrograms(ctx, o); err != nil {
+		return err
+	}
+	if _, err := process.KillMarked(ctx, l.Dir, process.DefaultStopTimeout); err != nil {
+		return err
+	}
+	if err := portsFree(state.Ports); err != nil {
+		return err
+	}
+	if err := pl.makeDirs(); err != nil {
+		return err
+	}
+	if err := pl.bringUp(ctx, o); err != nil {
+		return pl.stopAfter(ctx, err)
+	}
+	return nil
+}
+
+// sameAsAsked refuses to change a cluster that exists: it would have to be made
+// anew, and that is for the user to say.
+func (p *plan) sameAsAsked(o UpOptions) error {
+	differs := func(what, asked, has string) error {
+		return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
+			p.Name, has, asked, p.Name)
+	}
+	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
+		return differs("nodes", fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
+	}
+	if o.Agents != 0 && o.Agents != p.state.Agents {
+		return differs("agents", fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
+	}
+	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
+		return differs("port", fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
+	}
+	if o.Bundle != nil {
+		asked, err1 := yaml.Marshal(o.Bundle)
+		has, err2 := yaml.Marshal(p.bundle)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if string(asked) != string(has) {
+			return differs("bundle", "the one in --config", "another bundle ("+p.BundleFile()+")")
+		}
+	}
+	return nil
+}
+
+// abandon undoes a failed create and adds to its error what the user needs to know.
+func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	if retain {
+		return fmt.Errorf("%w\nkept for inspection: %s (logs in %s); remove it with \"fairlead down --name %s\"", cause, p.Dir, p.LogDir(), p.Name)
+	}
+	logs, err := p.saveLogs()
+	if err == nil {
+		err = p.remove(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\ncleaning up failed too: %w: run \"fairlead down --name %s\"", cause, err, p.Name)
+	}
+	if logs == "" {
+		return cause
+	}
+	return fmt.Errorf("%w\nremoved what was made; its logs are in %s", cause, logs)
+}
+
+// stopAfter stops a cluster that could not be started again.
+func (p *plan) stopAfter(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	if err := p.stop(ctx); err != nil {
+		return fmt.Errorf("%w\nstopping it again failed too: %w", cause, err)
+	}
+	return fmt.Errorf("%w\nthe cluster is stopped as before; its logs are in %s", cause, p.LogDir())
+}
+
+// bringUp is everything between a decided plan and a working cluster.
+func (p *plan) bringUp(ctx context.Context, o UpOptions) error {
+	err := cluster.Step(o.Progress, "Writing certificates and configuration", func() (string, error) {
+		if err := p.writeMaterial(time.Now()); err != nil {
+			return "", err
+		}
+		return "", p.writePrograms()
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.startSupervisor(ctx); err != nil {
+		return err
+	}
+	return p.followUp(ctx, o)
+}
+
+// saveLogs moves the logs of a failed create out of the directory that goes
+// away. It returns "" when nothing was logged.
+func (p *plan) saveLogs() (string, error) {
+	if entries, err := os.ReadDir(p.LogDir()); err != nil || len(entries) == 0 {
+		return "", nil
+	}
+	target := p.failedLogs()
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return "", fmt.Errorf("keeping the logs: %w", err)
+	}
+	if err := os.RemoveAll(target); err != nil {
+		return "", fmt.Errorf("replacing older logs: %w", err)
+	}
+	if err := os.Rename(p.LogDir(), target); err != nil {
+		return "", fmt.Errorf("keeping the logs: %w", err)
+	}
+	return target, nil
+}

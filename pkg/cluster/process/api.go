@@ -1,0 +1,148 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Serve answers on a listener until ctx ends. Requests: GET /status, and POST
+// /stop/NAME, /start/NAME, /kill/NAME, and /shutdown, which calls shutdown.
+// Whoever may open the socket may control the programs, so the socket has to be
+// its owner's alone.
+func Serve(ctx context.Context, l net.Listener, s *Supervisor, shutdown func()) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(Report{PID: os.Getpid(), RSSBytes: rssBytes(os.Getpid()), Processes: s.Status()})
+	})
+	act := func(f func(r *http.Request, name string) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			err := f(r, r.PathValue("name"))
+			switch {
+			case errors.Is(err, ErrUnknown):
+				http.Error(w, err.Error(), http.StatusNotFound)
+			case err != nil:
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		}
+	}
+	mux.HandleFunc("POST /stop/{name}", act(func(r *http.Request, name string) error { return s.Stop(r.Context(), name) }))
+	mux.HandleFunc("POST /start/{name}", act(func(_ *http.Request, name string) error { return s.Start(name) }))
+	mux.HandleFunc("POST /kill/{name}", act(func(_ *http.Request, name string) error { return s.Kill(name) }))
+	mux.HandleFunc("POST /shutdown", act(func(*http.Request, string) error { shutdown(); return nil }))
+
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the supervisor's socket: %w", err)
+	}
+	return nil
+}
+
+// Report is what a supervisor says of itself and its programs.
+type Report struct {
+	// PID and RSSBytes are the supervisor's own.
+	PID       int      `json:"pid"`
+	RSSBytes  int64    `json:"rssBytes"`
+	Processes []Status `json:"processes"`
+}
+
+// Find returns the status of one program.
+func (r Report) Find(name string) (Status, bool) {
+	for _, p := range r.Processes {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Status{}, false
+}
+
+// TotalRSSBytes is the resident memory of the supervisor and all its programs;
+// pages that several of them share are counted more than once.
+func (r Report) TotalRSSBytes() int64 {
+	total := r.RSSBytes
+	for _, p := range r.Processes {
+		total += p.RSSBytes
+	}
+	return total
+}
+
+// ErrNotRunning says that no supervisor answers on the socket.
+var ErrNotRunning = errors.New("the supervisor is not running")
+
+// Client talks to a supervisor.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient makes a client for the supervisor that serves on a Unix socket.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Status asks for the state of the supervisor and its programs; ErrNotRunning when nobody answers.
+func (c *Client) Status(ctx context.Context) (Report, error) {
+	var report Report
+	body, err := c.do(ctx, http.MethodGet, "status")
+	if err != nil {
+		return report, err
+	}
+	if err := json.Unmarshal(body, &report); err != nil {
+		return report, fmt.Errorf("reading the supervisor's answer: %w", err)
+	}
+	return report, nil
+}
+
+// Stop stops a program and returns once it has ended.
+func (c *Client) Stop(ctx context.Context, name string) error { return c.post(ctx, "stop/"+name) }
+
+// Start lets a stopped program run again.
+func (c *Client) Start(ctx context.Context, name string) error { return c.post(ctx, "start/"+name) }
+
+// Kill sends SIGKILL to a program.
+func (c *Client) Kill(ctx context.Context, name string) error { return c.post(ctx, "kill/"+name) }
+
+// Shutdown asks the supervisor to stop all programs and end. It returns at once.
+func (c *Client) Shutdown(ctx context.Context) error { return c.post(ctx, "shutdown") }
+
+func (c *Client) post(ctx context.Context, path string) error {
+	_, err := c.do(ctx, http.MethodPost, path)
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://supervisor/"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return nil, fmt.Errorf("%w: %w", ErrNotRunning, op.Err)
+		}
+		return nil, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the supervisor's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the supervisor refused: %s", strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}

@@ -1,0 +1,260 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Delays between an unasked-for end and the next start: the first restart comes
+// soon, because most ends are single accidents, and a program that keeps dying
+// is tried less and less often. A program that has run for backoffReset is
+// trusted again.
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffMax   = 30 * time.Second
+	backoffReset = time.Minute
+)
+
+// unit is one supervised program.
+type unit struct {
+	spec  Spec
+	mark  string
+	spawn *spawner
+	deps  []*unit
+
+	mu     sync.Mutex
+	status Status
+	want   bool          // it should run
+	poke   chan struct{} // closed and replaced when want changes or the program gets ready
+}
+
+func newUnit(spec Spec, mark string, spawn *spawner) *unit {
+	return &unit{
+		spec: spec, mark: mark, spawn: spawn, want: true, poke: make(chan struct{}),
+		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), LogFile: spec.LogFile},
+	}
+}
+
+// update changes the status under the lock and wakes whoever waits on the unit.
+func (u *unit) update(change func(*Status)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.status.State
+	change(&u.status)
+	if u.status.State != before {
+		u.status.Since = time.Now()
+	}
+	u.wake()
+}
+
+// wake must be called with the lock held.
+func (u *unit) wake() {
+	close(u.poke)
+	u.poke = make(chan struct{})
+}
+
+// setWant says whether the program should run from now on.
+func (u *unit) setWant(want bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.want = want
+	u.wake()
+}
+
+// snapshot returns the status, what is wanted and a channel that closes at the next change.
+func (u *unit) snapshot() (Status, bool, <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.status, u.want, u.poke
+}
+
+// kill sends SIGKILL to the running program; it is then restarted like after any other end.
+func (u *unit) kill() error {
+	status, _, _ := u.snapshot()
+	if status.PID == 0 {
+		return fmt.Errorf("%s is not running", u.spec.Name)
+	}
+	return syscall.Kill(status.PID, syscall.SIGKILL)
+}
+
+// run keeps the program in the wanted state until ctx ends, then stops it.
+func (u *unit) run(ctx context.Context) {
+	delay := backoffFirst
+	for ctx.Err() == nil {
+		if !u.awaitStart(ctx) {
+			continue
+		}
+		began := time.Now()
+		err := u.runOnce(ctx)
+		if _, want, _ := u.snapshot(); !want || ctx.Err() != nil {
+			u.update(func(s *Status) { s.State, s.PID, s.Ready, s.Reason = Stopped, 0, false, "" })
+			continue
+		}
+		if time.Since(began) > backoffReset {
+			delay = backoffFirst
+		}
+		u.backOff(ctx, err, delay)
+		delay = min(2*delay, backoffMax)
+	}
+	u.update(func(s *Status) { s.State, s.PID, s.Ready = Stopped, 0, false })
+}
+
+// awaitStart waits until the program should run and all that it depends on is
+// there. It returns false when something changed meanwhile and the caller has
+// to look again.
+func (u *unit) awaitStart(ctx context.Context) bool {
+	_, want, changed := u.snapshot()
+	if !want {
+		u.update(func(s *Status) { s.State, s.PID, s.Ready, s.Reason = Stopped, 0, false, "" })
+		_, want, changed = u.snapshot()
+		if !want {
+			waitAny(ctx, changed, nil)
+		}
+		return false
+	}
+	reason, dep := u.missing()
+	if reason == "" {
+		return true
+	}
+	if status, _, _ := u.snapshot(); status.State != Waiting || status.Reason != reason {
+		u.update(func(s *Status) { s.State, s.PID, s.Ready, s.Reason = Waiting, 0, false, reason })
+		return false
+	}
+	waitAny(ctx, changed, dep)
+	return false
+}
+
+// missing says what the program still waits for, and a channel that closes when that may have changed.
+func (u *unit) missing() (string, <-chan struct{}) {
+	for _, d := range u.deps {
+		if status, _, changed := d.snapshot(); !status.Ready {
+			return "waiting for " + d.spec.Name, changed
+		}
+	}
+	for _, file := range u.spec.NeedsFiles {
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			return "waiting for the file " + file, nil
+		}
+	}
+	return "", nil
+}
+
+// waitAny returns when one of the channels closes, the context ends or, as
+// files announce nothing, a tenth of a second has passed without dep.
+func waitAny(ctx context.Context, changed, dep <-chan struct{}) {
+	var tick <-chan time.Time
+	if dep == nil {
+		tick = time.After(100 * time.Millisecond)
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-dep:
+	case <-tick:
+	}
+}
+
+// runOnce starts the program and returns when it has ended.
+func (u *unit) runOnce(ctx context.Context) error {
+	logFile, err := os.OpenFile(u.spec.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening its log: %w", err)
+	}
+	defer func() { _ = logFile.Close() }()
+	cmd := command(u.spec, u.mark)
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	if err := u.spawn.start(cmd); err != nil {
+		return err
+	}
+	u.update(func(s *Status) { s.State, s.PID, s.Reason = Running, cmd.Process.Pid, "" })
+
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	probing, stopProbing := context.WithCancel(ctx)
+	defer stopProbing()
+	go u.probe(probing, cmd.Process.Pid)
+	return u.awaitEnd(ctx, cmd, ended)
+}
+
+// awaitEnd waits for the program to end, stopping it when it is no longer wanted.
+func (u *unit) awaitEnd(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
+	for {
+		_, want, changed := u.snapshot()
+		if !want || ctx.Err() != nil {
+			return u.stop(cmd, ended)
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// stop ends the program with SIGTERM, and with SIGKILL when it takes too long.
+func (u *unit) stop(cmd *exec.Cmd, ended <-chan error) error {
+	limit := u.spec.StopTimeout
+	if limit == 0 {
+		limit = DefaultStopTimeout
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+		_ = cmd.Process.Kill()
+		return <-ended
+	}
+}
+
+// probe asks until the program is ready.
+func (u *unit) probe(ctx context.Context, pid int) {
+	for ctx.Err() == nil {
+		if u.spec.Ready == nil || u.spec.Ready.Check(ctx) == nil {
+			u.update(func(s *Status) { s.Ready = s.PID == pid })
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(probeInterval):
+		}
+	}
+}
+
+// backOff records an unasked-for end and waits before the next start.
+func (u *unit) backOff(ctx context.Context, err error, delay time.Duration) {
+	reason := "ended by itself with status 0"
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		reason = "ended: " + exit.String()
+	case err != nil:
+		reason = "could not be started: " + err.Error()
+	}
+	u.update(func(s *Status) {
+		s.State, s.PID, s.Ready, s.Reason = BackingOff, 0, false, reason
+		s.Restarts++
+	})
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for {
+		_, want, changed := u.snapshot()
+		if !want {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-changed:
+		}
+	}
+}
