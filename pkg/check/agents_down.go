@@ -14,6 +14,8 @@ const (
 	// dialTimeout is how long kube-apiserver waits for the konnectivity server to answer a dial; clearWithin adds room for the answer.
 	dialTimeout = 30 * time.Second
 	clearWithin = dialTimeout + 5*time.Second
+	// noticeWithin is how long konnectivity-server may take to see that its agents are gone; what comes after is measured anyway.
+	noticeWithin = 10 * time.Second
 	// tryFor bounds one try while waiting for recovery, so that a hanging one does not hide that the next would work.
 	tryFor = 10 * time.Second
 )
@@ -43,6 +45,7 @@ func agentsDown(ctx context.Context, s *Scope) error {
 	if err := s.Parts.StopAgents(ctx); err != nil {
 		return fmt.Errorf("stop the agents: %w", err)
 	}
+	s.waitNoBackends(ctx)
 	if err := s.allFailClearly(ctx, calls); err != nil {
 		return err
 	}
@@ -51,6 +54,35 @@ func agentsDown(ctx context.Context, s *Scope) error {
 		return fmt.Errorf("start the agents: %w", err)
 	}
 	return s.allRecover(ctx, calls, begin)
+}
+
+// waitNoBackends gives the servers a moment to notice that the agents are gone: a dial handed to an agent at the moment of its death is lost, and
+// only times out. It gives up quietly: that the metrics cannot be read may be because they were read through the tunnel.
+func (s *Scope) waitNoBackends(ctx context.Context) {
+	if s.ServerMetrics == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, noticeWithin)
+	defer cancel()
+	begin := time.Now()
+	err := waitFor(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		text, err := s.ServerMetrics(ctx)
+		if err != nil {
+			return nil
+		}
+		parsed, err := parseMetrics(text)
+		if err != nil {
+			return nil
+		}
+		if n, _ := parsed.sum(metricServerBackends, nil); n > 0 {
+			return fmt.Errorf("%g agents are still connected", n)
+		}
+		return nil
+	})
+	s.Detail("server-noticed-after", "%.1f s", time.Since(begin).Seconds())
+	if err != nil {
+		s.Detail("server-noticed-after", "not within %s: %v", noticeWithin, err)
+	}
 }
 
 func (s *Scope) tunnelCalls(ctx context.Context) ([]tunnelCall, error) {

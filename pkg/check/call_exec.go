@@ -21,8 +21,8 @@ func randomText(n int) string {
 	return base64.RawURLEncoding.EncodeToString(buf)
 }
 
-// execBytes is sent and must come back: more than one frame of any of the layers between.
-const execBytes = 48 << 10
+// ExecBytes is how much is sent and must come back: more than one frame of any of the layers between.
+const ExecBytes = 64 << 10
 
 // exec sends random text through a command that copies its input, and compares.
 func (s *Scope) exec(ctx context.Context, pod *corev1.Pod) error {
@@ -30,7 +30,7 @@ func (s *Scope) exec(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	sent := randomText(execBytes)
+	sent := randomText(ExecBytes / 4 * 3) // base64 makes four bytes of three
 	var got, errOut bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader(sent), Stdout: &got, Stderr: &errOut})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // readLogs asks for the pod's log once.
 func (s *Scope) readLogs(ctx context.Context, pod *corev1.Pod) error {
-	text, err := s.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	text, err := rawAnswer(ctx, s.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}))
 	if err != nil {
 		return err
 	}

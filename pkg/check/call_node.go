@@ -28,7 +28,7 @@ func (s *Scope) readyNode(ctx context.Context) (*corev1.Node, error) {
 
 // nodeHealthz asks a node's kubelet for its health through the API server.
 func (s *Scope) nodeHealthz(ctx context.Context, node string) error {
-	body, err := s.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("healthz").DoRaw(ctx)
+	body, err := rawAnswer(ctx, s.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("healthz"))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +61,8 @@ type Probe struct {
 	Args    []string
 	// LogWant is a text that the pod's log holds; empty: any line will do.
 	LogWant string
-	// ExecCommand copies standard input to standard output; default cat.
+	// ExecCommand copies ExecBytes bytes from standard input to standard output and ends; default `head -c 65536`. Not cat: simulated nodes
+	// (kwok) do not pass on the end of the input.
 	ExecCommand []string
 	// PortForwardPort is the port of the pod to forward to; default 8080.
 	PortForwardPort int32
@@ -103,6 +105,8 @@ func (e *Env) Complete() error {
 		// The defaults of 5 requests a second would make the checks measure this client instead of the cluster.
 		cfg := rest.CopyConfig(e.Config)
 		cfg.QPS, cfg.Burst = 200, 400
+		// What the server warns of (Endpoints are deprecated) is no news to the checks.
+		cfg.WarningHandler = rest.NoWarnings{}
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return fmt.Errorf("make a client for %s: %w", e.Config.Host, err)
@@ -121,14 +125,12 @@ func (e *Env) Complete() error {
 
 func (p *Probe) complete() {
 	setDefault(&p.PauseImage, DefaultPauseImage)
-	if p.Image == "" {
-		p.Image = DefaultProbeImage
-		if p.Args == nil && p.Command == nil {
-			p.Args = []string{"netexec", "--http-port=8080"}
-		}
+	setDefault(&p.Image, DefaultProbeImage)
+	if p.Args == nil && p.Command == nil {
+		p.Args = []string{"netexec", "--http-port=8080"}
 	}
 	if len(p.ExecCommand) == 0 {
-		p.ExecCommand = []string{"cat"}
+		p.ExecCommand = []string{"head", "-c", strconv.Itoa(ExecBytes)}
 	}
 	setDefault(&p.PortForwardPort, 8080)
 	if !p.PortForwardRaw {

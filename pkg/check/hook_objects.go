@@ -105,7 +105,7 @@ func (s *Scope) standInPod(ctx context.Context, h *hook) error {
 // serviceProxyEcho asks the check's own server for a random word through the API server's Service proxy.
 func (s *Scope) serviceProxyEcho(ctx context.Context, h *hook) error {
 	word := randomText(24)
-	got, err := s.Client.CoreV1().Services(h.namespace.Name).ProxyGet("https", hookService, hookPortName, "echo", map[string]string{"msg": word}).DoRaw(ctx)
+	got, err := rawAnswer(ctx, s.Client.CoreV1().Services(h.namespace.Name).ProxyGet("https", hookService, hookPortName, "echo", map[string]string{"msg": word}))
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,9 @@ func (s *Scope) registerHook(ctx context.Context, h *hook) error {
 		}},
 	}
 	hooks := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	s.Defer("delete webhook "+name, func(ctx context.Context) error { return ignoreNotFound(hooks.Delete(ctx, name, metav1.DeleteOptions{})) })
+	s.Defer("delete webhook "+name, func(ctx context.Context) error {
+		return ignoreNotFound(hooks.Delete(ctx, name, metav1.DeleteOptions{}))
+	})
 	if _, err := hooks.Create(ctx, config, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("register the check's webhook: %w", err)
 	}

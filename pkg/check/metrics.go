@@ -14,11 +14,12 @@ import (
 
 // Names of the counters that prove tunnelling (KON-11, KON-84).
 const (
-	metricDialStart     = "apiserver_egress_dialer_dial_start_total"
-	metricDialFailure   = "apiserver_egress_dialer_dial_failure_count"
-	metricProcessStart  = "process_start_time_seconds"
-	metricServerDials   = "konnectivity_network_proxy_server_dial_duration_seconds"
-	metricServerPackets = "konnectivity_network_proxy_server_stream_packets_total"
+	metricDialStart      = "apiserver_egress_dialer_dial_start_total"
+	metricDialFailure    = "apiserver_egress_dialer_dial_failure_count"
+	metricProcessStart   = "process_start_time_seconds"
+	metricServerDials    = "konnectivity_network_proxy_server_dial_duration_seconds"
+	metricServerBackends = "konnectivity_network_proxy_server_ready_backend_connections"
+	metricServerPackets  = "konnectivity_network_proxy_server_stream_packets_total"
 )
 
 // families are the metrics of one or more scrapes, summed over scrapes.

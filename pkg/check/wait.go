@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // waitFor calls probe until it returns nil or ctx ends, and then returns the last error of probe, so that a timeout says what was missing.
@@ -38,4 +40,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// rawAnswer makes the request and returns the answer's body. Unlike DoRaw its error is what the server said, not only its code.
+func rawAnswer(ctx context.Context, req rest.ResponseWrapper) ([]byte, error) {
+	if r, ok := req.(*rest.Request); ok {
+		result := r.Do(ctx)
+		if err := result.Error(); err != nil {
+			return nil, err
+		}
+		return result.Raw()
+	}
+	return req.DoRaw(ctx)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
-// Formats are what New accepts; "" is text.
+// formats are what New accepts; "" is text.
 var formats = []string{"text", "json", "junit"}
 
-// New returns the reporter for format: text (or empty), json or junit. tty turns colour and the live line on.
-func New(format string, out io.Writer, tty bool) (check.Reporter, error) {
+// New returns the reporter for format: text (or empty), json or junit. live turns the live line on, colour the colours.
+func New(format string, out io.Writer, live, colour bool) (check.Reporter, error) {
 	switch format {
 	case "", "text":
-		return NewText(out, tty, tty), nil
+		return NewText(out, live, colour), nil
 	case "json":
 		return &document{out: out, encode: encodeJSON}, nil
 	case "junit":
