@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
@@ -32,7 +34,8 @@ var (
 func Load(data []byte) (*v1alpha1.Bundle, error) {
 	b, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDecode, err)
+		// Decoders spread what they found over lines; a user gets one.
+		return nil, fmt.Errorf("%w: %s", ErrDecode, strings.Join(strings.Fields(err.Error()), " "))
 	}
 	v1alpha1.Default(b)
 	if errs := Validate(b); len(errs) > 0 {
@@ -69,7 +72,7 @@ func decode(data []byte) (*v1alpha1.Bundle, error) {
 	if err := checkType(b); err != nil {
 		return nil, err
 	}
-	return b, errors.Join(strict...)
+	return b, utilerrors.NewAggregate(strict)
 }
 
 // onlyDocument returns the one document of data that says something, nil if there

@@ -1,0 +1,200 @@
+package bundle_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+func TestLoadEmptyIsDefault(t *testing.T) {
+	for name, data := range map[string]string{
+		"nothing": "", "comment": "# nothing\n", "separators": "---\n# nothing\n---\n", "null": "null\n",
+		"only type": "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(v1alpha1.New(), load(t, data)); diff != "" {
+				t.Errorf("-default +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaultIsIdempotent(t *testing.T) {
+	for name, b := range variants(t) {
+		again := b.DeepCopy()
+		v1alpha1.Default(again)
+		if diff := cmp.Diff(b, again); diff != "" {
+			t.Errorf("%s: defaulting twice differs:\n%s", name, diff)
+		}
+	}
+}
+
+// TestLoadRefusesForm is about files that are not a configuration.
+func TestLoadRefusesForm(t *testing.T) {
+	for name, tc := range map[string]struct{ config, want string }{
+		"unknown field":         {"schedular: {}", `unknown field "schedular"`},
+		"nested unknown field":  {"konnectivity: {server: {adminport: 1}}", `unknown field "konnectivity.server.adminport"`},
+		"duplicate field":       {"namespace: a\nnamespace: b", `key "namespace" already set`},
+		"two mistakes":          {"a: 1\nb: 1", `unknown field "b"`},
+		"nested duplicate":      {"scheduler:\n  name: a\n  name: b", `key "name" already set`},
+		"apiVersion":            {"apiVersion: fairlead.dev/v2", `apiVersion: "fairlead.dev/v2" is not supported, write "fairlead.dev/v1alpha1"`},
+		"kind":                  {"apiVersion: fairlead.dev/v1alpha1\nkind: Cluster", `kind: "Cluster" is not supported, write "Bundle"`},
+		"several documents":     {"namespace: a\n---\nnamespace: b", "several documents"},
+		"wrong type":            {"konnectivity: {agentPort: high}", "konnectivity.agentPort"},
+		"not YAML":              {"{", "yaml"},
+		"a list":                {"- a", "cannot unmarshal array"},
+		"unknown profile field": {"scheduler: {profiles: [{schedulerName: a, plugin: {}}]}", `unknown field "scheduler.profiles[0].plugin"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := bundle.Load([]byte(tc.config))
+			if !errors.Is(err, bundle.ErrDecode) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want ErrDecode with %q", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("error is not one line: %v", err)
+			}
+		})
+	}
+}
+
+// TestLoadRefusesValues is about values that break a rule: the error names the
+// field and says what to do.
+func TestLoadRefusesValues(t *testing.T) {
+	long := "/run/" + strings.Repeat("x", 100) + "/s.sock"
+	tcp := func(more string) string {
+		return "konnectivity: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://127.0.0.1:8131', " +
+			"clientCert: /etc/kubernetes/pki/c.crt, clientKey: /etc/kubernetes/pki/c.key, clientCA: /etc/kubernetes/pki/ca.crt" + more + "}}}"
+	}
+	for name, tc := range map[string]struct{ config, field, want string }{
+		"namespace": {"namespace: Kube_System", "namespace", "lower case"},
+
+		// SCHED-03, SCHED-25, SCHED-35
+		"default profile name":  {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", "scheduler.profiles[0].schedulerName", "fight"},
+		"no profile name":       {"scheduler: {profiles: [{}]}", "scheduler.profiles[0].schedulerName", "name it"},
+		"empty profile name":    {"scheduler: {profiles: [{schedulerName: ''}]}", "scheduler.profiles[0].schedulerName", "name it"},
+		"equal profile names":   {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: a}]}", "scheduler.profiles[1].schedulerName", "rename one"},
+		"no profile":            {"scheduler: {profiles: []}", "scheduler.profiles", "remove the field"},
+		"default lease":         {"scheduler: {leaderElection: {leaseName: kube-scheduler}}", "scheduler.leaderElection.leaseName", "name of its own"},
+		"lease by name":         {"scheduler: {name: kube-scheduler}", "scheduler.leaderElection.leaseName", "name of its own"},
+		"queue sorts":           {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}], enabled: [{name: Other}]}}}]}", "scheduler.profiles[1].plugins.queueSort", "must be the same for all profiles"},
+		"removed plugin":        {"scheduler: {profiles: [{schedulerName: a, plugins: {filter: {enabled: [{name: EBSLimits}]}}}]}", "scheduler.profiles[0].plugins.filter.enabled[0]", "invalid"},
+		"plugin arguments":      {"scheduler: {profiles: [{schedulerName: a, pluginConfig: [{name: NodeAffinity, args: {added: 1}}]}]}", "scheduler.profiles", `unknown field "added"`},
+		"plugin argument value": {"scheduler: {profiles: [{schedulerName: a, pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 900}}]}]}", "scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight", "900"},
+		"percentage":            {"scheduler: {percentageOfNodesToScore: 101}", "scheduler.percentageOfNodesToScore", "0-100"},
+		"replicas":              {"scheduler: {replicas: 0}", "scheduler.replicas", "at least 1"},
+		"delayed cache":         {"scheduler: {delayCacheUntilActive: true}", "scheduler.delayCacheUntilActive", "never become ready"},
+		"coordinated election":  {"scheduler: {featureGates: {CoordinatedLeaderElection: true}}", "scheduler.featureGates[CoordinatedLeaderElection]", "remove it"},
+		"unknown gate":          {"scheduler: {featureGates: {NoSuchGate: true}}", "scheduler.featureGates[NoSuchGate]", "unrecognized feature gate"},
+		"lease and renew":       {"scheduler: {leaderElection: {renewDeadline: 15s}}", "scheduler.leaderElection.leaseDuration", "greater than renewDeadline"},
+		"renew and retry":       {"scheduler: {leaderElection: {retryPeriod: 9s}}", "scheduler.leaderElection.renewDeadline", "1.2 times"},
+		"short lease":           {"scheduler: {leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}}", "scheduler.leaderElection.leaseDuration", "at least 1s"},
+		"retry":                 {"scheduler: {leaderElection: {retryPeriod: -1s}}", "scheduler.leaderElection.retryPeriod", "greater than zero"},
+		"qps":                   {"scheduler: {clientConnection: {qps: 0}}", "scheduler.clientConnection.qps", "greater than zero"},
+		"burst":                 {"scheduler: {clientConnection: {burst: 0}}", "scheduler.clientConnection.burst", "at least 1"},
+		"content type":          {"scheduler: {clientConnection: {contentType: text/plain}}", "scheduler.clientConnection.contentType", "application/json"},
+		"secure port":           {"scheduler: {securePort: 443}", "scheduler.securePort", "1024"},
+		"scheduler name":        {"scheduler: {name: konnectivity-agent}", "scheduler.name", "choose another"},
+		"own flag":              {"scheduler: {extraArgs: [{name: secure-port, value: '1'}]}", "scheduler.extraArgs[0].name", "set scheduler.securePort"},
+		"own flag, underscores": {"scheduler: {extraArgs: [{name: secure_port, value: '1'}]}", "scheduler.extraArgs[0].name", "set scheduler.securePort"},
+		"election flag":         {"scheduler: {extraArgs: [{name: leader-elect-resource-name, value: kube-scheduler}]}", "scheduler.extraArgs[0].name", "leaderElection.leaseName"},
+		"gate flag":             {"scheduler: {extraArgs: [{name: feature-gates, value: CoordinatedLeaderElection=true}]}", "scheduler.extraArgs[0].name", "scheduler.featureGates"},
+		"flag with dashes":      {"scheduler: {extraArgs: [{name: --v, value: '4'}]}", "scheduler.extraArgs[0].name", "without dashes"},
+		"flag without name":     {"scheduler: {extraArgs: [{value: '4'}]}", "scheduler.extraArgs[0].name", "without dashes"},
+		"flag twice":            {"scheduler: {extraArgs: [{name: v, value: '4'}, {name: v, value: '5'}]}", "scheduler.extraArgs[1].name", "Duplicate"},
+		"resources":             {"scheduler: {resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", "scheduler.resources.requests[cpu]", "must not exceed"},
+		"toleration":            {"scheduler: {tolerations: [{operator: Exits}]}", "scheduler.tolerations[0].operator", "Exists"},
+		"node selector":         {"scheduler: {nodeSelector: {'a b': c}}", "scheduler.nodeSelector", "a b"},
+
+		// KON-02 to KON-05, KON-38
+		"protocol":         {"konnectivity: {proxyProtocol: grpc}", "konnectivity.proxyProtocol", "GRPC"},
+		"long socket":      {"konnectivity: {transport: {uds: {path: " + long + "}}}", "konnectivity.transport.uds.path", "at most 107"},
+		"relative socket":  {"konnectivity: {transport: {uds: {path: run/s.sock}}}", "konnectivity.transport.uds.path", "absolute"},
+		"socket with ..":   {"konnectivity: {transport: {uds: {path: /run/a/../s.sock}}}", "konnectivity.transport.uds.path", "without .."},
+		"socket as URL":    {"konnectivity: {transport: {uds: {path: 'unix:///run/a/s.sock'}}}", "konnectivity.transport.uds.path", "without unix://"},
+		"shared directory": {"konnectivity: {transport: {uds: {path: /run/s.sock}}}", "konnectivity.transport.uds.path", "directory of its own"},
+		"egress directory": {"konnectivity: {transport: {uds: {path: /etc/kubernetes/konnectivity/s.sock}}}", "konnectivity.transport.uds.path", "read-only"},
+		"both transports":  {"konnectivity: {transport: {uds: {}, tcp: {url: 'https://a:8131'}}}", "konnectivity.transport", "remove one"},
+		"GRPC over TCP":    {"konnectivity: {transport: {tcp: {url: 'https://a:8131'}}}", "konnectivity.transport.tcp", "Unix socket only"},
+		"no port":          {strings.Replace(tcp(""), ":8131", "", 1), "konnectivity.transport.tcp.url", "names no port"},
+		"http":             {strings.Replace(tcp(""), "https", "http", 1), "konnectivity.transport.tcp.url", "no plain http"},
+		"no client cert":   {strings.Replace(tcp(""), "clientCert", "caBundle", 1), "konnectivity.transport.tcp.clientCert", "give the file"},
+		"no client CA":     {strings.Replace(tcp(""), "clientCA", "caBundle", 1), "konnectivity.transport.tcp.clientCA", "give the file"},
+		"half a pair":      {tcp(", serverCert: /etc/kubernetes/pki/s.crt"), "konnectivity.transport.tcp.serverKey", "give the file"},
+		"not mounted":      {tcp(", caBundle: /tmp/ca.crt"), "konnectivity.transport.tcp.caBundle", "below controlPlane.pkiDir"},
+		"transport port":   {strings.Replace(tcp(""), "8131", "8132", 1), "konnectivity.transport.tcp.url", "agentPort"},
+
+		"sample host":     {"konnectivity: {serverHost: 35.225.206.7}", "konnectivity.serverHost", "your control plane"},
+		"host with port":  {"konnectivity: {serverHost: 'a:8132'}", "konnectivity.serverHost", "without scheme, port"},
+		"host as URL":     {"konnectivity: {serverHost: 'https://a'}", "konnectivity.serverHost", "without scheme, port"},
+		"reserved port":   {"konnectivity: {agentPort: 80}", "konnectivity.agentPort", "reserved"},
+		"ephemeral port":  {"konnectivity: {server: {healthPort: 50000}}", "konnectivity.server.healthPort", "ephemeral"},
+		"agent's port":    {"konnectivity: {agent: {adminPort: 8134}}", "konnectivity.agent.healthPort", "konnectivity.agent.adminPort"},
+		"server's ports":  {"konnectivity: {agentPort: 8133}", "konnectivity.server.adminPort", "konnectivity.agentPort"},
+		"node's port":     {"konnectivity: {agentPort: 6443}", "konnectivity.agentPort", "kube-apiserver"},
+		"host network":    {"konnectivity: {agent: {hostNetwork: true}}", "konnectivity.agent.adminPort", "share the control plane node"},
+		"server form":     {"konnectivity: {server: {form: Deployment}}", "konnectivity.server.form", "StaticPod"},
+		"agent form":      {"konnectivity: {agent: {form: StaticPod}}", "konnectivity.agent.form", "DaemonSet"},
+		"count":           {"konnectivity: {server: {count: 0}}", "konnectivity.server.count", "at least 1"},
+		"two countings":   {"konnectivity: {leaseCounting: true, server: {count: 3}}", "konnectivity.server.count", "remove one"},
+		"server cert":     {"konnectivity: {server: {certFile: /etc/x.crt, keyFile: /etc/kubernetes/pki/x.key}}", "konnectivity.server.certFile", "below controlPlane.pkiDir"},
+		"server pair":     {"konnectivity: {server: {certFile: /etc/kubernetes/pki/x.crt}}", "konnectivity.server.keyFile", "give the file"},
+		"agent replicas":  {"konnectivity: {agent: {form: Deployment, replicas: 0}}", "konnectivity.agent.replicas", "nothing gets through"},
+		"identifiers":     {"konnectivity: {agent: {identifiers: 'ip=1.2.3.4'}}", "konnectivity.agent.identifiers", "ipv4"},
+		"service account": {"konnectivity: {agentServiceAccount: my-scheduler}", "scheduler.name", "choose another"},
+
+		// KON-39/66, KON-42/73: only extraArgs could make the two sides differ.
+		"server's agent port": {"konnectivity: {server: {extraArgs: [{name: agent-port, value: '9'}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.agentPort"},
+		"agent's server port": {"konnectivity: {agent: {extraArgs: [{name: proxy-server-port, value: '9'}]}}", "konnectivity.agent.extraArgs[0].name", "set konnectivity.agentPort"},
+		"server's audience":   {"konnectivity: {server: {extraArgs: [{name: authentication-audience, value: x}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.authenticationAudience"},
+		"server's socket":     {"konnectivity: {server: {extraArgs: [{name: uds-name, value: /x}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.transport.uds.path"},
+		"cluster CA":          {"konnectivity: {server: {extraArgs: [{name: cluster-ca-cert, value: /x}]}}", "konnectivity.server.extraArgs[0].name", "tokens"},
+
+		"algorithm":    {"pki: {algorithm: RSA-1024}", "pki.algorithm", "RSA-2048"},
+		"validity":     {"pki: {validity: 0s}", "pki.validity", "greater than zero"},
+		"CA validity":  {"pki: {caValidity: -1h}", "pki.caValidity", "greater than zero"},
+		"any name":     {"aggregation: {allowedNames: []}", "aggregation.allowedNames", "every certificate"},
+		"blank name":   {"aggregation: {allowedNames: [' ']}", "aggregation.allowedNames[0]", "not blank"},
+		"name twice":   {"aggregation: {allowedNames: [a, a]}", "aggregation.allowedNames[1]", "Duplicate"},
+		"PKI dir":      {"controlPlane: {pkiDir: pki}", "controlPlane.pkiDir", "absolute"},
+		"egress file":  {"controlPlane: {egressSelectorFile: /etc/kubernetes/egress.yaml}", "controlPlane.egressSelectorFile", "directory of its own"},
+		"egress in /":  {"controlPlane: {egressSelectorFile: /egress.yaml}", "controlPlane.egressSelectorFile", "directory of its own"},
+		"manifest dir": {"controlPlane: {manifestsDir: /etc/../x}", "controlPlane.manifestsDir", "absolute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := bundle.Load([]byte(tc.config))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !errors.Is(err, bundle.ErrInvalid) || !strings.Contains(err.Error(), tc.field+": ") {
+				t.Errorf("error %v, want ErrInvalid at %s", err, tc.field)
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error is not one line: %v", err)
+			}
+		})
+	}
+}
+
+// TestLoadReportsAll: a user corrects all mistakes at once.
+func TestLoadReportsAll(t *testing.T) {
+	_, err := bundle.Load([]byte("scheduler: {replicas: 0}\nkonnectivity: {agentPort: 80}\npki: {algorithm: x}\n"))
+	for _, field := range []string{"scheduler.replicas", "konnectivity.agentPort", "pki.algorithm"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("error %v lacks %s", err, field)
+		}
+	}
+}
+
+// TestDisabledPartIsNotChecked: what is not rendered cannot be wrong.
+func TestDisabledPartIsNotChecked(t *testing.T) {
+	load(t, "scheduler: {enabled: false, replicas: 0}")
+	load(t, "konnectivity: {enabled: false, agentPort: 1}")
+}

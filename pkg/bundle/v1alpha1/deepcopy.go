@@ -1,0 +1,82 @@
+package v1alpha1
+
+import (
+	"maps"
+	"slices"
+)
+
+// DeepCopy returns a copy that shares nothing with b, so that a provider can
+// change it, such as the socket's path. A test fails if a new field is forgotten.
+func (b *Bundle) DeepCopy() *Bundle {
+	if b == nil {
+		return nil
+	}
+	out := *b
+	out.Scheduler = b.Scheduler.deepCopy()
+	out.Konnectivity = b.Konnectivity.deepCopy()
+	out.Aggregation.AllowedNames = slices.Clone(b.Aggregation.AllowedNames)
+	out.Aggregation.EnableAggregatorRouting = clonePtr(b.Aggregation.EnableAggregatorRouting)
+	out.PKI.Validity = clonePtr(b.PKI.Validity)
+	out.PKI.CAValidity = clonePtr(b.PKI.CAValidity)
+	return &out
+}
+
+func (s Scheduler) deepCopy() Scheduler {
+	s.Enabled = clonePtr(s.Enabled)
+	s.Replicas = clonePtr(s.Replicas)
+	s.LeaderElection.LeaseDuration = clonePtr(s.LeaderElection.LeaseDuration)
+	s.LeaderElection.RenewDeadline = clonePtr(s.LeaderElection.RenewDeadline)
+	s.LeaderElection.RetryPeriod = clonePtr(s.LeaderElection.RetryPeriod)
+	s.ClientConnection.QPS = clonePtr(s.ClientConnection.QPS)
+	s.ClientConnection.Burst = clonePtr(s.ClientConnection.Burst)
+	s.Parallelism = clonePtr(s.Parallelism)
+	s.PercentageOfNodesToScore = clonePtr(s.PercentageOfNodesToScore)
+	s.Profiles = slices.Clone(s.Profiles)
+	for i := range s.Profiles {
+		s.Profiles[i] = *s.Profiles[i].DeepCopy()
+	}
+	s.DelayCacheUntilActive = clonePtr(s.DelayCacheUntilActive)
+	s.FeatureGates = maps.Clone(s.FeatureGates)
+	s.Resources = s.Resources.DeepCopy()
+	s.NodeSelector = maps.Clone(s.NodeSelector)
+	s.Tolerations = s.Tolerations.deepCopy()
+	s.ExtraArgs = slices.Clone(s.ExtraArgs)
+	return s
+}
+
+func (k Konnectivity) deepCopy() Konnectivity {
+	k.Enabled = clonePtr(k.Enabled)
+	k.Transport.UDS = clonePtr(k.Transport.UDS)
+	k.Transport.TCP = clonePtr(k.Transport.TCP)
+	k.LeaseCounting = clonePtr(k.LeaseCounting)
+	k.Server.Count = clonePtr(k.Server.Count)
+	k.Server.Resources = k.Server.Resources.DeepCopy()
+	k.Server.ExtraArgs = slices.Clone(k.Server.ExtraArgs)
+	k.Agent.Replicas = clonePtr(k.Agent.Replicas)
+	k.Agent.HostNetwork = clonePtr(k.Agent.HostNetwork)
+	k.Agent.NodeSelector = maps.Clone(k.Agent.NodeSelector)
+	k.Agent.Tolerations = k.Agent.Tolerations.deepCopy()
+	k.Agent.Resources = k.Agent.Resources.DeepCopy()
+	k.Agent.ExtraArgs = slices.Clone(k.Agent.ExtraArgs)
+	return k
+}
+
+func (t *Tolerations) deepCopy() *Tolerations {
+	if t == nil {
+		return nil
+	}
+	out := slices.Clone(*t)
+	for i := range out {
+		out[i] = *(*t)[i].DeepCopy()
+	}
+	return &out
+}
+
+// clonePtr copies what p points to, which must not hold references itself.
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
