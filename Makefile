@@ -1,0 +1,128 @@
+# Fairlead. `make` lists what there is; `make up` and `make test` are where to start. Only Go is needed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# One set of build flags for every Go command, here and in deploy/components: Go's build cache keeps packages apart that
+# were compiled with different flags, and Kubernetes takes minutes to compile. No cgo: the binaries are static and need
+# no C compiler. -trimpath and -buildvcs=false: they do not depend on where and from which commit they are built.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
+BIN := $(CURDIR)/bin
+OUT := $(CURDIR)/_output
+GO ?= go
+
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
+# Kubernetes' version stands in go.mod. Its packages report it only if it is stamped into the binary.
+KUBERNETES_VERSION = $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+LDFLAGS = -s -w $(if $(VERSION),-X github.com/fairlead-dev/fairlead/pkg/version.version=$(VERSION)) \
+	$(foreach pkg,k8s.io/client-go/pkg/version k8s.io/component-base/version, \
+	-X $(pkg).gitVersion=$(KUBERNETES_VERSION) -X $(pkg).gitTreeState=clean -X $(pkg).gitCommit= \
+	-X $(pkg).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION:v%=%))) \
+	-X $(pkg).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION:v%=%))))
+
+# What comes on top of a target's own flags: make up UP_FLAGS='--name big --nodes 50', make test TEST_FLAGS='-run Verify'.
+UP_FLAGS ?=
+DOWN_FLAGS ?=
+STATUS_FLAGS ?=
+TEST_FLAGS ?=
+BENCH_FLAGS ?=
+
+##@ Cluster
+
+.PHONY: up
+up: build ## Bring up a cluster on this machine and verify it (UP_FLAGS)
+	@$(BIN)/fairlead up $(UP_FLAGS)
+
+.PHONY: down
+down: build ## Remove the cluster (DOWN_FLAGS)
+	@$(BIN)/fairlead down $(DOWN_FLAGS)
+
+.PHONY: status
+status: build ## Show the cluster's processes (STATUS_FLAGS)
+	@$(BIN)/fairlead status $(STATUS_FLAGS)
+
+##@ Build
+
+.PHONY: build
+build: ## Build all programs of this repository into bin/
+	@mkdir -p $(BIN)
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: images
+images: export GOOS := linux
+images: build ## Build one container image per program (needs docker, but no base image and no network)
+	@for target in fairlead fairlead-scheduler konnectivity-server konnectivity-agent; do \
+		docker build --target "$$target" --tag "$$target:$(or $(VERSION),devel)" .; \
+	done
+
+.PHONY: clean
+clean: ## Remove what was built here; clusters and Go's caches stay
+	@rm -rf $(BIN) $(OUT)
+
+##@ Test
+
+.PHONY: test
+test: build compile-components ## Run all tests: unit, integration with a real API server, and end to end on a cluster (TEST_FLAGS)
+	$(GO) test -timeout 30m $(TEST_FLAGS) ./...
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
+	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+
+# The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
+RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/...
+
+.PHONY: test-race
+test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
+
+.PHONY: bench-up
+bench-up: build ## Measure bring-up: in a fresh clone with cold caches, warm, and the memory of the cluster (BENCH_FLAGS)
+	@$(GO) run ./deploy/tools/benchup $(BENCH_FLAGS)
+
+# Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
+# instead of compiling the same packages beside `go test` on a cold cache.
+.PHONY: compile-components
+compile-components:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	cp deploy/components/components.mod "$$dir/go.mod"; cp deploy/components/components.sum "$$dir/go.sum"; cd "$$dir"; \
+	$(GO) build $$($(GO) list tool | grep -v '/kubectl$$')
+
+##@ Check
+
+.PHONY: lint
+lint: ## Run the linters, pinned in deploy/tools/golangci-lint
+	$(GO) tool -modfile=deploy/tools/golangci-lint/go.mod golangci-lint run
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(GO) tool -modfile=deploy/tools/golangci-lint/go.mod golangci-lint fmt
+
+.PHONY: manifests
+manifests: build ## Render the default bundle into manifests/
+	@$(BIN)/fairlead render --output-dir manifests
+
+.PHONY: verify-manifests
+verify-manifests: build ## Fail if manifests/ is not what `make manifests` renders
+	@rm -rf $(OUT)/manifests && mkdir -p $(OUT)
+	@$(BIN)/fairlead render --output-dir $(OUT)/manifests
+	@diff -ruN manifests $(OUT)/manifests || { echo 'manifests/ is out of date: run make manifests' >&2; exit 1; }
+
+.PHONY: update-components
+update-components: ## Bring the components' module in step with go.mod
+	@$(GO) run ./deploy/components/update
+
+.PHONY: verify-components
+verify-components: ## Fail if the components' module is out of step with go.mod
+	@$(GO) run ./deploy/components/update -check
+
+##@ Help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
