@@ -97,11 +97,15 @@ func (s *Scope) tunnelCalls(ctx context.Context) ([]tunnelCall, error) {
 	if err := s.registerHook(ctx, h); err != nil {
 		return nil, err
 	}
+	if err := s.standInPod(ctx, h); err != nil {
+		return nil, err
+	}
 	return []tunnelCall{
 		{"logs", func(ctx context.Context) error { return s.readLogs(ctx, pod) }},
 		{"exec", func(ctx context.Context) error { return s.exec(ctx, pod) }},
 		{"port-forward", func(ctx context.Context) error { return s.portForward(ctx, pod) }},
 		{"node-proxy", func(ctx context.Context) error { return s.nodeHealthz(ctx, pod.Spec.NodeName) }},
+		{"service-proxy", func(ctx context.Context) error { return s.serviceProxyEcho(ctx, h) }},
 		{"webhook", func(ctx context.Context) error { return s.callWebhook(ctx, h) }},
 	}, nil
 }

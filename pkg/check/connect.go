@@ -57,6 +57,8 @@ func diagnose(err error, cfg *rest.Config, now time.Time) (what, hint string) {
 		return "no route to it", "check `server:` in the kubeconfig, and the network or VPN"
 	case apierrors.IsUnauthorized(err):
 		return diagnoseCredentials(cfg, now), renew
+	case apierrors.IsNotFound(err):
+		return "what listens there is not a Kubernetes API server (404)", "check `server:` in the kubeconfig: has another program taken the port?"
 	case apierrors.IsForbidden(err):
 		return "this user may not do that: " + err.Error(), "use a kubeconfig of a cluster administrator"
 	}

@@ -102,9 +102,9 @@ func (e *Env) Complete() error {
 		return fmt.Errorf("check: Env.Config is not set")
 	}
 	if e.Client == nil {
-		// The defaults of 5 requests a second would make the checks measure this client instead of the cluster.
+		// The default of 5 requests a second would make the checks measure this client instead of the cluster.
 		cfg := rest.CopyConfig(e.Config)
-		cfg.QPS, cfg.Burst = 200, 400
+		cfg.QPS = -1
 		// What the server warns of (Endpoints are deprecated) is no news to the checks.
 		cfg.WarningHandler = rest.NoWarnings{}
 		client, err := kubernetes.NewForConfig(cfg)

@@ -40,7 +40,17 @@ type skipError struct{ reason string }
 func (e *skipError) Error() string { return e.reason }
 
 // ErrUsage marks errors of the caller: a selection that matches nothing, or a disruptive check that was not allowed.
-var ErrUsage = errors.New("usage")
+var ErrUsage = errors.New("wrong usage")
+
+// Usage returns an ErrUsage whose text is the message alone.
+func Usage(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+type usageError struct{ error }
+
+func (e *usageError) Is(target error) bool { return target == ErrUsage }
+func (e *usageError) Unwrap() error        { return e.error }
 
 // ErrUnreachable marks errors that kept us from talking to the API server at all.
 var ErrUnreachable = errors.New("cannot reach the API server")

@@ -24,5 +24,6 @@ var callHints = []struct{ part, hint string }{
 	{"Unauthorized", "the kubelet does not accept the API server's client certificate: --kubelet-client-certificate"},
 	{"no route to host", "the agents cannot reach that address: --webhook-address names one of this machine that they can reach"},
 	{"i/o timeout", "the agents cannot reach that address: firewall? --webhook-address names one of this machine that they can reach"},
+	{"deadline exceeded", "the call was taken and nothing came back: is the agent alive, and can it reach the address? (its log)"},
 	{"no endpoints available", "the API server did not see the endpoint in time; --enable-aggregator-routing makes it use endpoints rather than the ClusterIP"},
 }

@@ -86,7 +86,7 @@ func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx con
 		return "", err
 	}
 	begin := time.Now()
-	if err := call(ctx); err != nil {
+	if err := bounded(ctx, clearWithin, call); err != nil {
 		return "", WithHint(fmt.Errorf("the call failed: %w", err), "%s", callHint(err))
 	}
 	s.Detail("latency", "%s", time.Since(begin).Round(time.Millisecond))
@@ -95,6 +95,12 @@ func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx con
 		return "", err
 	}
 	return judge(kind, before, after)
+}
+
+func bounded(ctx context.Context, limit time.Duration, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return call(ctx)
 }
 
 // judge compares two samples around a successful call and says how the call went through the tunnel.

@@ -51,6 +51,10 @@ func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, er
 	}
 	rep.Begin(env.Cluster, checks)
 	for _, c := range checks {
+		if ctx.Err() != nil {
+			report.add(Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive, Status: Skipped, Error: "the run was interrupted before this check"})
+			continue
+		}
 		rep.Start(c)
 		res := runOne(ctx, env, c, opts)
 		report.add(res)
@@ -91,18 +95,14 @@ func Select(opts Options) (selected []Check, notAsked []string, err error) {
 		return selected, notAsked, nil
 	}
 	if len(notAsked) > 0 {
-		return nil, nil, fmt.Errorf("%w: %s stops a part of the cluster and puts it back: add --disruptive to allow that", ErrUsage, strings.Join(notAsked, ", "))
+		return nil, nil, Usage("%s stops a part of the cluster and puts it back: add --disruptive to allow that", strings.Join(notAsked, ", "))
 	}
-	return nil, nil, fmt.Errorf("%w: no check matches %q: --list shows all", ErrUsage, opts.Only)
+	return nil, nil, Usage("no check matches %q: --list shows all", opts.Only)
 }
 
 func runOne(ctx context.Context, env *Env, c Check, opts Options) Result {
 	begin := opts.Now()
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
-	if ctx.Err() != nil {
-		res.Status, res.Error = Skipped, "the run was interrupted before this check"
-		return res
-	}
 	scope := newScope(env, c.ID)
 	err := runBounded(ctx, scope, c, opts.Timeout)
 	if ctx.Err() != nil {

@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -24,7 +23,7 @@ func waitFor(ctx context.Context, interval time.Duration, probe func(ctx context
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", last, ctx.Err())
+			return last
 		case <-ticker.C:
 		}
 	}

@@ -2,8 +2,8 @@ package report
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
+	"strings"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
@@ -21,7 +21,7 @@ func New(format string, out io.Writer, live, colour bool) (check.Reporter, error
 	case "junit":
 		return &document{out: out, encode: encodeJUnit}, nil
 	}
-	return nil, fmt.Errorf("%w: unknown output %q: use one of %v", check.ErrUsage, format, formats)
+	return nil, check.Usage("unknown output %q: use one of %s", format, strings.Join(formats, ", "))
 }
 
 // document is a reporter that writes everything at the end.

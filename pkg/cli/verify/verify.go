@@ -136,7 +136,7 @@ func (o *Options) Validate() error {
 		return usage("--timeout %s: must not be negative", o.Timeout)
 	}
 	if _, err := report.New(o.Output, io.Discard, false, false); err != nil {
-		return usage("-o: %w", err)
+		return usage("--output: %w", err)
 	}
 	if o.List {
 		return nil
