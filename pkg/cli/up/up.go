@@ -2,6 +2,7 @@
 package up
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +114,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	kubeContext := cluster.ContextName(o.Up.Name)
 	if !o.NoVerify {
-		streams := genericiooptions.IOStreams{In: o.In, Out: o.ErrOut, ErrOut: o.ErrOut}
-		if err := o.verify(ctx, streams, o.Up.Kubeconfig, kubeContext); err != nil {
+		if err := o.runVerify(ctx, kubeContext); err != nil {
 			return fmt.Errorf("%w\nthe cluster is kept: look with \"fairlead status --name %s\", try again with \"fairlead verify --context %s\"", err, o.Up.Name, kubeContext)
 		}
 	}
@@ -122,4 +122,18 @@ func (o *Options) Run(ctx context.Context) error {
 		_, _ = fmt.Fprintf(o.Out, "\nCluster %s is up. Use it:\n\n  kubectl --context %s get nodes\n\nRemove it:\n\n  fairlead down --name %s\n", o.Up.Name, kubeContext, o.Up.Name)
 	}
 	return nil
+}
+
+// runVerify shows the checks as they are made, or, when quiet, only if one fails.
+func (o *Options) runVerify(ctx context.Context, kubeContext string) error {
+	streams := genericiooptions.IOStreams{In: o.In, Out: o.ErrOut, ErrOut: o.ErrOut}
+	var kept bytes.Buffer
+	if o.Quiet {
+		streams.Out = &kept
+	}
+	err := o.verify(ctx, streams, o.Up.Kubeconfig, kubeContext)
+	if err != nil {
+		_, _ = o.ErrOut.Write(kept.Bytes())
+	}
+	return err
 }

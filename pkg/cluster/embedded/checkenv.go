@@ -53,7 +53,7 @@ func (p *Provider) CheckEnv(_ context.Context, kubeconfig, kubeContext string) (
 	if err != nil {
 		return nil, fmt.Errorf("context %s: %w", kubeContext, err)
 	}
-	pl := &plan{Layout: l, state: state, hostIP: hostAddress()}
+	pl := &plan{Layout: l, state: state}
 	if config.Host != pl.serverURL() {
 		return nil, nil // the name is ours, the cluster is another
 	}
@@ -75,7 +75,7 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		ServerMetrics: func(ctx context.Context) ([]byte, error) {
 			return get(ctx, p.url("http", portTunnelHealth, "/metrics"), http.DefaultClient)
 		},
-		HostIP: p.hostIP,
+		HostIP: p.state.HostIP,
 		Probe: check.Probe{
 			LogWant:        "This Pod runs on a simulated node",
 			PortForwardRaw: true,

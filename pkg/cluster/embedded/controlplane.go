@@ -15,6 +15,8 @@ func (p *plan) controllerManager() process.Spec {
 		"--tls-cert-file=" + p.PKI("components.crt"),
 		"--tls-private-key-file=" + p.PKI("components.key"),
 		"--leader-elect=false",
+		// New nodes lose their not-ready taint at the next look, by default 5 s later.
+		"--node-monitor-period=1s",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.PKI("sa.key"),
 		"--root-ca-file=" + p.PKI("ca.crt"),

@@ -22,7 +22,7 @@ func (p *plan) nodeGateConfigFile() string { return filepath.Join(p.ConfigDir(),
 
 func (p *plan) nodeGateConfig() nodegate.Config {
 	return nodegate.Config{
-		Listen:   net.JoinHostPort(p.hostIP, p.port(portNodeGate)),
+		Listen:   net.JoinHostPort(p.state.HostIP, p.port(portNodeGate)),
 		Backend:  net.JoinHostPort(loopback, p.port(portKwok)),
 		CertFile: p.PKI("kubelet.crt"), KeyFile: p.PKI("kubelet.key"),
 		ClientCAFile: p.PKI("ca.crt"), ClientName: kubeletClient,

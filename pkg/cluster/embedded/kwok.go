@@ -25,7 +25,7 @@ func (p *plan) kwok() process.Spec {
 		"--config=" + p.kwokConfig(),
 		"--kubeconfig=" + p.Kubeconfig(progKwok),
 		"--manage-all-nodes=true",
-		"--node-ip=" + p.hostIP,
+		"--node-ip=" + p.state.HostIP,
 		"--node-port=" + p.port(portNodeGate),
 		"--server-address=" + loopback + ":" + p.port(portKwok),
 		"--node-lease-duration-seconds=40",

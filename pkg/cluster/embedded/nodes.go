@@ -95,7 +95,7 @@ func (p *plan) node(name string) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
 			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: p.hostIP}, {Type: corev1.NodeHostName, Address: name},
+				{Type: corev1.NodeInternalIP, Address: p.state.HostIP}, {Type: corev1.NodeHostName, Address: name},
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{
 				KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(p.state.Ports[portNodeGate])},

@@ -125,7 +125,7 @@ func (p *plan) certificates(a authorities) []certificate {
 		}},
 		{"apiserver-kubelet-client", a.cluster, pki.Request{CommonName: kubeletClient, Usages: pki.ClientAuth}},
 		{"kubelet", a.cluster, pki.Request{
-			CommonName: "system:node:simulated", IPs: append(here, net.ParseIP(p.hostIP)), Usages: pki.ServerAuth,
+			CommonName: "system:node:simulated", IPs: append(here, net.ParseIP(p.state.HostIP)), Usages: pki.ServerAuth,
 		}},
 		{"components", a.cluster, pki.Request{
 			CommonName: "fairlead-components", DNSNames: names[:1], IPs: here, Usages: pki.ServerAuth,

@@ -19,10 +19,6 @@ type plan struct {
 	bundle *v1alpha1.Bundle
 	// bins are the programs' executables by name.
 	bins map[string]string
-	// hostIP is where nodes are reached: an address of this machine, because the
-	// API server refuses to proxy to loopback ones. Loopback on a machine without
-	// any network.
-	hostIP string
 	// nodeSecret is known to the node gate and kwok alone; see nodegate.
 	nodeSecret string
 }

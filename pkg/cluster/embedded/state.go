@@ -40,6 +40,10 @@ type State struct {
 	Nodes      int `json:"nodes"`
 	Agents     int `json:"agents"`
 	Schedulers int `json:"schedulers"`
+	// HostIP is where nodes are reached: an address of this machine, because the
+	// API server refuses to proxy to loopback ones. Loopback on a machine without
+	// any network. It is found anew at every start.
+	HostIP string `json:"hostIP"`
 	// Ports are the loopback ports by user; see portNames.
 	Ports map[string]int `json:"ports"`
 }

@@ -122,7 +122,7 @@ func (p *plan) findPrograms(ctx context.Context, o UpOptions) error {
 	if bins["fairlead"], err = fairlead(); err != nil {
 		return err
 	}
-	p.bins, p.hostIP, p.nodeSecret = bins, hostAddress(), rand.Text()
+	p.bins, p.nodeSecret, p.state.HostIP = bins, rand.Text(), hostAddress()
 	return nil
 }
 
@@ -151,19 +151,24 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	if err := pl.sameAsAsked(o); err != nil {
 		return err
 	}
-	if _, err := process.NewClient(l.SupervisorSocket()).Status(ctx); err == nil {
+	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
+	if err == nil && state.HostIP == hostAddress() {
 		return pl.followUp(ctx, o)
 	}
+	// Stopped, or running at an address that the machine no longer has.
 	if err := pl.findPrograms(ctx, o); err != nil {
 		return err
 	}
-	if _, err := process.KillMarked(ctx, l.Dir, process.DefaultStopTimeout); err != nil {
+	if err := l.stop(ctx); err != nil {
 		return err
 	}
 	if err := portsFree(state.Ports); err != nil {
 		return err
 	}
 	if err := pl.makeDirs(); err != nil {
+		return err
+	}
+	if err := pl.writeState(pl.state); err != nil {
 		return err
 	}
 	if err := pl.bringUp(ctx, o); err != nil {

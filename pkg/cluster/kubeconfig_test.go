@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const admin = `apiVersion: v1
+kind: Config
+clusters: [{name: kubernetes, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: kubernetes-admin, user: {token: secret}}]
+contexts: [{name: admin@kubernetes, context: {cluster: kubernetes, user: kubernetes-admin}}]
+current-context: admin@kubernetes
+`
+
+const foreign = `apiVersion: v1
+kind: Config
+preferences: {}
+clusters: [{name: prod, cluster: {server: "https://prod.example.com"}}]
+users: [{name: me, user: {client-certificate: me.crt, client-key: me.key}}]
+contexts: [{name: prod, context: {cluster: prod, user: me, namespace: shop}}]
+current-context: prod
+`
+
+func TestKubeconfigComesAndGoes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sub", "config")
+	got, err := MergeKubeconfig("dev", file, []byte(admin))
+	if err != nil || got != file {
+		t.Fatalf("MergeKubeconfig = %q, %v", got, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode = %v, %v; want 0600: it holds a key", info.Mode(), err)
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := config.Contexts["fairlead-dev"]
+	if config.CurrentContext != "fairlead-dev" || context == nil ||
+		config.Clusters[context.Cluster].Server != "https://127.0.0.1:6443" || config.AuthInfos[context.AuthInfo].Token != "secret" {
+		t.Errorf("merged: %+v", config)
+	}
+	for _, want := range []bool{true, false} {
+		if had, err := RemoveKubeconfig("dev", file); err != nil || had != want {
+			t.Errorf("RemoveKubeconfig = %v, %v; want %v", had, err, want)
+		}
+	}
+	if config, err = clientcmd.LoadFromFile(file); err != nil || len(config.Contexts)+len(config.Clusters)+len(config.AuthInfos) != 0 || config.CurrentContext != "" {
+		t.Errorf("left over: %+v, %v", config, err)
+	}
+}
+
+func TestKubeconfigLeavesOthersAlone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	for range 2 { // twice is as good as once
+		if _, err := MergeKubeconfig("dev", "", []byte(admin)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := MergeKubeconfig("other", "", []byte(admin)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveKubeconfig("dev", ""); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prod, user := config.Contexts["prod"], config.AuthInfos["me"]
+	if prod == nil || prod.Namespace != "shop" || user == nil || !strings.HasSuffix(user.ClientCertificate, "me.crt") {
+		t.Errorf("the user's own entries changed: %+v", config)
+	}
+	if config.Contexts["fairlead-dev"] != nil || config.Contexts["fairlead-other"] == nil {
+		t.Errorf("contexts = %v, want fairlead-other and not fairlead-dev", config.Contexts)
+	}
+	// Removing dev must not take the current context from other.
+	if config.CurrentContext != "fairlead-other" {
+		t.Errorf("current context = %q, want fairlead-other", config.CurrentContext)
+	}
+}
+
+func TestKubeconfigThatCannotBeRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	broken := "clusters: [unclosed"
+	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := MergeKubeconfig("dev", file, []byte(admin))
+	if err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("error = %v, want one that names %s", err, file)
+	}
+	if data, _ := os.ReadFile(file); string(data) != broken {
+		t.Errorf("the broken file was changed to %q", data)
+	}
+}
