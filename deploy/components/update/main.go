@@ -35,7 +35,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "update components:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to do for stop
+		os.Exit(1)
 	}
 }
 

@@ -17,7 +17,7 @@ func Ports(tb testing.TB, n int) []string {
 	const low, high, attempts = 15000, 32000, 1000
 	ports := make([]string, 0, n)
 	for i := 0; i < attempts && len(ports) < n; i++ {
-		port := strconv.Itoa(low + rand.IntN(high-low)) //nolint:gosec // not a secret
+		port := strconv.Itoa(low + rand.IntN(high-low))
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 		if err != nil {
 			continue
@@ -35,7 +35,7 @@ func Ports(tb testing.TB, n int) []string {
 // the limit is 107 bytes, and that of tb.TempDir can be longer.
 func SocketPath(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "fl")
+	dir, err := os.MkdirTemp("", "fl") //nolint:usetesting // TempDir's path is too long
 	if err != nil {
 		tb.Fatal(err)
 	}

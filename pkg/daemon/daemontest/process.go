@@ -60,7 +60,7 @@ type Process struct {
 // its output is logged then.
 func Start(tb testing.TB, env []string, binary string, args ...string) *Process {
 	tb.Helper()
-	p := &Process{cmd: exec.Command(binary, args...), exited: make(chan struct{})} //nolint:noctx // killed by Cleanup
+	p := &Process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
