@@ -79,9 +79,9 @@ func defaultScheduler(s *Scheduler, namespace string) {
 func defaultLeaderElection(l *LeaderElection, name, namespace string) {
 	set(&l.LeaseName, name)
 	set(&l.LeaseNamespace, namespace)
-	setPtr(&l.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
-	setPtr(&l.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
-	setPtr(&l.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+	setPtr(&l.LeaseDuration, metav1.Duration{Duration: 12 * time.Second})
+	setPtr(&l.RenewDeadline, metav1.Duration{Duration: 8 * time.Second})
+	setPtr(&l.RetryPeriod, metav1.Duration{Duration: time.Second})
 }
 
 func defaultKonnectivity(k *Konnectivity, b *Bundle) {

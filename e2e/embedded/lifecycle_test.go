@@ -1,0 +1,220 @@
+package embedded_test
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func pidText(pid int) string { return strconv.Itoa(pid) }
+
+// client makes a client from what "fairlead kubeconfig" prints.
+func (h *home) client(name string) kubernetes.Interface {
+	h.t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(h.must("kubeconfig", "--name", name)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return client
+}
+
+// One cluster through its whole life. The steps build on each other, so that
+// the minutes are spent once.
+func TestLifecycle(t *testing.T) {
+	h := newHome(t)
+	out := h.must("up")
+	if !strings.Contains(out, "kubectl --context fairlead-dev") {
+		t.Errorf("up does not say how to go on:\n%s", out)
+	}
+	first := h.status("dev")
+	if !first.Healthy || first.Nodes != 3 {
+		t.Fatalf("status after up: %+v", first)
+	}
+	t.Run("everything listens on loopback but the node gate", func(t *testing.T) { checkListeners(t, first) })
+	t.Run("keys are private", func(t *testing.T) { checkModes(t, h.stateDir("dev")) })
+	t.Run("up again changes nothing", func(t *testing.T) {
+		h.must("up")
+		for i, p := range h.status("dev").Processes {
+			if p.PID != first.Processes[i].PID || p.Restarts != 0 {
+				t.Errorf("%s was restarted", p.Name)
+			}
+		}
+	})
+	t.Run("up with another size is refused", func(t *testing.T) {
+		h.try("up", "--nodes", "5").want(t, 1, "3 nodes", "fairlead down --name dev")
+	})
+	t.Run("all checks pass", func(t *testing.T) { verifyAll(t, h) })
+	t.Run("a program that dies is restarted", func(t *testing.T) { killOne(t, h) })
+	t.Run("a second cluster lives beside it", func(t *testing.T) { sideBySide(t, h) })
+	t.Run("it comes back after everything was killed", func(t *testing.T) { killAll(t, h) })
+	h.must("down")
+	h.nothingLeft("dev")
+	if entries, _ := filepath.Glob(h.dir + "/state/*"); len(entries) > 0 {
+		t.Errorf("the state directory still holds %v", entries)
+	}
+	h.try("down").want(t, 1, "no such cluster")
+}
+
+// verifyAll runs all checks and reads their JUnit report.
+func verifyAll(t *testing.T, h *home) {
+	r := h.try("verify", "--disruptive", "-o", "junit")
+	var suites struct {
+		Suites []struct {
+			Tests    int `xml:"tests,attr"`
+			Failures int `xml:"failures,attr"`
+			Skipped  int `xml:"skipped,attr"`
+			Cases    []struct {
+				Name      string  `xml:"name,attr"`
+				Time      float64 `xml:"time,attr"`
+				SystemOut string  `xml:"system-out"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal([]byte(r.stdout), &suites); err != nil || len(suites.Suites) != 1 {
+		t.Fatalf("not a JUnit report (%v):\n%s%s", err, r.stdout, r.stderr)
+	}
+	suite := suites.Suites[0]
+	if r.code != 0 || suite.Failures != 0 || suite.Skipped != 0 || suite.Tests < 12 {
+		t.Errorf("exit code %d, %d checks, %d failed, %d skipped\n%s%s", r.code, suite.Tests, suite.Failures, suite.Skipped, r.stdout, r.stderr)
+	}
+	for _, c := range suite.Cases {
+		t.Logf("%6.1f s  %s  %s", c.Time, c.Name, strings.ReplaceAll(c.SystemOut, "\n", "; "))
+	}
+}
+
+// checkListeners reads the kernel's table of listening sockets: those of the
+// cluster's processes must be on loopback, and only the node gate elsewhere,
+// because the API server refuses to proxy to loopback nodes.
+func checkListeners(t *testing.T, s status) {
+	owner := map[string]string{}
+	for _, p := range s.Processes {
+		for inode := range socketsOf(t, p.PID) {
+			owner[inode] = p.Name
+		}
+	}
+	seen := map[string]int{}
+	for _, l := range listeners(t) {
+		name, ours := owner[l.inode]
+		if !ours {
+			continue
+		}
+		seen[name]++
+		want := net.IPv4(127, 0, 0, 1)
+		if name == "node-gate" {
+			want = net.ParseIP(s.HostIP)
+		}
+		if !l.ip.Equal(want) {
+			t.Errorf("%s listens on %s, want %s", name, l.ip, want)
+		}
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kwok", "node-gate", "konnectivity-server", "second-scheduler-1"} {
+		if seen[name] == 0 {
+			t.Errorf("%s listens on nothing: this test looks in the wrong place", name)
+		}
+	}
+}
+
+// checkModes wants no key and no kubeconfig that others can read.
+func checkModes(t *testing.T, dir string) {
+	secret := 0
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		private := d.IsDir() || strings.HasSuffix(path, ".key") || strings.HasSuffix(path, ".kubeconfig") || filepath.Base(path) == "token"
+		if private && info.Mode().Type() != os.ModeSocket && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if private && !d.IsDir() {
+			secret++
+		}
+		return nil
+	})
+	if err != nil || secret < 10 {
+		t.Errorf("found %d secrets, %v", secret, err)
+	}
+}
+
+func killOne(t *testing.T, h *home) {
+	before := h.status("dev").find(t, "kube-scheduler")
+	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.must("status", "--name", "dev", "--wait", "60s")
+	after := h.status("dev").find(t, "kube-scheduler")
+	if after.PID == before.PID || after.Restarts != before.Restarts+1 {
+		t.Errorf("before %+v, after %+v; want a new process and one restart more", before, after)
+	}
+}
+
+func sideBySide(t *testing.T, h *home) {
+	h.must("up", "--name", "other", "--nodes", "1", "--agents", "1", "-q")
+	nodes, err := h.client("other").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 1 {
+		t.Errorf("the second cluster has %d nodes, %v; want 1", len(nodes.Items), err)
+	}
+	list := h.must("list")
+	for _, want := range []string{"dev", "other"} {
+		if !strings.Contains(list, "fairlead-"+want) {
+			t.Errorf("list lacks %s:\n%s", want, list)
+		}
+	}
+	h.must("down", "--name", "other")
+	h.nothingLeft("other")
+	if s := h.status("dev"); !s.Healthy {
+		t.Errorf("removing one cluster hurt the other: %+v", s)
+	}
+}
+
+// killAll kills the supervisor, whose children die with it, as a crash or a
+// restart of the machine does, and brings the cluster up again.
+func killAll(t *testing.T, h *home) {
+	ctx := context.WithoutCancel(t.Context())
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
+	if _, err := h.client("dev").CoreV1().ConfigMaps("default").Create(ctx, kept, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := h.status("dev")
+	if err := syscall.Kill(s.SupervisorPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for _, p := range s.Processes {
+		for syscall.Kill(p.PID, 0) == nil {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s outlived the supervisor", p.Name)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	h.try("status").want(t, 1, "stopped", "fairlead up --name dev")
+	h.must("up")
+	if after := h.status("dev"); after.Server != s.Server {
+		t.Errorf("the API server moved from %s to %s", s.Server, after.Server)
+	}
+	got, err := h.client("dev").CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{})
+	if err != nil || fmt.Sprint(got.Data) != fmt.Sprint(kept.Data) {
+		t.Errorf("data of before: %v, %v", got, err)
+	}
+}

@@ -1,0 +1,216 @@
+// Package embedded_test drives the built fairlead binary as a user does: it
+// brings embedded clusters up and down in a home directory of its own, with
+// real etcd, kube-apiserver and tunnel, and looks at what is left behind.
+//
+// The first run builds Kubernetes into the user's cache, which takes minutes.
+package embedded_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// binDir holds the binaries under test.
+var binDir string
+
+func TestMain(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (int, error) {
+	var err error
+	if binDir, err = os.MkdirTemp("", "fairlead-e2e-bin-"); err != nil {
+		return 1, err
+	}
+	defer func() { _ = os.RemoveAll(binDir) }()
+	build := exec.Command("go", "build", "-o", binDir+"/", "github.com/fairlead-dev/fairlead/cmd/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("building the binaries under test: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+// home is a user with nothing but the cache of built components.
+type home struct {
+	t    *testing.T
+	dir  string
+	bin  string
+	env  []string
+	user *userID
+}
+
+func newHome(t *testing.T) *home {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fl-") // t.TempDir is too deep for sockets, which is a case of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &home{t: t, dir: dir, bin: binDir}
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(name, "XDG_") && name != "HOME" && name != "KUBECONFIG" {
+			h.env = append(h.env, kv)
+		}
+	}
+	h.env = append(h.env, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state", "XDG_CACHE_HOME="+cache)
+	// Go's own caches stay the user's.
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+		if out, err := exec.Command("go", "env", name).Output(); err == nil {
+			h.env = append(h.env, name+"="+strings.TrimSpace(string(out)))
+		}
+	}
+	t.Cleanup(h.cleanUp)
+	return h
+}
+
+// cleanUp removes what a failed test left, and fails one that left processes.
+func (h *home) cleanUp() {
+	dirs, _ := filepath.Glob(h.stateDir("*"))
+	for _, dir := range dirs {
+		if left, _ := process.FindMarked(dir); len(left) > 0 {
+			h.t.Logf("ending processes %v of %s", left, dir)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			_, _ = process.KillMarked(ctx, dir, 5*time.Second)
+			cancel()
+		}
+		if h.t.Failed() {
+			h.showLogs(dir)
+		}
+	}
+	_ = os.RemoveAll(h.dir)
+}
+
+// showLogs prints the end of every log of a cluster of a failed test.
+func (h *home) showLogs(dir string) {
+	logs, _ := filepath.Glob(filepath.Join(dir, "logs", "*.log"))
+	for _, log := range logs {
+		data, _ := os.ReadFile(log)
+		h.t.Logf("--- %s\n%s", log, data[max(0, len(data)-2000):])
+	}
+}
+
+func (h *home) stateDir(name string) string { return filepath.Join(h.dir, "state/fairlead/clusters", name) }
+
+func (h *home) kubeconfig() string { return filepath.Join(h.dir, ".kube/config") }
+
+// result is how a command ended.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// command prepares fairlead with arguments.
+func (h *home) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, filepath.Join(h.bin, "fairlead"), args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, &stdout, &stderr
+	// What it starts in the background must not keep the test waiting for the pipes.
+	cmd.WaitDelay = 5 * time.Second
+	h.user.apply(cmd)
+	return cmd, &stdout, &stderr
+}
+
+// try runs fairlead and returns how it ended.
+func (h *home) try(args ...string) result {
+	h.t.Helper()
+	// Building the components takes some minutes where there is no cache yet.
+	ctx, cancel := context.WithTimeout(h.t.Context(), 25*time.Minute)
+	defer cancel()
+	cmd, stdout, stderr := h.command(ctx, args...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		h.t.Fatalf("fairlead %v: %v", args, err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must runs fairlead and wants it to succeed.
+func (h *home) must(args ...string) string {
+	h.t.Helper()
+	r := h.try(args...)
+	if r.code != 0 {
+		h.t.Fatalf("fairlead %v ended with %d\n%s%s", args, r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// status is what "fairlead status -o json" says.
+type status struct {
+	Running, Healthy bool
+	Nodes            int
+	SupervisorPID    int
+	RSSBytes         int64
+	Server           string
+	HostIP           string
+	Processes        []process.Status
+}
+
+func (h *home) status(name string) status {
+	h.t.Helper()
+	r := h.try("status", "--name", name, "-o", "json")
+	var s status
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		h.t.Fatalf("status: %v\n%s%s", err, r.stdout, r.stderr)
+	}
+	return s
+}
+
+func (s status) find(t *testing.T, name string) process.Status {
+	t.Helper()
+	for _, p := range s.Processes {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no process %s in %+v", name, s.Processes)
+	return process.Status{}
+}
+
+// nothingLeft wants no process, file, socket or context of a cluster.
+func (h *home) nothingLeft(name string) {
+	h.t.Helper()
+	if left, err := process.FindMarked(h.stateDir(name)); err != nil || len(left) > 0 {
+		h.t.Errorf("processes %v are left (%v)", left, err)
+	}
+	for _, path := range []string{h.stateDir(name), h.stateDir(name) + ".lock"} {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			h.t.Errorf("%s is left (%v)", path, err)
+		}
+	}
+	if data, _ := os.ReadFile(h.kubeconfig()); bytes.Contains(data, []byte("fairlead-"+name+"\n")) {
+		h.t.Errorf("the kubeconfig still has the context:\n%s", data)
+	}
+}
+
+// want checks that an error is what a user needs: one that says all of these.
+func (r result) want(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d\n%s", r.code, code, r.stderr)
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.stderr, text) {
+			t.Errorf("standard error lacks %q:\n%s", text, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package embedded_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// userID runs commands as another user; nil means the user of the test.
+type userID struct{ id uint32 }
+
+func (u *userID) apply(cmd *exec.Cmd) {
+	if u != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
+		cmd.Dir = "/"
+	}
+}
+
+// A cluster needs no privileges. Where the tests themselves run without, every
+// other test shows it.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("all tests run as an ordinary user already")
+	}
+	h := newHome(t)
+	// Nothing of root's home is readable for others: give copies of the programs.
+	h.user = &userID{id: 12345}
+	h.bin = filepath.Join(h.dir, "bin")
+	components, err := filepath.Glob(filepath.Join(cacheOf(t), "fairlead/components/*/kube-apiserver"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(components) == 0 {
+		newHome(t).must("up", "--name", "warm", "--no-verify") // builds them
+		t.Fatal("no built components in the cache after an up")
+	}
+	sources := []string{binDir, newest(t, components)}
+	for _, source := range sources {
+		copyPrograms(t, source, h.bin)
+	}
+	h.env = append(h.env, "XDG_CACHE_HOME="+h.dir+"/cache", "PATH=/usr/bin:/bin")
+	if err := filepath.WalkDir(h.dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil {
+			err = os.Lchown(path, int(h.user.id), int(h.user.id))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.must("up", "--component-dir", h.bin)
+	s := h.status("dev")
+	for _, p := range s.Processes {
+		info, err := os.Stat(filepath.Join("/proc", pidText(p.PID)))
+		if err != nil || info.Sys().(*syscall.Stat_t).Uid != h.user.id {
+			t.Errorf("%s does not run as the user (%v)", p.Name, err)
+		}
+	}
+	h.must("down")
+	h.nothingLeft("dev")
+}
+
+func cacheOf(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cache
+}
+
+// newest returns the directory of the file that was written last.
+func newest(t *testing.T, files []string) string {
+	t.Helper()
+	best := ""
+	var bestTime int64
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && info.ModTime().UnixNano() > bestTime {
+			best, bestTime = filepath.Dir(f), info.ModTime().UnixNano()
+		}
+	}
+	return best
+}
+
+// copyPrograms copies all executables of a directory.
+func copyPrograms(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".log") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, e.Name()), data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
