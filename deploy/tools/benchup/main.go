@@ -79,7 +79,7 @@ func measureWarm(ctx context.Context, runs, nodes int) (times []time.Duration, r
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.Remove(kubeconfig.Name())
+	defer func() { _ = os.Remove(kubeconfig.Name()) }()
 	_ = kubeconfig.Close()
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig.Name())
 	fairlead := func(args ...string) ([]byte, error) {
