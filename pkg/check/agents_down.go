@@ -10,16 +10,6 @@ import (
 	"time"
 )
 
-const (
-	// dialTimeout is how long kube-apiserver waits for the konnectivity server to answer a dial; clearWithin adds room for the answer.
-	dialTimeout = 30 * time.Second
-	clearWithin = dialTimeout + 5*time.Second
-	// noticeWithin is how long konnectivity-server may take to see that its agents are gone; what comes after is measured anyway.
-	noticeWithin = 10 * time.Second
-	// tryFor bounds one try while waiting for recovery, so that a hanging one does not hide that the next would work.
-	tryFor = 10 * time.Second
-)
-
 // tunnelCall is one kind of call that must go through the tunnel.
 type tunnelCall struct {
 	name string
@@ -36,6 +26,10 @@ func agentsDown(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
+	return s.withoutAgents(ctx, calls)
+}
+
+func (s *Scope) withoutAgents(ctx context.Context, calls []tunnelCall) error {
 	for _, c := range calls {
 		if err := c.do(ctx); err != nil {
 			return WithHint(fmt.Errorf("before any agent was stopped, %s failed: %w", c.name, err), "%s", callHint(err))
@@ -62,7 +56,7 @@ func (s *Scope) waitNoBackends(ctx context.Context) {
 	if s.ServerMetrics == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, noticeWithin)
+	ctx, cancel := context.WithTimeout(ctx, s.times.notice)
 	defer cancel()
 	begin := time.Now()
 	err := waitFor(ctx, 50*time.Millisecond, func(ctx context.Context) error {
@@ -81,7 +75,7 @@ func (s *Scope) waitNoBackends(ctx context.Context) {
 	})
 	s.Detail("server-noticed-after", "%.1f s", time.Since(begin).Seconds())
 	if err != nil {
-		s.Detail("server-noticed-after", "not within %s: %v", noticeWithin, err)
+		s.Detail("server-noticed-after", "not within %s: %v", s.times.notice, err)
 	}
 }
 
@@ -122,7 +116,7 @@ func (s *Scope) allFailClearly(ctx context.Context, calls []tunnelCall) error {
 }
 
 func (s *Scope) failsClearly(ctx context.Context, c tunnelCall) error {
-	callCtx, cancel := context.WithTimeout(ctx, clearWithin)
+	callCtx, cancel := context.WithTimeout(ctx, s.times.clear)
 	defer cancel()
 	begin := time.Now()
 	err := c.do(callCtx)
@@ -131,7 +125,7 @@ func (s *Scope) failsClearly(ctx context.Context, c tunnelCall) error {
 		return WithHint(fmt.Errorf("%s still works with all agents stopped", c.name), "it does not go through the tunnel, or an agent still runs")
 	}
 	if callCtx.Err() != nil {
-		return WithHint(fmt.Errorf("%s hung for %s with all agents stopped, instead of failing within the dial timeout of %s", c.name, took.Round(time.Second), dialTimeout),
+		return WithHint(fmt.Errorf("%s hung for %s with all agents stopped, instead of failing within kube-apiserver's dial timeout of 30 s", c.name, took.Round(time.Second)),
 			"konnectivity-server must answer a dial at once when it has no agent (--backend-dial-timeout bounds it)")
 	}
 	if !namesTunnel(err) {
@@ -174,7 +168,7 @@ func (s *Scope) allRecover(ctx context.Context, calls []tunnelCall, begin time.T
 	for i, c := range calls {
 		wg.Go(func() {
 			errs[i] = waitFor(ctx, 200*time.Millisecond, func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, tryFor)
+				ctx, cancel := context.WithTimeout(ctx, s.times.try)
 				defer cancel()
 				return c.do(ctx)
 			})

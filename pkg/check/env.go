@@ -48,6 +48,35 @@ type Env struct {
 	HostPort int
 	// Probe says what pods the checks run and how such pods answer.
 	Probe Probe
+
+	times times
+}
+
+// times are how long checks watch and wait; tests shorten them.
+type times struct {
+	// pending is how long a pod is watched to stay Pending.
+	pending time.Duration
+	// podEvery is the pace at which pods arrive during a failover.
+	podEvery time.Duration
+	// steady is how long a new leader is watched: long enough for the old one to come back and try.
+	steady time.Duration
+	// events is how long the last events may be on their way.
+	events time.Duration
+	// clear is how long a call may take to fail: the 30 s that kube-apiserver waits for an answer to a dial, and room for its answer.
+	clear time.Duration
+	// notice is how long konnectivity-server may take to see that its agents are gone; what comes after is measured anyway.
+	notice time.Duration
+	// try bounds one try while waiting for recovery, so that a hanging one does not hide that the next would work.
+	try time.Duration
+	// again is the pause before a measurement is made again.
+	again time.Duration
+}
+
+func defaultTimes() times {
+	return times{
+		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, events: 2 * time.Second,
+		clear: 35 * time.Second, notice: 10 * time.Second, try: 10 * time.Second, again: 300 * time.Millisecond,
+	}
 }
 
 // Probe describes the pods that checks run and how such pods answer logs, exec and port-forward.
@@ -119,6 +148,7 @@ func (e *Env) Complete() error {
 	setDefault(&e.StockLease, types.NamespacedName{Namespace: "kube-system", Name: "kube-scheduler"})
 	setDefault(&e.TakeoverLimit, DefaultTakeoverLimit)
 	setDefault(&e.RecoveryLimit, DefaultRecoveryLimit)
+	setDefault(&e.times, defaultTimes())
 	e.Probe.complete()
 	return nil
 }

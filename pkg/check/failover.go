@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const (
-	// podEvery is the pace at which pods arrive during the failover, and podsAtMost keeps a slow one from filling a small cluster.
-	podEvery   = 500 * time.Millisecond
-	podsAtMost = 60
-	// steadyFor is how long the new leader is watched afterwards: long enough for the old one to come back and try.
-	steadyFor = 6 * time.Second
-)
+// podsAtMost keeps a slow failover from filling a small cluster.
+const podsAtMost = 60
 
 // schedulerFailover proves that killing the leader costs at most TakeoverLimit (SCHED-36), that each pod which arrives meanwhile is bound exactly
 // once, and that the old holder does not lead beside the new one.
@@ -46,7 +40,7 @@ func schedulerFailover(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	if err := s.staysLeader(ctx, next, steadyFor); err != nil {
+	if err := s.staysLeader(ctx, next, s.times.steady); err != nil {
 		return err
 	}
 	return s.eachBoundOnce(ctx, traffic.stop(), killed)
@@ -93,7 +87,7 @@ func (s *Scope) staysLeader(ctx context.Context, next string, d time.Duration) e
 		if holder := holderOf(lease); holder != next {
 			return fmt.Errorf("%s after the takeover Lease %s went from %s to %s: two replicas believe that they lead", d-time.Until(until).Round(time.Second), s.Lease, next, holder)
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -106,7 +100,7 @@ func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Ti
 		return err
 	}
 	// The last events may still be on their way.
-	if err := sleep(ctx, 2*time.Second); err != nil {
+	if err := sleep(ctx, s.times.events); err != nil {
 		return err
 	}
 	events, err := s.scheduledEvents(ctx, s.namespace.Name)

@@ -87,7 +87,7 @@ type traffic struct {
 	stop func() *bindLog
 }
 
-// startTraffic creates a pod every podEvery until stopped, and waits until the first ones are bound.
+// startTraffic creates a pod every times.podEvery until stopped, and waits until the first ones are bound.
 func (s *Scope) startTraffic(ctx context.Context) (*traffic, error) {
 	ns, err := s.Namespace(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Scope) startTraffic(ctx context.Context) (*traffic, error) {
 		wg.Wait()
 		return t.seen
 	})
-	if err := sleep(ctx, 3*podEvery); err != nil {
+	if err := sleep(ctx, 3*s.times.podEvery); err != nil {
 		t.stop()
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (t *traffic) record(watcher watch.Interface) {
 
 // createPods goes on when a pod cannot be created: the failover is about the scheduler, and a pod that is not there is not counted.
 func (s *Scope) createPods(ctx context.Context) {
-	ticker := time.NewTicker(podEvery)
+	ticker := time.NewTicker(s.times.podEvery)
 	defer ticker.Stop()
 	for i := range podsAtMost {
 		_, _ = s.createPod(ctx, trafficPod(i, s.SchedulerName, s.Probe.PauseImage))

@@ -9,9 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pendingFor is how long the third pod is watched to stay Pending.
-const pendingFor = 5 * time.Second
-
 // schedulerPending proves SCHED-41: the three pods are submitted with no second scheduler; two are bound, the third waits untouched until the
 // second scheduler runs.
 func schedulerPending(ctx context.Context, s *Scope) error {
@@ -36,10 +33,10 @@ func schedulerPending(ctx context.Context, s *Scope) error {
 		}
 	}
 	third := pods[2]
-	if err := s.staysUntouched(ctx, third.pod, pendingFor); err != nil {
+	if err := s.staysUntouched(ctx, third.pod, s.times.pending); err != nil {
 		return err
 	}
-	s.Detail("pending", "%s stayed untouched for %s", third.pod.Name, pendingFor)
+	s.Detail("pending", "%s stayed untouched for %s", third.pod.Name, s.times.pending)
 	begin := time.Now()
 	if err := s.Parts.StartScheduler(ctx); err != nil {
 		return fmt.Errorf("start the second scheduler: %w", err)

@@ -73,7 +73,7 @@ func (s *Scope) prove(ctx context.Context, kind proofKind, call func(ctx context
 		if !errors.Is(err, errMeasureAgain) {
 			return err
 		}
-		if serr := sleep(ctx, 300*time.Millisecond); serr != nil {
+		if serr := sleep(ctx, s.times.again); serr != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx con
 		return "", err
 	}
 	begin := time.Now()
-	if err := bounded(ctx, clearWithin, call); err != nil {
+	if err := bounded(ctx, s.times.clear, call); err != nil {
 		return "", WithHint(fmt.Errorf("the call failed: %w", err), "%s", callHint(err))
 	}
 	s.Detail("latency", "%s", time.Since(begin).Round(time.Millisecond))
