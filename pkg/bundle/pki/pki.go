@@ -6,7 +6,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
@@ -99,12 +98,7 @@ func NewCA(cfg Config, commonName string, now time.Time) (KeyPair, error) {
 		return KeyPair{}, err
 	}
 	template.IsCA, template.MaxPathLenZero = true, true
-	template.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign
-	if template.SubjectKeyId, err = keyID(key.Public()); err != nil {
-		return KeyPair{}, err
-	}
-	// kubeadm and older verifiers look for the name among the SANs too.
-	template.DNSNames = []string{commonName}
+	template.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign
 	return sign(template, KeyPair{Cert: template, Key: key}, key)
 }
 
@@ -192,15 +186,4 @@ func sign(template *x509.Certificate, signer KeyPair, key crypto.Signer) (KeyPai
 		return KeyPair{}, fmt.Errorf("read back certificate %s: %w", template.Subject.CommonName, err)
 	}
 	return KeyPair{Cert: cert, Key: key}, nil
-}
-
-// keyID is the subject key identifier of RFC 5280, 4.2.1.2 (1). SHA-1 names the
-// key there, it protects nothing.
-func keyID(public crypto.PublicKey) ([]byte, error) {
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return nil, fmt.Errorf("encode public key: %w", err)
-	}
-	sum := sha1.Sum(der)
-	return sum[:], nil
 }
