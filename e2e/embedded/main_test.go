@@ -108,7 +108,9 @@ func (h *home) showLogs(dir string) {
 	}
 }
 
-func (h *home) stateDir(name string) string { return filepath.Join(h.dir, "state/fairlead/clusters", name) }
+func (h *home) stateDir(name string) string {
+	return filepath.Join(h.dir, "state/fairlead/clusters", name)
+}
 
 func (h *home) kubeconfig() string { return filepath.Join(h.dir, ".kube/config") }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -31,3 +32,32 @@ func (p *plan) waitLease(ctx context.Context, client kubernetes.Interface) error
 		return held && time.Since(lease.Spec.RenewTime.Time) < duration, nil
 	})
 }
+
+// dropStaleLeases deletes the Leases that were held before this start: their
+// holders are dead for certain, because the supervisor takes its programs with
+// it. Otherwise schedulers and nodes would wait for them to run out after a crash.
+func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface) error {
+	e := p.bundle.Scheduler.LeaderElection
+	for _, namespace := range []string{metav1.NamespaceSystem, e.LeaseNamespace, corev1.NamespaceNodeLease} {
+		leases, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("looking for stale leases: %w", err)
+		}
+		for _, lease := range leases.Items {
+			ours := namespace == corev1.NamespaceNodeLease || lease.Name == stockLease || lease.Name == e.LeaseName
+			if !ours || lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.Time.Before(p.began) {
+				continue
+			}
+			// Only this very record: its new holder may have renewed it meanwhile.
+			only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}}
+			err := client.CoordinationV1().Leases(namespace).Delete(ctx, lease.Name, only)
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return fmt.Errorf("dropping the stale lease %s/%s: %w", namespace, lease.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// stockLease is the Lease of the stock kube-scheduler.
+const stockLease = "kube-scheduler"

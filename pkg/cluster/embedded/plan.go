@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -21,6 +22,8 @@ type plan struct {
 	bins map[string]string
 	// nodeSecret is known to the node gate and kwok alone; see nodegate.
 	nodeSecret string
+	// began is when this command started the programs; zero if they ran already.
+	began time.Time
 }
 
 // Names of programs, in status and log files. They are also keys of bins where

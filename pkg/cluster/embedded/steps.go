@@ -58,8 +58,10 @@ func (p *plan) steps(o UpOptions) []step {
 			if err != nil {
 				return "", err
 			}
-			client, err = newClient(p.AdminKubeconfig())
-			return p.state.KubernetesVersion, err
+			if client, err = newClient(p.AdminKubeconfig()); err != nil {
+				return "", err
+			}
+			return p.state.KubernetesVersion, p.dropStaleLeases(ctx, client)
 		}},
 		{title: "Installing the bundle", run: func(ctx context.Context, _ cluster.Progress) (string, error) {
 			n, err := p.installBundle(ctx)

@@ -239,7 +239,8 @@ func (p *plan) stopAfter(ctx context.Context, cause error) error {
 // bringUp is everything between a decided plan and a working cluster.
 func (p *plan) bringUp(ctx context.Context, o UpOptions) error {
 	err := cluster.Step(o.Progress, "Writing certificates and configuration", func() (string, error) {
-		if err := p.writeMaterial(time.Now()); err != nil {
+		p.began = time.Now()
+		if err := p.writeMaterial(p.began); err != nil {
 			return "", err
 		}
 		return "", p.writePrograms()

@@ -1,0 +1,254 @@
+package embedded_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// Every wrong Bundle is refused with the field and what to do, before anything is made.
+func TestWrongBundles(t *testing.T) {
+	h := newHome(t)
+	for name, tc := range map[string]struct {
+		yaml string
+		want []string
+	}{
+		"unknown field":       {"scheduler: {replica: 3}", []string{"replica"}},
+		"wrong type":          {"scheduler: {replicas: many}", []string{"replicas"}},
+		"wrong version":       {"apiVersion: fairlead.dev/v9", []string{"fairlead.dev/v9", "fairlead.dev/v1alpha1"}},
+		"default-scheduler":   {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", []string{"scheduler.profiles[0].schedulerName"}},
+		"stock lease":         {"scheduler: {leaderElection: {leaseName: kube-scheduler}}", []string{"scheduler.leaderElection.leaseName"}},
+		"equal profiles":      {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: a}]}", []string{"scheduler.profiles[1].schedulerName"}},
+		"long socket":         {"konnectivity: {transport: {uds: {path: /" + strings.Repeat("s", 107) + "}}}", []string{"konnectivity.transport.uds.path", "107"}},
+		"GRPC over TCP":       {"konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131'}}}", []string{"konnectivity.transport", "HTTPConnect"}},
+		"unequal ports":       {"konnectivity: {agent: {extraArgs: [{name: proxy-server-port, value: '9000'}]}}", []string{"konnectivity.agent.extraArgs[0]", "konnectivity.agentPort"}},
+		"unequal audiences":   {"konnectivity: {server: {extraArgs: [{name: authentication-audience, value: x}]}}", []string{"konnectivity.server.extraArgs[0]", "konnectivity.authenticationAudience"}},
+		"two documents":       {"---\nscheduler: {}\n---\nscheduler: {}", []string{"document"}},
+		"not YAML":            {"scheduler: {", []string{"bundle.yaml"}},
+		"field given twice":   {"scheduler: {replicas: 1, replicas: 2}", []string{"replicas"}},
+		"unknown algorithm":   {"pki: {algorithm: DSA}", []string{"pki.algorithm"}},
+		"a transport of both": {"konnectivity: {proxyProtocol: HTTPConnect, transport: {uds: {path: /a/b}, tcp: {url: 'https://a:8131'}}}", []string{"konnectivity.transport"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(h.dir, "bundle.yaml")
+			content := tc.yaml
+			if !strings.Contains(content, "apiVersion") {
+				content = "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + strings.TrimPrefix(content, "---\n")
+			}
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := h.try("up", "-f", file)
+			r.want(t, 1, tc.want...)
+			if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 1 {
+				t.Errorf("%d lines of error for one mistake:\n%s", lines+1, r.stderr)
+			}
+			if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+				t.Errorf("something was made: %v", err)
+			}
+		})
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	h := newHome(t)
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"bad name":        {[]string{"up", "--name", "Dev_1"}, []string{"Dev_1", "lower-case"}},
+		"no nodes":        {[]string{"up", "--nodes", "0"}, []string{"--nodes"}},
+		"too many agents": {[]string{"up", "--agents", "1000"}, []string{"--agents"}},
+		"missing file":    {[]string{"up", "-f", "/nowhere.yaml"}, []string{"/nowhere.yaml"}},
+		"no such cluster": {[]string{"status", "--name", "none"}, []string{"none", "fairlead list"}},
+		"no kubeconfig":   {[]string{"kubeconfig", "--name", "none"}, []string{"none"}},
+		"empty directory": {[]string{"up", "--component-dir", h.dir}, []string{h.dir, "etcd"}},
+		"bad output":      {[]string{"list", "-o", "xml"}, []string{"xml", "json"}},
+		"unknown command": {[]string{"upp"}, []string{"upp"}},
+	} {
+		t.Run(name, func(t *testing.T) { h.try(tc.args...).want(t, 1, tc.want...) })
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	h := newHome(t)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	h.try("up", "--api-server-port", port).want(t, 1, port, "kube-apiserver", "another program")
+	h.neverMade()
+}
+
+// neverMade wants no state of a cluster that never came to be.
+func (h *home) neverMade() {
+	h.t.Helper()
+	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+		h.t.Errorf("state was made: %v", err)
+	}
+}
+
+func TestMissingToolchain(t *testing.T) {
+	h := newHome(t)
+	h.env = append(h.env, "PATH=/nonexistent", "XDG_CACHE_HOME="+h.dir+"/empty-cache")
+	h.try("up").want(t, 1, "Go", "PATH", "--component-dir")
+	h.neverMade()
+}
+
+// components returns a directory with links to the real programs.
+func (h *home) components() string {
+	h.t.Helper()
+	found, err := filepath.Glob(filepath.Join(cacheOf(h.t), "fairlead/components/*/kube-apiserver"))
+	if err != nil || len(found) == 0 {
+		newHome(h.t).must("up", "--name", "warm", "--no-verify")
+		found, _ = filepath.Glob(filepath.Join(cacheOf(h.t), "fairlead/components/*/kube-apiserver"))
+	}
+	from, to := newest(h.t, found), filepath.Join(h.dir, "components")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
+		if err := os.Symlink(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// breakProgram replaces a program by one that says something and ends.
+func breakProgram(t *testing.T, dir, name string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	_ = os.Remove(path)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho 'the dog ate my flags' >&2\nexit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A bring-up that fails says which program and why, keeps the logs and nothing else.
+func TestFailedUp(t *testing.T) {
+	h := newHome(t)
+	dir := h.components()
+	breakProgram(t, dir, "kube-controller-manager")
+	r := h.try("up", "--component-dir", dir)
+	logs := filepath.Join(h.dir, "state/fairlead/failed-logs/dev")
+	r.want(t, 1, "kube-controller-manager", "exit status 7", "the dog ate my flags", logs)
+	if data, err := os.ReadFile(filepath.Join(logs, "kube-controller-manager.log")); err != nil || !bytes.Contains(data, []byte("the dog")) {
+		t.Errorf("the log was not kept: %q, %v", data, err)
+	}
+	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+		t.Errorf("state is left: %v", err)
+	}
+	h.must("down") // takes the logs away
+	if _, err := os.Stat(logs); !os.IsNotExist(err) {
+		t.Errorf("logs are left after down: %v", err)
+	}
+
+	r = h.try("up", "--component-dir", dir, "--retain")
+	r.want(t, 1, "kube-controller-manager", "kept for inspection", h.stateDir("dev"))
+	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) == 0 {
+		t.Error("--retain kept no process")
+	}
+	h.must("down")
+	h.nothingLeft("dev")
+}
+
+// waitFor polls for something that a command in the background does.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// startUp begins an up and returns once its API server runs.
+func startUp(t *testing.T, h *home) (stop func(os.Signal), wait func() result) {
+	t.Helper()
+	cmd, stdout, stderr := h.command(context.WithoutCancel(t.Context()), "up")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the supervisor's programs", func() bool {
+		left, _ := process.FindMarked(h.stateDir("dev"))
+		return len(left) >= 3
+	})
+	return func(s os.Signal) { _ = cmd.Process.Signal(s) }, func() result {
+		_ = cmd.Wait()
+		return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	}
+}
+
+func TestInterruptedUp(t *testing.T) {
+	h := newHome(t)
+	stop, wait := startUp(t, h)
+	stop(os.Interrupt)
+	wait().want(t, 1, "interrupted", "removed what was made", "failed-logs")
+	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+		t.Errorf("state is left: %v", err)
+	}
+}
+
+// A killed up cannot clean up. What it left is recognised, not touched, and removed by down.
+func TestKilledUp(t *testing.T) {
+	h := newHome(t)
+	stop, wait := startUp(t, h)
+	h.try("up").want(t, 1, "another fairlead command", `"dev"`) // a second up at the same time
+	stop(syscall.SIGKILL)
+	wait()
+	h.try("up").want(t, 1, "incomplete", h.stateDir("dev"), "fairlead down --name dev")
+	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) == 0 {
+		t.Error("the refused up ended the processes of the first")
+	}
+	h.must("down")
+	h.nothingLeft("dev")
+}
+
+// A CA that has expired or lost its key stops a start with one clear line, and
+// the cluster stays as it was.
+func TestBrokenAuthority(t *testing.T) {
+	h := newHome(t)
+	short := filepath.Join(h.dir, "bundle.yaml")
+	bundle := "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\npki: {algorithm: ECDSA-P256, validity: 45s, caValidity: 45s}\n"
+	if err := os.WriteFile(short, []byte(bundle), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	h.must("up", "-f", short, "--no-verify")
+	if err := syscall.Kill(h.status("dev").SupervisorPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the programs to end", func() bool {
+		left, _ := process.FindMarked(h.stateDir("dev"))
+		return len(left) == 0
+	})
+	time.Sleep(time.Until(began.Add(50 * time.Second)))
+	h.try("up").want(t, 1, "ca.crt", "expired", "fairlead down --name dev")
+	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+		t.Errorf("processes %v were left running", left)
+	}
+	if err := os.Remove(filepath.Join(h.stateDir("dev"), "pki/ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	h.try("up").want(t, 1, "ca.key", "fairlead down --name dev")
+	h.must("down")
+	h.nothingLeft("dev")
+}
