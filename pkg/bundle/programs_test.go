@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -18,8 +19,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	agentoptions "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 	serveroptions "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
-
-	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"

@@ -34,7 +34,7 @@ func isForbidden(path string) bool {
 // asks the clock or has a client.
 func TestPure(t *testing.T) {
 	checked := 0
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}

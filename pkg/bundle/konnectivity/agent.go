@@ -18,11 +18,12 @@ const (
 	// AgentBinary is the base name of our own agent program.
 	AgentBinary = "konnectivity-agent"
 
-	// TokenDir and TokenFile are where agents find their token; CAFile verifies the
-	// server.
-	TokenDir  = "/var/run/secrets/tokens"
+	// TokenDir is where the agent's token is mounted.
+	TokenDir = "/var/run/secrets/tokens"
+	// TokenFile is the token's file in TokenDir, and the name of the volume.
 	TokenFile = "konnectivity-agent-token"
-	CAFile    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	// CAFile verifies the server: the cluster's CA from the ServiceAccount.
+	CAFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 	// tokenSeconds is the kubelet's own default for projected tokens.
 	tokenSeconds = 3600

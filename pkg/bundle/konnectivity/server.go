@@ -20,10 +20,13 @@ const (
 	// ServerUser is the user of the server's kubeconfig.
 	ServerUser = "system:konnectivity-server"
 
-	// Names of ports. PortServer, which kube-apiserver dials, exists with TCP only.
+	// PortServer names the port that kube-apiserver dials, with TCP only.
 	PortServer = "serverport"
-	PortAgent  = "agentport"
-	PortAdmin  = "adminport"
+	// PortAgent names the server's port that agents dial.
+	PortAgent = "agentport"
+	// PortAdmin names the port of profiles, on loopback.
+	PortAdmin = "adminport"
+	// PortHealth names the port of health and metrics.
 	PortHealth = "healthport"
 
 	appLabel = "k8s-app"

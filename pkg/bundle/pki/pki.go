@@ -102,11 +102,11 @@ func NewCA(cfg Config, commonName string, now time.Time) (KeyPair, error) {
 	return sign(template, KeyPair{Cert: template, Key: key}, key)
 }
 
-// Issue makes a key and a certificate signed by ca. The certificate never
-// outlives the CA: its end is cut to the CA's. It fails if ca has expired, is not
-// a CA, or has another key.
-func (ca KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
-	if err := VerifyCA(ca, now); err != nil {
+// Issue makes a key and a certificate signed by p, which is a CA. The certificate
+// never outlives the CA: its end is cut to the CA's. It fails if p has expired, is
+// not a CA, or has another key.
+func (p KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
+	if err := VerifyCA(p, now); err != nil {
 		return KeyPair{}, err
 	}
 	key, err := NewKey(cfg.Algorithm)
@@ -117,11 +117,11 @@ func (ca KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
 	if err != nil {
 		return KeyPair{}, err
 	}
-	if template.NotAfter.After(ca.Cert.NotAfter) {
-		template.NotAfter = ca.Cert.NotAfter
+	if template.NotAfter.After(p.Cert.NotAfter) {
+		template.NotAfter = p.Cert.NotAfter
 	}
-	if template.NotBefore.Before(ca.Cert.NotBefore) {
-		template.NotBefore = ca.Cert.NotBefore
+	if template.NotBefore.Before(p.Cert.NotBefore) {
+		template.NotBefore = p.Cert.NotBefore
 	}
 	template.Subject.Organization = r.Organizations
 	template.DNSNames, template.IPAddresses = r.DNSNames, r.IPs
@@ -130,7 +130,7 @@ func (ca KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
 		template.KeyUsage |= x509.KeyUsageKeyEncipherment
 	}
 	template.ExtKeyUsage = extKeyUsages(r.Usages)
-	return sign(template, ca, key)
+	return sign(template, p, key)
 }
 
 func extKeyUsages(u Usage) []x509.ExtKeyUsage {
