@@ -119,7 +119,8 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 	}
 	if !o.Quiet {
-		_, _ = fmt.Fprintf(o.Out, "\nCluster %s is up. Use it:\n\n  kubectl --context %s get nodes\n\nRemove it:\n\n  fairlead down --name %s\n", o.Up.Name, kubeContext, o.Up.Name)
+		self := ui.Self()
+		_, _ = fmt.Fprintf(o.Out, "\nCluster %s is up. Use it:\n\n  kubectl --context %s get nodes\n\nRemove it:\n\n  %s down --name %s\n", o.Up.Name, kubeContext, self, o.Up.Name)
 	}
 	return nil
 }
