@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -70,7 +71,6 @@ func diagnoseTLS(err error) (string, bool) {
 		unknown x509.UnknownAuthorityError
 		invalid x509.CertificateInvalidError
 		host    x509.HostnameError
-		record  tls.RecordHeaderError
 		alert   tls.AlertError
 	)
 	switch {
@@ -82,7 +82,8 @@ func diagnoseTLS(err error) (string, bool) {
 		return "its certificate is not usable: " + invalid.Error(), true
 	case errors.As(err, &host):
 		return fmt.Sprintf("its certificate does not name %s", host.Host), true
-	case errors.As(err, &record):
+	// net/http hides the tls.RecordHeaderError behind this text.
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "what listens there does not speak TLS: is `server:` in the kubeconfig right?", true
 	case errors.As(err, &alert):
 		return "it refused our client certificate: " + alert.Error(), true

@@ -77,11 +77,11 @@ func (a *stubAPI) env(t *testing.T) *Env {
 	t.Helper()
 	env := &Env{
 		Config: &rest.Config{Host: a.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
-		HostIP: ownIP(t), TakeoverLimit: 400 * time.Millisecond, RecoveryLimit: 500 * time.Millisecond,
+		HostIP: ownIP(t), TakeoverLimit: 1500 * time.Millisecond, RecoveryLimit: time.Second,
 		ServerMetrics: a.serverMetrics, Probe: Probe{PortForwardRaw: true},
 		times: times{
 			pending: 300 * time.Millisecond, podEvery: 20 * time.Millisecond, steady: 400 * time.Millisecond, events: 50 * time.Millisecond,
-			clear: 300 * time.Millisecond, notice: 100 * time.Millisecond, try: 100 * time.Millisecond, again: time.Millisecond,
+			clear: time.Second, notice: 100 * time.Millisecond, try: 100 * time.Millisecond, again: time.Millisecond,
 		},
 	}
 	if err := env.Complete(); err != nil {

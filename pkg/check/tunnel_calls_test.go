@@ -49,11 +49,12 @@ func TestTunnelChecks(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			api := newStubAPI(t)
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 3 * time.Second}.withDefaults())
+			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 5 * time.Second}.withDefaults())
 			switch {
 			case tc.wantErr == "" && res.Status != OK:
 				t.Errorf("failed: %s", res.Error)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -90,13 +91,13 @@ func (t *Text) Finish(r check.Result) {
 	case check.OK:
 		t.details(r, func(key string) bool { return worthReading[key] })
 	case check.Failed:
-		t.printf("     %s\n", strings.ReplaceAll(r.Error, "\n", "\n     "))
+		t.printf("     %s\n", indented(r.Error))
 		if r.Hint != "" {
 			t.printf("     %s %s\n", t.paint(yellow, "hint:"), r.Hint)
 		}
 		t.details(r, func(string) bool { return true })
 	case check.Skipped:
-		t.printf("     skipped: %s\n", r.Error)
+		t.printf("     skipped: %s\n", indented(r.Error))
 	}
 }
 
@@ -108,9 +109,20 @@ var worthReading = map[string]bool{
 func (t *Text) details(r check.Result, show func(key string) bool) {
 	for _, key := range sortedKeys(r.Details) {
 		if show(key) {
-			t.printf("     %s\n", t.paint(dim, key+": "+r.Details[key]))
+			t.printf("     %s\n", t.paint(dim, indented(key+": "+r.Details[key])))
 		}
 	}
+}
+
+// indented keeps lines of one text together, and takes out control characters: errors may quote what a stranger sent, and terminals obey.
+func indented(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
+	return strings.ReplaceAll(s, "\n", "\n     ")
 }
 
 // End prints the totals.

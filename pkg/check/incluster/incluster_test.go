@@ -1,0 +1,212 @@
+package incluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+)
+
+func schedulerPod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"component": "scheduler", "tier": "control-plane", "version": "second"}}}
+}
+
+func agentPod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"k8s-app": AgentName}}}
+}
+
+func deployment(name string, replicas int32, labels map[string]string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
+}
+
+// reconcile makes pods follow what a Deployment or DaemonSet asks for, as kube-controller-manager would.
+func reconcile(client *fake.Clientset, pod func(string) *corev1.Pod) {
+	set := func(want int) {
+		pods := client.CoreV1().Pods(Namespace)
+		list, _ := pods.List(context.Background(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pod("x").Labels})})
+		for _, p := range list.Items {
+			_ = pods.Delete(context.Background(), p.Name, metav1.DeleteOptions{})
+		}
+		for i := range want {
+			_, _ = pods.Create(context.Background(), pod(pod("x").Labels["component"]+string(rune('a'+i))), metav1.CreateOptions{})
+		}
+	}
+	client.PrependReactor("patch", "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch := string(action.(k8stesting.PatchAction).GetPatch())
+		switch {
+		case strings.Contains(patch, `"replicas":0`) || strings.Contains(patch, `:"true"`):
+			go set(0)
+		default:
+			go set(2)
+		}
+		return false, nil, nil
+	})
+}
+
+func TestStopAndStartScheduler(t *testing.T) {
+	d := deployment(SchedulerDeployment, 2, schedulerPod("x").Labels)
+	d.Status.ReadyReplicas = 2
+	client := fake.NewClientset(d, schedulerPod("my-scheduler-a"), schedulerPod("my-scheduler-b"))
+	reconcile(client, schedulerPod)
+	p := NewParts(client)
+	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 2 {
+		t.Errorf("starting what was never stopped must change nothing: %v", err)
+	}
+	for range 2 { // idempotent, and remembers the first size
+		if err := p.StopScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 0 {
+			t.Fatalf("stop: %v", err)
+		}
+	}
+	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 2 {
+		t.Errorf("start: %v, %d replicas", err, replicas(t, client, SchedulerDeployment))
+	}
+}
+
+func replicas(t *testing.T, client *fake.Clientset, name string) int32 {
+	t.Helper()
+	d, err := client.AppsV1().Deployments(Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *d.Spec.Replicas
+}
+
+func TestStopThatDoesNotEnd(t *testing.T) {
+	client := fake.NewClientset(deployment(SchedulerDeployment, 1, schedulerPod("x").Labels), schedulerPod("stuck"))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := NewParts(client).StopScheduler(ctx); err == nil || !strings.Contains(err.Error(), "among them stuck") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAgentsDaemonSet(t *testing.T) {
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: AgentName, Namespace: Namespace},
+		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: agentPod("x").Labels}},
+		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberReady: 2},
+	}
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"}
+	client := fake.NewClientset(ds, agentPod("a"))
+	reconcile(client, agentPod)
+	p := NewParts(client)
+	selector := func() map[string]string {
+		got, err := client.AppsV1().DaemonSets(Namespace).Get(t.Context(), AgentName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Spec.Template.Spec.NodeSelector
+	}
+	if err := p.StopAgents(t.Context()); err != nil || len(selector()) != 2 {
+		t.Fatalf("stop: %v, selector %v", err, selector())
+	}
+	if err := p.StartAgents(t.Context()); err != nil || len(selector()) != 1 || selector()["kubernetes.io/os"] != "linux" {
+		t.Errorf("start must leave the selector as it was: %v, %v", err, selector())
+	}
+}
+
+func TestAgentsDeployment(t *testing.T) {
+	d := deployment(AgentName, 3, agentPod("x").Labels)
+	d.Status.ReadyReplicas = 3
+	client := fake.NewClientset(d, agentPod("a"))
+	reconcile(client, agentPod)
+	p := NewParts(client)
+	if err := p.StopAgents(t.Context()); err != nil || replicas(t, client, AgentName) != 0 {
+		t.Fatalf("stop: %v", err)
+	}
+	if err := p.StartAgents(t.Context()); err != nil || replicas(t, client, AgentName) != 3 {
+		t.Errorf("start: %v", err)
+	}
+}
+
+func TestKillLeaderDeletesItsPodAtOnce(t *testing.T) {
+	client := fake.NewClientset(schedulerPod("my-scheduler-a"), schedulerPod("my-scheduler-b"))
+	p := NewParts(client)
+	if err := p.KillLeader(t.Context(), "my-scheduler-b_0b0b"); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range client.Actions() {
+		if del, ok := a.(k8stesting.DeleteActionImpl); ok && (del.Name != "my-scheduler-b" || ptr.Deref(del.DeleteOptions.GracePeriodSeconds, 30) != 0) {
+			t.Errorf("deleted %s with %+v", del.Name, del.DeleteOptions)
+		}
+	}
+	if err := p.KillLeader(t.Context(), "vm_1"); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), `holder "vm_1"`) {
+		t.Errorf("got %v", err)
+	}
+	for holder, want := range map[string]bool{"my-scheduler-a_1": true, "my-scheduler-b_1": false, "control-plane_1": false} {
+		if got, err := p.OwnsIdentity(t.Context(), holder); err != nil || got != want {
+			t.Errorf("OwnsIdentity(%s) = %t, %v", holder, got, err)
+		}
+	}
+}
+
+func TestServerMetricsWithoutPods(t *testing.T) {
+	if _, err := serverMetrics(t.Context(), fake.NewClientset()); err == nil || !strings.Contains(err.Error(), "k8s-app=konnectivity-server") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMetricsFrom(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = io.WriteString(w, "a 1\n")
+	}))
+	defer server.Close()
+	if text, err := MetricsFrom(server.URL + "/metrics")(t.Context()); err != nil || string(text) != "a 1\n" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if _, err := MetricsFrom(server.URL)(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := MetricsFrom(server.URL)(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPickAddress(t *testing.T) {
+	addr := func(s string) net.Addr {
+		ip, n, err := net.ParseCIDR(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.IP = ip
+		return n
+	}
+	tests := map[string]struct {
+		have []net.Addr
+		want string
+	}{
+		"loopback only":  {[]net.Addr{addr("127.0.0.1/8"), addr("::1/128"), addr("169.254.1.1/16"), addr("fe80::1/64")}, ""},
+		"IPv4 preferred": {[]net.Addr{addr("127.0.0.1/8"), addr("2001:db8::1/64"), addr("192.0.2.7/24")}, "192.0.2.7"},
+		"IPv6 only":      {[]net.Addr{addr("fe80::1/64"), addr("2001:db8::1/64")}, "2001:db8::1"},
+		"none":           {nil, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := pickAddress(tc.have); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

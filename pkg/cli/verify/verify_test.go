@@ -1,0 +1,141 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+func kubeconfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const twoContexts = `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: one, context: {cluster: c, user: u}}, {name: two, context: {cluster: c, user: u}}]
+`
+
+func run(t *testing.T, sources []check.EnvSource, args ...string) (out string, code int, text string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	streams, _, stdout, _ := genericiooptions.NewTestIOStreams()
+	cmd := NewCommand(streams, sources...)
+	cmd.SetArgs(args)
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SetErr(&bytes.Buffer{})
+	err := cmd.ExecuteContext(t.Context())
+	if err == nil {
+		return stdout.String(), 0, ""
+	}
+	var coded interface{ ExitCode() int }
+	if !errors.As(err, &coded) {
+		t.Fatalf("no exit code in %v", err)
+	}
+	return stdout.String(), coded.ExitCode(), err.Error()
+}
+
+func TestBadUsage(t *testing.T) {
+	config := kubeconfig(t, twoContexts)
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown flag":       {[]string{"--nope"}, "unknown flag"},
+		"regexp":             {[]string{"--only", "("}, "--only: error parsing regexp"},
+		"nothing selected":   {[]string{"--only", "nothing"}, "no check matches"},
+		"disruptive":         {[]string{"--only", "failover"}, "add --disruptive"},
+		"lease":              {[]string{"--lease", "x"}, "want namespace/name"},
+		"stock lease":        {[]string{"--lease", "kube-system/kube-scheduler"}, "the stock scheduler's"},
+		"stock scheduler":    {[]string{"--scheduler-name", "default-scheduler"}, "not a second scheduler"},
+		"output":             {[]string{"-o", "yaml"}, "text, json, junit"},
+		"loopback webhook":   {[]string{"--webhook-address", "127.0.0.1:8443"}, "not loopback"},
+		"webhook port":       {[]string{"--webhook-address", "192.0.2.1:http"}, "is not a port"},
+		"negative timeout":   {[]string{"--timeout", "-1s"}, "must not be negative"},
+		"no kubeconfig":      {nil, "no kubeconfig with a context found"},
+		"kubeconfig missing": {[]string{"--kubeconfig", "/nonexistent"}, "no such file"},
+		"kubeconfig broken":  {[]string{"--kubeconfig", kubeconfig(t, "{")}, "read kubeconfig"},
+		"no such context":    {[]string{"--kubeconfig", config, "--context", "three"}, "--context takes one of: one, two"},
+		"no current context": {[]string{"--kubeconfig", config}, "has no current context"},
+		"nothing listens":    {[]string{"--kubeconfig", config, "--context", "one"}, "connection refused"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, code, text := run(t, nil, tc.args...); code != 2 || !strings.Contains(text, tc.want) {
+				t.Errorf("code %d, %q, want 2 and %q", code, text, tc.want)
+			}
+		})
+	}
+}
+
+func TestList(t *testing.T) {
+	out, code, _ := run(t, nil, "--list")
+	for _, c := range check.All() {
+		if code != 0 || !strings.Contains(out, c.ID) {
+			t.Errorf("code %d, %s is not listed", code, c.ID)
+		}
+	}
+}
+
+func TestSourceIsAskedFirst(t *testing.T) {
+	asked := ""
+	source := func(_ context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
+		asked = kubeconfig + " " + kubeContext
+		return nil, errors.New("mine, but broken")
+	}
+	if _, code, text := run(t, []check.EnvSource{source}, "--kubeconfig", "k", "--context", "c"); code != 2 || asked != "k c" || text != "mine, but broken" {
+		t.Errorf("asked %q, code %d: %s", asked, code, text)
+	}
+}
+
+// TestExitCodes proves that a failed check gives 1 and is printed, and that the flags reach the Env.
+func TestExitCodes(t *testing.T) {
+	ready := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			w.WriteHeader(ready)
+		}
+		_, _ = w.Write([]byte(`{"gitVersion":"v1.36.3"}`))
+	}))
+	defer server.Close()
+	var env *check.Env
+	source := func(context.Context, string, string) (*check.Env, error) {
+		env = &check.Env{Config: &rest.Config{Host: server.URL}}
+		return env, nil
+	}
+	sources := []check.EnvSource{source}
+	args := []string{"--only", "api-server", "--scheduler-name", "other", "--lease", "a/b", "--webhook-address", "192.0.2.9:8443", "--image", "i", "--server-metrics-url", server.URL}
+	out, code, text := run(t, sources, args...)
+	if code != 0 || !strings.Contains(out, "✓ API server is ready") {
+		t.Errorf("code %d %s: %s", code, text, out)
+	}
+	if env.SchedulerName != "other" || env.Lease.String() != "a/b" || env.HostIP != "192.0.2.9" || env.HostPort != 8443 || env.Probe.Image != "i" || env.ServerMetrics == nil {
+		t.Errorf("flags did not reach the Env: %+v", env)
+	}
+	ready = http.StatusInternalServerError
+	if out, code, text := run(t, sources, "--only", "api-server", "-o", "json"); code != 1 || text != "1 of 1 checks failed" || !strings.Contains(out, `"status": "failed"`) {
+		t.Errorf("code %d %q: %s", code, text, out)
+	}
+	// Without Parts the disruptive check is skipped; asked for by name, that is no success.
+	if out, code, _ := run(t, sources, "--only", "scheduler-failover", "--disruptive"); code != 1 || !strings.Contains(out, "skipped: nobody told") {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
