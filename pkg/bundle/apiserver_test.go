@@ -1,0 +1,199 @@
+package bundle_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+const module = "github.com/fairlead-dev/fairlead/cmd/"
+
+// controlPlane is a real etcd and kube-apiserver.
+func controlPlane(t *testing.T) (kubernetes.Interface, dynamic.Interface) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs etcd and kube-apiserver")
+	}
+	dir := t.TempDir()
+	pkgs := []string{module + "fairlead-scheduler", module + "konnectivity-server", module + "konnectivity-agent"}
+	if err := daemontest.Build(t.Context(), dir, pkgs); err != nil {
+		t.Fatal(err)
+	}
+	plane := daemontest.StartControlPlane(t, dir)
+	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane.Client, client
+}
+
+// TestAPIServer gives the bundle to a real API server: it takes every object with
+// strict field validation, a second time without a change, and grants the rights
+// that the programs need and not more.
+func TestAPIServer(t *testing.T) {
+	client, dyn := controlPlane(t)
+	ctx := t.Context()
+	before := systemRole(t, client)
+	createNamespace(t, client, "locks") // of the non-default Lease (SCHED-31)
+	for name, b := range variants(t) {
+		t.Run("apply "+name, func(t *testing.T) {
+			for _, o := range render(t, b).Objects {
+				first := apply(t, dyn, o)
+				if second := apply(t, dyn, o); first.GetResourceVersion() != second.GetResourceVersion() {
+					t.Errorf("%s %s changes when applied again", first.GetKind(), first.GetName())
+				}
+				admitPod(t, client, o)
+			}
+		})
+	}
+	if diff := cmp.Diff(before, systemRole(t, client)); diff != "" {
+		t.Errorf("SCHED-33: the system role changed:\n%s", diff)
+	}
+	t.Run("rights", func(t *testing.T) { checkRights(ctx, t, client) })
+}
+
+func systemRole(t *testing.T, client kubernetes.Interface) any {
+	t.Helper()
+	role, err := client.RbacV1().ClusterRoles().Get(t.Context(), "system:kube-scheduler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return role.Rules
+}
+
+func createNamespace(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+func apply(t *testing.T, client dynamic.Interface, o component.Object) *unstructured.Unstructured {
+	t.Helper()
+	manifest, err := bundle.Manifest(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(o.GetObjectKind().GroupVersionKind())
+	options := metav1.PatchOptions{FieldManager: "test", FieldValidation: metav1.FieldValidationStrict}
+	var on dynamic.ResourceInterface = client.Resource(resource)
+	if ns := o.GetNamespace(); ns != "" {
+		on = client.Resource(resource).Namespace(ns)
+	}
+	out, err := on.Patch(t.Context(), o.GetName(), types.ApplyPatchType, data, options)
+	if err != nil {
+		t.Fatalf("%T %s: %v", o, o.GetName(), err)
+	}
+	return out
+}
+
+// admitPod sends the Pod of a workload through admission, which knows things that
+// validation does not, such as priority classes and service accounts.
+func admitPod(t *testing.T, client kubernetes.Interface, o component.Object) {
+	t.Helper()
+	var template corev1.PodTemplateSpec
+	switch w := o.(type) {
+	case *appsv1.Deployment:
+		template = w.Spec.Template
+	case *appsv1.DaemonSet:
+		template = w.Spec.Template
+	default:
+		return
+	}
+	createServiceAccount(t, client, o.GetNamespace(), template.Spec.ServiceAccountName)
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Name = o.GetName()
+	_, err := client.CoreV1().Pods(o.GetNamespace()).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Errorf("the Pod of %s: %v", o.GetName(), err)
+	}
+}
+
+// createServiceAccount makes the one that a controller, of which there is none
+// here, would make in every namespace.
+func createServiceAccount(t *testing.T, client kubernetes.Interface, namespace, name string) {
+	t.Helper()
+	if name != "" {
+		return // rendered
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// checkRights asks the API server's own authoriser about the default bundle's
+// identities.
+func checkRights(ctx context.Context, t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	const (
+		scheduler = "system:serviceaccount:kube-system:my-scheduler"
+		server    = "system:konnectivity-server"
+		agent     = "system:serviceaccount:kube-system:konnectivity-agent"
+	)
+	at := func(verb, group, resource, name string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{
+			Namespace: v1alpha1.DefaultNamespace, Verb: verb, Group: group, Resource: resource, Name: name,
+		}
+	}
+	const leases = "coordination.k8s.io"
+	for name, tc := range map[string]struct {
+		user string
+		what authorizationv1.ResourceAttributes
+		want bool
+	}{
+		"create a Lease":               {scheduler, at("create", leases, "leases", ""), true},
+		"get the own Lease":            {scheduler, at("get", leases, "leases", "my-scheduler"), true},
+		"renew the own Lease":          {scheduler, at("update", leases, "leases", "my-scheduler"), true},
+		"renew another Lease":          {scheduler, at("update", leases, "leases", "kube-controller-manager"), false},
+		"bind Pods":                    {scheduler, at("create", "", "bindings", ""), true},
+		"list nodes":                   {scheduler, at("list", "", "nodes", ""), true},
+		"update volumes":               {scheduler, at("update", "", "persistentvolumeclaims", ""), true},
+		"read the front proxy's CA":    {scheduler, at("get", "", "configmaps", "extension-apiserver-authentication"), true},
+		"scheduler reads secrets":      {scheduler, at("get", "", "secrets", ""), false},
+		"server reviews tokens":        {server, at("create", "authentication.k8s.io", "tokenreviews", ""), true},
+		"server reads secrets":         {server, at("get", "", "secrets", ""), false},
+		"agent has no rights to Pods":  {agent, at("list", "", "pods", ""), false},
+		"server counts by Lease":       {server, at("create", leases, "leases", ""), true},
+		"agent counts by Lease":        {agent, at("watch", leases, "leases", ""), true},
+		"agent does not write a Lease": {agent, at("update", leases, "leases", "konnectivity-proxy-server-x"), false},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: tc.user, ResourceAttributes: &tc.what}}
+		got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Allowed != tc.want {
+			t.Errorf("%s: allowed %t, want %t: %s", name, got.Status.Allowed, tc.want, got.Status.Reason)
+		}
+	}
+}
