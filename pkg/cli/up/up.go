@@ -64,7 +64,7 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Up.Name, "name", "dev", "name of the cluster; its context is fairlead-NAME")
-	f.StringVarP(&o.Config, "config", "f", "", "Bundle file (default: the default bundle)")
+	f.StringVarP(&o.Config, "filename", "f", "", "Bundle file (default: the default bundle)")
 	f.IntVar(&o.Up.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
 	f.IntVar(&o.Up.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
 	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free one, remembered)")
@@ -82,7 +82,7 @@ func (o *Options) Complete() error {
 	if o.Config != "" {
 		data, err := os.ReadFile(o.Config)
 		if err != nil {
-			return fmt.Errorf("--config: %w", err)
+			return fmt.Errorf("--filename: %w", err)
 		}
 		if o.Up.Bundle, err = bundle.Load(data); err != nil {
 			return fmt.Errorf("%s: %w", o.Config, err)

@@ -200,7 +200,7 @@ func (p *plan) sameAsAsked(o UpOptions) error {
 			return err
 		}
 		if string(asked) != string(has) {
-			return differs("bundle", "the one in --config", "another bundle ("+p.BundleFile()+")")
+			return differs("bundle", "the one in --filename", "another bundle ("+p.BundleFile()+")")
 		}
 	}
 	return nil
