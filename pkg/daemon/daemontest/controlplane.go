@@ -30,9 +30,13 @@ type ControlPlane struct {
 }
 
 // StartControlPlane runs the pinned etcd and kube-apiserver for as long as the test. They come from the cache that the
-// CLI uses as well, and are built into it if need be, which takes minutes. ownDir holds the project's own programs.
+// CLI uses as well, and are built into it if need be, which takes minutes: tests that call this are skipped with -short.
+// OwnDir holds the project's own programs.
 func StartControlPlane(t *testing.T, ownDir string) *ControlPlane {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs etcd and kube-apiserver, which are left out with -short")
+	}
 	t.Setenv("PATH", ownDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	programs, err := binaries.Find(t.Context(), binaries.Options{}, progress{t})
 	if err != nil {
