@@ -3,6 +3,7 @@ package bundle_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,33 @@ func TestStaticPodsAreValid(t *testing.T) {
 	}
 	if pods < 3 {
 		t.Errorf("only %d static Pods were looked at", pods)
+	}
+}
+
+// TestStaticScheduler: SCHED-23, SCHED-26. The kubelet takes the hostPath form,
+// whose flags and file name the same kubeconfig.
+func TestStaticScheduler(t *testing.T) {
+	const kubeconfig = "/etc/kubernetes/my-scheduler.conf"
+	b := load(t, "")
+	static, err := component.StaticPod(scheduler.StaticComponent(b, kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := writeFiles(t, []bundle.File{{Path: "/manifests/my-scheduler.yaml", Mode: 0o600, Data: encode(t, static)}})
+	pods := kubeletReads(t, at("/manifests"))
+	if len(pods) != 1 {
+		t.Fatalf("the kubelet sees %d Pods", len(pods))
+	}
+	spec := pods[0].Spec
+	for _, flag := range []string{"--authentication-kubeconfig=", "--authorization-kubeconfig="} {
+		if !slices.Contains(spec.Containers[0].Args, flag+kubeconfig) {
+			t.Errorf("arguments %q lack %s", spec.Containers[0].Args, flag+kubeconfig)
+		}
+	}
+	for _, m := range spec.Containers[0].VolumeMounts {
+		if !m.ReadOnly || (m.MountPath != kubeconfig && m.MountPath != filepath.Dir(scheduler.ConfigPath(b))) {
+			t.Errorf("mount %+v", m)
+		}
 	}
 }
 

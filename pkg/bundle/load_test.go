@@ -107,6 +107,11 @@ func TestLoadRefusesValues(t *testing.T) {
 		"flag without name":     {"scheduler: {extraArgs: [{value: '4'}]}", "scheduler.extraArgs[0].name", "without dashes"},
 		"flag twice":            {"scheduler: {extraArgs: [{name: v, value: '4'}, {name: v, value: '5'}]}", "scheduler.extraArgs[1].name", "Duplicate"},
 		"resources":             {"scheduler: {resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", "scheduler.resources.requests[cpu]", "must not exceed"},
+		"image":                 {"scheduler: {image: 'a b'}", "scheduler.image", "without blanks"},
+		"toleration key":        {"scheduler: {tolerations: [{effect: NoSchedule}]}", "scheduler.tolerations[0].key", "operator Exists"},
+		"toleration value":      {"scheduler: {tolerations: [{operator: Exists, key: a, value: b}]}", "scheduler.tolerations[0].value", "must be empty"},
+		"toleration effect":     {"scheduler: {tolerations: [{operator: Exists, effect: Never}]}", "scheduler.tolerations[0].effect", "NoExecute"},
+		"negative resources":    {"scheduler: {resources: {requests: {cpu: -1}}}", "scheduler.resources.requests[cpu]", "negative"},
 		"toleration":            {"scheduler: {tolerations: [{operator: Exits}]}", "scheduler.tolerations[0].operator", "Exists"},
 		"node selector":         {"scheduler: {nodeSelector: {'a b': c}}", "scheduler.nodeSelector", "a b"},
 

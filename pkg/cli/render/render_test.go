@@ -2,18 +2,22 @@ package render_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -109,6 +113,61 @@ func TestStandardInputAndFile(t *testing.T) {
 	}
 	if fromFile != fromStdin || !strings.Contains(fromFile, "name: batch-config") {
 		t.Errorf("the configuration was not used:\n%s", fromFile)
+	}
+}
+
+// TestJSON: the list holds what the YAML stream holds, in the same order, and no
+// noise that nobody wrote.
+func TestJSON(t *testing.T) {
+	asJSON, err := run(t, "", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		APIVersion, Kind string
+		Items            []map[string]any
+	}
+	if err := json.Unmarshal([]byte(asJSON), &list); err != nil {
+		t.Fatal(err)
+	}
+	if list.APIVersion != "v1" || list.Kind != "List" {
+		t.Errorf("%s %s, want a v1 List", list.APIVersion, list.Kind)
+	}
+	asYAML, err := run(t, "", "-o", "yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents []map[string]any
+	for _, document := range strings.Split(asYAML, "---\n")[1:] {
+		object := map[string]any{}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, object)
+	}
+	if diff := cmp.Diff(documents, list.Items); diff != "" {
+		t.Errorf("-yaml +json:\n%s", diff)
+	}
+	for _, noise := range []string{"creationTimestamp", "status:"} {
+		if strings.Contains(asYAML, noise) {
+			t.Errorf("the output has %s", noise)
+		}
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestPrintFails: a closed pipe or a full disk behind standard output is an error.
+func TestPrintFails(t *testing.T) {
+	for _, format := range []string{"yaml", "json"} {
+		cmd := render.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: brokenPipe{}, ErrOut: io.Discard})
+		cmd.SetArgs([]string{"-o", format})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.Execute(); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("-o %s: error %v", format, err)
+		}
 	}
 }
 
