@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -24,15 +25,20 @@ func pidText(pid int) string { return strconv.Itoa(pid) }
 // client makes a client from what "fairlead kubeconfig" prints.
 func (h *home) client(name string) kubernetes.Interface {
 	h.t.Helper()
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(h.must("kubeconfig", "--name", name)))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(h.restConfig(name))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return client
+}
+
+func (h *home) restConfig(name string) *rest.Config {
+	h.t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(h.must("kubeconfig", "--name", name)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return config
 }
 
 // One cluster through its whole life. The steps build on each other, so that
@@ -60,6 +66,10 @@ func TestLifecycle(t *testing.T) {
 	t.Run("up with another size is refused", func(t *testing.T) {
 		h.try("up", "--nodes", "5").want(t, 1, "3 nodes", "fairlead down --name dev")
 	})
+	t.Run("the tunnel's socket is private", func(t *testing.T) { checkSocket(t, h) })
+	t.Run("RBAC is just enough", func(t *testing.T) { checkRBAC(t, h) })
+	t.Run("agents prove who they are", func(t *testing.T) { checkAgentTokens(t, h) })
+	t.Run("an aggregated API is reached through the tunnel", func(t *testing.T) { checkAggregation(t, h) })
 	t.Run("all checks pass", func(t *testing.T) { verifyAll(t, h) })
 	t.Run("a program that dies is restarted", func(t *testing.T) { killOne(t, h) })
 	t.Run("a second cluster lives beside it", func(t *testing.T) { sideBySide(t, h) })

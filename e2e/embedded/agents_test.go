@@ -1,0 +1,199 @@
+package embedded_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// supervisor controls the programs of a cluster.
+func (h *home) supervisor(name string) *process.Client {
+	return process.NewClient(filepath.Join(h.stateDir(name), "run/supervisor.sock"))
+}
+
+// programArgs reads the arguments of a program of the cluster.
+func (h *home) programArgs(name, program string) []string {
+	h.t.Helper()
+	var todo struct{ Programs []process.Spec }
+	data, err := os.ReadFile(filepath.Join(h.stateDir(name), "programs.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &todo)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	i := slices.IndexFunc(todo.Programs, func(s process.Spec) bool { return s.Name == program })
+	if i < 0 {
+		h.t.Fatalf("no program %s", program)
+	}
+	return todo.Programs[i].Args
+}
+
+// An agent gets in with a token of its own ServiceAccount and audience, and
+// with no other (KON-42, KON-69, KON-73, KON-85).
+func checkAgentTokens(t *testing.T, h *home) {
+	client := h.client("dev")
+	for _, tc := range []struct {
+		name, account, audience string
+		admitted                bool
+	}{
+		{"right", "konnectivity-agent", "system:konnectivity-server", true},
+		{"other account", "default", "system:konnectivity-server", false},
+		{"other audience", "konnectivity-agent", "somebody-else", false},
+		{"API server's audience", "konnectivity-agent", "", false},
+		{"garbage", "", "", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			token := []byte("not.a.token")
+			if tc.account != "" {
+				token = requestToken(t, client, tc.account, tc.audience)
+			}
+			file := filepath.Join(t.TempDir(), "token")
+			if err := os.WriteFile(file, token, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ready := startAgent(t, h, file)
+			// The right one is in within a second; a wrong one gets time for several tries.
+			limit := 5 * time.Second
+			if tc.admitted {
+				limit = 30 * time.Second
+			}
+			got := false
+			for deadline := time.Now().Add(limit); !got && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+				got = ready()
+			}
+			if got != tc.admitted {
+				t.Errorf("the agent is admitted: %v, want %v", got, tc.admitted)
+			}
+		})
+	}
+}
+
+func requestToken(t *testing.T, client kubernetes.Interface, account, audience string) []byte {
+	t.Helper()
+	namespace := "kube-system"
+	request := &authenticationv1.TokenRequest{}
+	if audience != "" {
+		request.Spec.Audiences = []string{audience}
+	}
+	reply, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(reply.Status.Token)
+}
+
+// startAgent runs one more agent with another token and returns how to ask whether it is ready.
+func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
+	t.Helper()
+	ports := [2]int{}
+	for i := range ports {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+	}
+	args := append(slices.Clone(h.programArgs("dev", "konnectivity-agent-0")),
+		"--agent-id=stranger", "--service-account-token-path="+tokenFile,
+		fmt.Sprintf("--health-server-port=%d", ports[0]), fmt.Sprintf("--admin-server-port=%d", ports[1]))
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, filepath.Join(h.bin, "konnectivity-agent"), args...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])
+	return func() bool {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+}
+
+// The second scheduler has what it needs and no more: the stock role is as the
+// API server made it (SCHED-33), and its account may do what a scheduler does
+// and not touch the stock Lease's name in other ways or read Secrets.
+func checkRBAC(t *testing.T, h *home) {
+	client := h.client("dev")
+	role, err := client.RbacV1().ClusterRoles().Get(t.Context(), "system:kube-scheduler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(role.Rules) < 20 {
+		t.Errorf("system:kube-scheduler has only %d rules: it was overwritten", len(role.Rules))
+	}
+	for _, f := range role.ManagedFields {
+		if f.Manager == "fairlead" {
+			t.Error("system:kube-scheduler was edited")
+		}
+	}
+	token := requestToken(t, client, "my-scheduler", "")
+	config := h.restConfig("dev")
+	config.BearerToken, config.CertData, config.KeyData = string(token), nil, nil
+	mine, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mine.CoordinationV1().Leases("kube-system").Get(t.Context(), "my-scheduler", metav1.GetOptions{}); err != nil {
+		t.Errorf("its own Lease: %v", err)
+	}
+	if _, err := mine.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing Secrets: %v, want forbidden", err)
+	}
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
+	if _, err := mine.CoreV1().ConfigMaps("kube-system").Create(t.Context(), other, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("creating a ConfigMap: %v, want forbidden", err)
+	}
+	log, err := os.ReadFile(filepath.Join(h.stateDir("dev"), "logs/second-scheduler-0.log"))
+	if err != nil || len(log) == 0 {
+		t.Errorf("the second scheduler's log: %d bytes, %v", len(log), err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "forbidden") {
+			t.Errorf("the second scheduler lacks a right: %s", line)
+		}
+	}
+}
+
+// The tunnel's socket is for its owner and group only (KON-48).
+func checkSocket(t *testing.T, h *home) {
+	info, err := os.Stat(filepath.Join(h.stateDir("dev"), "run/konnectivity-server.socket"))
+	if err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm()&0o007 != 0 {
+		t.Errorf("socket: %v, %v; want nothing for others", info, err)
+	}
+}
