@@ -50,6 +50,7 @@ status: build ## Show the cluster's processes (STATUS_FLAGS)
 .PHONY: build
 build: ## Build all programs of this repository into bin/
 	@mkdir -p $(BIN)
+	@[ -x $(BIN)/fairlead ] || echo 'Building the programs of this repository; with cold caches this takes some minutes ...'
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
 .PHONY: images
@@ -66,8 +67,16 @@ clean: ## Remove what was built here; clusters and Go's caches stay
 ##@ Test
 
 .PHONY: test
-test: build compile-components ## Run all tests: unit, integration with a real API server, and end to end on a cluster (TEST_FLAGS)
-	$(GO) test -timeout 30m $(TEST_FLAGS) ./...
+test: test-local e2e ## Run all tests: unit, integration with a real API server, and end to end on a cluster (TEST_FLAGS)
+
+.PHONY: test-local
+test-local: build compile-components
+	$(GO) test -timeout 30m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+
+# By themselves, because they measure times; never from the cache, because Go does not see which programs they start.
+.PHONY: e2e
+e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (TEST_FLAGS)
+	$(GO) test -timeout 60m -count 1 $(TEST_FLAGS) ./e2e/...
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
