@@ -54,7 +54,7 @@ func TestTunnelChecks(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 5 * time.Second}.withDefaults())
+			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 2 * time.Second}.withDefaults())
 			switch {
 			case tc.wantErr == "" && res.Status != OK:
 				t.Errorf("failed: %s", res.Error)

@@ -1,0 +1,124 @@
+package check
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestSchedulerFailover proves SCHED-36's takeover and that the check sees each way in which it can go wrong.
+func TestSchedulerFailover(t *testing.T) {
+	const takeover = 60 * time.Millisecond
+	tests := map[string]struct {
+		next    func(sinceKill time.Duration) string // the holder after the kill
+		kill    error
+		broken  func(*stubAPI)
+		wantErr string
+	}{
+		"taken over": {},
+		"too slow": {next: func(d time.Duration) string {
+			if d < 1800*time.Millisecond {
+				return "a_1"
+			}
+			return "a_2"
+		}, wantErr: "more than 1.5s"},
+		"cannot kill":  {kill: errors.New("no such process"), wantErr: "kill the leader a_1: no such process"},
+		"bound twice":  {broken: func(a *stubAPI) { a.events = 2 }, wantErr: "was bound 2 times"},
+		"never bound":  {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, wantErr: "created during the failover, is not bound"},
+		"wrong binder": {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "node-0", "other" } }, wantErr: `was bound by "other"`},
+		"the old one comes back": {next: func(d time.Duration) string {
+			if d > takeover && d < 4*takeover {
+				return "a_2"
+			}
+			return "a_1"
+		}, wantErr: "two replicas believe that they lead"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newStubAPI(t)
+			if tc.broken != nil {
+				tc.broken(api)
+			}
+			var killed atomic.Int64
+			if tc.next == nil {
+				tc.next = func(d time.Duration) string {
+					if d < takeover {
+						return "a_1"
+					}
+					return "a_2"
+				}
+			}
+			lead(t, api, secondLease, func() string {
+				if k := killed.Load(); k != 0 {
+					return tc.next(time.Since(time.Unix(0, k)))
+				}
+				return "a_1"
+			})
+			env := api.env(t)
+			env.Parts = &fakeParts{kill: func(holder string) error {
+				killed.Store(time.Now().UnixNano())
+				if holder != "a_1" {
+					return errors.New("wrong holder " + holder)
+				}
+				return tc.kill
+			}}
+			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: 6 * time.Second}.withDefaults())
+			wantResult(t, res, tc.wantErr)
+			if tc.wantErr == "" && res.Details["takeover"] == "" {
+				t.Errorf("the takeover was not measured: %v", res.Details)
+			}
+		})
+	}
+}
+
+func TestBindLogVerdict(t *testing.T) {
+	kill := time.Now()
+	pod := func(uid, node string) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Name, p.UID, p.Spec.NodeName = "pod-"+uid, types.UID(uid), node
+		return p
+	}
+	one := map[string][]binding{"x": {{reporter: "my-scheduler", action: "Binding", count: 1}}}
+	tests := map[string]struct {
+		nodes   []string
+		at      time.Time
+		events  map[string][]binding
+		wantErr string
+	}{
+		"once":                          {[]string{"", "n1", "n1"}, kill, one, ""},
+		"to two nodes":                  {[]string{"n1", "n2"}, kill, one, "bound more than once: to [n1 n2]"},
+		"event lost with the leader":    {[]string{"n1"}, kill.Add(-time.Second), nil, ""},
+		"event missing long afterwards": {[]string{"n1"}, kill.Add(time.Minute), nil, "bound 0 times"},
+		"event series":                  {[]string{"n1"}, kill, map[string][]binding{"x": {{reporter: "my-scheduler", action: "Binding", count: 2}}}, "bound 2 times"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			log := newBindLog()
+			for _, n := range tc.nodes {
+				log.see(pod("x", n), tc.at)
+			}
+			events := bindingsByUID(tc.events)
+			err := log.verdict(events, "my-scheduler", kill)
+			if (err == nil) != (tc.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
+				t.Errorf("got %v, want %q", err, tc.wantErr)
+			}
+		})
+	}
+	if err := newBindLog().verdict(nil, "my-scheduler", kill); err == nil {
+		t.Error("no pods prove nothing")
+	}
+}
+
+func bindingsByUID(in map[string][]binding) map[types.UID][]binding {
+	out := map[types.UID][]binding{}
+	for uid, b := range in {
+		out[types.UID(uid)] = b
+	}
+	return out
+}
