@@ -57,7 +57,7 @@ type home struct {
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fl-") // t.TempDir is too deep for sockets, which is a case of its own
+	dir, err := os.MkdirTemp("", "fl-") //nolint:usetesting // t.TempDir is too deep for sockets, which is a case of its own
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func embeddedEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.En
 
 // verifyContext runs the quick checks for "fairlead up".
 func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error {
-	cmd := verify.NewCommand(streams, embeddedEnv)
+	cmd := verify.NewCommand(streams, embeddedEnv) //nolint:contextcheck // the command takes its context when it is executed
 	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--context", kubeContext})
 	cmd.SilenceErrors = true
 	return cmd.ExecuteContext(ctx)

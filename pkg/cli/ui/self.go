@@ -16,7 +16,7 @@ func Self() string {
 		return name
 	}
 	if found, err := exec.LookPath(name); err == nil {
-		if real, err := filepath.EvalSymlinks(found); err == nil && real == self {
+		if target, err := filepath.EvalSymlinks(found); err == nil && target == self {
 			return strings.Replace(name, "kubectl-", "kubectl ", 1)
 		}
 	}

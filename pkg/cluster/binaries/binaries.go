@@ -92,8 +92,8 @@ func cacheDir(o Options) (string, error) {
 func findOwn(name string) (string, error) {
 	self, err := os.Executable()
 	if err == nil {
-		if real, err := filepath.EvalSymlinks(self); err == nil {
-			self = real
+		if target, err := filepath.EvalSymlinks(self); err == nil {
+			self = target
 		}
 		if path := filepath.Join(filepath.Dir(self), name); executable(path) {
 			return path, nil

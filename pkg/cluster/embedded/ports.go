@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,10 +55,10 @@ func portNames(agents, schedulers int) []string {
 // choosePorts finds a free loopback port for every name; fixed ones are kept
 // and have to be free. Nothing stays open: who is faster takes the port, which
 // the program then says in its log.
-func choosePorts(names []string, fixed map[string]int) (map[string]int, error) {
+func choosePorts(ctx context.Context, names []string, fixed map[string]int) (map[string]int, error) {
 	ports := map[string]int{}
 	for name, port := range fixed {
-		if err := portFree(name, port); err != nil {
+		if err := portFree(ctx, name, port); err != nil {
 			return nil, err
 		}
 		ports[name] = port
@@ -70,7 +71,7 @@ func choosePorts(names []string, fixed map[string]int) (map[string]int, error) {
 		if _, ok := ports[name]; ok {
 			continue
 		}
-		port, err := freePort(taken)
+		port, err := freePort(ctx, taken)
 		if err != nil {
 			return nil, fmt.Errorf("finding a port for %s: %w", name, err)
 		}
@@ -80,10 +81,10 @@ func choosePorts(names []string, fixed map[string]int) (map[string]int, error) {
 	return ports, nil
 }
 
-func freePort(taken []int) (int, error) {
+func freePort(ctx context.Context, taken []int) (int, error) {
 	for range 500 {
 		port := portMin + rand.IntN(portMax-portMin+1)
-		if !slices.Contains(taken, port) && portFree("", port) == nil {
+		if !slices.Contains(taken, port) && portFree(ctx, "", port) == nil {
 			return port, nil
 		}
 	}
@@ -94,8 +95,8 @@ func freePort(taken []int) (int, error) {
 var ErrPortInUse = errors.New("port in use")
 
 // portFree fails when somebody listens on the loopback port.
-func portFree(name string, port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+func portFree(ctx context.Context, name string, port int) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
 			ErrPortInUse, loopback, port, name, port)
@@ -107,9 +108,9 @@ func portFree(name string, port int) error {
 }
 
 // portsFree checks that every remembered port can be used again.
-func portsFree(ports map[string]int) error {
+func portsFree(ctx context.Context, ports map[string]int) error {
 	for name, port := range ports {
-		if err := portFree(name, port); err != nil {
+		if err := portFree(ctx, name, port); err != nil {
 			return err
 		}
 	}

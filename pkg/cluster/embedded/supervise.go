@@ -68,7 +68,7 @@ func Supervise(ctx context.Context, dir string) error {
 // listenAlone listens on a Unix socket for this user only. A socket file that
 // nobody answers on is left over from a killed supervisor and replaced.
 func listenAlone(ctx context.Context, path string) (net.Listener, error) {
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("another supervisor answers on %s", path)
 	}
@@ -129,7 +129,7 @@ func (p *plan) startSupervisor(ctx context.Context) error {
 		return fmt.Errorf("opening the supervisor's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(p.bins["fairlead"], "internal", "supervise", p.Dir)
+	cmd := exec.Command(p.bins["fairlead"], "internal", "supervise", p.Dir) //nolint:noctx // it outlives this command
 	cmd.Env = append(os.Environ(), process.MarkEnv+"="+p.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"

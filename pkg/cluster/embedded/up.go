@@ -106,7 +106,7 @@ func (l Layout) newPlan(ctx context.Context, o UpOptions) (*plan, error) {
 		fixed[portAPIServer] = o.APIServerPort
 	}
 	var err error
-	pl.state.Ports, err = choosePorts(portNames(pl.state.Agents, pl.state.Schedulers), fixed)
+	pl.state.Ports, err = choosePorts(ctx, portNames(pl.state.Agents, pl.state.Schedulers), fixed)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	if err := l.stop(ctx); err != nil {
 		return err
 	}
-	if err := portsFree(state.Ports); err != nil {
+	if err := portsFree(ctx, state.Ports); err != nil {
 		return err
 	}
 	if err := pl.makeDirs(); err != nil {
@@ -180,18 +180,18 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 // sameAsAsked refuses to change a cluster that exists: it would have to be made
 // anew, and that is for the user to say.
 func (p *plan) sameAsAsked(o UpOptions) error {
-	differs := func(what, asked, has string) error {
+	differs := func(asked, has string) error {
 		return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
 			p.Name, has, asked, p.Name)
 	}
 	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
-		return differs("nodes", fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
+		return differs(fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
 	}
 	if o.Agents != 0 && o.Agents != p.state.Agents {
-		return differs("agents", fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
+		return differs(fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
 	}
 	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
-		return differs("port", fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
+		return differs(fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
 	}
 	if o.Bundle != nil {
 		asked, err1 := yaml.Marshal(o.Bundle)
@@ -200,7 +200,7 @@ func (p *plan) sameAsAsked(o UpOptions) error {
 			return err
 		}
 		if string(asked) != string(has) {
-			return differs("bundle", "the one in --filename", "another bundle ("+p.BundleFile()+")")
+			return differs("the one in --filename", "another bundle ("+p.BundleFile()+")")
 		}
 	}
 	return nil
@@ -257,7 +257,11 @@ func (p *plan) bringUp(ctx context.Context, o UpOptions) error {
 // saveLogs moves the logs of a failed create out of the directory that goes
 // away. It returns "" when nothing was logged.
 func (p *plan) saveLogs() (string, error) {
-	if entries, err := os.ReadDir(p.LogDir()); err != nil || len(entries) == 0 {
+	entries, err := os.ReadDir(p.LogDir())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("keeping the logs: %w", err)
+	}
+	if len(entries) == 0 {
 		return "", nil
 	}
 	target := p.failedLogs()

@@ -43,7 +43,7 @@ func (s *spawner) close() { close(s.requests) }
 // to find their way, so that a proxy or a KUBECONFIG of the user's shell does
 // not reach the control plane.
 func command(spec Spec, mark string) *exec.Cmd {
-	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // it is ended in order, not by a context
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "USER"} {
 		if v, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+v)
