@@ -27,14 +27,18 @@ func (s *Scope) portForward(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() { done <- forwarder.ForwardPorts() }()
+	done := make(chan struct{})
+	var ended error
+	go func() {
+		defer close(done)
+		ended = forwarder.ForwardPorts()
+	}()
 	select {
-	case err := <-done:
-		if err == nil {
-			err = errors.New("the connection was closed at once")
+	case <-done:
+		if ended == nil {
+			ended = errors.New("the connection was closed at once")
 		}
-		return err
+		return ended
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-ready:

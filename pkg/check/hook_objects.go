@@ -36,7 +36,7 @@ func (s *Scope) startHook(ctx context.Context) (*hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := startHookServer(fmt.Sprintf("%s.%s.svc", hookService, ns.Name), s.HostIP, s.HostPort)
+	server, err := startHookServer(ctx, fmt.Sprintf("%s.%s.svc", hookService, ns.Name), s.HostIP, s.HostPort)
 	if err != nil {
 		return nil, err
 	}

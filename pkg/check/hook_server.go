@@ -40,12 +40,12 @@ type hookServer struct {
 }
 
 // startHookServer serves as dnsName on ip:port until closed; port 0 picks a free one. Its CA is made for it and forgotten with it.
-func startHookServer(dnsName, ip string, port int) (*hookServer, error) {
+func startHookServer(ctx context.Context, dnsName, ip string, port int) (*hookServer, error) {
 	ca, cert, err := throwAwayCert(dnsName)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := listenOn(ip, port)
+	listener, err := listenOn(ctx, ip, port)
 	if err != nil {
 		return nil, WithHint(fmt.Errorf("listen for the check's own webhook: %w", err), "--webhook-address HOST:PORT names another address of this machine")
 	}
@@ -67,11 +67,11 @@ func startHookServer(dnsName, ip string, port int) (*hookServer, error) {
 func (h *hookServer) Close() error { return h.server.Close() }
 
 // listenOn prefers the very address; when that is not this machine's own (behind NAT) all addresses are listened on.
-func listenOn(ip string, port int) (net.Listener, error) {
+func listenOn(ctx context.Context, ip string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
-	listener, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(ip, fmt.Sprint(port)))
+	listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(ip, fmt.Sprint(port)))
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return lc.Listen(context.Background(), "tcp", net.JoinHostPort("", fmt.Sprint(port)))
+		return lc.Listen(ctx, "tcp", net.JoinHostPort("", fmt.Sprint(port)))
 	}
 	return listener, err
 }

@@ -15,7 +15,7 @@ import (
 // quiet is a Reporter that only remembers in which order it was told things.
 type quiet struct{ calls []string }
 
-func (q *quiet) Begin(cluster string, checks []Check) {
+func (q *quiet) Begin(_ string, checks []Check) {
 	q.calls = append(q.calls, fmt.Sprintf("begin %d", len(checks)))
 }
 func (q *quiet) Start(c Check)     { q.calls = append(q.calls, "start "+c.ID) }
@@ -136,7 +136,7 @@ func TestNamespaceIsDeletedWhateverHappens(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			made := ""
-			Run(ctx, api.env(t), Options{Checks: []Check{checkOf("a", func(ctx context.Context, s *Scope) error {
+			_, _ = Run(ctx, api.env(t), Options{Checks: []Check{checkOf("a", func(ctx context.Context, s *Scope) error {
 				ns, err := s.Namespace(ctx)
 				if err != nil {
 					return err

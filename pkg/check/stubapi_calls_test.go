@@ -36,7 +36,7 @@ func (a *stubAPI) find(part string) map[string]any {
 }
 
 // review asks the registered webhook, as the API server would: at the endpoint's address, by the Service's name, with the registered CA.
-func (a *stubAPI) review(r *http.Request, obj map[string]any) error {
+func (a *stubAPI) review(obj map[string]any) error {
 	stored := a.find("/validatingwebhookconfigurations/")
 	if stored == nil || a.skipWebhook {
 		return nil
@@ -110,7 +110,7 @@ func (a *stubAPI) exec(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for got := 0; got < ExecBytes; {
 		_, frame, err := conn.ReadMessage()
 		if err != nil {

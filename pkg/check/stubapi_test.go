@@ -258,7 +258,7 @@ func (a *stubAPI) create(w http.ResponseWriter, r *http.Request) {
 		meta["namespace"] = parts[len(parts)-2]
 	}
 	if strings.HasSuffix(r.URL.Path, "/configmaps") {
-		if err := a.review(r, obj); err != nil {
+		if err := a.review(obj); err != nil {
 			fail(w, http.StatusForbidden, err.Error())
 			return
 		}

@@ -127,7 +127,8 @@ func routeTo(server string) (net.IP, error) {
 	if port == "" {
 		port = "443"
 	}
-	conn, err := net.DialTimeout("udp", net.JoinHostPort(u.Hostname(), port), 2*time.Second)
+	dialer := net.Dialer{Timeout: 2 * time.Second}
+	conn, err := dialer.Dial("udp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return nil, err
 	}

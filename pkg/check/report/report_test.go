@@ -75,7 +75,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestGolden(t *testing.T) {
-	for file, make := range map[string]func(*bytes.Buffer) (check.Reporter, error){
+	for file, newReporter := range map[string]func(*bytes.Buffer) (check.Reporter, error){
 		"plain.txt":   func(b *bytes.Buffer) (check.Reporter, error) { return New("", b, false, false) },
 		"colour.txt":  func(b *bytes.Buffer) (check.Reporter, error) { return New("text", b, false, true) },
 		"report.json": func(b *bytes.Buffer) (check.Reporter, error) { return New("json", b, true, true) },
@@ -83,7 +83,7 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(file, func(t *testing.T) {
 			var out bytes.Buffer
-			rep, err := make(&out)
+			rep, err := newReporter(&out)
 			if err != nil {
 				t.Fatal(err)
 			}
