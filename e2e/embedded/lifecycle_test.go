@@ -228,3 +228,25 @@ func killAll(t *testing.T, h *home) {
 		t.Errorf("data of before: %v, %v", got, err)
 	}
 }
+
+// A bundle may switch a part off. Its checks are skipped with the reason, and
+// the rest of the cluster works.
+func TestPartsSwitchedOff(t *testing.T) {
+	h := newHome(t)
+	file := filepath.Join(h.dir, "bundle.yaml")
+	bundle := "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nkonnectivity: {enabled: false}\nscheduler: {replicas: 1, name: other, profiles: [{schedulerName: other}]}\n"
+	if err := os.WriteFile(file, []byte(bundle), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := h.try("up", "-f", file, "--nodes", "1")
+	r.want(t, 0, "konnectivity.enabled: false", "6 skipped")
+	for _, p := range h.status("dev").Processes {
+		if strings.HasPrefix(p.Name, "konnectivity") {
+			t.Errorf("%s runs", p.Name)
+		}
+	}
+	h.try("verify", "--only", "tunnel-logs").want(t, 1, "could not be made")
+	h.try("verify", "--only", "scheduler-three-pods").want(t, 0)
+	h.must("down")
+	h.nothingLeft("dev")
+}

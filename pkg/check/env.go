@@ -48,6 +48,8 @@ type Env struct {
 	HostPort int
 	// Probe says what pods the checks run and how such pods answer.
 	Probe Probe
+	// SwitchedOff tells of parts that this cluster is not meant to have, and why: "scheduler" and "tunnel" are skipped with the reason.
+	SwitchedOff map[string]string
 
 	times times
 }

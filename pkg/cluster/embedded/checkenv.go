@@ -66,7 +66,15 @@ func (p *Provider) CheckEnv(_ context.Context, kubeconfig, kubeContext string) (
 func (p *plan) checkEnv(config *rest.Config) *check.Env {
 	parts := &parts{plan: p, supervisor: process.NewClient(p.SupervisorSocket()), config: config}
 	e := p.bundle.Scheduler.LeaderElection
+	off := map[string]string{}
+	if !p.tunnel() {
+		off["tunnel"] = "the cluster's bundle has konnectivity.enabled: false"
+	}
+	if p.state.Schedulers == 0 {
+		off["scheduler"] = "the cluster's bundle has scheduler.enabled: false"
+	}
 	return &check.Env{
+		SwitchedOff:   off,
 		Config:        config,
 		Cluster:       cluster.ContextName(p.Name),
 		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
