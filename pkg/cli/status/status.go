@@ -3,7 +3,6 @@ package status
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -40,7 +39,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := write(streams.Out, output, s, func(w io.Writer) error { return table(w, s) }); err != nil {
+			if err := ui.Write(streams.Out, output, s, func(w io.Writer) error { return table(w, s) }); err != nil {
 				return err
 			}
 			if !s.Healthy {
@@ -135,7 +134,7 @@ func NewListCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(streams.Out, output, list, func(w io.Writer) error { return listTable(w, streams.ErrOut, list) })
+			return ui.Write(streams.Out, output, list, func(w io.Writer) error { return listTable(w, streams.ErrOut, list) })
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
@@ -165,26 +164,4 @@ func listTable(out, errOut io.Writer, list []embedded.Status) error {
 			duration.HumanDuration(time.Since(s.Created)), s.Context)
 	}
 	return w.Flush()
-}
-
-// write prints v as a table or in a machine's format.
-func write(out io.Writer, format string, v any, table func(io.Writer) error) error {
-	var text []byte
-	var err error
-	switch format {
-	case "":
-		return table(out)
-	case "json":
-		text, err = json.MarshalIndent(v, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(v)
-	default:
-		return fmt.Errorf("--output %q: choose json or yaml", format)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(text)
-	return err
 }

@@ -2,14 +2,14 @@
 package version
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
@@ -36,22 +36,9 @@ func run(streams genericiooptions.IOStreams, output string) error {
 	for _, c := range components.Components() {
 		v.Components[c.Name] = c.Version
 	}
-	var text []byte
-	var err error
-	switch output {
-	case "":
-		text = fmt.Appendf(nil, "fairlead %s\nKubernetes %s, etcd %s, kwok %s\n", v.Info, v.Components["kube-apiserver"], v.Components["etcd"], v.Components["kwok"])
-	case "json":
-		text, err = json.MarshalIndent(v, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(v)
-	default:
-		return fmt.Errorf("--output %q: choose json or yaml", output)
-	}
-	if err != nil {
+	return ui.Write(streams.Out, output, v, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "fairlead %s\nKubernetes %s, etcd %s, kwok %s\n",
+			v.Info, v.Components["kube-apiserver"], v.Components["etcd"], v.Components["kwok"])
 		return err
-	}
-	_, err = streams.Out.Write(text)
-	return err
+	})
 }
