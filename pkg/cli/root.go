@@ -92,7 +92,7 @@ func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 // for wrong usage of verify. An interrupt lets the running command clean up
 // after itself; a second one ends it at once.
 func Main(args []string, streams genericiooptions.IOStreams) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root := NewCommand(streams)

@@ -14,6 +14,15 @@ type Progress interface {
 	End(result string, err error)
 }
 
+// Silent is a Progress that shows nothing.
+var Silent Progress = silent{}
+
+type silent struct{}
+
+func (silent) Begin(string)          {}
+func (silent) Detail(string, ...any) {}
+func (silent) End(string, error)     {}
+
 // Step runs one step and reports it.
 func Step(p Progress, title string, run func() (result string, err error)) error {
 	p.Begin(title)

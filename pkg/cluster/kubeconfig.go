@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
 // ContextName is the name under which a cluster stands in kubeconfig files, as
@@ -35,67 +38,104 @@ func MergeKubeconfig(name, explicit string, admin []byte) (string, error) {
 	if from == nil {
 		return "", errors.New("the cluster's kubeconfig has no current context")
 	}
-	options := pathOptions(explicit)
-	target, err := startingConfig(options)
-	if err != nil {
-		return "", err
+	key, file := ContextName(name), pathOptions(explicit).GetDefaultFilename()
+	return file, editKubeconfig(file, func(config *clientcmdapi.Config) bool {
+		config.Clusters[key] = source.Clusters[from.Cluster]
+		config.AuthInfos[key] = source.AuthInfos[from.AuthInfo]
+		context := clientcmdapi.NewContext()
+		context.Cluster, context.AuthInfo = key, key
+		config.Contexts[key] = context
+		config.CurrentContext = key
+		return true
+	})
+}
+
+// RemoveKubeconfig takes the cluster's entries out of the user's kubeconfig
+// files and tells whether there were any. A current context that pointed to it
+// is unset. server, if not empty, is the URL that the entry has to have: a
+// context of the same name may belong to another state directory.
+func RemoveKubeconfig(name, explicit, server string) (bool, error) {
+	options, key := pathOptions(explicit), ContextName(name)
+	files := options.GetLoadingPrecedence()
+	if explicit != "" {
+		files = []string{explicit}
 	}
-	key := ContextName(name)
-	file := options.GetDefaultFilename()
-	target.Clusters[key] = located(source.Clusters[from.Cluster], file)
-	user := source.AuthInfos[from.AuthInfo].DeepCopy()
-	user.LocationOfOrigin = file
-	target.AuthInfos[key] = user
-	context := clientcmdapi.NewContext()
-	context.Cluster, context.AuthInfo, context.LocationOfOrigin = key, key, file
-	target.Contexts[key] = context
-	target.CurrentContext = key
+	removed := false
+	for _, file := range files {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		err := editKubeconfig(file, func(config *clientcmdapi.Config) bool {
+			cluster, hasCluster := config.Clusters[key]
+			_, hasUser := config.AuthInfos[key]
+			_, hasContext := config.Contexts[key]
+			if !hasCluster && !hasUser && !hasContext || hasCluster && server != "" && cluster.Server != server {
+				return false
+			}
+			delete(config.Clusters, key)
+			delete(config.AuthInfos, key)
+			delete(config.Contexts, key)
+			if config.CurrentContext == key {
+				config.CurrentContext = ""
+			}
+			removed = true
+			return true
+		})
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// editKubeconfig changes one file under the lock that kubectl uses, too, and
+// replaces it in one step. edit returns false to leave the file as it is.
+func editKubeconfig(file string, edit func(*clientcmdapi.Config) bool) error {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target // a link stays a link
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", fmt.Errorf("writing kubeconfig %s: %w", file, err)
+		return fmt.Errorf("writing kubeconfig %s: %w", file, err)
 	}
-	if err := clientcmd.ModifyConfig(options, *target, false); err != nil {
-		return "", fmt.Errorf("writing kubeconfig %s: %w", file, err)
-	}
-	return file, nil
-}
-
-func located(c *clientcmdapi.Cluster, file string) *clientcmdapi.Cluster {
-	c = c.DeepCopy()
-	c.LocationOfOrigin = file
-	return c
-}
-
-// RemoveKubeconfig takes the cluster's entries out of the user's kubeconfig and
-// tells whether there were any. A current context that pointed to it is unset.
-func RemoveKubeconfig(name, explicit string) (bool, error) {
-	options := pathOptions(explicit)
-	config, err := startingConfig(options)
+	unlock, err := lockKubeconfig(file)
 	if err != nil {
-		return false, err
+		return err
 	}
-	key := ContextName(name)
-	_, hasCluster := config.Clusters[key]
-	_, hasUser := config.AuthInfos[key]
-	_, hasContext := config.Contexts[key]
-	if !hasCluster && !hasUser && !hasContext {
-		return false, nil
+	defer unlock()
+	config, err := clientcmd.LoadFromFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		config, err = clientcmdapi.NewConfig(), nil
 	}
-	delete(config.Clusters, key)
-	delete(config.AuthInfos, key)
-	delete(config.Contexts, key)
-	if config.CurrentContext == key {
-		config.CurrentContext = ""
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig %s (mend it, or choose another file with --kubeconfig or $KUBECONFIG): %w", file, err)
 	}
-	if err := clientcmd.ModifyConfig(options, *config, false); err != nil {
-		return true, fmt.Errorf("removing context %s from the kubeconfig: %w", key, err)
+	if !edit(config) {
+		return nil
 	}
-	return true, nil
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("encoding kubeconfig %s: %w", file, err)
+	}
+	return fsutil.WriteFile(file, data, 0o600)
 }
 
-func startingConfig(options *clientcmd.PathOptions) (*clientcmdapi.Config, error) {
-	config, err := options.GetStartingConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig (set KUBECONFIG or --kubeconfig to another file, or mend this one): %w", err)
+// lockWait is how long to wait for somebody else's change; kubectl takes milliseconds.
+const lockWait = 5 * time.Second
+
+// lockKubeconfig takes kubectl's lock: a file that must not exist yet.
+func lockKubeconfig(file string) (unlock func(), err error) {
+	lock := file + ".lock"
+	for deadline := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
+		f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL, 0)
+		if err == nil {
+			_ = f.Close()
+			return func() { _ = os.Remove(lock) }, nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("locking kubeconfig %s: %w", file, err)
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("kubeconfig %s is locked: if no kubectl or fairlead is at work on it, remove the stale %s", file, lock)
+		}
 	}
-	return config, nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,7 @@ func TestKubeconfigComesAndGoes(t *testing.T) {
 		t.Errorf("merged: %+v", config)
 	}
 	for _, want := range []bool{true, false} {
-		if had, err := RemoveKubeconfig("dev", file); err != nil || had != want {
+		if had, err := RemoveKubeconfig("dev", file, ""); err != nil || had != want {
 			t.Errorf("RemoveKubeconfig = %v, %v; want %v", had, err, want)
 		}
 	}
@@ -69,7 +70,7 @@ func TestKubeconfigLeavesOthersAlone(t *testing.T) {
 	if _, err := MergeKubeconfig("other", "", []byte(admin)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RemoveKubeconfig("dev", ""); err != nil {
+	if _, err := RemoveKubeconfig("dev", "", "https://127.0.0.1:6443"); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.LoadFromFile(file)
@@ -101,5 +102,74 @@ func TestKubeconfigThatCannotBeRead(t *testing.T) {
 	}
 	if data, _ := os.ReadFile(file); string(data) != broken {
 		t.Errorf("the broken file was changed to %q", data)
+	}
+}
+
+// Several commands at once must not lose each other's contexts.
+func TestKubeconfigUnderContention(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const clusters = 8
+	results := make(chan error, clusters)
+	for i := range clusters {
+		go func() {
+			name := fmt.Sprintf("c%d", i)
+			for range 5 {
+				if _, err := MergeKubeconfig(name, file, []byte(admin)); err != nil {
+					results <- err
+					return
+				}
+				if _, err := RemoveKubeconfig(name, file, ""); err != nil {
+					results <- err
+					return
+				}
+			}
+			_, err := MergeKubeconfig(name, file, []byte(admin))
+			results <- err
+		}()
+	}
+	for range clusters {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil || len(config.Contexts) != clusters+1 || config.Contexts["prod"] == nil {
+		t.Errorf("%d contexts, want %d and the user's own (%v)", len(config.Contexts), clusters+1, err)
+	}
+}
+
+func TestKubeconfigWithStaleLock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file+".lock", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := MergeKubeconfig("dev", file, []byte(admin)); err == nil || !strings.Contains(err.Error(), file+".lock") {
+		t.Errorf("error = %v, want the stale lock's name", err)
+	}
+	if _, err := os.Stat(file + ".lock"); err != nil {
+		t.Errorf("somebody else's lock was removed: %v", err)
+	}
+}
+
+func TestContextOfAnotherStateDirectoryStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if _, err := MergeKubeconfig("dev", file, []byte(admin)); err != nil {
+		t.Fatal(err)
+	}
+	if had, err := RemoveKubeconfig("dev", file, "https://127.0.0.1:1"); err != nil || had {
+		t.Errorf("RemoveKubeconfig = %v, %v; want to leave a context with another server", had, err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if had, err := RemoveKubeconfig("dev", link, "https://127.0.0.1:6443"); err != nil || !had {
+		t.Errorf("RemoveKubeconfig = %v, %v; want it removed", had, err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link was replaced: %v, %v", info.Mode(), err)
 	}
 }

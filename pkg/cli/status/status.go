@@ -74,6 +74,9 @@ func unhealthy(s embedded.Status) error {
 	if !s.Running {
 		return fmt.Errorf("%w: cluster %q is stopped: start it with \"fairlead up --name %s\"", ErrUnhealthy, s.Name, s.Name)
 	}
+	if len(s.Processes) == 0 {
+		return fmt.Errorf("%w: the supervisor of cluster %q does not answer: \"fairlead down --name %s\" removes the cluster all the same", ErrUnhealthy, s.Name, s.Name)
+	}
 	for _, p := range s.Processes {
 		if !p.Ready {
 			return fmt.Errorf("%w: %s is %s; see %s", ErrUnhealthy, p.Name, describe(p), p.LogFile)
@@ -101,7 +104,7 @@ func table(out io.Writer, s embedded.Status) error {
 	}
 	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %d nodes\nContext: %s\nServer:  %s\nState:   %s\n",
 		s.Name, state, s.KubernetesVersion, s.Nodes, s.Context, s.Server, s.Dir)
-	if !s.Running {
+	if len(s.Processes) == 0 {
 		return nil
 	}
 	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", mebibytes(s.RSSBytes), len(s.Processes)+1)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -149,5 +150,12 @@ func (p *Progress) paint(code, text string) string {
 // PrintError writes an error for people: its first line after "fairlead: ", the
 // others indented.
 func PrintError(out io.Writer, err error) {
-	_, _ = fmt.Fprintf(out, "fairlead: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  "))
+	text := strings.Map(func(r rune) rune {
+		// Errors quote logs and answers of servers, which must not control the terminal.
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '?'
+		}
+		return r
+	}, strings.TrimSpace(err.Error()))
+	_, _ = fmt.Fprintf(out, "fairlead: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 }

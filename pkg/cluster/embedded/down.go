@@ -35,6 +35,13 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 		return err
 	}
 	defer unlock()
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
+	server := "" // a cluster without readable state loses whatever context has its name
+	if state, err := l.readState(); err == nil {
+		server = (&plan{Layout: l, state: state}).serverURL()
+	}
 	found := exists(l.Dir) || exists(l.failedLogs())
 	err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
 		left, err := process.FindMarked(l.Dir)
@@ -50,7 +57,7 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if err != nil {
 		return err
 	}
-	hadContext, err := cluster.RemoveKubeconfig(l.Name, o.Kubeconfig)
+	hadContext, err := cluster.RemoveKubeconfig(l.Name, o.Kubeconfig, server)
 	if err != nil {
 		return err
 	}
@@ -69,13 +76,17 @@ func (l Layout) remove(ctx context.Context) error {
 	if err := l.stop(ctx); err != nil {
 		return err
 	}
-	for _, dir := range []string{l.RunDir, l.Dir} {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("removing the cluster's files: %w", err)
+	var errs []error
+	// A directory for sockets in a shared place that is not ours is not ours to remove.
+	if exists(l.RunDir) && ownedAndPrivate(l.RunDir) == nil {
+		errs = append(errs, os.RemoveAll(l.RunDir))
+		if filepath.Dir(l.RunDir) != l.Dir {
+			removeEmpty(filepath.Dir(l.RunDir))
 		}
 	}
-	if filepath.Dir(l.RunDir) != l.Dir {
-		removeEmpty(filepath.Dir(l.RunDir))
+	errs = append(errs, os.RemoveAll(l.Dir))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
 	return nil
 }

@@ -9,31 +9,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// writeFile replaces a file in one step: readers see the old content or the
-// new one, and a full disk leaves the old one.
-func writeFile(path string, data []byte, mode os.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("writing %s: %w", path, err)
-		}
-	}()
-	if err = tmp.Chmod(mode); err == nil {
-		_, err = tmp.Write(data)
-	}
-	if closeErr := tmp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+// writeFile replaces a file in one step.
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	return fsutil.WriteFile(path, data, mode)
 }
 
 // writeJSON writes v as indented JSON, readable for the owner only.

@@ -14,8 +14,8 @@ const kubeletClient = "kube-apiserver-kubelet-client"
 
 // nodeGate is the door to the simulated nodes, a hidden command of fairlead itself.
 func (p *plan) nodeGate() process.Spec {
-	spec := p.spec(progNodeGate, "fairlead", []string{"internal", "node-gate", "--config", p.nodeGateConfigFile()}, nil, progKwok)
-	return spec
+	listens := &process.Probe{URL: "tcp://" + p.nodeGateConfig().Listen}
+	return p.spec(progNodeGate, "fairlead", []string{"internal", "node-gate", "--config", p.nodeGateConfigFile()}, listens, progKwok)
 }
 
 func (p *plan) nodeGateConfigFile() string { return filepath.Join(p.ConfigDir(), "node-gate.json") }
@@ -28,6 +28,20 @@ func (p *plan) nodeGateConfig() nodegate.Config {
 		ClientCAFile: p.PKI("ca.crt"), ClientName: kubeletClient,
 		Secret: p.nodeSecret,
 	}
+}
+
+// ownAddress tells whether the machine still has an address.
+func ownAddress(ip string) bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if ipNet, ok := a.(*net.IPNet); ok && ipNet.IP.Equal(net.ParseIP(ip)) {
+			return true
+		}
+	}
+	return false
 }
 
 // hostAddress returns an address of this machine that is not loopback, IPv4

@@ -63,6 +63,11 @@ func NewLayout(root, name string) (Layout, error) {
 		return Layout{}, fmt.Errorf("cluster name %q has %d characters: use at most %d", name, len(name), maxNameLength)
 	}
 	l := Layout{Name: name, Dir: filepath.Join(root, name)}
+	// The environment may have changed since the cluster was made, its sockets have not moved.
+	if data, err := os.ReadFile(l.runDirFile()); err == nil && filepath.IsAbs(string(data)) {
+		l.RunDir = string(data)
+		return l, nil
+	}
 	for _, dir := range []string{filepath.Join(l.Dir, "run"), runtimeDir(l.Dir)} {
 		l.RunDir = dir
 		if len(l.TunnelSocket()) <= maxSocketPath && len(l.SupervisorSocket()) <= maxSocketPath {
@@ -95,8 +100,14 @@ func (l Layout) makeDirs() error {
 	if err := ownedAndPrivate(l.RunDir); err != nil {
 		return err
 	}
-	return ownedAndPrivate(filepath.Dir(l.RunDir))
+	if err := ownedAndPrivate(filepath.Dir(l.RunDir)); err != nil {
+		return err
+	}
+	return writeFile(l.runDirFile(), []byte(l.RunDir), 0o600)
 }
+
+// runDirFile remembers RunDir.
+func (l Layout) runDirFile() string { return filepath.Join(l.Dir, "run-dir") }
 
 // PKIDir holds certificates and keys, under the names that kubeadm uses.
 func (l Layout) PKIDir() string { return filepath.Join(l.Dir, "pki") }

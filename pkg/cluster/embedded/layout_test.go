@@ -46,7 +46,7 @@ func TestSocketsFindAShortPlace(t *testing.T) {
 
 func TestPortsAreDistinctAndRemembered(t *testing.T) {
 	names := portNames(8, 3)
-	ports, err := choosePorts(t.Context(), names, map[string]int{})
+	ports, err := choosePorts(t.Context(), names, map[string]int{}, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestPortsAreDistinctAndRemembered(t *testing.T) {
 		}
 		seen[port] = name
 	}
-	if err := portsFree(t.Context(), ports); err != nil {
+	if err := portsFree(t.Context(), ports, loopback); err != nil {
 		t.Errorf("chosen ports are not free: %v", err)
 	}
 }
@@ -73,11 +73,11 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	port := l.Addr().(*net.TCPAddr).Port
-	_, err = choosePorts(t.Context(), []string{portAPIServer}, map[string]int{portAPIServer: port})
+	_, err = choosePorts(t.Context(), []string{portAPIServer}, map[string]int{portAPIServer: port}, loopback)
 	if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), portAPIServer) {
 		t.Errorf("choosePorts = %v, want ErrPortInUse that names the user", err)
 	}
-	if err := portsFree(t.Context(), map[string]int{portKwok: port}); !errors.Is(err, ErrPortInUse) {
+	if err := portsFree(t.Context(), map[string]int{portKwok: port}, loopback); !errors.Is(err, ErrPortInUse) {
 		t.Errorf("portsFree = %v, want ErrPortInUse", err)
 	}
 }

@@ -34,6 +34,7 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("loading %s: %w", p.AdminKubeconfig(), err)
 	}
+	config.QPS = -1 // the default is slow enough to notice
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return 0, err

@@ -32,14 +32,31 @@ func (p *parts) agents() []string     { return names(p.plan.state.Agents, agentN
 func (p *parts) StopScheduler(ctx context.Context) error {
 	return p.each(ctx, p.schedulers(), p.supervisor.Stop)
 }
-func (p *parts) StartScheduler(ctx context.Context) error {
-	return p.each(ctx, p.schedulers(), p.supervisor.Start)
-}
+func (p *parts) StartScheduler(ctx context.Context) error { return p.start(ctx, p.schedulers()) }
 func (p *parts) StopAgents(ctx context.Context) error {
 	return p.each(ctx, p.agents(), p.supervisor.Stop)
 }
-func (p *parts) StartAgents(ctx context.Context) error {
-	return p.each(ctx, p.agents(), p.supervisor.Start)
+func (p *parts) StartAgents(ctx context.Context) error { return p.start(ctx, p.agents()) }
+
+// start lets programs run again and returns once all are ready.
+func (p *parts) start(ctx context.Context, names []string) error {
+	if err := p.each(ctx, names, p.supervisor.Start); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("not all of %v are ready again after a minute", names))
+	defer cancel()
+	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		report, err := p.supervisor.Status(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, name := range names {
+			if status, _ := report.Find(name); !status.Ready {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }
 
 // each does something to several programs at once.

@@ -55,10 +55,10 @@ func portNames(agents, schedulers int) []string {
 // choosePorts finds a free loopback port for every name; fixed ones are kept
 // and have to be free. Nothing stays open: who is faster takes the port, which
 // the program then says in its log.
-func choosePorts(ctx context.Context, names []string, fixed map[string]int) (map[string]int, error) {
+func choosePorts(ctx context.Context, names []string, fixed map[string]int, hostIP string) (map[string]int, error) {
 	ports := map[string]int{}
 	for name, port := range fixed {
-		if err := portFree(ctx, name, port); err != nil {
+		if err := portFree(ctx, name, port, loopback); err != nil {
 			return nil, err
 		}
 		ports[name] = port
@@ -71,7 +71,7 @@ func choosePorts(ctx context.Context, names []string, fixed map[string]int) (map
 		if _, ok := ports[name]; ok {
 			continue
 		}
-		port, err := freePort(ctx, taken)
+		port, err := freePort(ctx, taken, hostIP)
 		if err != nil {
 			return nil, fmt.Errorf("finding a port for %s: %w", name, err)
 		}
@@ -81,10 +81,10 @@ func choosePorts(ctx context.Context, names []string, fixed map[string]int) (map
 	return ports, nil
 }
 
-func freePort(ctx context.Context, taken []int) (int, error) {
+func freePort(ctx context.Context, taken []int, hostIP string) (int, error) {
 	for range 500 {
 		port := portMin + rand.IntN(portMax-portMin+1)
-		if !slices.Contains(taken, port) && portFree(ctx, "", port) == nil {
+		if !slices.Contains(taken, port) && portFree(ctx, "", port, loopback, hostIP) == nil {
 			return port, nil
 		}
 	}
@@ -94,23 +94,32 @@ func freePort(ctx context.Context, taken []int) (int, error) {
 // ErrPortInUse says that another program listens on a port that is needed.
 var ErrPortInUse = errors.New("port in use")
 
-// portFree fails when somebody listens on the loopback port.
-func portFree(ctx context.Context, name string, port int) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
-			ErrPortInUse, loopback, port, name, port)
+// portFree fails when somebody listens on the port at one of the addresses.
+func portFree(ctx context.Context, name string, port int, addresses ...string) error {
+	for _, address := range addresses {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
+				ErrPortInUse, address, port, name, port)
+		}
+		if err != nil {
+			return fmt.Errorf("trying port %d for %s: %w", port, name, err)
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("trying port %d for %s: %w", port, name, err)
-	}
-	return l.Close()
+	return nil
 }
 
 // portsFree checks that every remembered port can be used again.
-func portsFree(ctx context.Context, ports map[string]int) error {
+func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 	for name, port := range ports {
-		if err := portFree(ctx, name, port); err != nil {
+		address := loopback
+		if name == portNodeGate {
+			address = hostIP
+		}
+		if err := portFree(ctx, name, port, address); err != nil {
 			return err
 		}
 	}

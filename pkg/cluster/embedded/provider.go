@@ -31,6 +31,9 @@ func NewProvider() (*Provider, error) {
 	return &Provider{root: root}, nil
 }
 
+// NewProviderAt returns a provider for the clusters below another directory.
+func NewProviderAt(root string) *Provider { return &Provider{root: root} }
+
 // Defaults of UpOptions.
 const (
 	DefaultNodes  = 3
@@ -65,7 +68,10 @@ const (
 	maxAgents = 64
 )
 
-func (o *UpOptions) validate() error {
+func (o *UpOptions) complete() error {
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
 	if o.Nodes < 0 || o.Nodes > maxNodes {
 		return fmt.Errorf("--nodes %d: choose 1 to %d", o.Nodes, maxNodes)
 	}
@@ -113,7 +119,11 @@ func (p *Provider) Status(ctx context.Context, name string) (Status, error) {
 	s := Status{State: state, Dir: l.Dir, Context: cluster.ContextName(name)}
 	s.Server = (&plan{Layout: l, state: state}).serverURL()
 	report, err := process.NewClient(l.SupervisorSocket()).Status(ctx)
-	if errors.Is(err, process.ErrNotRunning) {
+	switch {
+	case errors.Is(err, process.ErrNotRunning):
+		return s, nil
+	case errors.Is(err, process.ErrHangs):
+		s.Running = true // and not healthy
 		return s, nil
 	}
 	if err != nil {

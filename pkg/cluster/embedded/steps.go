@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -84,13 +85,6 @@ func (p *plan) steps(o UpOptions) []step {
 				}
 				return "", p.waitLease(ctx, client)
 			}},
-		{title: "Writing context " + cluster.ContextName(p.Name), run: func(context.Context, cluster.Progress) (string, error) {
-			admin, err := os.ReadFile(p.AdminKubeconfig())
-			if err != nil {
-				return "", err
-			}
-			return cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
-		}},
 	}
 }
 
@@ -116,6 +110,13 @@ func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names .
 	client := process.NewClient(p.SupervisorSocket())
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errNotReady)
 	defer cancel()
+	// A program that already ran may have been restarted before, by a check for example.
+	base := map[string]int{}
+	for _, name := range names {
+		if p.began.IsZero() {
+			base[name] = -1
+		}
+	}
 	var pending process.Status
 	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
 		report, err := client.Status(ctx)
@@ -130,7 +131,10 @@ func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names .
 			if status.Ready {
 				continue
 			}
-			if status.Restarts >= maxRestarts {
+			if base[name] < 0 {
+				base[name] = status.Restarts
+			}
+			if status.Restarts-base[name] >= maxRestarts {
 				return false, fmt.Errorf("%s keeps ending (%s)%s", name, status.Reason, p.lastWords(name))
 			}
 			pending = status
@@ -154,9 +158,24 @@ func reasonOr(s process.Status, fallback string) string {
 	return fallback
 }
 
+// readTail reads the last bytes of a file.
+func readTail(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err == nil && info.Size() > limit {
+		if _, err := f.Seek(-limit, io.SeekEnd); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(f)
+}
+
 // lastWords quotes the end of a program's log, where the reason mostly is.
 func (p *plan) lastWords(name string) string {
-	data, err := os.ReadFile(p.Log(name))
+	data, err := readTail(p.Log(name), 8<<10)
 	if err != nil || len(data) == 0 {
 		return "; its log " + p.Log(name) + " is empty"
 	}

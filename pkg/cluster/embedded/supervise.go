@@ -2,7 +2,9 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -111,14 +113,23 @@ func trimLogs(ctx context.Context, dir string) {
 }
 
 func cutLog(path string) error {
-	data, err := os.ReadFile(path)
+	kept := copyFile(path, path+".1")
+	// Even if the disk has no room for the copy: then above all.
+	return errors.Join(kept, os.Truncate(path, 0))
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path+".1", data, 0o600); err != nil {
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Truncate(path, 0)
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // startSupervisor starts the supervisor as a process of its own session, so
@@ -145,7 +156,7 @@ func (p *plan) startSupervisor(ctx context.Context) error {
 	return poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		select {
 		case err := <-ended:
-			return false, fmt.Errorf("the supervisor ended at once (%w); see %s", err, p.Log("supervisor"))
+			return false, errors.Join(fmt.Errorf("the supervisor ended at once; see %s", p.Log("supervisor")), err)
 		default:
 		}
 		_, err := client.Status(ctx)

@@ -66,7 +66,7 @@ type projector struct {
 // run renews tokens until ctx ends. It begins before the API server answers
 // and before the service accounts exist, so errors only lead to another try.
 func (p projector) run(ctx context.Context) {
-	due := make([]time.Time, len(p.list))
+	due, failed := make([]time.Time, len(p.list)), make([]bool, len(p.list))
 	var client kubernetes.Interface
 	for {
 		wait := 10 * time.Second
@@ -81,8 +81,11 @@ func (p projector) run(ctx context.Context) {
 			if err == nil {
 				due[i], err = projection.renew(ctx, client)
 			}
-			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Token not renewed, will try again", "file", projection.File, "err", err)
+			// Before the API server runs this fails some dozens of times: say it once.
+			if err != nil && !failed[i] {
+				klog.FromContext(ctx).Info("Token not renewed, will try again", "file", projection.File, "err", err)
+			}
+			if failed[i] = err != nil; failed[i] {
 				wait = 250 * time.Millisecond
 			}
 		}
@@ -102,7 +105,9 @@ func (p Projection) renew(ctx context.Context, client kubernetes.Interface) (tim
 	if p.Audience != "" {
 		request.Spec.Audiences = []string{p.Audience}
 	}
-	began := time.Now()
+	// Without the monotonic clock: it stands still while a laptop sleeps, and tokens
+	// expire by the wall clock.
+	began := time.Now().Round(0)
 	reply, err := client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("requesting a token for %s/%s: %w", p.Namespace, p.ServiceAccount, err)

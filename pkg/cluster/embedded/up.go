@@ -28,7 +28,7 @@ import (
 // ErrBusy: another command works on the cluster. ErrIncomplete: an Up before
 // was killed half-way.
 func (p *Provider) Up(ctx context.Context, o UpOptions) error {
-	if err := o.validate(); err != nil {
+	if err := o.complete(); err != nil {
 		return err
 	}
 	l, err := NewLayout(p.root, o.Name)
@@ -56,44 +56,69 @@ func (p *Provider) Up(ctx context.Context, o UpOptions) error {
 }
 
 // create makes a new cluster.
-func (l Layout) create(ctx context.Context, o UpOptions) (err error) {
+func (l Layout) create(ctx context.Context, o UpOptions) error {
+	// Processes of a cluster whose directory somebody deleted would write into the new one.
+	if err := l.stop(ctx); err != nil {
+		return err
+	}
 	pl, err := l.newPlan(ctx, o)
 	if err != nil {
+		return errors.Join(err, os.Remove(l.lockFile()))
+	}
+	if err := pl.make(ctx, o); err != nil {
 		return err
 	}
+	return pl.addContext(o)
+}
+
+// make turns the plan of a new cluster into one.
+func (p *plan) make(ctx context.Context, o UpOptions) (err error) {
 	defer func() {
 		if err != nil {
-			err = pl.abandon(ctx, o.Retain, err)
+			err = p.abandon(ctx, o.Retain, err)
 		}
 	}()
-	if err := pl.makeDirs(); err != nil {
+	if err := p.makeDirs(); err != nil {
 		return err
 	}
-	if err := pl.writeState(pl.state); err != nil {
+	if err := p.writeState(p.state); err != nil {
 		return err
 	}
-	stored, err := yaml.Marshal(pl.bundle)
+	stored, err := yaml.Marshal(p.bundle)
 	if err != nil {
 		return fmt.Errorf("encoding the bundle: %w", err)
 	}
-	if err := writeFile(pl.BundleFile(), stored, 0o600); err != nil {
+	if err := writeFile(p.BundleFile(), stored, 0o600); err != nil {
 		return err
 	}
-	if err := pl.bringUp(ctx, o); err != nil {
+	if err := p.bringUp(ctx, o); err != nil {
 		return err
 	}
-	pl.state.Phase = PhaseReady
-	return pl.writeState(pl.state)
+	p.state.Phase = PhaseReady
+	return p.writeState(p.state)
+}
+
+// addContext merges the kubeconfig. The cluster is whole before, so a problem
+// with the user's file leaves it running.
+func (p *plan) addContext(o UpOptions) error {
+	err := cluster.Step(o.Progress, "Writing context "+cluster.ContextName(p.Name), func() (string, error) {
+		admin, err := os.ReadFile(p.AdminKubeconfig())
+		if err != nil {
+			return "", err
+		}
+		return cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nthe cluster runs: \"fairlead kubeconfig --name %s\" prints its kubeconfig, \"up\" again writes the context", err, p.Name)
+	}
+	return nil
 }
 
 // newPlan decides everything about a new cluster without touching its directory.
 func (l Layout) newPlan(ctx context.Context, o UpOptions) (*plan, error) {
-	b := o.Bundle
-	if b == nil {
-		var err error
-		if b, err = bundle.Load(nil); err != nil {
-			return nil, err
-		}
+	b, err := completeBundle(o.Bundle)
+	if err != nil {
+		return nil, err
 	}
 	pl := &plan{Layout: l, bundle: b, state: State{
 		Version: stateVersion, Name: l.Name, Phase: PhaseCreating, Created: time.Now().UTC(),
@@ -105,12 +130,25 @@ func (l Layout) newPlan(ctx context.Context, o UpOptions) (*plan, error) {
 	if o.APIServerPort != 0 {
 		fixed[portAPIServer] = o.APIServerPort
 	}
-	var err error
-	pl.state.Ports, err = choosePorts(ctx, portNames(pl.state.Agents, pl.state.Schedulers), fixed)
-	if err != nil {
+	if err := pl.findPrograms(ctx, o); err != nil {
 		return nil, err
 	}
-	return pl, pl.findPrograms(ctx, o)
+	pl.state.Ports, err = choosePorts(ctx, portNames(pl.state.Agents, pl.state.Schedulers), fixed, pl.state.HostIP)
+	return pl, err
+}
+
+// completeBundle returns a bundle with defaults filled in and checked, the
+// default one for nil. The caller's stays as it is.
+func completeBundle(given *v1alpha1.Bundle) (*v1alpha1.Bundle, error) {
+	if given == nil {
+		return bundle.Load(nil)
+	}
+	b := given.DeepCopy()
+	v1alpha1.Default(b)
+	if errs := bundle.Validate(b); len(errs) > 0 {
+		return nil, fmt.Errorf("the bundle: %w", errs.ToAggregate())
+	}
+	return b, nil
 }
 
 // findPrograms fills in what may differ between two starts of a cluster.
@@ -152,8 +190,14 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 		return err
 	}
 	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
-	if err == nil && state.HostIP == hostAddress() {
-		return pl.followUp(ctx, o)
+	switch {
+	case err == nil && ownAddress(state.HostIP):
+		if err := pl.followUp(ctx, o); err != nil {
+			return err
+		}
+		return pl.addContext(o)
+	case err != nil && !errors.Is(err, process.ErrNotRunning):
+		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, l.Name)
 	}
 	// Stopped, or running at an address that the machine no longer has.
 	if err := pl.findPrograms(ctx, o); err != nil {
@@ -162,7 +206,7 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	if err := l.stop(ctx); err != nil {
 		return err
 	}
-	if err := portsFree(ctx, state.Ports); err != nil {
+	if err := portsFree(ctx, state.Ports, pl.state.HostIP); err != nil {
 		return err
 	}
 	if err := pl.makeDirs(); err != nil {
@@ -174,7 +218,7 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	if err := pl.bringUp(ctx, o); err != nil {
 		return pl.stopAfter(ctx, err)
 	}
-	return nil
+	return pl.addContext(o)
 }
 
 // sameAsAsked refuses to change a cluster that exists: it would have to be made
@@ -194,7 +238,11 @@ func (p *plan) sameAsAsked(o UpOptions) error {
 		return differs(fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
 	}
 	if o.Bundle != nil {
-		asked, err1 := yaml.Marshal(o.Bundle)
+		b, err := completeBundle(o.Bundle)
+		if err != nil {
+			return err
+		}
+		asked, err1 := yaml.Marshal(b)
 		has, err2 := yaml.Marshal(p.bundle)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
@@ -214,10 +262,8 @@ func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
 		return fmt.Errorf("%w\nkept for inspection: %s (logs in %s); remove it with \"fairlead down --name %s\"", cause, p.Dir, p.LogDir(), p.Name)
 	}
 	logs, err := p.saveLogs()
-	if err == nil {
-		err = p.remove(ctx)
-	}
-	if err != nil {
+	// Without a place for the logs the rest has to go all the same.
+	if err = errors.Join(err, p.remove(ctx), os.Remove(p.lockFile())); err != nil {
 		return fmt.Errorf("%w\ncleaning up failed too: %w: run \"fairlead down --name %s\"", cause, err, p.Name)
 	}
 	if logs == "" {

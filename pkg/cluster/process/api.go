@@ -79,6 +79,9 @@ func (r Report) TotalRSSBytes() int64 {
 // ErrNotRunning says that no supervisor answers on the socket.
 var ErrNotRunning = errors.New("the supervisor is not running")
 
+// ErrHangs says that a supervisor takes requests and does not answer.
+var ErrHangs = errors.New("the supervisor does not answer")
+
 // Client talks to a supervisor.
 type Client struct {
 	http *http.Client
@@ -123,7 +126,17 @@ func (c *Client) post(ctx context.Context, path string) error {
 	return err
 }
 
+// answerTime bounds a request to a supervisor that hangs, and is longer than
+// the longest that a healthy one needs: to stop a program that does not want to.
+const answerTime = DefaultStopTimeout + 5*time.Second
+
 func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
+	limit := answerTime
+	if method == http.MethodGet || path == "shutdown" {
+		limit = 5 * time.Second // answered at once
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrHangs)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://supervisor/"+path, nil)
 	if err != nil {
 		return nil, err
@@ -133,6 +146,9 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
 			return nil, fmt.Errorf("%w: %w", ErrNotRunning, op.Err)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
 		}
 		return nil, fmt.Errorf("asking the supervisor: %w", err)
 	}

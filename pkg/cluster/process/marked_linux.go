@@ -66,6 +66,9 @@ func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit
 	deadline := time.Now().Add(limit)
 	signalled := map[int]bool{}
 	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		pids, err := FindMarked(mark)
 		if err != nil || len(pids) == 0 || time.Now().After(deadline) {
 			return pids, err
@@ -81,7 +84,6 @@ func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit
 		}
 		select {
 		case <-ctx.Done():
-			return pids, ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

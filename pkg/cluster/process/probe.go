@@ -5,14 +5,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
 // Probe is an HTTP or HTTPS GET that answers with a status of 2xx once a program is ready.
 type Probe struct {
-	// URL is what to get.
+	// URL is what to get. With the scheme tcp, as in tcp://127.0.0.1:80, it is
+	// enough that somebody listens.
 	URL string `json:"url"`
 	// CAFile verifies the server of an https URL. Without it the certificate is
 	// not verified: programs that sign their own certificate at start have none
@@ -20,10 +23,14 @@ type Probe struct {
 	CAFile string `json:"caFile,omitempty"`
 }
 
-// probeTimeout bounds one request; probeInterval is the pause between two.
+// probeTimeout bounds one request. Until a program is ready it is asked every
+// probeInterval, later every watchInterval; it is not ready any more after
+// probeFailures answers in a row that were not good.
 const (
 	probeTimeout  = 2 * time.Second
 	probeInterval = 100 * time.Millisecond
+	watchInterval = 5 * time.Second
+	probeFailures = 3
 )
 
 // client makes an HTTP client that opens a new connection for every request, so
@@ -50,6 +57,13 @@ func (p *Probe) client() (*http.Client, error) {
 
 // Check asks once.
 func (p *Probe) Check(ctx context.Context) error {
+	if address, ok := strings.CutPrefix(p.URL, "tcp://"); ok {
+		conn, err := (&net.Dialer{Timeout: probeTimeout}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
 	client, err := p.client()
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type unit struct {
 	mu     sync.Mutex
 	status Status
 	want   bool          // it should run
+	proc   *os.Process   // the running program; signalled by handle, never by a number that may be reused
 	poke   chan struct{} // closed and replaced when want changes or the program gets ready
 }
 
@@ -64,6 +65,9 @@ func (u *unit) setWant(want bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.want = want
+	if want && u.status.State == Stopped {
+		u.status.State, u.status.Since = Waiting, time.Now() // so that a Stop right after does not take the old state for its own
+	}
 	u.wake()
 }
 
@@ -76,11 +80,12 @@ func (u *unit) snapshot() (Status, bool, <-chan struct{}) {
 
 // kill sends SIGKILL to the running program; it is then restarted like after any other end.
 func (u *unit) kill() error {
-	status, _, _ := u.snapshot()
-	if status.PID == 0 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.proc == nil {
 		return fmt.Errorf("%s is not running", u.spec.Name)
 	}
-	return syscall.Kill(status.PID, syscall.SIGKILL)
+	return u.proc.Kill()
 }
 
 // run keeps the program in the wanted state until ctx ends, then stops it.
@@ -94,6 +99,7 @@ func (u *unit) run(ctx context.Context) {
 		err := u.runOnce(ctx)
 		if _, want, _ := u.snapshot(); !want || ctx.Err() != nil {
 			u.update(func(s *Status) { s.State, s.PID, s.Ready, s.Reason = Stopped, 0, false, "" })
+			delay = backoffFirst
 			continue
 		}
 		if time.Since(began) > backoffReset {
@@ -172,7 +178,13 @@ func (u *unit) runOnce(ctx context.Context) error {
 	if err := u.spawn.start(cmd); err != nil {
 		return err
 	}
+	u.setProcess(cmd.Process)
 	u.update(func(s *Status) { s.State, s.PID, s.Reason = Running, cmd.Process.Pid, "" })
+	defer func() {
+		u.setProcess(nil)
+		// What the program has started is of no use without it.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}()
 
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -214,16 +226,42 @@ func (u *unit) stop(cmd *exec.Cmd, ended <-chan error) error {
 	}
 }
 
-// probe asks until the program is ready.
+func (u *unit) setProcess(p *os.Process) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.proc = p
+}
+
+// probe keeps Ready in step with what the program answers, until ctx ends with it.
 func (u *unit) probe(ctx context.Context, pid int) {
+	ready, failures := false, 0
+	set := func(value bool) {
+		ready = value
+		u.update(func(s *Status) {
+			if s.PID == pid {
+				s.Ready = value
+			}
+		})
+	}
+	if u.spec.Ready == nil {
+		set(true)
+		return
+	}
 	for ctx.Err() == nil {
-		if u.spec.Ready == nil || u.spec.Ready.Check(ctx) == nil {
-			u.update(func(s *Status) { s.Ready = s.PID == pid })
-			return
+		if err := u.spec.Ready.Check(ctx); err == nil {
+			if failures = 0; !ready {
+				set(true)
+			}
+		} else if failures++; ready && failures >= probeFailures {
+			set(false)
+		}
+		pause := probeInterval
+		if ready {
+			pause = watchInterval
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(probeInterval):
+		case <-time.After(pause):
 		}
 	}
 }
