@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -27,8 +26,6 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	rbacvalidation "k8s.io/kubernetes/pkg/apis/rbac/validation"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
-	psaapi "k8s.io/pod-security-admission/api"
-	psapolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -207,42 +204,6 @@ func TestNoSystemRole(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestPodSecurity: scheduler and agents meet level restricted. The server cannot
-// (host network, host paths, root, a probe of loopback by KON-43): it breaks these
-// rules and no other.
-func TestPodSecurity(t *testing.T) {
-	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
-	forbidden := func(meta *metav1.ObjectMeta, spec *corev1.PodSpec) []string {
-		var out []string
-		for _, result := range evaluator.EvaluatePod(restricted, meta, spec) {
-			if !result.Allowed {
-				out = append(out, result.ForbiddenReason)
-			}
-		}
-		return out
-	}
-	b := load(t, "")
-	for _, c := range []component.Component{scheduler.Component(b), konnectivity.Agent(b)} {
-		d := component.Deployment(c)
-		if got := forbidden(&d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec); len(got) > 0 {
-			t.Errorf("%s is not restricted: %v", c.Name, got)
-		}
-	}
-	pod, err := component.StaticPod(konnectivity.Server(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := strings.Join(forbidden(&pod.ObjectMeta, &pod.Spec), "; ")
-	const want = "host namespaces; hostPort; probe or lifecycle host; restricted volume types; runAsNonRoot != true; runAsUser=0"
-	if got != want {
-		t.Errorf("the server breaks\n%s\nwant no more than\n%s", got, want)
 	}
 }
 

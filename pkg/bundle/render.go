@@ -30,6 +30,9 @@ type Output struct {
 	KubeadmFiles []File
 }
 
+// enforceLabel sets the Pod Security level of a namespace.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
 // File is a file to write.
 type File struct {
 	Path string
@@ -40,12 +43,26 @@ type File struct {
 
 // Paths in Output.KubeadmFiles.
 const (
+	// KubeadmConfigPath is the one way: flag, mounts and certificate name in a
+	// kubeadm configuration.
 	KubeadmConfigPath = "cluster-configuration.yaml"
+	// KubeadmPatchesDir is the other way: flag and mounts as kubeadm patches, which
+	// do not reach certificates.
 	KubeadmPatchesDir = "patches"
+	// KubeadmSANsPath is a kubeadm configuration with the certificate's name alone,
+	// to go with the patches. There is none where agents are shown a certificate
+	// that kubeadm does not make.
+	KubeadmSANsPath = "certificate-sans.yaml"
 )
 
-// Render renders a defaulted and validated bundle.
+// Render renders a bundle. It defaults a copy, so b may be one that was made in Go
+// and names only what differs; nil is the default bundle. It fails with
+// [ErrInvalid] where [Load] would.
 func Render(b *v1alpha1.Bundle) (*Output, error) {
+	b = b.Defaulted()
+	if errs := Validate(b); len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, errs.ToAggregate())
+	}
 	out := &Output{}
 	if ns := namespace(b); ns != nil {
 		out.Objects = append(out.Objects, ns)
@@ -70,14 +87,21 @@ func Render(b *v1alpha1.Bundle) (*Output, error) {
 	return out, nil
 }
 
-// namespace is nil for the namespaces that every cluster has.
+// namespace is nil for the namespaces that every cluster has. Its Pod Security
+// level is what its Pods need: the Konnectivity server is on the host network and
+// mounts host paths. A static server counts, too: admission would refuse its
+// mirror Pod, so that the Service would never list it.
 func namespace(b *v1alpha1.Bundle) *corev1.Namespace {
 	if slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic}, b.Namespace) {
 		return nil
 	}
+	level := "restricted"
+	if ptr.Deref(b.Konnectivity.Enabled, true) {
+		level = "privileged"
+	}
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: b.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: b.Namespace, Labels: map[string]string{enforceLabel: level}},
 	}
 }
 
@@ -112,8 +136,13 @@ func kubeadmFiles(b *v1alpha1.Bundle) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []File{
+	files := []File{
 		{Path: KubeadmConfigPath, Mode: 0o644, Data: config},
 		{Path: path.Join(KubeadmPatchesDir, egress.StaticPodPatchFile), Mode: 0o644, Data: patch},
-	}, nil
+	}
+	sans, err := egress.KubeadmSANs(b)
+	if err != nil || sans == nil {
+		return files, err
+	}
+	return append(files, File{Path: KubeadmSANsPath, Mode: 0o644, Data: sans}), nil
 }

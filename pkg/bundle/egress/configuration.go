@@ -18,8 +18,7 @@ const Selection = "cluster"
 // ConfigFlag is kube-apiserver's flag for the egress selector configuration.
 const ConfigFlag = "egress-selector-config-file"
 
-// Configuration is kube-apiserver's egress selector configuration in YAML. b
-// must be defaulted.
+// Configuration is kube-apiserver's egress selector configuration in YAML.
 func Configuration(b *v1alpha1.Bundle) ([]byte, error) {
 	return ConfigurationAt(b, nil)
 }
@@ -28,6 +27,7 @@ func Configuration(b *v1alpha1.Bundle) ([]byte, error) {
 // that runs as a local process; nil keeps paths. Give the server the same
 // mapping (component.LocalOptions.Path), so that both name the same socket.
 func ConfigurationAt(b *v1alpha1.Bundle, mapPath func(string) string) ([]byte, error) {
+	b = b.Defaulted()
 	if mapPath == nil {
 		mapPath = func(p string) string { return p }
 	}
@@ -64,5 +64,5 @@ func transport(t v1alpha1.Transport, mapPath func(string) string) *apiserverv1be
 
 // APIServerFlags are the flags that make kube-apiserver use the configuration.
 func APIServerFlags(b *v1alpha1.Bundle) []component.Flag {
-	return []component.Flag{component.PathFlag(ConfigFlag, b.ControlPlane.EgressSelectorFile)}
+	return []component.Flag{component.PathFlag(ConfigFlag, b.Defaulted().ControlPlane.EgressSelectorFile)}
 }

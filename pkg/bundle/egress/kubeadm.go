@@ -17,13 +17,8 @@ import (
 // among the names of the API server's certificate. Merge it into the
 // configuration of "kubeadm init", or give it to kind as a kubeadm config patch.
 func KubeadmPatch(b *v1alpha1.Bundle) ([]byte, error) {
-	config := &kubeadmv1beta4.ClusterConfiguration{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: kubeadmv1beta4.SchemeGroupVersion.String(), Kind: "ClusterConfiguration",
-		},
-		APIServer: kubeadmv1beta4.APIServer{CertSANs: certSANs(b)},
-	}
-	server := &config.APIServer
+	b = b.Defaulted()
+	server := kubeadmv1beta4.APIServer{CertSANs: certSANs(b)}
 	for _, f := range flags(b) {
 		server.ExtraArgs = append(server.ExtraArgs, kubeadmv1beta4.Arg{Name: f.Name, Value: f.Value})
 	}
@@ -32,9 +27,29 @@ func KubeadmPatch(b *v1alpha1.Bundle) ([]byte, error) {
 			Name: m.name, HostPath: m.dir, MountPath: m.dir, ReadOnly: m.readOnly, PathType: m.kind,
 		})
 	}
-	data, err := encodeSparse(config)
+	return clusterConfiguration(server)
+}
+
+// KubeadmSANs is the part of [KubeadmPatch] that [StaticPodPatch] lacks, since a
+// patch of a Pod does not reach certificates: the name that agents dial. It is
+// nil where agents are shown another certificate than the API server's.
+func KubeadmSANs(b *v1alpha1.Bundle) ([]byte, error) {
+	names := certSANs(b.Defaulted())
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return clusterConfiguration(kubeadmv1beta4.APIServer{CertSANs: names})
+}
+
+func clusterConfiguration(server kubeadmv1beta4.APIServer) ([]byte, error) {
+	data, err := encodeSparse(&kubeadmv1beta4.ClusterConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: kubeadmv1beta4.SchemeGroupVersion.String(), Kind: "ClusterConfiguration",
+		},
+		APIServer: server,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("encode the kubeadm patch: %w", err)
+		return nil, fmt.Errorf("encode the kubeadm configuration: %w", err)
 	}
 	return data, nil
 }

@@ -30,8 +30,9 @@ type patchOperation struct {
 // StaticPodPatch is a JSON patch, in YAML, for kube-apiserver's static Pod as
 // kubeadm writes it. Put it into kubeadm's patches directory under the name
 // [StaticPodPatchFile]. It is a JSON patch because a strategic merge would
-// replace the whole command. Use it or [KubeadmPatch], not both.
+// replace the whole command. Use it with [KubeadmSANs], or [KubeadmPatch] alone.
 func StaticPodPatch(b *v1alpha1.Bundle) ([]byte, error) {
+	b = b.Defaulted()
 	var patch []patchOperation
 	add := func(path string, value any) {
 		patch = append(patch, patchOperation{Op: "add", Path: path, Value: value})
@@ -57,6 +58,7 @@ const StaticPodPatchFile = "kube-apiserver0+json.yaml"
 // twice it changes nothing more. It fails with [ErrConflict] if the Pod already
 // has another egress selector configuration, or other volumes of the same names.
 func PatchPod(pod *corev1.Pod, b *v1alpha1.Bundle) (*corev1.Pod, error) {
+	b = b.Defaulted()
 	out := pod.DeepCopy()
 	i := slices.IndexFunc(out.Spec.Containers, func(c corev1.Container) bool { return c.Name == apiServerContainer })
 	if i < 0 {

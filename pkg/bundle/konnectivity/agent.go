@@ -34,8 +34,9 @@ const (
 
 func agentLabels() map[string]string { return map[string]string{appLabel: AgentName} }
 
-// Agent describes the proxy agent. b must be defaulted.
+// Agent describes the proxy agent.
 func Agent(b *v1alpha1.Bundle) component.Component {
+	b = b.Defaulted()
 	k, a := &b.Konnectivity, &b.Konnectivity.Agent
 	labels := agentLabels()
 	maps.Copy(labels, map[string]string{addonModeLabel: addonModeReconcile})
@@ -103,11 +104,13 @@ func agentEnv(a *v1alpha1.KonnectivityAgent) []corev1.EnvVar {
 
 // AgentFlags are all flags of the agent.
 func AgentFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	return append(OwnAgentFlags(b), component.ExtraFlags(b.Konnectivity.Agent.ExtraArgs)...)
 }
 
 // OwnAgentFlags are the flags that the bundle sets, without extraArgs.
 func OwnAgentFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	k, a := &b.Konnectivity, &b.Konnectivity.Agent
 	flags := []component.Flag{
 		component.BoolFlag("logtostderr", true),

@@ -26,6 +26,7 @@ func addonLabels() map[string]string {
 // Objects are the in-cluster objects of the tunnel, in the order in which to
 // apply them (KON-83); none if it is not enabled.
 func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
+	b = b.Defaulted()
 	k := &b.Konnectivity
 	if !ptr.Deref(k.Enabled, true) {
 		return nil, nil
@@ -72,6 +73,7 @@ func leaseRule(verbs ...string) rbacv1.PolicyRule {
 // UsesService tells whether agents find servers by the rendered Service, as they
 // do unless serverHost was set to something else.
 func UsesService(b *v1alpha1.Bundle) bool {
+	b = b.Defaulted()
 	return b.Konnectivity.ServerHost == v1alpha1.ServiceHost(b.Namespace)
 }
 

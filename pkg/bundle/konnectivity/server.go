@@ -36,8 +36,9 @@ const (
 // the headless Service and the servers' Leases go by them (KON-49).
 func serverLabels() map[string]string { return map[string]string{appLabel: ServerName} }
 
-// Server describes the proxy server. b must be defaulted.
+// Server describes the proxy server.
 func Server(b *v1alpha1.Bundle) component.Component {
+	b = b.Defaulted()
 	s := &b.Konnectivity.Server
 	c := component.Component{
 		Name: ServerName, Namespace: b.Namespace, Binary: ServerBinary,
@@ -100,11 +101,13 @@ func serverVolumes(b *v1alpha1.Bundle) []component.Volume {
 
 // ServerFlags are all flags of the server.
 func ServerFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	return append(OwnServerFlags(b), component.ExtraFlags(b.Konnectivity.Server.ExtraArgs)...)
 }
 
 // OwnServerFlags are the flags that the bundle sets, without extraArgs.
 func OwnServerFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	k := &b.Konnectivity
 	flags := []component.Flag{component.BoolFlag("logtostderr", true)}
 	flags = append(flags, frontendFlags(k)...)

@@ -31,8 +31,9 @@ type Config struct {
 // ErrAlgorithm is returned for an unknown key algorithm.
 var ErrAlgorithm = errors.New("unknown key algorithm")
 
-// FromBundle is the configuration that a defaulted bundle asks for.
+// FromBundle is the configuration that a bundle asks for.
 func FromBundle(b *v1alpha1.Bundle) Config {
+	b = b.Defaulted()
 	c := Config{Algorithm: b.PKI.Algorithm}
 	if b.PKI.Validity != nil {
 		c.Validity = b.PKI.Validity.Duration

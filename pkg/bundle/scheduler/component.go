@@ -25,19 +25,20 @@ const (
 
 // ConfigPath is the scheduler's configuration file inside the container.
 func ConfigPath(b *v1alpha1.Bundle) string {
+	b = b.Defaulted()
 	return configDir(b) + "/" + configKey(b)
 }
 
 func configDir(b *v1alpha1.Bundle) string { return "/etc/kubernetes/" + b.Scheduler.Name }
 func configKey(b *v1alpha1.Bundle) string { return b.Scheduler.Name + "-config.yaml" }
 
-// Component describes the second scheduler. b must be defaulted.
+// Component describes the second scheduler.
 func Component(b *v1alpha1.Bundle) component.Component {
+	b = b.Defaulted()
 	s := &b.Scheduler
-	selector := map[string]string{"component": "scheduler", "tier": "control-plane"}
 	c := component.Component{
 		Name: s.Name, Namespace: b.Namespace, Binary: Binary,
-		Labels: selector, Selector: selector, PodLabels: podLabels(b),
+		Labels: documentedLabels(), Selector: selector(b), PodLabels: podLabels(b),
 		ContainerName: "kube-second-scheduler", Image: s.Image,
 		Command: []string{"/usr/local/bin/kube-scheduler"},
 		Flags:   Flags(b),
@@ -68,15 +69,29 @@ func Component(b *v1alpha1.Bundle) component.Component {
 	return c
 }
 
+// documentedLabels are those of SCHED-16.
+func documentedLabels() map[string]string {
+	return map[string]string{"component": "scheduler", "tier": "control-plane"}
+}
+
+// selector goes beyond SCHED-16, which demands the documented labels alone: these
+// are equal for all bundles in a namespace, so that two Deployments would count
+// and scale each other's Pods, and a selector cannot be changed later.
+func selector(b *v1alpha1.Bundle) map[string]string {
+	labels := documentedLabels()
+	maps.Copy(labels, instanceLabels(b))
+	return labels
+}
+
 // instanceLabels tell the Pods of this scheduler from those of another bundle in
-// the same namespace; the selector that the documents prescribe does not.
+// the same namespace.
 func instanceLabels(b *v1alpha1.Bundle) map[string]string {
 	return map[string]string{nameLabel: b.Scheduler.Name}
 }
 
 func podLabels(b *v1alpha1.Bundle) map[string]string {
-	labels := map[string]string{"component": "scheduler", "tier": "control-plane", "version": "second"}
-	maps.Copy(labels, instanceLabels(b))
+	labels := selector(b)
+	labels["version"] = "second"
 	return labels
 }
 
@@ -86,6 +101,7 @@ func podLabels(b *v1alpha1.Bundle) map[string]string {
 // itself, because the image may be a stock one, and because a reader of the
 // manifest should see it (SCHED-37).
 func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	return []component.Flag{
 		component.PathFlag("config", ConfigPath(b)),
 		component.PortFlag("secure-port", SecurePort, b.Scheduler.SecurePort),
@@ -95,6 +111,7 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 
 // Flags are all flags of the scheduler.
 func Flags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
 	return append(OwnFlags(b), component.ExtraFlags(b.Scheduler.ExtraArgs)...)
 }
 

@@ -17,6 +17,7 @@ import (
 // identity of the Pod (SCHED-24). All three lock fields are always written,
 // because the defaults are the default scheduler's (SCHED-35).
 func Configuration(b *v1alpha1.Bundle, kubeconfigPath string) ([]byte, error) {
+	b = b.Defaulted()
 	data, err := yaml.Marshal(configuration(b, kubeconfigPath))
 	if err != nil {
 		return nil, fmt.Errorf("encode the configuration of scheduler %s: %w", b.Scheduler.Name, err)
@@ -58,7 +59,7 @@ func configuration(b *v1alpha1.Bundle, kubeconfigPath string) *schedulerv1.KubeS
 // order of the configuration.
 func ProfileNames(b *v1alpha1.Bundle) []string {
 	var names []string
-	for _, p := range b.Scheduler.Profiles {
+	for _, p := range b.Defaulted().Scheduler.Profiles {
 		names = append(names, ptr.Deref(p.SchedulerName, ""))
 	}
 	return names

@@ -17,6 +17,7 @@ import (
 // Objects are the in-cluster objects of the second scheduler, in the order in
 // which to apply them; none if it is not enabled.
 func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
+	b = b.Defaulted()
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		return nil, nil
 	}

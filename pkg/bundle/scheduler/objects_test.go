@@ -106,7 +106,9 @@ func TestDeployment(t *testing.T) {
 		}
 	}
 	check("SCHED-16 labels", maps.Equal(d.Labels, labels), d.Labels)
-	check("SCHED-16 selector", maps.Equal(d.Spec.Selector.MatchLabels, labels), d.Spec.Selector)
+	// Not these two alone, as SCHED-16 has it: see TestSelector.
+	check("SCHED-16 selector", d.Spec.Selector.MatchLabels["component"] == "scheduler" &&
+		d.Spec.Selector.MatchLabels["tier"] == "control-plane", d.Spec.Selector)
 	check("SCHED-16 pod labels", d.Spec.Template.Labels["version"] == "second" && d.Spec.Template.Labels["component"] == "scheduler" &&
 		d.Spec.Template.Labels["tier"] == "control-plane", d.Spec.Template.Labels)
 	check("two replicas", ptr.Deref(d.Spec.Replicas, 0) == 2, d.Spec.Replicas)
@@ -137,6 +139,21 @@ func selects(t *testing.T, s *metav1.LabelSelector, labels map[string]string) bo
 		}
 	}
 	return len(s.MatchLabels) > 0
+}
+
+// TestSelector: a Deployment selects its own Pods and not those of another bundle
+// in the same namespace, for which SCHED-16's two labels would not do.
+func TestSelector(t *testing.T) {
+	one, two := v1alpha1.New(), v1alpha1.New()
+	two.Scheduler.Name = "other"
+	own := find[*appsv1.Deployment](t, objects(t, one), "my-scheduler").Spec
+	others := find[*appsv1.Deployment](t, objects(t, two), "other").Spec
+	if !selects(t, own.Selector, own.Template.Labels) {
+		t.Errorf("%v does not select %v", own.Selector, own.Template.Labels)
+	}
+	if selects(t, own.Selector, others.Template.Labels) {
+		t.Errorf("%v selects another scheduler's %v", own.Selector, others.Template.Labels)
+	}
 }
 
 // TestDisruptionBudget selects the Pods of this scheduler and no other's in the

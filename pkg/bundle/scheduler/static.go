@@ -13,6 +13,7 @@ import (
 // and the kubeconfig itself, whose user needs the rights that [Objects] gives to
 // the ServiceAccount.
 func StaticComponent(b *v1alpha1.Bundle, kubeconfig string) component.Component {
+	b = b.Defaulted()
 	c := Component(b)
 	c.ServiceAccount = ""
 	// The kubeconfig is root's, with mode 0600.

@@ -19,6 +19,18 @@ func New() *Bundle {
 	return b
 }
 
+// Defaulted returns a defaulted copy of b, which stays as it is; the default
+// bundle for nil. Everything that renders a bundle starts with it, so that one
+// made in Go need not name more than what differs from the defaults.
+func (b *Bundle) Defaulted() *Bundle {
+	if b == nil {
+		return New()
+	}
+	out := b.DeepCopy()
+	Default(out)
+	return out
+}
+
 // Default fills every field of b that is unset. It is idempotent and never
 // changes a field that is set.
 func Default(b *Bundle) {
