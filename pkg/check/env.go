@@ -6,9 +6,12 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // EnvSource returns the Env of the cluster that the kubeconfig file and context name (both may be empty: the usual defaults), or nil, nil
@@ -39,6 +42,8 @@ type Env struct {
 
 	// Parts stops and starts parts of the cluster. Nil: checks that need it are skipped, and say so.
 	Parts Parts
+	// Leftovers tells which parts an earlier run stopped and never put back. Optional.
+	Leftovers func(ctx context.Context) ([]Leftover, error)
 	// ServerMetrics returns the Prometheus text of all konnectivity servers, one after another. Nil: the tunnel checks fail and say so.
 	ServerMetrics func(ctx context.Context) ([]byte, error)
 	// HostIP is an address of the machine this process runs on that the tunnel's agents can reach; not loopback, because EndpointSlices and
@@ -103,7 +108,8 @@ type Probe struct {
 	PortForwardRaw  bool
 }
 
-// Parts stops and starts parts of a cluster. All methods block until done and are idempotent.
+// Parts stops and starts parts of a cluster. All methods block until done and are idempotent. What cannot be stopped or killed in this cluster is
+// a Skip.
 type Parts interface {
 	// StopScheduler stops every replica of the second scheduler and returns once none runs; StartScheduler puts them back.
 	StopScheduler(ctx context.Context) error
@@ -118,13 +124,13 @@ type Parts interface {
 
 // Defaults of Env.
 const (
-	DefaultSchedulerName = "my-scheduler"
+	DefaultSchedulerName = v1alpha1.DefaultSchedulerName
 	DefaultPauseImage    = "registry.k8s.io/pause:3.10"
 	DefaultProbeImage    = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	DefaultTakeoverLimit = 17 * time.Second
 	DefaultRecoveryLimit = 60 * time.Second
 
-	stockSchedulerName = "default-scheduler"
+	stockSchedulerName = v1alpha1.DefaultSchedulerProfile
 )
 
 // Complete fills in defaults and makes the client.
@@ -146,8 +152,8 @@ func (e *Env) Complete() error {
 	}
 	setDefault(&e.Cluster, e.Config.Host)
 	setDefault(&e.SchedulerName, DefaultSchedulerName)
-	setDefault(&e.Lease, types.NamespacedName{Namespace: "kube-system", Name: DefaultSchedulerName})
-	setDefault(&e.StockLease, types.NamespacedName{Namespace: "kube-system", Name: "kube-scheduler"})
+	setDefault(&e.Lease, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: DefaultSchedulerName})
+	setDefault(&e.StockLease, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease})
 	setDefault(&e.TakeoverLimit, DefaultTakeoverLimit)
 	setDefault(&e.RecoveryLimit, DefaultRecoveryLimit)
 	setDefault(&e.times, defaultTimes())

@@ -16,9 +16,11 @@ import (
 //   - Webhooks and the Service proxy keep connections alive per address; the check's own server closes each one after the answer, so each call dials.
 //   - Logs and the node proxy share one keep-alive HTTP/2 transport per node address: a call within 90 s of the last one dials nothing. It is
 //     the very transport whose dialer exec uses. If no dial was counted, the connection was reused, and the proof is that the server passed
-//     on packets from the API server meanwhile.
+//     on packets from the API server meanwhile: more of them than when the same is done without the call, because reading the server's
+//     metrics may itself go through the tunnel.
 //
-// Failed dials must not rise. Other traffic of a busy cluster can raise any counter, so a failure that is not the call's own is measured again.
+// Other traffic of a busy cluster can raise any counter, so a failure that is not the call's own is measured again. Failed dials should not rise;
+// when they do each time (one unavailable APIService is enough), and all else is as it should be, they are reported and do no harm.
 //
 // Limit: with several API servers behind one address, the counters that we read must be those of the instance that made the call. A change
 // of instance shows in process_start_time_seconds and is measured again; two instances that alternate in step can still make the check fail,
@@ -57,44 +59,77 @@ type sample struct {
 // errMeasureAgain marks a verdict that other traffic may have caused.
 var errMeasureAgain = errors.New("measure again")
 
+// proof says how a call went through the tunnel, and how many dials of others failed meanwhile.
+type proof struct {
+	how      string
+	failures float64
+}
+
 // proofAttempts is how often a measurement that others disturbed is made.
 const proofAttempts = 3
 
 // prove makes the call and proves that it went through the tunnel.
 func (s *Scope) prove(ctx context.Context, kind proofKind, call func(ctx context.Context) error) error {
+	var good *proof
 	var err error
 	for range proofAttempts {
-		var how string
-		how, err = s.proveOnce(ctx, kind, call)
-		if err == nil {
-			s.Detail("proof", "%s", how)
+		var got proof
+		got, err = s.proveOnce(ctx, kind, call)
+		switch {
+		case err == nil && got.failures == 0:
+			s.Detail("proof", "%s", got.how)
 			return nil
-		}
-		if !errors.Is(err, errMeasureAgain) {
+		case err == nil:
+			good = &got
+		case !errors.Is(err, errMeasureAgain):
 			return err
 		}
 		if serr := sleep(ctx, s.times.again); serr != nil {
-			return err
+			break
 		}
 	}
-	return err
+	if good == nil {
+		return err
+	}
+	s.Detail("proof", "%s", good.how)
+	s.Detail("failed-dials", "%g egress dials of the API server failed meanwhile; this call's did not: does an APIService or webhook point to something that is away?", good.failures)
+	return nil
 }
 
-func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx context.Context) error) (string, error) {
+func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx context.Context) error) (proof, error) {
 	before, err := s.sampleBefore(ctx)
 	if err != nil {
-		return "", err
+		return proof{}, err
 	}
 	begin := time.Now()
 	if err := bounded(ctx, s.times.clear, call); err != nil {
-		return "", WithHint(fmt.Errorf("the call failed: %w", err), "%s", callHint(err))
+		return proof{}, WithHint(fmt.Errorf("the call failed: %w", err), "%s", callHint(err))
 	}
-	s.Detail("latency", "%s", time.Since(begin).Round(time.Millisecond))
+	latency := time.Since(begin)
+	s.Detail("latency", "%s", latency.Round(time.Millisecond))
 	after, err := s.sampleAfter(ctx)
 	if err != nil {
-		return "", err
+		return proof{}, err
 	}
-	return judge(kind, before, after)
+	idle := 0.0
+	if kind == dialsOrReuses {
+		if idle, err = s.idlePackets(ctx, after.server, latency); err != nil {
+			return proof{}, err
+		}
+	}
+	return judge(kind, before, after, idle)
+}
+
+// idlePackets repeats what happens around a call, and takes as long, without the call, and returns how many packets the server passed on.
+func (s *Scope) idlePackets(ctx context.Context, last serverSample, latency time.Duration) (float64, error) {
+	if err := sleep(ctx, latency); err != nil {
+		return 0, err
+	}
+	if _, err := s.apiSample(ctx); err != nil {
+		return 0, err
+	}
+	now, err := s.serverSample(ctx)
+	return max(0, now.packets-last.packets), err
 }
 
 func bounded(ctx context.Context, limit time.Duration, call func(ctx context.Context) error) error {
@@ -103,33 +138,42 @@ func bounded(ctx context.Context, limit time.Duration, call func(ctx context.Con
 	return call(ctx)
 }
 
-// judge compares two samples around a successful call and says how the call went through the tunnel.
-func judge(kind proofKind, before, after sample) (string, error) {
+// judge compares two samples around a successful call and says how the call went through the tunnel. idle is how many packets the server passes on
+// in the same time without the call.
+func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 	if before.api.instance != after.api.instance || after.api.instance != after.apiLate.instance {
-		return "", fmt.Errorf("%w: the counters came from different API servers, or the API server restarted", errMeasureAgain)
+		return proof{}, fmt.Errorf("%w: the counters came from different API servers, or the API server restarted", errMeasureAgain)
 	}
 	if !after.api.configured {
-		return "", WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server has no %s", metricDialStart),
+		return proof{}, WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server has no %s", metricDialStart),
 			"kube-apiserver needs --egress-selector-config-file with a selection named cluster")
 	}
-	api := after.api.dials - before.api.dials
+	failures := after.api.failures - before.api.failures
+	// A dial that failed was counted as started too, and is not the call's, which worked.
+	api := after.api.dials - before.api.dials - failures
 	reading := after.apiLate.dials - after.api.dials
 	server := after.server.dials - before.server.dials - reading
 	packets := after.server.packets - before.server.packets
-	failures := after.api.failures - before.api.failures
 	switch {
-	case failures > 0:
-		return "", fmt.Errorf("the call worked, but %g egress dials of the API server failed meanwhile (%w)", failures, errMeasureAgain)
 	case api >= 1 && server >= 1:
-		return fmt.Sprintf("API server dialled %g through the tunnel, server connected %g", api, server), nil
+		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api), countOf(server)), failures}, nil
 	case api >= 1:
-		return "", WithHint(fmt.Errorf("the API server dialled %g through its egress selector, but the konnectivity servers whose metrics we read connected %g (%w)", api, server, errMeasureAgain),
+		return proof{}, WithHint(fmt.Errorf("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s (%w)", countOf(api), countOf(server), errMeasureAgain),
 			"are these the metrics of the server that this API server uses? --server-metrics-url names them")
-	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets >= 1:
-		return fmt.Sprintf("over a tunnel connection that was already open, server passed on %g packets", packets), nil
+	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets > idle:
+		return proof{fmt.Sprintf("over a tunnel connection that was already open, server passed on %g packets (%g without the call)", packets, idle), failures}, nil
+	case failures > 0:
+		return proof{}, fmt.Errorf("the call worked, but %g egress dials of the API server failed meanwhile, and none succeeded (%w)", failures, errMeasureAgain)
 	}
-	return "", WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server's egress dials went from %g to %g (%w)", before.api.dials, after.api.dials, errMeasureAgain),
+	return proof{}, WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server's egress dials went from %g to %g (%w)", before.api.dials, after.api.dials, errMeasureAgain),
 		"does the egress selector file have a selection named cluster whose proxyProtocol is not Direct?")
+}
+
+func countOf(n float64) string {
+	if n == 1 {
+		return "1 time"
+	}
+	return fmt.Sprintf("%g times", n)
 }
 
 func (s *Scope) sampleBefore(ctx context.Context) (out sample, err error) {
@@ -168,7 +212,7 @@ func (s *Scope) apiSample(ctx context.Context) (apiSample, error) {
 }
 
 func (s *Scope) serverSample(ctx context.Context) (serverSample, error) {
-	const hint = "--server-metrics-url names the /metrics of konnectivity-server; without it, pods labelled k8s-app=konnectivity-server are asked on port 8134"
+	const hint = "--server-metrics-url names the /metrics of konnectivity-server; without it, the pods of the bundle's konnectivity-server are asked (-f names another bundle)"
 	if s.ServerMetrics == nil {
 		return serverSample{}, WithHint(errors.New("nobody told how to read konnectivity-server's metrics, so tunnelling cannot be proved"), hint)
 	}

@@ -19,32 +19,41 @@ func TestJudge(t *testing.T) {
 		before, after sample
 		want, wantErr string
 		again         bool
+		idle          float64
 	}{
-		"both rose":                {dials, at(5, 9, 0), at(6, 10, 3), "dialled 1", "", false},
-		"reused, packets rose":     {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server passed on 2", "", false},
-		"reused where it must not": {dials, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true},
-		"nothing rose":             {dialsOrReuses, at(5, 9, 7), at(5, 9, 7), "", "not through the tunnel", true},
-		"API server never dialled": {dialsOrReuses, at(0, 9, 7), at(0, 9, 9), "", "not through the tunnel", true},
-		"server did not rise":      {dials, at(5, 9, 7), at(6, 9, 7), "", "connected 0", true},
-		"failures rose": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.failures = 1 }),
-			"", "1 egress dials of the API server failed", true},
+		"both rose":            {dials, at(5, 9, 0), at(6, 10, 3), "dialled 1 time through the tunnel, server connected 1 time", "", false, 0},
+		"reused, packets rose": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server passed on 2 packets (0 without the call)", "", false, 0},
+		"both rose by two":     {dials, at(5, 9, 0), at(7, 11, 3), "dialled 2 times through the tunnel, server connected 2 times", "", false, 0},
+		// What the reading of the metrics itself sends through the tunnel proves nothing (KON-11).
+		"reused, packets are the reading's": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 2},
+		"reused, more than the reading's":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 10), "server passed on 3 packets (2 without", "", false, 2},
+		"reused, more packets without call": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 3},
+		"the reading's packets do no harm":  {dials, at(5, 9, 7), at(6, 10, 9), "dialled 1 time", "", false, 9},
+		"reused where it must not":          {dials, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 0},
+		"nothing rose":                      {dialsOrReuses, at(5, 9, 7), at(5, 9, 7), "", "not through the tunnel", true, 0},
+		"API server never dialled":          {dialsOrReuses, at(0, 9, 7), at(0, 9, 9), "", "not through the tunnel", true, 0},
+		"server did not rise":               {dials, at(5, 9, 7), at(6, 9, 7), "", "connected 0", true, 0},
+		"the only dial failed": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.failures = 1 }),
+			"", "1 egress dials of the API server failed", true, 0},
+		"another dial failed": {dials, at(5, 9, 0), with(at(7, 10, 0), func(s *sample) { s.api.failures = 1 }),
+			"dialled 1 time through the tunnel", "", false, 0},
 		"no egress selector": {dials, at(0, 9, 0), with(at(0, 9, 0), func(s *sample) { s.api.configured = false }),
-			"", "API server has no apiserver_egress_dialer_dial_start_total", false},
+			"", "API server has no apiserver_egress_dialer_dial_start_total", false, 0},
 		"another API server": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.instance = 2 }),
-			"", "different API servers", true},
+			"", "different API servers", true, 0},
 		"server's rise came from reading it": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.apiLate.dials = 7 }),
-			"", "connected 0", true},
+			"", "connected 0", true, 0},
 		"reading it dialled too": {dials, at(5, 9, 0), with(at(6, 11, 0), func(s *sample) { s.apiLate.dials = 7 }),
-			"server connected 1", "", false},
+			"server connected 1 time", "", false, 0},
 		"no packets metric": {dialsOrReuses, at(5, 9, 0), with(at(5, 9, 9), func(s *sample) { s.server.hasPackets = false }),
-			"", "not through the tunnel", true},
+			"", "not through the tunnel", true, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := judge(tc.kind, tc.before, tc.after)
+			got, err := judge(tc.kind, tc.before, tc.after, tc.idle)
 			if tc.wantErr == "" {
-				if err != nil || !strings.Contains(got, tc.want) {
-					t.Errorf("got %q, %v", got, err)
+				if err != nil || !strings.Contains(got.how, tc.want) || got.failures != tc.after.api.failures-tc.before.api.failures {
+					t.Errorf("got %+v, %v", got, err)
 				}
 				return
 			}
@@ -66,16 +75,45 @@ func TestProveMeasuresAgain(t *testing.T) {
 		api.dials++
 		api.serverDial++
 		if tries < proofAttempts {
-			api.failures++ // another call of a busy cluster
+			api.dials++ // another call of a busy cluster
+			api.failures++
 		}
 		return nil
 	}
-	if err := s.prove(t.Context(), dials, call); err != nil || tries != proofAttempts {
-		t.Errorf("after %d tries: %v", tries, err)
+	if err := s.prove(t.Context(), dials, call); err != nil || tries != proofAttempts || s.details["failed-dials"] != "" {
+		t.Errorf("a clean measurement is better; after %d tries: %v, %v", tries, err, s.details)
 	}
 	tries = -100
-	if err := s.prove(t.Context(), dials, call); err == nil || !strings.Contains(err.Error(), "failed meanwhile") {
-		t.Errorf("failures that go on must fail the check: %v", err)
+	if err := s.prove(t.Context(), dials, call); err != nil || !strings.HasPrefix(s.details["failed-dials"], "1 egress dials") || s.details["proof"] == "" {
+		t.Errorf("dials of others that fail all the time must not fail a call that was tunnelled: %v, %v", err, s.details)
+	}
+}
+
+// TestProofIsNotTheReading proves that a call which does not go through the tunnel is not taken for one that does because the server's metrics are
+// read through the tunnel, as they are in a cluster of which only the kubeconfig is known (KON-11).
+func TestProofIsNotTheReading(t *testing.T) {
+	api := newStubAPI(t)
+	api.dials = 7
+	env := api.env(t)
+	env.ServerMetrics = func(ctx context.Context) ([]byte, error) {
+		api.mu.Lock()
+		api.packets++
+		api.mu.Unlock()
+		return api.serverMetrics(ctx)
+	}
+	s := newScope(env, "x")
+	err := s.prove(t.Context(), dialsOrReuses, func(context.Context) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "not through the tunnel") {
+		t.Errorf("a direct call passed: %v, %v", err, s.details)
+	}
+	err = s.prove(t.Context(), dialsOrReuses, func(context.Context) error {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		api.packets++
+		return nil
+	})
+	if err != nil {
+		t.Errorf("a call over an open connection failed: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ type Options struct {
 	Disruptive bool
 	// Timeout replaces every check's own timeout when positive.
 	Timeout time.Duration
-	// CleanupTimeout bounds the taking back after each check; default 90 s, because starting a stopped part is among it.
+	// CleanupTimeout bounds each single taking back after a check; default 90 s, because starting a stopped part is among them.
 	CleanupTimeout time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
@@ -48,6 +48,9 @@ func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, er
 	report := &Report{
 		APIVersion: "fairlead.dev/v1alpha1", Kind: "CheckReport", Cluster: env.Cluster,
 		Started: started.UTC().Format(time.RFC3339), NotAsked: notAsked, strict: opts.Only != nil, Checks: []Result{},
+	}
+	if left, ok := leftoverCheck(ctx, env, opts); ok {
+		checks = append([]Check{left}, checks...)
 	}
 	rep.Begin(env.Cluster, checks)
 	for _, c := range checks {
@@ -156,11 +159,11 @@ func (r *Result) setOutcome(err error, hint string) {
 		r.Status = OK
 		return
 	case errors.As(err, &skip):
-		r.Status = Skipped
+		// The reason stands for itself; what was tried when it turned out is no news.
+		r.Status, r.Error = Skipped, skip.Error()
 	default:
-		r.Status = Failed
+		r.Status, r.Error = Failed, err.Error()
 	}
-	r.Error = err.Error()
 	if r.Hint = HintOf(err); r.Hint == "" && r.Status == Failed {
 		r.Hint = hint
 	}

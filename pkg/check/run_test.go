@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -208,5 +210,66 @@ func TestCleanupIsBounded(t *testing.T) {
 	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults())
 	if res.Status != Failed || time.Since(begin) > 2*time.Second {
 		t.Errorf("%s after %s", res.Status, time.Since(begin))
+	}
+}
+
+func TestHangingUndoLeavesTheOthersTheirTime(t *testing.T) {
+	started := false
+	res := runOne(t.Context(), newStubAPI(t).env(t), checkOf("a", func(_ context.Context, s *Scope) error {
+		s.Defer("start the scheduler", func(ctx context.Context) error {
+			started = ctx.Err() == nil
+			return ctx.Err()
+		})
+		s.Defer("hang", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		return nil
+	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults())
+	if !started || !strings.Contains(res.Error, "cleaning up: hang") || strings.Contains(res.Error, "start the scheduler") {
+		t.Errorf("started %t, %q", started, res.Error)
+	}
+}
+
+// TestNamespaceWhoseCreationWasInterrupted proves that a namespace is deleted although the answer to its creation never arrived.
+func TestNamespaceWhoseCreationWasInterrupted(t *testing.T) {
+	api := newStubAPI(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	serve := api.Config.Handler
+	stored := false
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/namespaces") {
+			serve.ServeHTTP(w, r)
+			return
+		}
+		serve.ServeHTTP(httptest.NewRecorder(), r)
+		stored = api.find("/namespaces/"+NamespacePrefix) != nil
+		cancel()
+		<-r.Context().Done()
+	})
+	res := runOne(ctx, api.env(t), checkOf("a", func(ctx context.Context, s *Scope) error {
+		_, err := s.Namespace(ctx)
+		return err
+	}), Options{}.withDefaults())
+	if left := api.find("/namespaces/" + NamespacePrefix); !stored || left != nil {
+		t.Errorf("stored: %t, left behind: %v; %s", stored, left, res.Error)
+	}
+}
+
+func TestRefusedNamespaceIsNotDeleted(t *testing.T) {
+	api := newStubAPI(t)
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fail(w, http.StatusForbidden, "may not "+r.Method) })
+	res := runOne(t.Context(), api.env(t), checkOf("a", func(ctx context.Context, s *Scope) error {
+		_, err := s.Namespace(ctx)
+		return err
+	}), Options{}.withDefaults())
+	if !strings.Contains(res.Error, "may not POST") || strings.Contains(res.Error, "cleaning up") {
+		t.Errorf("got %q", res.Error)
+	}
+}
+
+func TestSkipReasonStandsAlone(t *testing.T) {
+	res := Result{}
+	res.setOutcome(fmt.Errorf("stop the second scheduler: %w", Skip("there is no Deployment")), "hint")
+	if res.Status != Skipped || res.Error != "there is no Deployment" || res.Hint != "" {
+		t.Errorf("got %+v", res)
 	}
 }

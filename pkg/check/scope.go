@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // NamespacePrefix begins the name of every namespace that a check makes.
@@ -53,20 +54,28 @@ func (s *Scope) Defer(what string, do func(ctx context.Context) error) {
 	s.undo = append(s.undo, undo{what, do})
 }
 
-// Namespace returns the check's own namespace, and makes it when first asked.
+// Namespace returns the check's own namespace, and makes it when first asked. The name is chosen here and not by the server, so that it is known even if
+// the answer to the request never arrives.
 func (s *Scope) Namespace(ctx context.Context) (*corev1.Namespace, error) {
 	if s.namespace != nil {
 		return s.namespace, nil
 	}
+	name := NamespacePrefix + rand.String(10)
+	refused := false
+	s.Defer("delete namespace "+name, func(ctx context.Context) error {
+		if refused {
+			return nil
+		}
+		return s.deleteNamespace(ctx, name)
+	})
 	ns, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: NamespacePrefix,
-		Labels:       map[string]string{LabelCheck: s.id},
+		Name: name, Labels: map[string]string{LabelCheck: s.id},
 	}}, metav1.CreateOptions{})
 	if err != nil {
+		refused = apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err)
 		return nil, fmt.Errorf("create a namespace for the check: %w", err)
 	}
 	s.namespace = ns
-	s.Defer("delete namespace "+ns.Name, func(ctx context.Context) error { return s.deleteNamespace(ctx, ns.Name) })
 	return ns, nil
 }
 
@@ -81,13 +90,13 @@ func (s *Scope) deleteNamespace(ctx context.Context, name string) error {
 	return errors.Join(podErr, err)
 }
 
-// cleanup undoes everything, last first, within limit; an interrupt of the run does not interrupt it.
+// cleanup undoes everything, last first; an interrupt of the run does not interrupt it. Each undoing has the whole limit for itself: one that
+// hangs must not take the others' chance.
 func (s *Scope) cleanup(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for i := len(s.undo) - 1; i >= 0; i-- {
-		if err := s.undo[i].do(ctx); err != nil {
+		if err := bounded(ctx, limit, s.undo[i].do); err != nil {
 			errs = append(errs, fmt.Errorf("cleaning up: %s: %w", s.undo[i].what, err))
 		}
 	}

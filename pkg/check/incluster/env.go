@@ -90,28 +90,7 @@ func OwnAddress(server string) string {
 	if ip, err := routeTo(server); err == nil && ip.IsGlobalUnicast() {
 		return ip.String()
 	}
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return ""
-	}
-	return pickAddress(addresses)
-}
-
-func pickAddress(addresses []net.Addr) string {
-	sixth := ""
-	for _, a := range addresses {
-		ipNet, ok := a.(*net.IPNet)
-		if !ok || !ipNet.IP.IsGlobalUnicast() {
-			continue
-		}
-		if ipNet.IP.To4() != nil {
-			return ipNet.IP.String()
-		}
-		if sixth == "" {
-			sixth = ipNet.IP.String()
-		}
-	}
-	return sixth
+	return check.HostAddress()
 }
 
 // routeTo asks the kernel which source address it would use; no packet is sent.

@@ -103,7 +103,7 @@ func (t *Text) Finish(r check.Result) {
 
 // worthReading are the details that text shows even when the check passed: what was measured. JSON has all.
 var worthReading = map[string]bool{
-	"version": true, "proof": true, "takeover": true, "recovered-after": true, "bound-after-start": true, "pods": true, "holder": true,
+	"version": true, "proof": true, "failed-dials": true, "restored": true, "takeover": true, "recovered-after": true, "bound-after-start": true, "pods": true, "holder": true,
 }
 
 func (t *Text) details(r check.Result, show func(key string) bool) {
