@@ -28,18 +28,21 @@ func pathOptions(explicit string) *clientcmd.PathOptions {
 
 // MergeKubeconfig adds the cluster to the user's kubeconfig and makes it the
 // current context, leaving all other entries as they are. explicit is the
-// value of --kubeconfig, "" for the default files. It returns the file written.
-func MergeKubeconfig(name, explicit string, admin []byte) (string, error) {
+// value of --kubeconfig, "" for the default files. It returns the file written
+// and the context that was current before, for RemoveKubeconfig.
+func MergeKubeconfig(name, explicit string, admin []byte) (file, previous string, err error) {
 	source, err := clientcmd.Load(admin)
 	if err != nil {
-		return "", fmt.Errorf("reading the cluster's kubeconfig: %w", err)
+		return "", "", fmt.Errorf("reading the cluster's kubeconfig: %w", err)
 	}
 	from := source.Contexts[source.CurrentContext]
 	if from == nil {
-		return "", errors.New("the cluster's kubeconfig has no current context")
+		return "", "", errors.New("the cluster's kubeconfig has no current context")
 	}
-	key, file := ContextName(name), pathOptions(explicit).GetDefaultFilename()
-	return file, editKubeconfig(file, func(config *clientcmdapi.Config) bool {
+	key := ContextName(name)
+	file = pathOptions(explicit).GetDefaultFilename()
+	err = editKubeconfig(file, func(config *clientcmdapi.Config) bool {
+		previous = config.CurrentContext
 		config.Clusters[key] = source.Clusters[from.Cluster]
 		config.AuthInfos[key] = source.AuthInfos[from.AuthInfo]
 		context := clientcmdapi.NewContext()
@@ -48,13 +51,14 @@ func MergeKubeconfig(name, explicit string, admin []byte) (string, error) {
 		config.CurrentContext = key
 		return true
 	})
+	return file, previous, err
 }
 
 // RemoveKubeconfig takes the cluster's entries out of the user's kubeconfig
 // files and tells whether there were any. A current context that pointed to it
-// is unset. server, if not empty, is the URL that the entry has to have: a
+// is set back to previous, if that still exists. server, if not empty, is the URL that the entry has to have: a
 // context of the same name may belong to another state directory.
-func RemoveKubeconfig(name, explicit, server string) (bool, error) {
+func RemoveKubeconfig(name, explicit, server, previous string) (bool, error) {
 	options, key := pathOptions(explicit), ContextName(name)
 	files := options.GetLoadingPrecedence()
 	if explicit != "" {
@@ -77,6 +81,9 @@ func RemoveKubeconfig(name, explicit, server string) (bool, error) {
 			delete(config.Contexts, key)
 			if config.CurrentContext == key {
 				config.CurrentContext = ""
+				if _, ok := config.Contexts[previous]; ok {
+					config.CurrentContext = previous
+				}
 			}
 			removed = true
 			return true

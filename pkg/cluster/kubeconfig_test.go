@@ -29,7 +29,7 @@ current-context: prod
 
 func TestKubeconfigComesAndGoes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sub", "config")
-	got, err := MergeKubeconfig("dev", file, []byte(admin))
+	got, _, err := MergeKubeconfig("dev", file, []byte(admin))
 	if err != nil || got != file {
 		t.Fatalf("MergeKubeconfig = %q, %v", got, err)
 	}
@@ -47,7 +47,7 @@ func TestKubeconfigComesAndGoes(t *testing.T) {
 		t.Errorf("merged: %+v", config)
 	}
 	for _, want := range []bool{true, false} {
-		if had, err := RemoveKubeconfig("dev", file, ""); err != nil || had != want {
+		if had, err := RemoveKubeconfig("dev", file, "", ""); err != nil || had != want {
 			t.Errorf("RemoveKubeconfig = %v, %v; want %v", had, err, want)
 		}
 	}
@@ -63,14 +63,14 @@ func TestKubeconfigLeavesOthersAlone(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", file)
 	for range 2 { // twice is as good as once
-		if _, err := MergeKubeconfig("dev", "", []byte(admin)); err != nil {
+		if _, _, err := MergeKubeconfig("dev", "", []byte(admin)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := MergeKubeconfig("other", "", []byte(admin)); err != nil {
+	if _, _, err := MergeKubeconfig("other", "", []byte(admin)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RemoveKubeconfig("dev", "", "https://127.0.0.1:6443"); err != nil {
+	if _, err := RemoveKubeconfig("dev", "", "https://127.0.0.1:6443", ""); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.LoadFromFile(file)
@@ -96,7 +96,7 @@ func TestKubeconfigThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := MergeKubeconfig("dev", file, []byte(admin))
+	_, _, err := MergeKubeconfig("dev", file, []byte(admin))
 	if err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("error = %v, want one that names %s", err, file)
 	}
@@ -117,16 +117,16 @@ func TestKubeconfigUnderContention(t *testing.T) {
 		go func() {
 			name := fmt.Sprintf("c%d", i)
 			for range 5 {
-				if _, err := MergeKubeconfig(name, file, []byte(admin)); err != nil {
+				if _, _, err := MergeKubeconfig(name, file, []byte(admin)); err != nil {
 					results <- err
 					return
 				}
-				if _, err := RemoveKubeconfig(name, file, ""); err != nil {
+				if _, err := RemoveKubeconfig(name, file, "", ""); err != nil {
 					results <- err
 					return
 				}
 			}
-			_, err := MergeKubeconfig(name, file, []byte(admin))
+			_, _, err := MergeKubeconfig(name, file, []byte(admin))
 			results <- err
 		}()
 	}
@@ -146,7 +146,7 @@ func TestKubeconfigWithStaleLock(t *testing.T) {
 	if err := os.WriteFile(file+".lock", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := MergeKubeconfig("dev", file, []byte(admin)); err == nil || !strings.Contains(err.Error(), file+".lock") {
+	if _, _, err := MergeKubeconfig("dev", file, []byte(admin)); err == nil || !strings.Contains(err.Error(), file+".lock") {
 		t.Errorf("error = %v, want the stale lock's name", err)
 	}
 	if _, err := os.Stat(file + ".lock"); err != nil {
@@ -156,20 +156,44 @@ func TestKubeconfigWithStaleLock(t *testing.T) {
 
 func TestContextOfAnotherStateDirectoryStays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
-	if _, err := MergeKubeconfig("dev", file, []byte(admin)); err != nil {
+	if _, _, err := MergeKubeconfig("dev", file, []byte(admin)); err != nil {
 		t.Fatal(err)
 	}
-	if had, err := RemoveKubeconfig("dev", file, "https://127.0.0.1:1"); err != nil || had {
+	if had, err := RemoveKubeconfig("dev", file, "https://127.0.0.1:1", ""); err != nil || had {
 		t.Errorf("RemoveKubeconfig = %v, %v; want to leave a context with another server", had, err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	if had, err := RemoveKubeconfig("dev", link, "https://127.0.0.1:6443"); err != nil || !had {
+	if had, err := RemoveKubeconfig("dev", link, "https://127.0.0.1:6443", ""); err != nil || !had {
 		t.Errorf("RemoveKubeconfig = %v, %v; want it removed", had, err)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
 		t.Errorf("the link was replaced: %v, %v", info.Mode(), err)
+	}
+}
+
+// The current context of before comes back, unless the user chose another one
+// meanwhile or it is gone.
+func TestPreviousContextComesBack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, previous, err := MergeKubeconfig("dev", file, []byte(admin))
+	if err != nil || previous != "prod" {
+		t.Fatalf("previous = %q, %v; want prod", previous, err)
+	}
+	for _, tc := range []struct{ previous, want string }{{"prod", "prod"}, {"gone", ""}, {"", ""}} {
+		if _, _, err := MergeKubeconfig("dev", file, []byte(admin)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RemoveKubeconfig("dev", file, "", tc.previous); err != nil {
+			t.Fatal(err)
+		}
+		if config, err := clientcmd.LoadFromFile(file); err != nil || config.CurrentContext != tc.want {
+			t.Errorf("with previous %q the current context is %q, %v; want %q", tc.previous, config.CurrentContext, err, tc.want)
+		}
 	}
 }

@@ -42,6 +42,7 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if state, err := l.readState(); err == nil {
 		server = (&plan{Layout: l, state: state}).serverURL()
 	}
+	previous, _ := os.ReadFile(l.previousContext()) // none is as good as unreadable
 	found := exists(l.Dir) || exists(l.failedLogs())
 	err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
 		left, err := process.FindMarked(l.Dir)
@@ -57,7 +58,7 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if err != nil {
 		return err
 	}
-	hadContext, err := cluster.RemoveKubeconfig(l.Name, o.Kubeconfig, server)
+	hadContext, err := cluster.RemoveKubeconfig(l.Name, o.Kubeconfig, server, string(previous))
 	if err != nil {
 		return err
 	}

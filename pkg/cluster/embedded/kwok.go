@@ -58,6 +58,9 @@ func (p *plan) kwokConfiguration() ([]byte, error) {
 		{kwok.ClusterLogsKind, kwok.ClusterLogsSpec{Selector: gate, Logs: []kwok.Log{{LogsFile: ptr.To(p.podLog())}}}},
 		// exec runs the command as a process of this machine.
 		{kwok.ClusterExecKind, kwok.ClusterExecSpec{Selector: gate, Execs: []kwok.ExecTarget{{Local: &kwok.ExecTargetLocal{}}}}},
+		// attach shows the log as it grows, which is never. Without an answer of its
+		// own kwok's error would name the secret namespace.
+		{kwok.ClusterAttachKind, kwok.ClusterAttachSpec{Selector: gate, Attaches: []kwok.AttachConfig{{LogsFile: ptr.To(p.podLog())}}}},
 		// port-forward to any port gives back what it gets.
 		{kwok.ClusterPortForwardKind, kwok.ClusterPortForwardSpec{Selector: gate, Forwards: []kwok.Forward{{Command: []string{"cat"}}}}},
 	}

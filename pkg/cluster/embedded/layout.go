@@ -156,6 +156,9 @@ func (l Layout) TunnelSocket() string { return filepath.Join(l.RunDir, "konnecti
 // SupervisorSocket is where the supervisor answers.
 func (l Layout) SupervisorSocket() string { return filepath.Join(l.RunDir, "supervisor.sock") }
 
+// previousContext remembers the user's current context of before Up.
+func (l Layout) previousContext() string { return filepath.Join(l.Dir, "previous-context") }
+
 // lockFile stands beside Dir, because Dir comes and goes while the lock is held.
 func (l Layout) lockFile() string { return l.Dir + ".lock" }
 

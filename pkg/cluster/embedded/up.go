@@ -106,7 +106,11 @@ func (p *plan) addContext(o UpOptions) error {
 		if err != nil {
 			return "", err
 		}
-		return cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
+		file, previous, err := cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
+		if err != nil || previous == "" || previous == cluster.ContextName(p.Name) {
+			return file, err
+		}
+		return file, writeFile(p.previousContext(), []byte(previous), 0o600)
 	})
 	if err != nil {
 		return fmt.Errorf("%w\nthe cluster runs: \"fairlead kubeconfig --name %s\" prints its kubeconfig, \"up\" again writes the context", err, p.Name)

@@ -10,16 +10,19 @@
 package nodegate
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -91,12 +94,35 @@ func (c Config) tls() (*tls.Config, error) {
 // sees to that.
 func (c Config) Handler() http.Handler {
 	return &httputil.ReverseProxy{
-		FlushInterval: -1, // a followed log is shown as it comes
+		FlushInterval:  -1, // a followed log is shown as it comes
+		ModifyResponse: c.hideSecret,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: c.Backend})
 			r.Out.URL.Path, r.Out.URL.RawPath = c.rewrite(r.In.URL.Path), ""
 		},
 	}
+}
+
+// maxError is how much of an answer that reports an error is passed on.
+const maxError = 64 << 10
+
+// hideSecret takes the secret out of errors, in which kwok quotes what it was asked for.
+func (c Config) hideSecret(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	body = bytes.ReplaceAll(body, []byte(c.Secret), []byte("NAMESPACE"))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
 }
 
 // rewrite puts the secret in the place of the namespace in the kubelet's paths

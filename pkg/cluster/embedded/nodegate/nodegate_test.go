@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func newWorld(t *testing.T) world {
 		t.Fatal(err)
 	}
 	backend := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.RawQuery, "fail") {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
 		_, _ = io.WriteString(rw, r.URL.Path+"?"+r.URL.RawQuery)
 	}))
 	t.Cleanup(backend.Close)
@@ -146,5 +150,15 @@ func TestNamespaceBecomesTheSecret(t *testing.T) {
 		if got, err := w.get(t, path, &client); err != nil || got != want {
 			t.Errorf("%s reached kwok as %q, %v; want %q", path, got, err, want)
 		}
+	}
+}
+
+// kwok quotes the namespace in its errors; nobody may learn the secret from them.
+func TestErrorsDoNotTellTheSecret(t *testing.T) {
+	w := newWorld(t)
+	client := w.issue(t, w.ca, pki.Request{CommonName: "kube-apiserver-kubelet-client", Usages: pki.ClientAuth})
+	got, err := w.get(t, "/attach/default/web/c?fail", &client)
+	if err != nil || got != "/attach/NAMESPACE/web/c?fail" {
+		t.Errorf("error = %q, %v; want it without the secret", got, err)
 	}
 }
