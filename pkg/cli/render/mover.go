@@ -2,6 +2,8 @@ package render
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,35 +12,59 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 )
 
+// fileOps are what changes the output directory; tests let them fail.
+type fileOps struct {
+	rename, link func(from, to string) error
+}
+
 // mover moves staged files into place and can undo it.
 type mover struct {
+	fileOps
 	// dir is the output directory, and backup keeps what was replaced.
 	dir, backup string
 	undo        []func() error
 }
 
-// commit moves every file and the index from staged into place, in order, and
-// the stale files of an earlier render away.
-func (m *mover) commit(staged string, old []string, files []bundle.File) error {
-	var paths []string
-	for _, f := range files {
-		paths = append(paths, f.Path)
+// commitOrUndo commits, and puts everything back if that fails. What it cannot
+// put back stays in the backup, which the error names.
+func (m *mover) commitOrUndo(staging string, old []string, files []bundle.File) error {
+	err := m.commit(staging, old, files)
+	if err != nil {
+		if undo := m.rollback(); undo != nil {
+			return fmt.Errorf("%w; putting the earlier files back failed too: %w; what is missing now is in %s: move it back", err, undo, m.backup)
+		}
+		err = fmt.Errorf("%w (the earlier files were put back)", err)
 	}
-	for _, p := range append(slices.Clone(paths), indexFile) {
-		if err := m.place(filepath.Join(staged, p), p); err != nil {
+	_ = os.RemoveAll(m.backup)
+	return err
+}
+
+// commit moves every file from staging into place, in order, and the stale files
+// of an earlier render away. Until it has ended, the index names the files of both
+// renders: after a kill the next one must know all of them as its own.
+func (m *mover) commit(staging string, old []string, files []bundle.File) error {
+	if err := m.place(filepath.Join(staging, unionIndex), indexFile); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := m.place(filepath.Join(staging, newDir, f.Path), f.Path); err != nil {
 			return err
 		}
 	}
 	var stale []string
 	for _, p := range old {
-		if !slices.Contains(paths, p) {
+		if !slices.Contains(paths(files), p) {
 			stale = append(stale, p)
 		}
 	}
 	for _, p := range stale {
-		if err := m.setAside(p); err != nil {
+		if err := m.keep(p, m.rename); err != nil {
 			return err
 		}
+	}
+	// What was there before the union is in the backup already.
+	if err := m.rename(filepath.Join(staging, newDir, indexFile), filepath.Join(m.dir, indexFile)); err != nil {
+		return err
 	}
 	// Only now: an undo may need the directories.
 	for _, p := range stale {
@@ -47,25 +73,46 @@ func (m *mover) commit(staged string, old []string, files []bundle.File) error {
 	return nil
 }
 
-// setAside moves an existing file to the backup.
-func (m *mover) setAside(p string) error {
-	return m.keep(p, os.Rename)
-}
-
-// keep puts an existing file into the backup, by moving or linking it.
+// keep puts an existing file into the backup.
 func (m *mover) keep(p string, how func(from, to string) error) error {
 	from, to := filepath.Join(m.dir, p), filepath.Join(m.backup, p)
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
 	if err := how(from, to); err != nil {
 		return err
 	}
-	m.undo = append(m.undo, func() error { return os.Rename(to, from) })
+	m.undo = append(m.undo, func() error { return m.rename(to, from) })
 	return nil
+}
+
+// linkOrCopy makes a second name for a file, or a copy where the file system
+// knows no second names.
+func (m *mover) linkOrCopy(from, to string) error {
+	if err := m.link(from, to); err == nil {
+		return nil
+	}
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file: move it away", from)
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
 }
 
 // place moves a staged file to where it belongs. What is there is linked to the
@@ -77,10 +124,10 @@ func (m *mover) place(staged, p string) error {
 	}
 	// Undone in reverse order: first this, then the earlier file comes back.
 	isNew := !exists(to)
-	if err := m.keep(p, os.Link); err != nil {
+	if err := m.keep(p, m.linkOrCopy); err != nil {
 		return err
 	}
-	if err := os.Rename(staged, to); err != nil {
+	if err := m.rename(staged, to); err != nil {
 		return err
 	}
 	if isNew {

@@ -63,8 +63,13 @@ dir writes all there is below --output-dir:
 
   *.yaml     in-cluster objects, for kubectl apply -f DIR
   host/      files for every control plane node, below their path there
-  kubeadm/   kube-apiserver's setup: cluster-configuration.yaml to merge into a
-             kubeadm configuration, or patches/ for kubeadm's --patches; not both
+  kubeadm/   kube-apiserver's setup, in one of two ways: cluster-configuration.yaml
+             to merge into a kubeadm configuration, or patches/ for kubeadm's
+             patches together with certificate-sans.yaml, the name that agents
+             dial, which patches cannot put into the API server's certificate
+
+A cluster that exists needs that certificate issued again, in either way:
+docs/control-plane.md has the steps in order.
 
 It never overwrites or removes a file that it did not write.`
 

@@ -301,3 +301,21 @@ func TestWrongCA(t *testing.T) {
 		})
 	}
 }
+
+// TestHelpNamesEveryKubeadmFile: who reads only the help must not miss a file.
+func TestHelpNamesEveryKubeadmFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := run(t, "", "--output-dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "kubeadm"))
+	if err != nil || len(entries) < 3 {
+		t.Fatalf("%d entries, error %v", len(entries), err)
+	}
+	help := render.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Long
+	for _, e := range entries {
+		if !strings.Contains(help, e.Name()) {
+			t.Errorf("the help says nothing of kubeadm/%s", e.Name())
+		}
+	}
+}

@@ -9,19 +9,28 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 )
 
-// errForeign is returned when a directory holds files of somebody else.
-var errForeign = errors.New("holds files that fairlead did not write")
+var (
+	// errForeign is returned when a directory holds files of somebody else.
+	errForeign = errors.New("holds files that fairlead did not write")
+	// errBusy is returned while another render writes to the directory.
+	errBusy = errors.New("another render is writing there: try again when it has ended")
+)
 
 const (
-	// indexFile lists the files of the last render. kubectl takes no notice of it.
-	indexFile = ".fairlead-render"
-	// stagingPrefix begins the names of directories for work in progress.
+	// stagingPrefix begins the names of directories for work in progress, which a
+	// later render removes.
 	stagingPrefix = ".fairlead-staging-"
+	// replacedPrefix begins the names of directories with replaced files until the
+	// render has succeeded. No later render removes them: they may hold the only copy.
+	replacedPrefix = ".fairlead-replaced-"
 
-	indexHeader = "# Files written by \"fairlead render\"; it replaces and removes these and no others.\n"
+	newDir     = "new"
+	unionIndex = "union-index"
 )
 
 // writeTree makes dir hold exactly these files, besides its index. It writes all
@@ -29,8 +38,8 @@ const (
 // place; if that fails it moves the earlier files back.
 func writeTree(dir string, files []bundle.File) error {
 	existed := exists(dir)
-	if err := replaceTree(dir, files); err != nil {
-		if !existed {
+	if err := replaceTree(dir, files, fileOps{rename: os.Rename, link: os.Link}); err != nil {
+		if !existed && !errors.Is(err, errBusy) {
 			_ = os.Remove(dir) // fails if something is in it, which then must stay
 		}
 		return fmt.Errorf("write %s: %w", dir, err)
@@ -38,10 +47,16 @@ func writeTree(dir string, files []bundle.File) error {
 	return nil
 }
 
-func replaceTree(dir string, files []bundle.File) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func replaceTree(dir string, files []bundle.File, ops fileOps) error {
+	dir, err := makeDir(dir)
+	if err != nil {
 		return err
 	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	old, err := readIndex(dir)
 	if err != nil {
 		return err
@@ -49,58 +64,48 @@ func replaceTree(dir string, files []bundle.File) error {
 	if err := refuseForeign(dir, old, files); err != nil {
 		return err
 	}
-	staging, err := stage(dir, files)
-	if staging != "" {
-		defer os.RemoveAll(staging)
-	}
+	staging, err := stage(dir, old, files)
 	if err != nil {
+		_ = os.RemoveAll(staging)
 		return fmt.Errorf("%w (nothing was changed)", err)
 	}
-	m := &mover{dir: dir, backup: filepath.Join(staging, "old")}
-	if err := m.commit(filepath.Join(staging, "new"), old, files); err != nil {
-		if undo := m.rollback(); undo != nil {
-			return fmt.Errorf("%w; putting the earlier files back failed too: %w", err, undo)
+	m := &mover{fileOps: ops, dir: dir, backup: filepath.Join(dir, replacedPrefix+strings.TrimPrefix(filepath.Base(staging), stagingPrefix))}
+	err = m.commitOrUndo(staging, old, files)
+	_ = os.RemoveAll(staging)
+	return err
+}
+
+// makeDir makes the directory if it is missing, and returns where it really is:
+// what walks a tree does not follow a link at its root.
+func makeDir(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		if target, e := os.Readlink(dir); e == nil {
+			return "", fmt.Errorf("it is a link to %s, which is no directory: make that directory or remove the link", target)
 		}
-		return fmt.Errorf("%w (the earlier files were put back)", err)
+		return "", err
 	}
-	return nil
+	return filepath.EvalSymlinks(dir)
+}
+
+// lock keeps other renders from writing to dir, whose staging looks like the
+// leftovers of a killed one. The lock ends with the process at the latest.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	// Any other error says that the file system has no locks; that is no reason to
+	// refuse it.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		_ = f.Close()
+		return nil, errBusy
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil
-}
-
-// readIndex returns the paths that the last render wrote; none if there was none.
-func readIndex(dir string) ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, indexFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for _, line := range strings.Split(string(data), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		// A path that leaves the directory is not ours, whoever wrote it there.
-		if !filepath.IsLocal(line) {
-			return nil, fmt.Errorf("%s names %q, which is outside: remove that line", indexFile, line)
-		}
-		paths = append(paths, line)
-	}
-	return paths, nil
-}
-
-func index(files []bundle.File) []byte {
-	var s strings.Builder
-	s.WriteString(indexHeader)
-	for _, f := range files {
-		s.WriteString(f.Path + "\n")
-	}
-	return []byte(s.String())
 }
 
 // refuseForeign fails if dir holds a file that is neither in the index nor equal
@@ -119,7 +124,7 @@ func refuseForeign(dir string, old []string, files []bundle.File) error {
 			return err
 		}
 		if d.IsDir() {
-			if strings.HasPrefix(d.Name(), stagingPrefix) {
+			if strings.HasPrefix(d.Name(), stagingPrefix) || strings.HasPrefix(d.Name(), replacedPrefix) {
 				return fs.SkipDir
 			}
 			return nil
@@ -140,16 +145,24 @@ func refuseForeign(dir string, old []string, files []bundle.File) error {
 	})
 }
 
-// stage writes all files and the index below a new directory inside dir, so that
-// moving them is a rename.
-func stage(dir string, files []bundle.File) (string, error) {
+// stage writes all files and the indexes below a new directory inside dir, so that
+// moving them is a rename. The directory may exist even if that fails.
+func stage(dir string, old []string, files []bundle.File) (string, error) {
 	removeLeftovers(dir)
 	staging, err := os.MkdirTemp(dir, stagingPrefix)
 	if err != nil {
 		return "", err
 	}
-	for _, f := range append(slices.Clone(files), bundle.File{Path: indexFile, Mode: 0o644, Data: index(files)}) {
-		if err := writeFile(filepath.Join(staging, "new", f.Path), f); err != nil {
+	staged := []bundle.File{
+		{Path: unionIndex, Mode: 0o644, Data: index(append(slices.Clone(old), paths(files)...))},
+		{Path: filepath.Join(newDir, indexFile), Mode: 0o644, Data: index(paths(files))},
+	}
+	for _, f := range files {
+		f.Path = filepath.Join(newDir, f.Path)
+		staged = append(staged, f)
+	}
+	for _, f := range staged {
+		if err := writeFile(filepath.Join(staging, f.Path), f); err != nil {
 			return staging, err
 		}
 	}
