@@ -35,6 +35,12 @@ func Skip(format string, args ...any) error {
 	return &skipError{reason: fmt.Sprintf(format, args...)}
 }
 
+// IsSkip says whether err is, or wraps, a Skip.
+func IsSkip(err error) bool {
+	var skip *skipError
+	return errors.As(err, &skip)
+}
+
 type skipError struct{ reason string }
 
 func (e *skipError) Error() string { return e.reason }

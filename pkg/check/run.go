@@ -145,8 +145,7 @@ func joinCleanup(err, cleanup error) error {
 	if err == nil {
 		return cleanup
 	}
-	var skip *skipError
-	if errors.As(err, &skip) {
+	if IsSkip(err) {
 		return cleanup
 	}
 	return fmt.Errorf("%w; and %w", err, cleanup)

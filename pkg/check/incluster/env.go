@@ -15,49 +15,46 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
-// Names under which the bundle installs things; see pkg/bundle.
-const (
-	Namespace           = "kube-system"
-	SchedulerDeployment = "my-scheduler"
-	schedulerSelector   = "component=scheduler,tier=control-plane,version=second"
-	AgentName           = "konnectivity-agent"
-	serverSelector      = "k8s-app=konnectivity-server"
-	serverHealthPort    = "8134"
-)
-
-// NewEnv returns the Env of the cluster behind cfg. ownIP is an address of this machine that the agents can reach; empty picks one.
-func NewEnv(cfg *rest.Config, ownIP string) (*check.Env, error) {
-	env := &check.Env{Config: cfg}
+// NewEnv returns the Env of the cluster behind cfg in which b, which must be defaulted, is installed. ownIP is an address of this machine that the
+// agents can reach; empty picks one.
+func NewEnv(cfg *rest.Config, b *v1alpha1.Bundle, ownIP string) (*check.Env, error) {
+	names := NamesOf(b)
+	env := &check.Env{Config: cfg, SchedulerName: names.SchedulerName, Lease: names.Lease, SwitchedOff: names.SwitchedOff}
 	if err := env.Complete(); err != nil {
 		return nil, err
 	}
-	parts := NewParts(env.Client)
+	parts := NewParts(env.Client, names)
 	env.Parts = parts
 	env.OwnsIdentity = parts.OwnsIdentity
-	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, env.Client) }
+	env.Leftovers = parts.Leftovers
+	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, env.Client, names) }
 	if env.HostIP = ownIP; ownIP == "" {
 		env.HostIP = OwnAddress(cfg.Host)
 	}
 	return env, nil
 }
 
-// serverMetrics asks every konnectivity-server pod through the API server. That itself dials through the tunnel; see check's proof.go.
-func serverMetrics(ctx context.Context, client kubernetes.Interface) ([]byte, error) {
-	pods, err := client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: serverSelector})
+// serverMetrics asks every konnectivity-server pod through the API server. That itself goes through the tunnel; see check's proof.go.
+func serverMetrics(ctx context.Context, client kubernetes.Interface, names Names) ([]byte, error) {
+	pods, err := client.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.ServerPods})
 	if err != nil {
 		return nil, err
 	}
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("no pod in %s has label %s", Namespace, serverSelector)
+		return nil, fmt.Errorf("no pod in %s has label %s", names.Namespace, names.ServerPods)
 	}
 	var all []byte
 	for _, pod := range pods.Items {
-		text, err := client.CoreV1().Pods(Namespace).ProxyGet("http", pod.Name, serverHealthPort, "metrics", nil).DoRaw(ctx)
+		if ended(&pod) {
+			continue
+		}
+		text, err := client.CoreV1().Pods(names.Namespace).ProxyGet("http", pod.Name, names.ServerPort, "metrics", nil).DoRaw(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("pod %s, port %s: %w", pod.Name, serverHealthPort, err)
+			return nil, fmt.Errorf("pod %s, port %s: %w", pod.Name, names.ServerPort, err)
 		}
 		all = append(append(all, text...), '\n')
 	}

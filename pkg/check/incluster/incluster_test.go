@@ -18,27 +18,47 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+)
+
+// names are those of the default bundle.
+func names() Names {
+	b, err := bundle.Load(nil)
+	if err != nil {
+		panic(err)
+	}
+	return NamesOf(b)
+}
+
+var (
+	spaceName  = names().Namespace
+	secondName = names().Scheduler
+	agentsName = names().Agents
 )
 
 func schedulerPod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"component": "scheduler", "tier": "control-plane", "version": "second"}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: spaceName, Labels: map[string]string{"component": "scheduler", "tier": "control-plane", "version": "second", "app.kubernetes.io/name": secondName}}}
 }
 
 func agentPod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"k8s-app": AgentName}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: spaceName, Labels: map[string]string{"k8s-app": agentsName}}}
 }
 
 func deployment(name string, replicas int32, labels map[string]string) *appsv1.Deployment {
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
-		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: spaceName},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
 	}
 }
 
 // reconcile makes pods follow what a Deployment or DaemonSet asks for, as kube-controller-manager would.
 func reconcile(client *fake.Clientset, pod func(string) *corev1.Pod) {
 	set := func(want int) {
-		pods := client.CoreV1().Pods(Namespace)
+		pods := client.CoreV1().Pods(spaceName)
 		list, _ := pods.List(context.Background(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pod("x").Labels})})
 		for _, p := range list.Items {
 			_ = pods.Delete(context.Background(), p.Name, metav1.DeleteOptions{})
@@ -60,27 +80,27 @@ func reconcile(client *fake.Clientset, pod func(string) *corev1.Pod) {
 }
 
 func TestStopAndStartScheduler(t *testing.T) {
-	d := deployment(SchedulerDeployment, 2, schedulerPod("x").Labels)
+	d := deployment(secondName, 2, schedulerPod("x").Labels)
 	d.Status.ReadyReplicas = 2
 	client := fake.NewClientset(d, schedulerPod("my-scheduler-a"), schedulerPod("my-scheduler-b"))
 	reconcile(client, schedulerPod)
-	p := NewParts(client)
-	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 2 {
+	p := NewParts(client, names())
+	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, secondName) != 2 {
 		t.Errorf("starting what was never stopped must change nothing: %v", err)
 	}
 	for range 2 { // idempotent, and remembers the first size
-		if err := p.StopScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 0 {
+		if err := p.StopScheduler(t.Context()); err != nil || replicas(t, client, secondName) != 0 {
 			t.Fatalf("stop: %v", err)
 		}
 	}
-	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, SchedulerDeployment) != 2 {
-		t.Errorf("start: %v, %d replicas", err, replicas(t, client, SchedulerDeployment))
+	if err := p.StartScheduler(t.Context()); err != nil || replicas(t, client, secondName) != 2 {
+		t.Errorf("start: %v, %d replicas", err, replicas(t, client, secondName))
 	}
 }
 
 func replicas(t *testing.T, client *fake.Clientset, name string) int32 {
 	t.Helper()
-	d, err := client.AppsV1().Deployments(Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	d, err := client.AppsV1().Deployments(spaceName).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,26 +108,27 @@ func replicas(t *testing.T, client *fake.Clientset, name string) int32 {
 }
 
 func TestStopThatDoesNotEnd(t *testing.T) {
-	client := fake.NewClientset(deployment(SchedulerDeployment, 1, schedulerPod("x").Labels), schedulerPod("stuck"))
+	client := fake.NewClientset(deployment(secondName, 1, schedulerPod("x").Labels), schedulerPod("stuck"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := NewParts(client).StopScheduler(ctx); err == nil || !strings.Contains(err.Error(), "among them stuck") {
+	if err := NewParts(client, names()).StopScheduler(ctx); err == nil || !strings.Contains(err.Error(), "among them stuck") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAgentsDaemonSet(t *testing.T) {
 	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: AgentName, Namespace: Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: agentsName, Namespace: spaceName},
 		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: agentPod("x").Labels}},
 		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberReady: 2},
 	}
+	ds.Spec.Template.Labels = agentPod("x").Labels
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"}
 	client := fake.NewClientset(ds, agentPod("a"))
 	reconcile(client, agentPod)
-	p := NewParts(client)
+	p := NewParts(client, names())
 	selector := func() map[string]string {
-		got, err := client.AppsV1().DaemonSets(Namespace).Get(t.Context(), AgentName, metav1.GetOptions{})
+		got, err := client.AppsV1().DaemonSets(spaceName).Get(t.Context(), agentsName, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,22 +143,22 @@ func TestAgentsDaemonSet(t *testing.T) {
 }
 
 func TestAgentsDeployment(t *testing.T) {
-	d := deployment(AgentName, 3, agentPod("x").Labels)
+	d := deployment(agentsName, 3, agentPod("x").Labels)
 	d.Status.ReadyReplicas = 3
 	client := fake.NewClientset(d, agentPod("a"))
 	reconcile(client, agentPod)
-	p := NewParts(client)
-	if err := p.StopAgents(t.Context()); err != nil || replicas(t, client, AgentName) != 0 {
+	p := NewParts(client, names())
+	if err := p.StopAgents(t.Context()); err != nil || replicas(t, client, agentsName) != 0 {
 		t.Fatalf("stop: %v", err)
 	}
-	if err := p.StartAgents(t.Context()); err != nil || replicas(t, client, AgentName) != 3 {
+	if err := p.StartAgents(t.Context()); err != nil || replicas(t, client, agentsName) != 3 {
 		t.Errorf("start: %v", err)
 	}
 }
 
 func TestKillLeaderDeletesItsPodAtOnce(t *testing.T) {
-	client := fake.NewClientset(schedulerPod("my-scheduler-a"), schedulerPod("my-scheduler-b"))
-	p := NewParts(client)
+	client := fake.NewClientset(deployment(secondName, 2, schedulerPod("x").Labels), schedulerPod("my-scheduler-a"), schedulerPod("my-scheduler-b"))
+	p := NewParts(client, names())
 	if err := p.KillLeader(t.Context(), "my-scheduler-b_0b0b"); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +178,7 @@ func TestKillLeaderDeletesItsPodAtOnce(t *testing.T) {
 }
 
 func TestServerMetricsWithoutPods(t *testing.T) {
-	if _, err := serverMetrics(t.Context(), fake.NewClientset()); err == nil || !strings.Contains(err.Error(), "k8s-app=konnectivity-server") {
+	if _, err := serverMetrics(t.Context(), fake.NewClientset(), names()); err == nil || !strings.Contains(err.Error(), "k8s-app=konnectivity-server") {
 		t.Errorf("got %v", err)
 	}
 }

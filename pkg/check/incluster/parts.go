@@ -6,10 +6,11 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -18,19 +19,18 @@ import (
 
 var _ check.Parts = &Parts{}
 
-// Parts stops and starts the second scheduler and the agents through the API server.
+// Parts stops and starts the second scheduler and the agents through the API server. What is needed to put them back stands in the cluster, at the
+// objects themselves, so that it outlives this process.
 type Parts struct {
-	client    kubernetes.Interface
-	namespace string
-	// replicas are the Deployments' sizes before they were scaled to zero.
-	replicas map[string]int32
-	// agentDeployment is true when the agents turned out to be a Deployment.
-	agentDeployment bool
+	client kubernetes.Interface
+	names  Names
+	// ready is how many pods of a Deployment or DaemonSet were ready before it was stopped. More need not come back: one may have been broken.
+	ready map[string]int32
 }
 
 // NewParts returns the Parts of the cluster behind client.
-func NewParts(client kubernetes.Interface) *Parts {
-	return &Parts{client: client, namespace: Namespace, replicas: map[string]int32{}}
+func NewParts(client kubernetes.Interface, names Names) *Parts {
+	return &Parts{client: client, names: names, ready: map[string]int32{}}
 }
 
 // pollEvery is how often pods are looked at while they come and go.
@@ -38,28 +38,65 @@ const pollEvery = 250 * time.Millisecond
 
 // StopScheduler scales the Deployment to zero and waits until its pods are gone.
 func (p *Parts) StopScheduler(ctx context.Context) error {
-	return p.scaleDown(ctx, SchedulerDeployment)
+	d, err := p.schedulerDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	return p.scaleDown(ctx, d)
 }
 
-// StartScheduler scales the Deployment to what it was and waits until it is ready.
+// StartScheduler scales the Deployment to what it was and waits until as many replicas are ready as were.
 func (p *Parts) StartScheduler(ctx context.Context) error {
-	return p.scaleUp(ctx, SchedulerDeployment)
+	return p.scaleUp(ctx, p.names.Scheduler)
 }
 
-// KillLeader deletes the pod that the holder's identity, <pod>_<uuid>, names, without grace. The kubelet then kills its processes within moments;
-// a scheduler that uses those to release its Lease makes the takeover faster, not wrong.
-func (p *Parts) KillLeader(ctx context.Context, holder string) error {
-	pod, _, _ := strings.Cut(holder, "_")
-	err := p.client.CoreV1().Pods(p.namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+// schedulerDeployment is a Skip when there is none: pods of other kinds cannot be stopped from here.
+func (p *Parts) schedulerDeployment(ctx context.Context) (*appsv1.Deployment, error) {
+	d, err := p.deployments().Get(ctx, p.names.Scheduler, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the holder %q of the Lease names no pod in %s: %w", holder, p.namespace, err)
+		return nil, check.Skip("there is no Deployment %s/%s: a second scheduler that runs as static Pods or outside the cluster cannot be stopped through the API server (under another name: -f names its bundle)",
+			p.names.Namespace, p.names.Scheduler)
+	}
+	return d, err
+}
+
+// KillLeader deletes the pod that the holder's identity, <host name>_<uuid>, names, without grace. The kubelet then kills its processes within
+// moments; a scheduler that uses those to release its Lease makes the takeover faster, not wrong.
+func (p *Parts) KillLeader(ctx context.Context, holder string) error {
+	d, err := p.schedulerDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	pod, _, _ := strings.Cut(holder, "_")
+	if d.Spec.Template.Spec.HostNetwork {
+		if pod, err = p.podOnNode(ctx, pod, d.Spec.Template.Labels); err != nil {
+			return err
+		}
+	}
+	err = p.pods().Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the holder %q of the Lease names no pod in %s: %w", holder, p.names.Namespace, err)
 	}
 	return err
 }
 
+// podOnNode finds a replica on the host network, which has its node's host name.
+func (p *Parts) podOnNode(ctx context.Context, host string, labels map[string]string) (string, error) {
+	pods, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: selectorOf(labels)})
+	if err != nil {
+		return "", err
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.NodeName == host && !ended(&pod) {
+			return pod.Name, nil
+		}
+	}
+	return "", check.Skip("the second scheduler is on the host network, and the leader calls itself %s, after which no node with a replica is named: the leader's pod cannot be told", host)
+}
+
 // OwnsIdentity says whether a holder's identity names a pod of the second scheduler.
 func (p *Parts) OwnsIdentity(ctx context.Context, holder string) (bool, error) {
-	pods, err := p.client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
+	pods, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: p.names.SchedulerPods})
 	if err != nil {
 		return false, err
 	}
@@ -77,117 +114,82 @@ const stopSelector = "fairlead.dev/verify-stopped"
 
 // StopAgents makes the DaemonSet ask for nodes that do not exist (it has no scale) and waits until its pods are gone.
 func (p *Parts) StopAgents(ctx context.Context) error {
-	err := p.patchAgents(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:"true"}}}}}`, stopSelector))
+	ds, err := p.daemonSets().Get(ctx, p.names.Agents, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		p.agentDeployment = true
-		return p.scaleDown(ctx, AgentName)
+		return p.stopAgentDeployment(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	ds, err := p.client.AppsV1().DaemonSets(p.namespace).Get(ctx, AgentName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	return p.waitGone(ctx, ds.Spec.Selector)
-}
-
-// StartAgents takes the patch back and waits until an agent is ready on every node that should have one.
-func (p *Parts) StartAgents(ctx context.Context) error {
-	if p.agentDeployment {
-		return p.scaleUp(ctx, AgentName)
-	}
-	if err := p.patchAgents(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:null}}}}}`, stopSelector)); err != nil {
-		return err
-	}
-	return poll(ctx, func(ctx context.Context) error {
-		ds, err := p.client.AppsV1().DaemonSets(p.namespace).Get(ctx, AgentName, metav1.GetOptions{})
-		if err != nil {
+	if !stopped(ds) {
+		p.ready[dsKey(p.names.Agents)] = ds.Status.NumberReady
+		if err := p.patchAgents(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:"true"}}}}}`, stopSelector)); err != nil {
 			return err
 		}
-		st := ds.Status
-		if st.ObservedGeneration < ds.Generation || st.DesiredNumberScheduled == 0 || st.NumberReady < st.DesiredNumberScheduled {
-			return fmt.Errorf("%d of %d agents are ready", st.NumberReady, st.DesiredNumberScheduled)
-		}
-		return nil
-	})
+	}
+	return p.waitGone(ctx, ds.Spec.Template)
 }
+
+func (p *Parts) stopAgentDeployment(ctx context.Context) error {
+	d, err := p.deployments().Get(ctx, p.names.Agents, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return check.Skip("there is neither a DaemonSet nor a Deployment %s/%s: agents of other kinds cannot be stopped through the API server", p.names.Namespace, p.names.Agents)
+	}
+	if err != nil {
+		return err
+	}
+	return p.scaleDown(ctx, d)
+}
+
+// StartAgents takes the patch back and waits until as many agents are ready as were before.
+func (p *Parts) StartAgents(ctx context.Context) error {
+	ds, err := p.daemonSets().Get(ctx, p.names.Agents, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return p.scaleUp(ctx, p.names.Agents)
+	}
+	if err != nil {
+		return err
+	}
+	want, ours := p.ready[dsKey(p.names.Agents)]
+	switch {
+	case stopped(ds):
+		if err := p.patchAgents(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:null}}}}}`, stopSelector)); err != nil {
+			return err
+		}
+	case !ours:
+		return nil
+	}
+	if !ours {
+		want = 1
+	}
+	return poll(ctx, func(ctx context.Context) error { return p.agentsReady(ctx, want) })
+}
+
+func (p *Parts) agentsReady(ctx context.Context, want int32) error {
+	ds, err := p.daemonSets().Get(ctx, p.names.Agents, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if st := ds.Status; st.ObservedGeneration < ds.Generation || st.NumberReady < want {
+		return fmt.Errorf("%d agents are ready, want %d", st.NumberReady, want)
+	}
+	return nil
+}
+
+func stopped(ds *appsv1.DaemonSet) bool {
+	_, ok := ds.Spec.Template.Spec.NodeSelector[stopSelector]
+	return ok
+}
+
+// dsKey keeps a DaemonSet apart from a Deployment of the same name.
+func dsKey(name string) string { return "daemonset/" + name }
 
 func (p *Parts) patchAgents(ctx context.Context, patch string) error {
-	_, err := p.client.AppsV1().DaemonSets(p.namespace).Patch(ctx, AgentName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := p.daemonSets().Patch(ctx, p.names.Agents, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
-func (p *Parts) scaleDown(ctx context.Context, name string) error {
-	deployments := p.client.AppsV1().Deployments(p.namespace)
-	d, err := deployments.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if n := ptr.Deref(d.Spec.Replicas, 1); n > 0 {
-		p.replicas[name] = n
-	}
-	if err := p.scale(ctx, name, 0); err != nil {
-		return err
-	}
-	return p.waitGone(ctx, d.Spec.Selector)
-}
-
-// scaleUp does nothing for a Deployment that scaleDown never touched.
-func (p *Parts) scaleUp(ctx context.Context, name string) error {
-	n, ok := p.replicas[name]
-	if !ok {
-		return nil
-	}
-	if err := p.scale(ctx, name, n); err != nil {
-		return err
-	}
-	return poll(ctx, func(ctx context.Context) error {
-		d, err := p.client.AppsV1().Deployments(p.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if d.Status.ReadyReplicas < n {
-			return fmt.Errorf("%d of %d replicas of %s are ready", d.Status.ReadyReplicas, n, name)
-		}
-		return nil
-	})
-}
-
-func (p *Parts) scale(ctx context.Context, name string, n int32) error {
-	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, n)
-	_, err := p.client.AppsV1().Deployments(p.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
-}
-
-func (p *Parts) waitGone(ctx context.Context, selector *metav1.LabelSelector) error {
-	opts := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)}
-	return poll(ctx, func(ctx context.Context) error {
-		pods, err := p.client.CoreV1().Pods(p.namespace).List(ctx, opts)
-		if err != nil {
-			return err
-		}
-		if len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods are still there, among them %s", len(pods.Items), pods.Items[0].Name)
-		}
-		return nil
-	})
-}
-
-// poll repeats probe until it returns nil, and returns its last error when ctx ends first.
-func poll(ctx context.Context, probe func(ctx context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
-		if err := probe(ctx); err != nil {
-			if ctx.Err() == nil {
-				last = err
-			}
-			return false, nil
-		}
-		return true, nil
-	})
-	if err != nil && last != nil {
-		return fmt.Errorf("%w (%w)", last, err)
-	}
-	return err
+// ended pods stay behind when they were evicted, until somebody deletes them.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -8,51 +8,63 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
-	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/check/report"
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 )
 
-// Options are the flags of verify. Fill them in, then Complete, Validate, Run.
+// Options are the flags of verify. Make them with NewOptions, change what you like, then Complete, Validate, Run. All fields may be empty: see the
+// flags of the same names for what that means.
 type Options struct {
 	Streams genericiooptions.IOStreams
 	Sources []check.EnvSource
 
 	Kubeconfig, Context string
-	Disruptive, List    bool
-	Only, Output        string
-	Timeout             time.Duration
-	SchedulerName       string
-	Lease               string
-	WebhookAddress      string
-	ServerMetricsURL    string
-	Image               string
+	// Filename is the Bundle that the cluster was set up with. SchedulerName and Lease override what it says, and what a source says.
+	Filename         string
+	SchedulerName    string
+	Lease            string
+	Disruptive, List bool
+	Only, Output     string
+	Timeout          time.Duration
+	WebhookAddress   string
+	ServerMetricsURL string
+	Image            string
 
+	bundle   *v1alpha1.Bundle
 	only     *regexp.Regexp
 	lease    types.NamespacedName
 	hostIP   string
 	hostPort int
 }
 
-// NewCommand returns the verify command. Sources are asked first whether they know the cluster; see check.EnvSource.
+// NewOptions returns the Options of a run of the quick checks in the current context, reported as text. Sources are asked first whether they know
+// the cluster; see check.EnvSource.
+func NewOptions(streams genericiooptions.IOStreams, sources ...check.EnvSource) *Options {
+	return &Options{Streams: streams, Sources: sources, Output: "text"}
+}
+
+// SilenceClientLogs turns off what client-go logs in the whole process: the checks report the same better, and not in the middle of a line.
+func SilenceClientLogs() { klog.SetLogger(logr.Discard()) }
+
+// NewCommand returns the verify command; see NewOptions.
 func NewCommand(streams genericiooptions.IOStreams, sources ...check.EnvSource) *cobra.Command {
-	o := &Options{Streams: streams, Sources: sources}
+	o := NewOptions(streams, sources...)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Prove that pods choose their scheduler and that the API server reaches nodes through the tunnel",
@@ -62,10 +74,15 @@ throw-away namespaces and deletes them again.
 Exit code: 0 all is proved, 1 a check failed, 2 wrong usage or no connection to the API server.`,
 		Example: `  fairlead verify                              # the current context
   fairlead verify --disruptive                 # also stop parts, and put them back
+  fairlead verify -f bundle.yaml               # names and ports as rendered from this bundle
   fairlead verify --only tunnel -o junit       # some checks, for CI
   fairlead verify --list`,
 		Args: cobra.NoArgs, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			SilenceClientLogs()
+			if err := refuseEmpty(cmd, "scheduler-name", "lease", "filename"); err != nil {
+				return err
+			}
 			if err := o.Complete(); err != nil {
 				return err
 			}
@@ -84,31 +101,67 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&o.Context, "context", o.Context, "kubeconfig context (default: the current one)")
+	f.StringVarP(&o.Filename, "filename", "f", o.Filename, `Bundle that the cluster was set up with, which gives all names and ports; "-" reads standard input (default: the default bundle)`)
 	f.BoolVar(&o.Disruptive, "disruptive", o.Disruptive, "also make the checks that stop a part of the cluster and put it back")
 	f.StringVar(&o.Only, "only", o.Only, "make only the checks whose id matches this regular expression")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "text, json or junit")
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "time limit of each check (default: each has its own)")
-	f.StringVar(&o.SchedulerName, "scheduler-name", check.DefaultSchedulerName, "name of the second scheduler's profile")
-	f.StringVar(&o.Lease, "lease", "kube-system/my-scheduler", "namespace/name of the second scheduler's Lease")
+	f.StringVar(&o.SchedulerName, "scheduler-name", o.SchedulerName, "name of the second scheduler's profile (default: the bundle's first, "+v1alpha1.DefaultSchedulerName+")")
+	f.StringVar(&o.Lease, "lease", o.Lease, "namespace/name of the second scheduler's Lease (default: the bundle's, "+v1alpha1.DefaultNamespace+"/"+v1alpha1.DefaultSchedulerName+")")
 	f.StringVar(&o.WebhookAddress, "webhook-address", o.WebhookAddress, "IP or IP:PORT of this machine that the agents can reach (default: found out, any free port)")
 	f.StringVar(&o.ServerMetricsURL, "server-metrics-url", o.ServerMetricsURL, "konnectivity-server's /metrics (default: asked from its pods through the API server)")
 	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have head (default "+check.DefaultProbeImage+")")
 	f.BoolVar(&o.List, "list", o.List, "list the checks and exit")
 }
 
-// Complete parses what flags hold as text.
+// refuseEmpty keeps an unset variable in a script from meaning the default.
+func refuseEmpty(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usage("--%s: must not be empty; leave the flag out for the default", name)
+		}
+	}
+	return nil
+}
+
+// Complete reads the bundle and parses what flags hold as text.
 func (o *Options) Complete() error {
 	var err error
+	if o.bundle, err = o.loadBundle(); err != nil {
+		return usage("--filename: %w", err)
+	}
 	if o.Only != "" {
 		if o.only, err = regexp.Compile(o.Only); err != nil {
 			return usage("--only: %w", err)
 		}
 	}
-	namespace, name, ok := strings.Cut(o.Lease, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return usage("--lease %q: want namespace/name, for example kube-system/my-scheduler", o.Lease)
+	if o.Lease != "" {
+		namespace, name, ok := strings.Cut(o.Lease, "/")
+		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			return usage("--lease %q: want namespace/name, for example %s/%s", o.Lease, v1alpha1.DefaultNamespace, v1alpha1.DefaultSchedulerName)
+		}
+		o.lease = types.NamespacedName{Namespace: namespace, Name: name}
 	}
-	o.lease = types.NamespacedName{Namespace: namespace, Name: name}
+	return o.completeAddress()
+}
+
+func (o *Options) loadBundle() (*v1alpha1.Bundle, error) {
+	var data []byte
+	var err error
+	switch o.Filename {
+	case "":
+	case "-":
+		data, err = io.ReadAll(o.Streams.In)
+	default:
+		data, err = os.ReadFile(o.Filename)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Load(data)
+}
+
+func (o *Options) completeAddress() error {
 	o.hostIP = o.WebhookAddress
 	if host, port, err := net.SplitHostPort(o.WebhookAddress); err == nil {
 		if o.hostPort, err = strconv.Atoi(port); err != nil || o.hostPort < 0 || o.hostPort > 65535 {
@@ -121,10 +174,10 @@ func (o *Options) Complete() error {
 
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
-	if o.SchedulerName == "" || o.SchedulerName == "default-scheduler" {
+	if o.SchedulerName == v1alpha1.DefaultSchedulerProfile {
 		return usage("--scheduler-name %q: that is not a second scheduler", o.SchedulerName)
 	}
-	if o.lease == (types.NamespacedName{Namespace: "kube-system", Name: "kube-scheduler"}) {
+	if o.lease == (types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease}) {
 		return usage("--lease %s: that is the stock scheduler's", o.lease)
 	}
 	if o.WebhookAddress != "" {
@@ -151,18 +204,11 @@ func (o *Options) checkOptions() check.Options {
 	return check.Options{Only: o.only, Disruptive: o.Disruptive, Timeout: o.Timeout}
 }
 
-// Run makes the checks. Its error is an *Error with the exit code.
+// Run makes the checks. Its error is an *Error with the exit code. When ctx ends, the running check puts back what it changed and Run returns.
 func (o *Options) Run(ctx context.Context) error {
 	if o.List {
 		return o.list()
 	}
-	// client-go logs what the checks report better themselves, and in the middle of their lines.
-	klog.SetLogger(logr.Discard())
-	// A second interrupt ends the process at once: the first one started the cleaning up.
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-
 	env, err := o.env(ctx)
 	if err != nil {
 		return &Error{Code: 2, Err: err}
@@ -170,7 +216,8 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := check.Connect(ctx, env); err != nil {
 		return &Error{Code: 2, Err: err}
 	}
-	live := isTerminal(o.Streams.Out)
+	// Dumb terminals cannot rewrite a line.
+	live := ui.IsTerminal(o.Streams.Out) && os.Getenv("TERM") != "dumb"
 	reporter, err := report.New(o.Output, o.Streams.Out, live, live && os.Getenv("NO_COLOR") == "")
 	if err != nil {
 		return &Error{Code: 2, Err: err}
@@ -206,75 +253,4 @@ func (o *Options) list() error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Title)
 	}
 	return w.Flush()
-}
-
-// env asks the sources, then takes the cluster for one of which only the kubeconfig is known. Flags win over both.
-func (o *Options) env(ctx context.Context) (*check.Env, error) {
-	for _, source := range o.Sources {
-		env, err := source(ctx, o.Kubeconfig, o.Context)
-		if err != nil {
-			return nil, err
-		}
-		if env != nil {
-			return o.override(env), nil
-		}
-	}
-	env, err := o.genericEnv()
-	if err != nil {
-		return nil, err
-	}
-	env.SchedulerName, env.Lease = o.SchedulerName, o.lease
-	return o.override(env), nil
-}
-
-func (o *Options) genericEnv() (*check.Env, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return nil, check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "--kubeconfig names the file")
-	}
-	name := o.Context
-	if name == "" {
-		name = raw.CurrentContext
-	}
-	if _, ok := raw.Contexts[name]; !ok {
-		return nil, noContext(name, raw, rules)
-	}
-	cfg, err := loader.ClientConfig()
-	if err != nil {
-		return nil, check.WithHint(fmt.Errorf("context %q: %w", name, err), "kubectl config view")
-	}
-	env, err := incluster.NewEnv(cfg, o.hostIP)
-	if err != nil {
-		return nil, err
-	}
-	env.Cluster = name
-	return env, nil
-}
-
-func (o *Options) override(env *check.Env) *check.Env {
-	if o.SchedulerName != check.DefaultSchedulerName {
-		env.SchedulerName = o.SchedulerName
-	}
-	if o.lease.String() != "kube-system/my-scheduler" {
-		env.Lease = o.lease
-	}
-	if o.hostIP != "" {
-		env.HostIP, env.HostPort = o.hostIP, o.hostPort
-	}
-	if o.ServerMetricsURL != "" {
-		env.ServerMetrics = incluster.MetricsFrom(o.ServerMetricsURL)
-	}
-	if o.Image != "" {
-		env.Probe.Image = o.Image
-	}
-	return env
-}
-
-// isTerminal is false on dumb terminals too: they cannot rewrite a line.
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

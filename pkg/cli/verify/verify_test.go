@@ -7,12 +7,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
@@ -66,6 +71,10 @@ func TestBadUsage(t *testing.T) {
 		"lease":              {[]string{"--lease", "x"}, "want namespace/name"},
 		"stock lease":        {[]string{"--lease", "kube-system/kube-scheduler"}, "the stock scheduler's"},
 		"stock scheduler":    {[]string{"--scheduler-name", "default-scheduler"}, "not a second scheduler"},
+		"empty scheduler":    {[]string{"--scheduler-name", ""}, "--scheduler-name: must not be empty"},
+		"empty lease":        {[]string{"--lease="}, "--lease: must not be empty"},
+		"bundle missing":     {[]string{"-f", "/nonexistent"}, "--filename: open /nonexistent"},
+		"bundle broken":      {[]string{"-f", config}, "--filename: cannot read the bundle"},
 		"output":             {[]string{"-o", "yaml"}, "text, json, junit"},
 		"loopback webhook":   {[]string{"--webhook-address", "127.0.0.1:8443"}, "not loopback"},
 		"webhook port":       {[]string{"--webhook-address", "192.0.2.1:http"}, "is not a port"},
@@ -137,5 +146,89 @@ func TestExitCodes(t *testing.T) {
 	// Without Parts the disruptive check is skipped; asked for by name, that is no success.
 	if out, code, _ := run(t, sources, "--only", "scheduler-failover", "--disruptive"); code != 1 || !strings.Contains(out, "skipped: nobody told") {
 		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+// TestWhereNamesComeFrom proves that flags win over the bundle file, and the file over what a source says, even where they give the default.
+func TestWhereNamesComeFrom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bundle.yaml")
+	if err := os.WriteFile(file, []byte("scheduler: {name: second, profiles: [{schedulerName: batch}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := func(context.Context, string, string) (*check.Env, error) {
+		return &check.Env{Config: &rest.Config{Host: "http://127.0.0.1:1"}, SchedulerName: "sources", Lease: types.NamespacedName{Namespace: "s", Name: "sources"}}, nil
+	}
+	tests := map[string]struct {
+		file, name, lease   string
+		sources             []check.EnvSource
+		wantName, wantLease string
+	}{
+		"nothing said":                {wantName: "my-scheduler", wantLease: "kube-system/my-scheduler"},
+		"file":                        {file: file, wantName: "batch", wantLease: "kube-system/second"},
+		"file and flags":              {file: file, name: "my-scheduler", lease: "a/b", wantName: "my-scheduler", wantLease: "a/b"},
+		"source":                      {sources: []check.EnvSource{source}, wantName: "sources", wantLease: "s/sources"},
+		"source and file":             {file: file, sources: []check.EnvSource{source}, wantName: "batch", wantLease: "kube-system/second"},
+		"source and the default name": {name: "my-scheduler", lease: "kube-system/my-scheduler", sources: []check.EnvSource{source}, wantName: "my-scheduler", wantLease: "kube-system/my-scheduler"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions(genericiooptions.NewTestIOStreamsDiscard(), tc.sources...)
+			o.Kubeconfig, o.Context = kubeconfig(t, twoContexts), "one"
+			o.Filename, o.SchedulerName, o.Lease = tc.file, tc.name, tc.lease
+			if err := errors.Join(o.Complete(), o.Validate()); err != nil {
+				t.Fatal(err)
+			}
+			env, err := o.env(t.Context())
+			if err != nil || env.SchedulerName != tc.wantName || env.Lease.String() != tc.wantLease {
+				t.Errorf("got %s, %s, %v", env.SchedulerName, env.Lease, err)
+			}
+		})
+	}
+}
+
+func TestBundleFromStandardInput(t *testing.T) {
+	streams, in, _, _ := genericiooptions.NewTestIOStreams()
+	in.WriteString("scheduler: {profiles: [{schedulerName: piped}]}\n")
+	o := NewOptions(streams)
+	o.Kubeconfig, o.Context, o.Filename = kubeconfig(t, twoContexts), "one", "-"
+	if err := o.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if env, err := o.env(t.Context()); err != nil || env.SchedulerName != "piped" {
+		t.Errorf("got %+v, %v", env, err)
+	}
+}
+
+// TestRunLeavesTheProcessAlone proves that a run inside another command changes neither its signal handling nor its log.
+func TestRunLeavesTheProcessAlone(t *testing.T) {
+	var log bytes.Buffer
+	klog.ClearLogger() // a command of another test may have set one
+	klog.LogToStderr(false)
+	klog.SetOutput(&log)
+	defer klog.LogToStderr(true)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	source := func(ctx context.Context, _, _ string) (*check.Env, error) {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		<-signals
+		time.Sleep(20 * time.Millisecond)
+		return nil, errors.Join(ctx.Err(), errors.New("enough seen"))
+	}
+	o := NewOptions(genericiooptions.NewTestIOStreamsDiscard(), source)
+	if err := errors.Join(o.Complete(), o.Validate()); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Run(ctx); err == nil || strings.Contains(err.Error(), "canceled") {
+		t.Errorf("the signal was the caller's: %v", err)
+	}
+	klog.Info("still heard")
+	klog.Flush()
+	if !strings.Contains(log.String(), "still heard") {
+		t.Error("the log was turned off")
 	}
 }

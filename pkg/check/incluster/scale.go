@@ -1,0 +1,165 @@
+package incluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// AnnotationReplicas is on a Deployment that was scaled to zero and says how many replicas it had.
+const AnnotationReplicas = "fairlead.dev/verify-replicas"
+
+func (p *Parts) deployments() appsclient.DeploymentInterface {
+	return p.client.AppsV1().Deployments(p.names.Namespace)
+}
+
+func (p *Parts) daemonSets() appsclient.DaemonSetInterface {
+	return p.client.AppsV1().DaemonSets(p.names.Namespace)
+}
+
+func (p *Parts) pods() coreclient.PodInterface { return p.client.CoreV1().Pods(p.names.Namespace) }
+
+// scaleDown writes down the size in the very patch that takes it away: whenever this process is killed, the cluster knows it. The note of an
+// earlier run stays; one at a Deployment that runs is out of date.
+func (p *Parts) scaleDown(ctx context.Context, d *appsv1.Deployment) error {
+	if n := ptr.Deref(d.Spec.Replicas, 1); n > 0 {
+		p.ready[d.Name] = d.Status.ReadyReplicas
+		if err := p.scale(ctx, d.Name, 0, strconv.Quote(strconv.Itoa(int(n)))); err != nil {
+			return err
+		}
+	}
+	return p.waitGone(ctx, d.Spec.Template)
+}
+
+// scaleUp does nothing for a Deployment that scaleDown never touched.
+func (p *Parts) scaleUp(ctx context.Context, name string) error {
+	want, ours := p.ready[name]
+	d, err := p.deployments().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !ours {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n, noted, err := notedReplicas(d)
+	switch {
+	case err != nil:
+		return err
+	case noted:
+		// Whoever scaled it up meanwhile knows better.
+		if now := ptr.Deref(d.Spec.Replicas, 1); now > 0 {
+			n = now
+		}
+		if err := p.scale(ctx, name, n, "null"); err != nil {
+			return err
+		}
+	case !ours:
+		return nil
+	default:
+		n = ptr.Deref(d.Spec.Replicas, 1)
+	}
+	if !ours {
+		want = 1
+	}
+	return poll(ctx, func(ctx context.Context) error { return p.replicasReady(ctx, name, min(n, want)) })
+}
+
+func (p *Parts) replicasReady(ctx context.Context, name string, want int32) error {
+	d, err := p.deployments().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.ReadyReplicas < want {
+		return fmt.Errorf("%d of %d replicas of %s are ready", d.Status.ReadyReplicas, want, name)
+	}
+	return nil
+}
+
+// notedReplicas reads what scaleDown wrote.
+func notedReplicas(d *appsv1.Deployment) (n int32, noted bool, err error) {
+	text, noted := d.Annotations[AnnotationReplicas]
+	if !noted {
+		return 0, false, nil
+	}
+	parsed, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || parsed < 1 {
+		return 0, true, fmt.Errorf("Deployment %s/%s has annotation %s: %q, which is no number of replicas: scale it yourself and remove the annotation", d.Namespace, d.Name, AnnotationReplicas, text)
+	}
+	return int32(parsed), true, nil
+}
+
+// scale sets the size and the annotation, a JSON value, at once.
+func (p *Parts) scale(ctx context.Context, name string, n int32, annotation string) error {
+	_, err := p.deployments().Patch(ctx, name, types.MergePatchType, []byte(scalePatch(n, annotation)), metav1.PatchOptions{})
+	return err
+}
+
+func scalePatch(n int32, annotation string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{"replicas":%d}}`, AnnotationReplicas, annotation, n)
+}
+
+// waitGone waits until none of the template's pods runs. The selector would not do: it may match another bundle's pods too.
+func (p *Parts) waitGone(ctx context.Context, template corev1.PodTemplateSpec) error {
+	opts := metav1.ListOptions{LabelSelector: selectorOf(template.Labels)}
+	return poll(ctx, func(ctx context.Context) error {
+		pods, err := p.pods().List(ctx, opts)
+		if err != nil {
+			return err
+		}
+		var left []string
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; !ended(pod) && !p.lost(ctx, pod) {
+				left = append(left, pod.Name)
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%d pods are still there, among them %s", len(left), left[0])
+		}
+		return nil
+	})
+}
+
+// lost says whether a pod was told to end but is on a node that does not answer: it stays until the node comes back.
+func (p *Parts) lost(ctx context.Context, pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
+		return false
+	}
+	node, err := p.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionUnknown
+		}
+	}
+	return false
+}
+
+// poll repeats probe until it returns nil, and returns its last error when ctx ends first.
+func poll(ctx context.Context, probe func(ctx context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
+		if err := probe(ctx); err != nil {
+			if ctx.Err() == nil {
+				last = err
+			}
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("%w (%w)", last, err)
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
+)
+
+// env asks the sources, then takes the cluster for one of which only the kubeconfig is known. Flags win over both.
+func (o *Options) env(ctx context.Context) (*check.Env, error) {
+	for _, source := range o.Sources {
+		env, err := source(ctx, o.Kubeconfig, o.Context)
+		if err != nil {
+			return nil, err
+		}
+		if env != nil {
+			return o.override(env), nil
+		}
+	}
+	env, err := o.genericEnv()
+	if err != nil {
+		return nil, err
+	}
+	return o.override(env), nil
+}
+
+func (o *Options) genericEnv() (*check.Env, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "--kubeconfig names the file")
+	}
+	name := o.Context
+	if name == "" {
+		name = raw.CurrentContext
+	}
+	if _, ok := raw.Contexts[name]; !ok {
+		return nil, noContext(name, raw, rules)
+	}
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return nil, check.WithHint(fmt.Errorf("context %q: %w", name, err), "kubectl config view")
+	}
+	env, err := incluster.NewEnv(cfg, o.bundle, o.hostIP)
+	if err != nil {
+		return nil, err
+	}
+	env.Cluster = name
+	return env, nil
+}
+
+// override puts what flags say into env, wherever that comes from.
+func (o *Options) override(env *check.Env) *check.Env {
+	if o.Filename != "" {
+		names := incluster.NamesOf(o.bundle)
+		env.SchedulerName, env.Lease = names.SchedulerName, names.Lease
+	}
+	if o.SchedulerName != "" {
+		env.SchedulerName = o.SchedulerName
+	}
+	if o.Lease != "" {
+		env.Lease = o.lease
+	}
+	if o.hostIP != "" {
+		env.HostIP, env.HostPort = o.hostIP, o.hostPort
+	}
+	if o.ServerMetricsURL != "" {
+		env.ServerMetrics = incluster.MetricsFrom(o.ServerMetricsURL)
+	}
+	if o.Image != "" {
+		env.Probe.Image = o.Image
+	}
+	return env
+}
