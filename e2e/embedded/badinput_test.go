@@ -198,7 +198,7 @@ func TestInterruptedUp(t *testing.T) {
 	h := newHome(t)
 	stop, wait := startUp(t, h)
 	stop(os.Interrupt)
-	wait().want(t, 1, "interrupted", "removed what was made", "failed-logs")
+	wait().want(t, 130, "interrupted", "removed what was made", "failed-logs")
 	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,8 +24,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cli/up"
 	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
-	"github.com/fairlead-dev/fairlead/pkg/cli/version"
+	versioncmd "github.com/fairlead-dev/fairlead/pkg/cli/version"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
 const long = `Fairlead brings a second kube-scheduler and a Konnectivity tunnel to a cluster:
@@ -34,7 +36,7 @@ rendered from typed Go, installed with one command, and proven to work.`
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "fairlead", Short: "A second scheduler and a Konnectivity tunnel for your cluster", Long: long,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Version: version.Get().String(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	// Installed as kubectl-fairlead it is a plugin, and its help should show how it was called.
@@ -53,10 +55,14 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(
 		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
 		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
-		renderCmd, verifyCmd, version.NewCommand(streams), internalcmd.NewCommand(),
+		renderCmd, verifyCmd, versioncmd.NewCommand(streams), internalcmd.NewCommand(),
 	)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())
+	})
 	for _, cmd := range root.Commands() {
 		if cmd.Flags().Lookup("name") != nil {
+			cmd.Args = nameIsAFlag
 			_ = cmd.RegisterFlagCompletionFunc("name", completeNames)
 		}
 	}
@@ -80,6 +86,14 @@ func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kube
 	return cmd.ExecuteContext(ctx)
 }
 
+// nameIsAFlag answers the likeliest mistake.
+func nameIsAFlag(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is not expected here: did you mean \"%s --name %s\"?", args[0], cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
 func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	provider, err := embedded.NewProvider()
 	if err != nil {
@@ -89,7 +103,7 @@ func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 }
 
 // Main runs the command line and returns the exit code: 0, 1 for failures, 2
-// for wrong usage of verify. An interrupt lets the running command clean up
+// for wrong usage of verify, 130 after an interrupt. An interrupt lets the running command clean up
 // after itself; a second one ends it at once.
 func Main(args []string, streams genericiooptions.IOStreams) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -102,6 +116,9 @@ func Main(args []string, streams genericiooptions.IOStreams) int {
 		return 0
 	}
 	ui.PrintError(streams.ErrOut, err)
+	if ctx.Err() != nil {
+		return 130 // what shells report for an interrupted command
+	}
 	var code interface{ ExitCode() int }
 	if errors.As(err, &code) {
 		return code.ExitCode()

@@ -56,11 +56,11 @@ func MergeKubeconfig(name, explicit string, admin []byte) (file, previous string
 
 // RemoveKubeconfig takes the cluster's entries out of the user's kubeconfig
 // files and tells whether there were any. A current context that pointed to it
-// is set back to previous, if that still exists. server, if not empty, is the URL that the entry has to have: a
-// context of the same name may belong to another state directory.
+// is set back to previous, if that still exists. server, if not empty, is the
+// URL that the entry has to have: a context of the same name may belong to
+// another state directory.
 func RemoveKubeconfig(name, explicit, server, previous string) (bool, error) {
-	options, key := pathOptions(explicit), ContextName(name)
-	files := options.GetLoadingPrecedence()
+	key, files := ContextName(name), pathOptions(explicit).GetLoadingPrecedence()
 	if explicit != "" {
 		files = []string{explicit}
 	}
@@ -95,6 +95,20 @@ func RemoveKubeconfig(name, explicit, server, previous string) (bool, error) {
 	return removed, nil
 }
 
+// CheckKubeconfig refuses a file into which the context could not be merged
+// later, so that nobody waits minutes to hear it.
+func CheckKubeconfig(explicit string) error {
+	file := pathOptions(explicit).GetDefaultFilename()
+	if _, err := clientcmd.LoadFromFile(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return unreadable(file, err)
+	}
+	return nil
+}
+
+func unreadable(file string, err error) error {
+	return fmt.Errorf("reading kubeconfig %s (mend it, or choose another file with --kubeconfig or $KUBECONFIG): %w", file, err)
+}
+
 // editKubeconfig changes one file under the lock that kubectl uses, too, and
 // replaces it in one step. edit returns false to leave the file as it is.
 func editKubeconfig(file string, edit func(*clientcmdapi.Config) bool) error {
@@ -114,7 +128,7 @@ func editKubeconfig(file string, edit func(*clientcmdapi.Config) bool) error {
 		config, err = clientcmdapi.NewConfig(), nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading kubeconfig %s (mend it, or choose another file with --kubeconfig or $KUBECONFIG): %w", file, err)
+		return unreadable(file, err)
 	}
 	if !edit(config) {
 		return nil

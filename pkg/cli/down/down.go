@@ -2,6 +2,9 @@
 package down
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -25,7 +28,12 @@ kept.`,
 				return err
 			}
 			o.Progress = ui.NewProgress(streams.ErrOut, quiet)
-			return provider.Down(cmd.Context(), o)
+			err = provider.Down(cmd.Context(), o)
+			if errors.Is(err, embedded.ErrNotFound) {
+				_, _ = fmt.Fprintf(streams.ErrOut, "No cluster %q: nothing to remove.\n", o.Name)
+				return nil
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -28,7 +29,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the processes of a cluster",
-		Long:    `Shows every process of a cluster: whether it is ready, how often it had to be restarted, its memory and its log. The exit code is 1 unless all are ready.`,
+		Long: `Shows every process of a cluster: whether it is ready, how often it had to be
+restarted, and its memory. The exit code is 1 unless all are ready.`,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			provider, err := embedded.NewProvider()
@@ -98,16 +100,22 @@ func describe(p process.Status) string {
 }
 
 func table(out io.Writer, s embedded.Status) error {
-	state := "stopped"
-	if s.Running {
-		state = "running"
+	nodes := fmt.Sprintf("%d nodes", s.Nodes)
+	if s.Nodes == 1 {
+		nodes = "1 node"
 	}
-	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %d nodes\nContext: %s\nServer:  %s\nState:   %s\n",
-		s.Name, state, s.KubernetesVersion, s.Nodes, s.Context, s.Server, s.Dir)
+	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %s\nContext: %s\nServer:  %s\nFiles:   %s\nLogs:    %s\n",
+		s.Name, health(s), s.KubernetesVersion, nodes, s.Context, s.Server, s.Dir, filepath.Join(s.Dir, "logs"))
 	if len(s.Processes) == 0 {
 		return nil
 	}
-	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", mebibytes(s.RSSBytes), len(s.Processes)+1)
+	live := 1
+	for _, p := range s.Processes {
+		if p.PID != 0 {
+			live++
+		}
+	}
+	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", mebibytes(s.RSSBytes), live)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tFOR\tRESTARTS\tMEMORY")
 	for _, p := range s.Processes {
@@ -118,7 +126,19 @@ func table(out io.Writer, s embedded.Status) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Name, pid, describe(p),
 			duration.HumanDuration(time.Since(p.Since)), p.Restarts, memory)
 	}
+	_, _ = fmt.Fprintf(w, "supervisor\t%d\tready\t\t\t%s\n", s.Supervisor, mebibytes(s.SupervisorRSSBytes))
 	return w.Flush()
+}
+
+// health is the state of a cluster in one word.
+func health(s embedded.Status) string {
+	switch {
+	case s.Healthy:
+		return "ready"
+	case s.Running:
+		return "unhealthy"
+	}
+	return "stopped"
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
@@ -156,14 +176,11 @@ func listTable(out, errOut io.Writer, list []embedded.Status) error {
 			_, _ = fmt.Fprintf(w, "%s\tincomplete\t-\t-\t-\t-\t%s\n", s.Name, s.Context)
 			continue
 		}
-		state, memory := "stopped", "-"
+		memory := "-"
 		if s.Running {
-			state, memory = "unhealthy", mebibytes(s.RSSBytes)
+			memory = mebibytes(s.RSSBytes)
 		}
-		if s.Healthy {
-			state = "ready"
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, state, s.Nodes, s.KubernetesVersion, memory,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, health(s), s.Nodes, s.KubernetesVersion, memory,
 			duration.HumanDuration(time.Since(s.Created)), s.Context)
 	}
 	return w.Flush()

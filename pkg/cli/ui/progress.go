@@ -157,5 +157,7 @@ func PrintError(out io.Writer, err error) {
 		}
 		return r
 	}, strings.TrimSpace(err.Error()))
+	// Advice names the program as it can be typed here.
+	text = strings.ReplaceAll(text, `"fairlead `, `"`+Self()+" ")
 	_, _ = fmt.Fprintf(out, "fairlead: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 }

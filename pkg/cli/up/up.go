@@ -107,7 +107,7 @@ func (o *Options) Validate(cmd *cobra.Command) error {
 // kept: it is needed to find out why.
 func (o *Options) Run(ctx context.Context) error {
 	if err := o.provider.Up(ctx, o.Up); err != nil {
-		if errors.Is(err, context.Canceled) {
+		if ctx.Err() != nil && !errors.Is(err, embedded.ErrInterrupted) {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 		return err

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -63,7 +64,7 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 	for _, name := range needed {
 		path := filepath.Join(dir, name)
 		if !executable(path) {
-			return nil, fmt.Errorf("%w: %s: --component-dir has to hold %v", ErrMissing, path, needed)
+			return nil, fmt.Errorf("%w: %s: --component-dir has to hold %s", ErrMissing, path, strings.Join(needed, ", "))
 		}
 		abs, err := filepath.Abs(path)
 		if err != nil {

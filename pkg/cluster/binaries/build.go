@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,10 @@ func (b builder) ensure(ctx context.Context, names []string) error {
 		return err
 	}
 	defer unlock()
+	stale, _ := filepath.Glob(filepath.Join(b.dir, ".build-*")) // of a killed one; nobody else builds under the lock
+	for _, dir := range stale {
+		_ = os.RemoveAll(dir)
+	}
 	missing := b.missing(names) // another process may have built them meanwhile
 	for i, name := range missing {
 		component, err := components.Get(name)
@@ -80,6 +86,9 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 		return fmt.Errorf("building %s: %w", c.Name, err)
 	}
 	defer func() { _ = os.RemoveAll(src) }()
+	// The signal comes when this thread ends, not only when the process does.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := components.Unpack(src); err != nil {
 		return err
 	}
@@ -89,6 +98,8 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	cmd := exec.CommandContext(ctx, goTool, args...)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), components.Environ()...)
+	// A killed fairlead must not leave a compiler behind that nobody waits for.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	// An interrupt from the terminal reaches the whole process group; asking
 	// nicely lets the go command remove its work directory.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -39,21 +39,48 @@ func (p *plan) tunnelServer() process.Spec {
 // tunnelAgent is one of the agents.
 func (p *plan) tunnelAgent(i int) process.Spec {
 	name := agentName(i)
+	extra := []component.Flag{
+		component.PlainFlag("proxy-server-host", loopback),
+		component.PlainFlag("admin-bind-address", loopback),
+		component.PlainFlag("health-server-host", loopback),
+		component.PlainFlag("agent-id", name),
+	}
+	needs := []string{p.Token(name)}
+	if p.countsLeases() {
+		extra = append(extra, component.PlainFlag("kubeconfig", p.Kubeconfig(name)))
+		needs = append(needs, p.Token(apiToken(name)))
+	}
 	ports := map[string]string{"agentport": portTunnelAgents, "adminport": name + "-admin", "healthport": name + "-health"}
 	proc := component.LocalProcess(konnectivity.Agent(p.bundle), component.LocalOptions{
 		Path: p.localPath(name),
-		Port: p.mapPort(ports),
-		Extra: []component.Flag{
-			component.PlainFlag("proxy-server-host", loopback),
-			component.PlainFlag("admin-bind-address", loopback),
-			component.PlainFlag("health-server-host", loopback),
-			component.PlainFlag("agent-id", name),
-		},
+		Port: p.mapPort(ports), Extra: extra,
 	})
+	p.expandEnv(proc.Args, i)
 	probe := &process.Probe{URL: p.url("http", name+"-health", "/readyz")}
 	spec := p.spec(name, proc.Command, proc.Args, probe, progTunnelServer)
-	spec.NeedsFiles = []string{p.Token(name)}
+	spec.NeedsFiles = needs
 	return spec
+}
+
+// countsLeases tells whether agents count the servers' Leases, for which they
+// need an identity at the API server. A Pod has one anyway.
+func (p *plan) countsLeases() bool {
+	return p.tunnel() && ptr.Deref(p.bundle.Konnectivity.LeaseCounting, false)
+}
+
+// apiToken names the token with which an agent speaks to the API server.
+func apiToken(agent string) string { return agent + "-api" }
+
+// expandEnv puts in what the kubelet would: an agent is taken to run on the
+// simulated node of the same number.
+func (p *plan) expandEnv(args []string, agent int) {
+	values := strings.NewReplacer(
+		"$(NODE_NAME)", nodeName(agent%p.state.Nodes),
+		"$(HOST_IP)", p.state.HostIP,
+	)
+	for i := range args {
+		args[i] = values.Replace(args[i])
+	}
 }
 
 // secondScheduler is one replica of the second scheduler.
@@ -105,12 +132,9 @@ func (p *plan) schedulerPath(name string) func(string) string {
 	}
 }
 
-// serviceAccountDir is where a Pod finds the CA and its token.
-const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-
 // podPath maps what Kubernetes mounts into a Pod: the cluster's CA and projected tokens.
 func (p *plan) podPath(path, tokenName string) string {
-	if path == filepath.Join(serviceAccountDir, "ca.crt") {
+	if path == konnectivity.CAFile {
 		return p.PKI("ca.crt")
 	}
 	if strings.HasPrefix(path, "/var/run/secrets/") && tokenName != "" {
@@ -124,22 +148,12 @@ func (p *plan) egressFile() string {
 	return filepath.Join(p.ConfigDir(), "egress-selector-configuration.yaml")
 }
 
-// localBundle is the bundle with this machine's paths where they are written
-// into files that a program reads, not into its arguments.
-func (p *plan) localBundle() *v1alpha1.Bundle {
-	b := *p.bundle
-	if b.Konnectivity.Transport.UDS != nil {
-		b.Konnectivity.Transport.UDS = &v1alpha1.UDSTransport{Path: p.TunnelSocket()}
-	}
-	return &b
-}
-
 // aggregationBundle has requests to Services sent to endpoints: no kube-proxy
 // makes cluster IPs work here (AGG-09).
 func (p *plan) aggregationBundle() *v1alpha1.Bundle {
-	b := *p.bundle
+	b := p.bundle.DeepCopy()
 	b.Aggregation.EnableAggregatorRouting = ptr.To(true)
-	return &b
+	return b
 }
 
 // cutDir returns the part of path below dir.

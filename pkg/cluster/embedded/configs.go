@@ -36,7 +36,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 		if err := writeFile(p.Kubeconfig("konnectivity-server"), kubeconfig, 0o600); err != nil {
 			return err
 		}
-		selector, err := egress.Configuration(p.localBundle())
+		selector, err := egress.ConfigurationAt(p.bundle, p.localPath(""))
 		if err != nil {
 			return err
 		}
@@ -47,6 +47,18 @@ func (p *plan) writeMaterial(now time.Time) error {
 	if err := p.writeSchedulerFiles(); err != nil {
 		return err
 	}
+	for i := range p.state.Agents {
+		if !p.countsLeases() {
+			break
+		}
+		kubeconfig, err := p.tokenKubeconfig(agentName(i), p.Token(apiToken(agentName(i))))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(p.Kubeconfig(agentName(i)), kubeconfig, 0o600); err != nil {
+			return err
+		}
+	}
 	return p.writeNodeFiles()
 }
 
@@ -55,7 +67,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 func (p *plan) writeSchedulerFiles() error {
 	for i := range p.state.Schedulers {
 		name := schedulerName(i)
-		kubeconfig, err := p.tokenKubeconfig(name)
+		kubeconfig, err := p.tokenKubeconfig(name, p.Token(name))
 		if err != nil {
 			return err
 		}
@@ -74,13 +86,13 @@ func (p *plan) writeSchedulerFiles() error {
 }
 
 // tokenKubeconfig makes a kubeconfig for the identity of a projected token.
-func (p *plan) tokenKubeconfig(name string) ([]byte, error) {
+func (p *plan) tokenKubeconfig(name, tokenFile string) ([]byte, error) {
 	return yaml.Marshal(clientcmdv1.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: name,
 		Clusters: []clientcmdv1.NamedCluster{{Name: "kubernetes", Cluster: clientcmdv1.Cluster{
 			Server: p.serverURL(), CertificateAuthority: p.PKI("ca.crt"),
 		}}},
-		AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: name, AuthInfo: clientcmdv1.AuthInfo{TokenFile: p.Token(name)}}},
+		AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: name, AuthInfo: clientcmdv1.AuthInfo{TokenFile: tokenFile}}},
 		Contexts:  []clientcmdv1.NamedContext{{Name: name, Context: clientcmdv1.Context{Cluster: "kubernetes", AuthInfo: name}}},
 	})
 }

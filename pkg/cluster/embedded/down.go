@@ -30,46 +30,55 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
 	unlock, err := l.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if o.Progress == nil {
-		o.Progress = cluster.Silent
+	defer func() {
+		_ = os.Remove(l.lockFile())
+		removeEmpty(filepath.Dir(l.failedLogs()))
+		removeEmpty(filepath.Dir(l.Dir), filepath.Dir(filepath.Dir(l.Dir)))
+	}()
+	// Read before it is deleted. A cluster without readable state loses whatever context has its name.
+	state, stateErr := l.readState()
+	previous, _ := os.ReadFile(l.previousContext())
+	left, err := process.FindMarked(l.Dir)
+	if err != nil {
+		return err
 	}
-	server := "" // a cluster without readable state loses whatever context has its name
-	if state, err := l.readState(); err == nil {
+	found := exists(l.Dir) || exists(l.failedLogs()) || len(left) > 0
+	if found {
+		err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
+			return "", errors.Join(l.remove(ctx), os.RemoveAll(l.failedLogs()))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	server := ""
+	if stateErr == nil {
 		server = (&plan{Layout: l, state: state}).serverURL()
 	}
-	previous, _ := os.ReadFile(l.previousContext()) // none is as good as unreadable
-	found := exists(l.Dir) || exists(l.failedLogs())
-	err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
-		left, err := process.FindMarked(l.Dir)
-		if err != nil {
-			return "", err
-		}
-		found = found || len(left) > 0
-		if err := l.remove(ctx); err != nil {
-			return "", err
-		}
-		return "", os.RemoveAll(l.failedLogs())
-	})
-	if err != nil {
-		return err
+	hadContext, err := removeContexts(l.Name, server, string(previous), append(state.Kubeconfigs, o.Kubeconfig))
+	if err == nil && !found && !hadContext {
+		err = fmt.Errorf("%w: %q: nothing to remove", ErrNotFound, l.Name)
 	}
-	hadContext, err := cluster.RemoveKubeconfig(l.Name, o.Kubeconfig, server, string(previous))
-	if err != nil {
-		return err
+	return err
+}
+
+// removeContexts takes the context out of several kubeconfig files; "" is the user's usual one.
+func removeContexts(name, server, previous string, files []string) (bool, error) {
+	removed := false
+	var errs []error
+	for _, file := range files {
+		had, err := cluster.RemoveKubeconfig(name, file, server, previous)
+		removed, errs = removed || had, append(errs, err)
 	}
-	if err := os.Remove(l.lockFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the lock: %w", err)
-	}
-	removeEmpty(filepath.Dir(l.Dir), filepath.Dir(filepath.Dir(l.Dir)))
-	if !found && !hadContext {
-		return fmt.Errorf("%w: %q: nothing to remove", ErrNotFound, l.Name)
-	}
-	return nil
+	return removed, errors.Join(errs...)
 }
 
 // remove stops all processes of the cluster and deletes its files.

@@ -107,7 +107,7 @@ func TestLockIsExclusiveAndSurvivesRemoval(t *testing.T) {
 }
 
 func TestHalfWrittenState(t *testing.T) {
-	for name, content := range map[string]string{"no file": "", "cut off": `{"version": 1, "na`, "empty object": "{}"} {
+	for name, content := range map[string]string{"no file": "", "cut off": `{"stateVersion": 1, "na`, "empty object": "{}"} {
 		t.Run(name, func(t *testing.T) {
 			l, err := NewLayout(t.TempDir(), "dev")
 			if err != nil {

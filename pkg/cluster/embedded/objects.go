@@ -7,16 +7,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 )
 
 // fieldManager owns the fields that Up applies.
@@ -45,6 +43,9 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 			continue
 		}
 		if err := apply(ctx, client, object); err != nil {
+			if namespace := p.bundle.Scheduler.LeaderElection.LeaseNamespace; apierrors.IsNotFound(err) && object.GetNamespace() == namespace {
+				return applied, fmt.Errorf("scheduler.leaderElection.leaseNamespace: namespace %q does not exist in the new cluster: leave the field out, or set it to the bundle's namespace or kube-system: %w", namespace, err)
+			}
 			return applied, err
 		}
 		applied++
@@ -52,7 +53,7 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 	return applied, nil
 }
 
-func isWorkload(object runtime.Object) bool {
+func isWorkload(object component.Object) bool {
 	switch object.(type) {
 	case *appsv1.Deployment, *appsv1.DaemonSet, *policyv1.PodDisruptionBudget, *corev1.Pod, *corev1.Service:
 		return true
@@ -61,18 +62,12 @@ func isWorkload(object runtime.Object) bool {
 }
 
 // apply makes one object what the bundle says, by server-side apply.
-func apply(ctx context.Context, client dynamic.Interface, object runtime.Object) error {
-	gvk, err := kindOf(object)
+func apply(ctx context.Context, client dynamic.Interface, object component.Object) error {
+	u, err := bundle.Manifest(object)
 	if err != nil {
 		return err
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return fmt.Errorf("converting a %s: %w", gvk.Kind, err)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(gvk)
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	gvk := u.GroupVersionKind()
 	// The bundle's kinds all have regular plurals.
 	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	var target dynamic.ResourceInterface = client.Resource(resource)
@@ -83,12 +78,4 @@ func apply(ctx context.Context, client dynamic.Interface, object runtime.Object)
 		return fmt.Errorf("applying %s %s: %w", gvk.Kind, u.GetName(), err)
 	}
 	return nil
-}
-
-func kindOf(object runtime.Object) (schema.GroupVersionKind, error) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil || len(kinds) == 0 {
-		return schema.GroupVersionKind{}, fmt.Errorf("an object of the bundle has no known kind: %w", err)
-	}
-	return kinds[0], nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/aggregation"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 )
 
@@ -134,7 +135,7 @@ func (p *plan) certificates(a authorities) []certificate {
 			CommonName: "etcd", DNSNames: names[:1], IPs: here, Usages: pki.ServerAuth | pki.ClientAuth,
 		}},
 		{"apiserver-etcd-client", a.etcd, pki.Request{CommonName: "kube-apiserver-etcd-client", Usages: pki.ClientAuth}},
-		{"front-proxy-client", a.frontProxy, pki.Request{CommonName: p.bundle.Aggregation.AllowedNames[0], Usages: pki.ClientAuth}},
+		{"front-proxy-client", a.frontProxy, aggregation.ClientRequest(p.bundle)},
 	}
 }
 

@@ -101,6 +101,8 @@ type Status struct {
 	Healthy bool `json:"healthy"`
 	// RSSBytes is the resident memory of all programs and the supervisor.
 	RSSBytes int64 `json:"rssBytes,omitempty"`
+	// SupervisorRSSBytes is the supervisor's part of it.
+	SupervisorRSSBytes int64 `json:"supervisorRSSBytes,omitempty"`
 	// Supervisor is its process id.
 	Supervisor int              `json:"supervisorPID,omitempty"`
 	Processes  []process.Status `json:"processes,omitempty"`
@@ -130,6 +132,7 @@ func (p *Provider) Status(ctx context.Context, name string) (Status, error) {
 		return s, err
 	}
 	s.Running, s.Supervisor, s.Processes, s.RSSBytes = true, report.PID, report.Processes, report.TotalRSSBytes()
+	s.SupervisorRSSBytes = report.RSSBytes
 	s.Healthy = !slices.ContainsFunc(report.Processes, func(ps process.Status) bool { return !ps.Ready })
 	return s, nil
 }

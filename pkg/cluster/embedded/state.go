@@ -26,7 +26,7 @@ const (
 // State is what is remembered of a cluster, in Layout.StateFile.
 type State struct {
 	// Version is stateVersion of the fairlead that wrote it.
-	Version int `json:"version"`
+	Version int `json:"stateVersion"`
 	// Name is the cluster's name.
 	Name string `json:"name"`
 	// Phase is how far the cluster has come.
@@ -44,6 +44,8 @@ type State struct {
 	// API server refuses to proxy to loopback ones. Loopback on a machine without
 	// any network. It is found anew at every start.
 	HostIP string `json:"hostIP"`
+	// Kubeconfigs are the files that got the context: Down takes it out of them.
+	Kubeconfigs []string `json:"kubeconfigs,omitempty"`
 	// Ports are the loopback ports by user; see portNames.
 	Ports map[string]int `json:"ports"`
 }

@@ -48,6 +48,11 @@ func (p *plan) projections() []Projection {
 				Namespace: agent.Namespace, ServiceAccount: agent.ServiceAccount,
 				Audience: p.bundle.Konnectivity.AuthenticationAudience, File: p.Token(agentName(i)),
 			})
+			if p.countsLeases() {
+				list = append(list, Projection{
+					Namespace: agent.Namespace, ServiceAccount: agent.ServiceAccount, File: p.Token(apiToken(agentName(i))),
+				})
+			}
 		}
 	}
 	c := scheduler.Component(p.bundle)

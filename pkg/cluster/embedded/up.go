@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -36,6 +37,9 @@ func (p *Provider) Up(ctx context.Context, o UpOptions) error {
 		return err
 	}
 	if err := checkFree(l.Dir, minFree); err != nil {
+		return err
+	}
+	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {
 		return err
 	}
 	unlock, err := l.lock()
@@ -107,8 +111,17 @@ func (p *plan) addContext(o UpOptions) error {
 			return "", err
 		}
 		file, previous, err := cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
-		if err != nil || previous == "" || previous == cluster.ContextName(p.Name) {
-			return file, err
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(p.state.Kubeconfigs, file) {
+			p.state.Kubeconfigs = append(p.state.Kubeconfigs, file)
+			if err := p.writeState(p.state); err != nil {
+				return file, err
+			}
+		}
+		if previous == "" || previous == cluster.ContextName(p.Name) {
+			return file, nil
 		}
 		return file, writeFile(p.previousContext(), []byte(previous), 0o600)
 	})
@@ -126,8 +139,7 @@ func (l Layout) newPlan(ctx context.Context, o UpOptions) (*plan, error) {
 	}
 	pl := &plan{Layout: l, bundle: b, state: State{
 		Version: stateVersion, Name: l.Name, Phase: PhaseCreating, Created: time.Now().UTC(),
-		KubernetesVersion: components.KubernetesVersion(),
-		Nodes:             orDefault(o.Nodes, DefaultNodes), Agents: orDefault(o.Agents, DefaultAgents),
+		Nodes: orDefault(o.Nodes, DefaultNodes), Agents: orDefault(o.Agents, DefaultAgents),
 		Schedulers: replicas(b),
 	}}
 	fixed := map[string]int{}
@@ -165,6 +177,7 @@ func (p *plan) findPrograms(ctx context.Context, o UpOptions) error {
 		return err
 	}
 	p.bins, p.nodeSecret, p.state.HostIP = bins, rand.Text(), hostAddress()
+	p.state.KubernetesVersion = components.KubernetesVersion() // another one after an upgrade
 	return nil
 }
 
@@ -196,7 +209,12 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
 	switch {
 	case err == nil && ownAddress(state.HostIP):
-		if err := pl.followUp(ctx, o); err != nil {
+		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
+			quiet := o
+			quiet.Progress = cluster.Silent
+			return "", pl.followUp(ctx, quiet)
+		})
+		if err != nil {
 			return err
 		}
 		return pl.addContext(o)
@@ -258,8 +276,14 @@ func (p *plan) sameAsAsked(o UpOptions) error {
 	return nil
 }
 
+// ErrInterrupted says that the context of Up ended before it had.
+var ErrInterrupted = errors.New("interrupted")
+
 // abandon undoes a failed create and adds to its error what the user needs to know.
 func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
+	if ctx.Err() != nil {
+		cause = ErrInterrupted
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	if retain {
@@ -278,6 +302,9 @@ func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
 
 // stopAfter stops a cluster that could not be started again.
 func (p *plan) stopAfter(ctx context.Context, cause error) error {
+	if ctx.Err() != nil {
+		cause = ErrInterrupted
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
