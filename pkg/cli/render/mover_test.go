@@ -117,28 +117,28 @@ func TestNoHardLinks(t *testing.T) {
 // TestSymbolicLink: the output directory may be a link to one.
 func TestSymbolicLink(t *testing.T) {
 	parent := t.TempDir()
-	real, link := filepath.Join(parent, "real"), filepath.Join(parent, "link")
+	target, link := filepath.Join(parent, "real"), filepath.Join(parent, "link")
 	if err := os.Symlink("real", link); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeTree(link, files("a", "1")); err == nil || !strings.Contains(err.Error(), "it is a link to real") {
 		t.Errorf("a link to nothing: error %v", err)
 	}
-	if err := os.Mkdir(real, 0o755); err != nil {
+	if err := os.Mkdir(target, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	mustWrite(t, link, files("a", "1", "sub/b", "1"))
 	mustWrite(t, link, files("a", "2"))
-	if diff := cmp.Diff(map[string]string{"a": "2"}, contents(t, real)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"a": "2"}, contents(t, target)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := os.WriteFile(filepath.Join(real, "notes.txt"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(target, "notes.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeTree(link, files("a", "3")); !errors.Is(err, errForeign) || !strings.Contains(err.Error(), "notes.txt") {
 		t.Errorf("error %v, want errForeign: links must not hide files", err)
 	}
-	if target, err := os.Readlink(link); target != "real" {
+	if to, err := os.Readlink(link); to != "real" {
 		t.Errorf("the link is gone: %v", err)
 	}
 }
