@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -73,7 +74,7 @@ func checkAggregation(t *testing.T, h *home) {
 	waitFor(t, "the aggregated API to go away", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		return client.CoreV1().RESTClient().Get().AbsPath(whoami).Do(ctx).Error() != nil
+		return apierrors.IsServiceUnavailable(client.CoreV1().RESTClient().Get().AbsPath(whoami).Do(ctx).Error())
 	})
 	for _, agent := range agents {
 		if err := h.supervisor("dev").Start(t.Context(), agent); err != nil {

@@ -63,8 +63,9 @@ func TestLifecycle(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a refused up leaves it as it was", func(t *testing.T) { refusedUp(t, h, first) })
 	t.Run("up with another size is refused", func(t *testing.T) {
-		h.try("up", "--nodes", "5").want(t, 1, "3 nodes", "fairlead down --name dev")
+		h.try("up", "--nodes", "5").want(t, 1, "3 nodes", "down --name dev")
 	})
 	t.Run("the tunnel's socket is private", func(t *testing.T) { checkSocket(t, h) })
 	t.Run("RBAC is just enough", func(t *testing.T) { checkRBAC(t, h) })
@@ -80,6 +81,30 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("the state directory still holds %v", entries)
 	}
 	h.try("down").want(t, 0, "nothing to remove")
+}
+
+// refusedUp asks for things that are refused and wants files and processes unchanged.
+func refusedUp(t *testing.T, h *home, before status) {
+	state := filepath.Join(h.stateDir("dev"), "cluster.json")
+	want, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(h.dir, "bundle.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {replicas: 5}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.try("up", "-f", file).want(t, 1, "another bundle")
+	h.try("up", "--agents", "7").want(t, 1, "2 agents")
+	h.try("up", "--api-server-port", "1").want(t, 1, "--api-server-port")
+	if got, err := os.ReadFile(state); err != nil || string(got) != string(want) {
+		t.Errorf("the state changed (%v):\n%s\n%s", err, want, got)
+	}
+	for i, p := range h.status("dev").Processes {
+		if p.PID != before.Processes[i].PID {
+			t.Errorf("%s was restarted", p.Name)
+		}
+	}
 }
 
 // verifyAll runs all checks and reads their JUnit report.
@@ -218,7 +243,7 @@ func killAll(t *testing.T, h *home) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	h.try("status").want(t, 1, "stopped", "fairlead up --name dev")
+	h.try("status").want(t, 1, "stopped", "up --name dev")
 	h.must("up")
 	if after := h.status("dev"); after.Server != s.Server {
 		t.Errorf("the API server moved from %s to %s", s.Server, after.Server)

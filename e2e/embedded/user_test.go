@@ -29,15 +29,7 @@ func TestOrdinaryUser(t *testing.T) {
 	// Nothing of root's home is readable for others: give copies of the programs.
 	h.user = &userID{id: 12345}
 	h.bin = filepath.Join(h.dir, "bin")
-	components, err := filepath.Glob(filepath.Join(cacheOf(t), "fairlead/components/*/kube-apiserver"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(components) == 0 {
-		newHome(t).must("up", "--name", "warm", "--no-verify") // builds them
-		t.Fatal("no built components in the cache after an up")
-	}
-	sources := []string{binDir, newest(t, components)}
+	sources := []string{binDir, builtComponents(t)}
 	for _, source := range sources {
 		copyPrograms(t, source, h.bin)
 	}
@@ -60,28 +52,6 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	h.must("down")
 	h.nothingLeft("dev")
-}
-
-func cacheOf(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cache
-}
-
-// newest returns the directory of the file that was written last.
-func newest(t *testing.T, files []string) string {
-	t.Helper()
-	best := ""
-	var bestTime int64
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil && info.ModTime().UnixNano() > bestTime {
-			best, bestTime = filepath.Dir(f), info.ModTime().UnixNano()
-		}
-	}
-	return best
 }
 
 // copyPrograms copies all executables of a directory.

@@ -39,7 +39,7 @@ func (p *plan) loadAuthorities(now time.Time) (authorities, error) {
 		}
 	}
 	if err := pki.VerifyDistinct(a.cluster.Cert, a.frontProxy.Cert); err != nil {
-		return a, fmt.Errorf("%s and %s: %w", p.PKI("ca.crt"), p.PKI("front-proxy-ca.crt"), err)
+		return a, p.badPKI("front-proxy-ca", err)
 	}
 	a.serviceAccounts, err = p.loadSigningKey(cfg)
 	return a, err

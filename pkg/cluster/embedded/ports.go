@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Ports are taken from below the range that Linux gives to outgoing
@@ -110,6 +111,19 @@ func portFree(ctx context.Context, name string, port int, addresses ...string) e
 		}
 	}
 	return nil
+}
+
+// awaitPorts is portsFree with patience: the kernel closes the sockets of killed
+// programs a moment after they are gone.
+func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error {
+	var last error
+	limit, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_ = poll(limit, 50*time.Millisecond, func() (bool, error) {
+		last = portsFree(ctx, ports, hostIP)
+		return !errors.Is(last, ErrPortInUse), nil
+	})
+	return last
 }
 
 // portsFree checks that every remembered port can be used again.

@@ -228,7 +228,7 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	if err := l.stop(ctx); err != nil {
 		return err
 	}
-	if err := portsFree(ctx, state.Ports, pl.state.HostIP); err != nil {
+	if err := awaitPorts(ctx, state.Ports, pl.state.HostIP); err != nil {
 		return err
 	}
 	if err := pl.makeDirs(); err != nil {
