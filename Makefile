@@ -55,9 +55,10 @@ build: ## Build all programs of this repository into bin/
 
 .PHONY: images
 images: export GOOS := linux
-images: build ## Build one container image per program (needs docker, but no base image and no network)
-	@for target in fairlead fairlead-scheduler konnectivity-server konnectivity-agent; do \
-		docker build --target "$$target" --tag "$$target:$(or $(VERSION),devel)" .; \
+images: build ## Build the container images under the names that the default bundle has (needs docker, but no base image and no network)
+	@first=$$($(BIN)/fairlead images | head -n 1); \
+	for target in fairlead fairlead-scheduler konnectivity-server konnectivity-agent; do \
+		docker build --target "$$target" --tag "$${first%/*}/$$target:$${first##*:}" .; \
 	done
 
 .PHONY: clean

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cli/down"
+	"github.com/fairlead-dev/fairlead/pkg/cli/images"
 	"github.com/fairlead-dev/fairlead/pkg/cli/internalcmd"
 	"github.com/fairlead-dev/fairlead/pkg/cli/kubeconfig"
 	"github.com/fairlead-dev/fairlead/pkg/cli/render"
@@ -55,7 +56,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(
 		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
 		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
-		renderCmd, verifyCmd, versioncmd.NewCommand(streams), internalcmd.NewCommand(),
+		renderCmd, verifyCmd, images.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())
@@ -80,10 +81,15 @@ func embeddedEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.En
 
 // verifyContext runs the quick checks for "fairlead up".
 func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error {
-	cmd := verify.NewCommand(streams, embeddedEnv) //nolint:contextcheck // the command takes its context when it is executed
-	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--context", kubeContext})
-	cmd.SilenceErrors = true
-	return cmd.ExecuteContext(ctx)
+	o := verify.NewOptions(streams, embeddedEnv)
+	o.Kubeconfig, o.Context = kubeconfig, kubeContext
+	if err := o.Complete(); err != nil {
+		return err
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	return o.Run(ctx)
 }
 
 // nameIsAFlag answers the likeliest mistake.
