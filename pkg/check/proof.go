@@ -156,12 +156,12 @@ func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 	packets := after.server.packets - before.server.packets
 	switch {
 	case api >= 1 && server >= 1:
-		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api), countOf(server)), failures}, nil
+		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api, "time"), countOf(server, "time")), failures}, nil
 	case api >= 1:
-		return proof{}, WithHint(fmt.Errorf("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s (%w)", countOf(api), countOf(server), errMeasureAgain),
+		return proof{}, WithHint(fmt.Errorf("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s (%w)", countOf(api, "time"), countOf(server, "time"), errMeasureAgain),
 			"are these the metrics of the server that this API server uses? --server-metrics-url names them")
 	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets > idle:
-		return proof{fmt.Sprintf("over a tunnel connection that was already open, server passed on %g packets (%g without the call)", packets, idle), failures}, nil
+		return proof{fmt.Sprintf("over a tunnel connection that was already open, server passed on %s (%g without the call)", countOf(packets, "packet"), idle), failures}, nil
 	case failures > 0:
 		return proof{}, fmt.Errorf("the call worked, but %g egress dials of the API server failed meanwhile, and none succeeded (%w)", failures, errMeasureAgain)
 	}
@@ -169,11 +169,11 @@ func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 		"does the egress selector file have a selection named cluster whose proxyProtocol is not Direct?")
 }
 
-func countOf(n float64) string {
+func countOf(n float64, what string) string {
 	if n == 1 {
-		return "1 time"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%g times", n)
+	return fmt.Sprintf("%g %ss", n, what)
 }
 
 func (s *Scope) sampleBefore(ctx context.Context) (out sample, err error) {

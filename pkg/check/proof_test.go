@@ -22,6 +22,7 @@ func TestJudge(t *testing.T) {
 		idle          float64
 	}{
 		"both rose":            {dials, at(5, 9, 0), at(6, 10, 3), "dialled 1 time through the tunnel, server connected 1 time", "", false, 0},
+		"reused, one packet":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 8), "server passed on 1 packet (", "", false, 0},
 		"reused, packets rose": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server passed on 2 packets (0 without the call)", "", false, 0},
 		"both rose by two":     {dials, at(5, 9, 0), at(7, 11, 3), "dialled 2 times through the tunnel, server connected 2 times", "", false, 0},
 		// What the reading of the metrics itself sends through the tunnel proves nothing (KON-11).
