@@ -26,7 +26,7 @@ const maxRestarts = 4
 // followUp waits for the programs, which the supervisor starts by itself, and
 // puts into the API server what they need. Every step may be done again.
 func (p *plan) followUp(ctx context.Context, o UpOptions) error {
-	for _, step := range p.steps(o) {
+	for _, step := range p.steps() {
 		if step.skip {
 			continue
 		}
@@ -51,7 +51,7 @@ type step struct {
 	skip  bool
 }
 
-func (p *plan) steps(o UpOptions) []step {
+func (p *plan) steps() []step {
 	var client kubernetes.Interface
 	return []step{
 		{title: "Starting the control plane", run: func(ctx context.Context, pr cluster.Progress) (string, error) {
