@@ -43,6 +43,9 @@ type apiSample struct {
 	configured      bool
 }
 
+// connected is how many dials succeeded, or are under way. One that failed is not the call's, which worked, and no server connected it.
+func (a apiSample) connected() float64 { return a.dials - a.failures }
+
 // serverSample is what the konnectivity servers counted.
 type serverSample struct {
 	dials, packets float64
@@ -56,8 +59,15 @@ type sample struct {
 	server       serverSample
 }
 
-// errMeasureAgain marks a verdict that other traffic may have caused.
+// errMeasureAgain marks a verdict that other traffic may have caused; see again.
 var errMeasureAgain = errors.New("measure again")
+
+// again returns an errMeasureAgain whose text is the message alone.
+func again(format string, args ...any) error { return &againError{fmt.Errorf(format, args...)} }
+
+type againError struct{ error }
+
+func (e *againError) Is(target error) bool { return target == errMeasureAgain }
 
 // proof says how a call went through the tunnel, and how many dials of others failed meanwhile.
 type proof struct {
@@ -142,30 +152,30 @@ func bounded(ctx context.Context, limit time.Duration, call func(ctx context.Con
 // in the same time without the call.
 func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 	if before.api.instance != after.api.instance || after.api.instance != after.apiLate.instance {
-		return proof{}, fmt.Errorf("%w: the counters came from different API servers, or the API server restarted", errMeasureAgain)
+		return proof{}, again("the counters came from different API servers, or the API server restarted")
 	}
 	if !after.api.configured {
 		return proof{}, WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server has no %s", metricDialStart),
 			"kube-apiserver needs --egress-selector-config-file with a selection named cluster")
 	}
 	failures := after.api.failures - before.api.failures
-	// A dial that failed was counted as started too, and is not the call's, which worked.
-	api := after.api.dials - before.api.dials - failures
-	reading := after.apiLate.dials - after.api.dials
-	server := after.server.dials - before.server.dials - reading
+	api := after.api.connected() - before.api.connected()
+	// Less than nothing: a dial that began before it failed meanwhile.
+	reading := max(0, after.apiLate.connected()-after.api.connected())
+	server := max(0, after.server.dials-before.server.dials-reading)
 	packets := after.server.packets - before.server.packets
 	switch {
 	case api >= 1 && server >= 1:
 		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api, "time"), countOf(server, "time")), failures}, nil
 	case api >= 1:
-		return proof{}, WithHint(fmt.Errorf("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s (%w)", countOf(api, "time"), countOf(server, "time"), errMeasureAgain),
+		return proof{}, WithHint(again("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s", countOf(api, "time"), countOf(server, "time")),
 			"are these the metrics of the server that this API server uses? --server-metrics-url names them")
 	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets > idle:
 		return proof{fmt.Sprintf("over a tunnel connection that was already open, server passed on %s (%g without the call)", countOf(packets, "packet"), idle), failures}, nil
 	case failures > 0:
-		return proof{}, fmt.Errorf("the call worked, but %g egress dials of the API server failed meanwhile, and none succeeded (%w)", failures, errMeasureAgain)
+		return proof{}, again("the call worked, but the API server's egress dials failed meanwhile (%g), and none succeeded", failures)
 	}
-	return proof{}, WithHint(fmt.Errorf("the call worked, but not through the tunnel: the API server's egress dials went from %g to %g (%w)", before.api.dials, after.api.dials, errMeasureAgain),
+	return proof{}, WithHint(again("the call worked, but not through the tunnel: the API server's egress dials went from %g to %g", before.api.dials, after.api.dials),
 		"does the egress selector file have a selection named cluster whose proxyProtocol is not Direct?")
 }
 
