@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -59,13 +60,15 @@ func TestAPIServer(t *testing.T) {
 	createNamespace(t, client, "locks") // of the non-default Lease (SCHED-31)
 	for name, b := range variants(t) {
 		t.Run("apply "+name, func(t *testing.T) {
-			for _, o := range render(t, b).Objects {
+			out := render(t, b)
+			for _, o := range out.Objects {
 				first := apply(t, dyn, o)
 				if second := apply(t, dyn, o); first.GetResourceVersion() != second.GetResourceVersion() {
 					t.Errorf("%s %s changes when applied again", first.GetKind(), first.GetName())
 				}
 				admitPod(t, client, o)
 			}
+			admitMirrorPod(t, client, out)
 		})
 	}
 	if diff := cmp.Diff(before, systemRole(t, client)); diff != "" {
@@ -134,6 +137,24 @@ func admitPod(t *testing.T, client kubernetes.Interface, o component.Object) {
 	_, err := client.CoreV1().Pods(o.GetNamespace()).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Errorf("the Pod of %s: %v", o.GetName(), err)
+	}
+}
+
+// admitMirrorPod sends the static server's Pod through admission as the kubelet
+// does: if it were refused, the Service would not list the server.
+func admitMirrorPod(t *testing.T, client kubernetes.Interface, out *bundle.Output) {
+	t.Helper()
+	for _, f := range out.HostFiles {
+		pod := &corev1.Pod{}
+		if err := yaml.Unmarshal(f.Data, pod); err != nil || pod.Kind != "Pod" {
+			continue
+		}
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+		pod.Spec.NodeName = "control-plane"
+		_, err := client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			t.Errorf("the mirror Pod of %s: %v", f.Path, err)
+		}
 	}
 }
 

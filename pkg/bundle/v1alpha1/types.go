@@ -20,7 +20,9 @@ type Bundle struct {
 	// Namespace holds all namespaced objects. Default: kube-system. In any other
 	// namespace the API server's stock FlowSchemas put the requests of the second
 	// scheduler into priority level workload-low, where they wait behind ordinary
-	// controllers; create a FlowSchema of your own if you change this.
+	// controllers; create a FlowSchema of your own if you change this. A namespace
+	// that not every cluster has is rendered, with the Pod Security level that its
+	// Pods need: privileged for the Konnectivity server, restricted otherwise.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Scheduler is the second scheduler.

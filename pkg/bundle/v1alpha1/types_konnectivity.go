@@ -40,7 +40,8 @@ type Konnectivity struct {
 	Transport Transport `json:"transport,omitempty"`
 
 	// ServerHost is the DNS name or IP address that agents dial; it must be in the
-	// server's certificate. Default: konnectivity-server.<namespace>.svc, for which
+	// server's certificate, into which kubeadm puts it only when told (file
+	// certificate-sans.yaml). Default: konnectivity-server.<namespace>.svc, for which
 	// a headless Service is rendered that selects the server Pods. With any other
 	// value no Service is rendered.
 	ServerHost string `json:"serverHost,omitempty"`
