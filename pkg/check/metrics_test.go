@@ -11,7 +11,7 @@ func TestParseMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromClient := map[string]string{"segment": "from_client", "packet_type": "DATA"}
+	toAgent := map[string]string{"segment": "to_agent", "packet_type": "DATA"}
 	tests := map[string]struct {
 		text   string
 		metric string
@@ -20,7 +20,7 @@ func TestParseMetrics(t *testing.T) {
 		found  bool
 	}{
 		"histogram count (KON-84)": {string(server), metricServerDials, nil, 74, true},
-		"labels":                   {string(server), metricServerPackets, fromClient, 1526, true},
+		"labels":                   {string(server), metricServerPackets, toAgent, 1526, true},
 		"other label":              {string(server), metricServerPackets, map[string]string{"segment": "nowhere"}, 0, false},
 		"absent":                   {string(server), metricDialStart, nil, 0, false},
 		"two servers":              {string(server) + "\n" + string(server), metricServerDials, nil, 148, true},

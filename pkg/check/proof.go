@@ -236,6 +236,6 @@ func (s *Scope) serverSample(ctx context.Context) (serverSample, error) {
 	}
 	var out serverSample
 	out.dials, _ = parsed.sum(metricServerDials, nil)
-	out.packets, out.hasPackets = parsed.sum(metricServerPackets, map[string]string{"segment": "from_client", "packet_type": "DATA"})
+	out.packets, out.hasPackets = parsed.sum(metricServerPackets, map[string]string{"segment": "to_agent", "packet_type": "DATA"})
 	return out, nil
 }

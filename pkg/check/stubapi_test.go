@@ -205,7 +205,7 @@ func (a *stubAPI) metrics() string {
 func (a *stubAPI) serverMetrics(context.Context) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return fmt.Appendf(nil, "# TYPE %[1]s histogram\n%[1]s_bucket{le=\"+Inf\"} %[2]g\n%[1]s_sum 1\n%[1]s_count %[2]g\n# TYPE %[3]s counter\n%[3]s{segment=\"from_client\",packet_type=\"DATA\"} %[4]g\n",
+	return fmt.Appendf(nil, "# TYPE %[1]s histogram\n%[1]s_bucket{le=\"+Inf\"} %[2]g\n%[1]s_sum 1\n%[1]s_count %[2]g\n# TYPE %[3]s counter\n%[3]s{segment=\"to_agent\",packet_type=\"DATA\"} %[4]g\n",
 		metricServerDials, a.serverDial, metricServerPackets, a.packets), nil
 }
 
