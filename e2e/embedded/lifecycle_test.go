@@ -71,6 +71,16 @@ func TestLifecycle(t *testing.T) {
 	t.Run("RBAC is just enough", func(t *testing.T) { checkRBAC(t, h) })
 	t.Run("agents prove who they are", func(t *testing.T) { checkAgentTokens(t, h) })
 	t.Run("an aggregated API is reached through the tunnel", func(t *testing.T) { checkAggregation(t, h) })
+	t.Run("up starts what a killed check has stopped", func(t *testing.T) {
+		if err := h.supervisor("dev").Stop(t.Context(), "konnectivity-agent-0"); err != nil {
+			t.Fatal(err)
+		}
+		h.try("verify", "--only", "api-server").want(t, 1)
+		h.must("up", "--no-verify")
+		if s := h.status("dev"); !s.Healthy {
+			t.Errorf("status after up: %+v", s)
+		}
+	})
 	t.Run("all checks pass", func(t *testing.T) { verifyAll(t, h) })
 	t.Run("a program that dies is restarted", func(t *testing.T) { killOne(t, h) })
 	t.Run("a second cluster lives beside it", func(t *testing.T) { sideBySide(t, h) })

@@ -216,3 +216,5 @@ func (r result) want(t *testing.T, code int, texts ...string) {
 		}
 	}
 }
+
+func containsContext(kubeconfig []byte) bool { return bytes.Contains(kubeconfig, []byte("fairlead-")) }

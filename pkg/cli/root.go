@@ -81,6 +81,7 @@ func embeddedEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.En
 
 // verifyContext runs the quick checks for "fairlead up".
 func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error {
+	verify.SilenceClientLogs()
 	o := verify.NewOptions(streams, embeddedEnv)
 	o.Kubeconfig, o.Context = kubeconfig, kubeContext
 	if err := o.Complete(); err != nil {

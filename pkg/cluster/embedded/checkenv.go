@@ -80,12 +80,13 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
 		Lease:         types.NamespacedName{Namespace: e.LeaseNamespace, Name: e.LeaseName},
 		Parts:         parts,
+		Leftovers:     parts.leftovers,
 		ServerMetrics: func(ctx context.Context) ([]byte, error) {
 			return get(ctx, p.url("http", portTunnelHealth, "/metrics"), http.DefaultClient)
 		},
 		HostIP: p.state.HostIP,
 		Probe: check.Probe{
-			LogWant:        "This Pod runs on a simulated node",
+			LogWant:        podLogWords,
 			PortForwardRaw: true,
 			// kwok's exec does not pass on the end of standard input, so the command must end by itself.
 			ExecCommand: []string{"head", "-c", strconv.Itoa(check.ExecBytes)},

@@ -4,6 +4,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded/nodegate"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -44,26 +45,12 @@ func ownAddress(ip string) bool {
 	return false
 }
 
-// hostAddress returns an address of this machine that is not loopback, IPv4
-// before IPv6, or loopback when there is none: then the API server's proxies to
-// nodes and Services refuse to work, and the checks say so.
+// hostAddress returns an address of this machine that is not loopback, or
+// loopback when there is none: then the API server's proxies to nodes and
+// Services refuse to work, and the checks say so.
 func hostAddress() string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return loopback
+	if address := check.HostAddress(); address != "" {
+		return address
 	}
-	fallback := loopback
-	for _, a := range addrs {
-		ipNet, ok := a.(*net.IPNet)
-		if !ok || !ipNet.IP.IsGlobalUnicast() {
-			continue
-		}
-		if ipNet.IP.To4() != nil {
-			return ipNet.IP.String()
-		}
-		if fallback == loopback {
-			fallback = ipNet.IP.String()
-		}
-	}
-	return fallback
+	return loopback
 }

@@ -40,7 +40,10 @@ func (p *plan) kwokConfig() string { return filepath.Join(p.ConfigDir(), "kwok.y
 // podLog is what every container says in its log. The file is in CRI's format.
 func (p *plan) podLog() string { return filepath.Join(p.ConfigDir(), "pod.log") }
 
-const podLogText = "2026-01-01T00:00:00.000000000Z stdout F This Pod runs on a simulated node: no container was started.\n"
+const (
+	podLogWords = "This Pod runs on a simulated node: no container was started."
+	podLogText  = "2026-01-01T00:00:00.000000000Z stdout F " + podLogWords + "\n"
+)
 
 // kwokConfiguration renders kwok's configuration: how nodes and Pods come to
 // life, and what their logs, exec and port-forward answer. All answers are for

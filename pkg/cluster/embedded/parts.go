@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -57,6 +58,34 @@ func (p *parts) start(ctx context.Context, names []string) error {
 		}
 		return true, nil
 	})
+}
+
+// leftovers tells of programs that a killed run of the checks has stopped.
+func (p *parts) leftovers(ctx context.Context) ([]check.Leftover, error) {
+	stopped, err := stoppedPrograms(ctx, p.supervisor)
+	if err != nil || len(stopped) == 0 {
+		return nil, err
+	}
+	return []check.Leftover{{
+		What:    strings.Join(stopped, ", "),
+		Remedy:  "fairlead up --name " + p.plan.Name,
+		Restore: func(ctx context.Context) error { return p.start(ctx, stopped) },
+	}}, nil
+}
+
+// stoppedPrograms lists the programs that somebody told to stop.
+func stoppedPrograms(ctx context.Context, supervisor *process.Client) ([]string, error) {
+	report, err := supervisor.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var stopped []string
+	for _, status := range report.Processes {
+		if status.State == process.Stopped {
+			stopped = append(stopped, status.Name)
+		}
+	}
+	return stopped, nil
 }
 
 // each does something to several programs at once.

@@ -210,6 +210,9 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 	switch {
 	case err == nil && ownAddress(state.HostIP):
 		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
+			if err := pl.startStopped(ctx); err != nil {
+				return "", err
+			}
 			quiet := o
 			quiet.Progress = cluster.Silent
 			return "", pl.followUp(ctx, quiet)
@@ -241,6 +244,16 @@ func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
 		return pl.stopAfter(ctx, err)
 	}
 	return pl.addContext(o)
+}
+
+// startStopped starts what a check that was killed has stopped.
+func (p *plan) startStopped(ctx context.Context) error {
+	client := process.NewClient(p.SupervisorSocket())
+	stopped, err := stoppedPrograms(ctx, client)
+	for _, name := range stopped {
+		err = errors.Join(err, client.Start(ctx, name))
+	}
+	return err
 }
 
 // sameAsAsked refuses to change a cluster that exists: it would have to be made

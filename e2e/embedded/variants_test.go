@@ -1,0 +1,64 @@
+package embedded_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Bundles other than the default one come up and pass the quick checks, twice,
+// because the second time connections are reused.
+func TestBundleVariants(t *testing.T) {
+	for name, yaml := range map[string]string{
+		"HTTP CONNECT":                  "konnectivity: {proxyProtocol: HTTPConnect}",
+		"lease counting":                "konnectivity: {leaseCounting: true}",
+		"destination host":              "konnectivity: {agent: {identifiers: 'host=$(NODE_NAME)&ipv4=$(HOST_IP)&default-route=true'}, server: {extraArgs: [{name: proxy-strategies, value: 'destHost,defaultRoute'}]}}",
+		"another namespace, RSA, names": "namespace: tunnels\npki: {algorithm: RSA-2048}\nscheduler: {name: second, profiles: [{schedulerName: a}, {schedulerName: b}], leaderElection: {leaseNamespace: kube-system}}\nkonnectivity: {agentServiceAccount: agent, authenticationAudience: tunnel}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			file := filepath.Join(h.dir, "bundle.yaml")
+			if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n"+yaml+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h.must("up", "-f", file, "-q")
+			h.must("verify")
+			h.must("down", "-q")
+			h.nothingLeft("dev")
+		})
+	}
+}
+
+func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
+	h := newHome(t)
+	file := filepath.Join(h.dir, "bundle.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {leaderElection: {leaseNamespace: locks}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.try("up", "-f", file).want(t, 1, "scheduler.leaderElection.leaseNamespace", `"locks"`)
+	h.neverMade()
+}
+
+// A kubeconfig that cannot be read is refused before anything is made, and one
+// given by flag loses its context again.
+func TestKubeconfigs(t *testing.T) {
+	h := newHome(t)
+	own := filepath.Join(h.dir, "own.kubeconfig")
+	if err := os.WriteFile(own, []byte("clusters: [unclosed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.try("up", "--kubeconfig", own).want(t, 1, own, "--kubeconfig")
+	h.neverMade()
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	h.must("up", "--kubeconfig", own, "-q")
+	h.must("verify", "--kubeconfig", own, "--only", "scheduler-lease")
+	if _, err := os.Stat(h.kubeconfig()); !os.IsNotExist(err) {
+		t.Errorf("the usual kubeconfig was touched: %v", err)
+	}
+	h.must("down", "-q")
+	if data, err := os.ReadFile(own); err != nil || len(data) == 0 || containsContext(data) {
+		t.Errorf("after down it holds %q, %v", data, err)
+	}
+}
