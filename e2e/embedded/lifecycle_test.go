@@ -68,6 +68,7 @@ func TestLifecycle(t *testing.T) {
 		h.try("up", "--nodes", "5").want(t, 1, "3 nodes", "down --name dev")
 	})
 	t.Run("the tunnel's socket is private", func(t *testing.T) { checkSocket(t, h) })
+	t.Run("kubectl works", func(t *testing.T) { checkKubectl(t, h) })
 	t.Run("RBAC is just enough", func(t *testing.T) { checkRBAC(t, h) })
 	t.Run("agents prove who they are", func(t *testing.T) { checkAgentTokens(t, h) })
 	t.Run("an aggregated API is reached through the tunnel", func(t *testing.T) { checkAggregation(t, h) })

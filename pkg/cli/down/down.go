@@ -37,7 +37,7 @@ kept.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Name, "name", "dev", "name of the cluster")
+	f.StringVar(&o.Name, "name", embedded.DefaultName, "name of the cluster")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that has the context (default: $KUBECONFIG or ~/.kube/config)")
 	f.BoolVarP(&quiet, "quiet", "q", false, "show failures only")
 	return cmd

@@ -29,6 +29,6 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "dev", "name of the cluster")
+	cmd.Flags().StringVar(&name, "name", embedded.DefaultName, "name of the cluster")
 	return cmd
 }

@@ -50,7 +50,7 @@ restarted, and its memory. The exit code is 1 unless all are ready.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "dev", "name of the cluster")
+	cmd.Flags().StringVar(&name, "name", embedded.DefaultName, "name of the cluster")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to this long until all processes are ready")
 	return cmd

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -63,7 +65,7 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Up.Name, "name", "dev", "name of the cluster; its context is fairlead-NAME")
+	f.StringVar(&o.Up.Name, "name", embedded.DefaultName, "name of the cluster; its context is fairlead-NAME")
 	f.StringVarP(&o.Config, "filename", "f", "", "Bundle file (default: the default bundle)")
 	f.IntVar(&o.Up.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
 	f.IntVar(&o.Up.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
@@ -134,7 +136,22 @@ func (o *Options) runVerify(ctx context.Context, kubeContext string) error {
 	}
 	err := o.verify(ctx, streams, o.Up.Kubeconfig, kubeContext)
 	if err != nil {
-		_, _ = o.ErrOut.Write(kept.Bytes())
+		_, _ = io.WriteString(o.ErrOut, failures(kept.String()))
 	}
 	return err
+}
+
+// failures keeps the failed checks of a report, with what is indented below them.
+func failures(report string) string {
+	var out strings.Builder
+	failed := false
+	for line := range strings.Lines(report) {
+		if !strings.HasPrefix(line, "    ") {
+			failed = strings.HasPrefix(line, " ✗")
+		}
+		if failed {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }

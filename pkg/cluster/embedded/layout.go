@@ -10,11 +10,12 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// maxSocketPath is what fits into the kernel's sockaddr_un beside the
-// terminating zero byte.
-const maxSocketPath = 107
+// DefaultName is the name of a cluster when none is given.
+const DefaultName = "dev"
 
 // maxNameLength keeps names short enough for sockets and context names.
 const maxNameLength = 40
@@ -70,12 +71,12 @@ func NewLayout(root, name string) (Layout, error) {
 	}
 	for _, dir := range []string{filepath.Join(l.Dir, "run"), runtimeDir(l.Dir)} {
 		l.RunDir = dir
-		if len(l.TunnelSocket()) <= maxSocketPath && len(l.SupervisorSocket()) <= maxSocketPath {
+		if len(l.TunnelSocket()) <= v1alpha1.MaxSocketPath && len(l.SupervisorSocket()) <= v1alpha1.MaxSocketPath {
 			return l, nil
 		}
 	}
 	return Layout{}, fmt.Errorf("no place for Unix sockets: %s and %s are too long (a socket path has %d bytes at most): set XDG_STATE_HOME or XDG_RUNTIME_DIR to a shorter directory",
-		l.Dir, l.RunDir, maxSocketPath)
+		l.Dir, l.RunDir, v1alpha1.MaxSocketPath)
 }
 
 // runtimeDir is a short directory for the sockets of the cluster in dir, and

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 func TestLayoutRefusesNames(t *testing.T) {
@@ -31,7 +33,7 @@ func TestSocketsFindAShortPlace(t *testing.T) {
 	}
 	deepRoot := "/" + strings.Repeat("d", 100)
 	deep, err := NewLayout(deepRoot, "dev")
-	if err != nil || !strings.HasPrefix(deep.TunnelSocket(), runtimeDir) || len(deep.TunnelSocket()) > maxSocketPath {
+	if err != nil || !strings.HasPrefix(deep.TunnelSocket(), runtimeDir) || len(deep.TunnelSocket()) > v1alpha1.MaxSocketPath {
 		t.Errorf("deep state directory: %q, %v", deep.TunnelSocket(), err)
 	}
 	other, err := NewLayout(deepRoot+"2", "dev")

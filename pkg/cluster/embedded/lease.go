@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // waitLease waits until a replica of the second scheduler leads: its readiness
@@ -44,7 +46,7 @@ func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface)
 			return fmt.Errorf("looking for stale leases: %w", err)
 		}
 		for _, lease := range leases.Items {
-			ours := namespace == corev1.NamespaceNodeLease || lease.Name == stockLease || lease.Name == e.LeaseName
+			ours := namespace == corev1.NamespaceNodeLease || lease.Name == v1alpha1.DefaultSchedulerLease || lease.Name == e.LeaseName
 			if !ours || lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.Time.Before(p.began) {
 				continue
 			}
@@ -58,6 +60,3 @@ func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface)
 	}
 	return nil
 }
-
-// stockLease is the Lease of the stock kube-scheduler.
-const stockLease = "kube-scheduler"
