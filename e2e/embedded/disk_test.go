@@ -18,7 +18,7 @@ func mountSmall(t *testing.T, h *home, flags uintptr, options string) {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options); err != nil {
-		t.Skipf("this sandbox allows no mounts: %v", err)
+		t.Skipf("mounting is not permitted here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
