@@ -23,6 +23,28 @@ func open(d dialer, addr string, op byte) (net.Conn, error) {
 	return c, nil
 }
 
+// openMany dials n times before it starts any traffic, because upstream's dials
+// fail beside connections that nobody reads.
+func openMany(d dialer, addr string, n int, op byte, use func(net.Conn)) ([]net.Conn, error) {
+	var conns []net.Conn
+	for range n {
+		c, err := d(context.Background(), addr)
+		if err != nil {
+			return conns, err
+		}
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		if _, err := c.Write([]byte{op}); err != nil {
+			return conns, err
+		}
+		if use != nil {
+			go use(c)
+		}
+	}
+	return conns, nil
+}
+
 // closeAll closes connections side by side: a close through upstream may wait.
 func closeAll(conns []net.Conn) {
 	var wg sync.WaitGroup
@@ -35,17 +57,10 @@ func closeAll(conns []net.Conn) {
 // flow runs n bulk transfers for the time and returns MB/s and the bytes.
 func flow(d dialer, addr string, n int, op byte, dur time.Duration) (float64, int64, error) {
 	var total atomic.Int64
-	conns := make([]net.Conn, 0, n)
-	for range n {
-		c, err := open(d, addr, op)
-		if err != nil {
-			closeAll(conns)
-			return 0, 0, err
-		}
-		conns = append(conns, c)
-	}
-	for _, c := range conns {
-		go pump(c, op, &total)
+	conns, err := openMany(d, addr, n, op, func(c net.Conn) { pump(c, op, &total) })
+	if err != nil {
+		closeAll(conns)
+		return 0, 0, err
 	}
 	time.Sleep(dur / 4) // let windows grow
 	from, start := total.Load(), time.Now()

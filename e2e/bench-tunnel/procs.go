@@ -142,7 +142,7 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 		"--cluster-cert=" + dir + "/crt", "--cluster-key=" + dir + "/key", "--cluster-ca-cert=" + dir + "/ca",
 		"--agent-port=" + strconv.Itoa(r.ports.agent), "--agent-bind-address=127.0.0.1",
 		"--admin-port=" + strconv.Itoa(r.ports.admin), "--health-port=" + strconv.Itoa(r.ports.health), "--health-bind-address=127.0.0.1",
-		"--v=0", "--logtostderr=true"}
+		"--v=0", "--logtostderr=true", "--enable-profiling"}
 	args = append(args, extra...)
 	if r.server, err = start("server", dir+"/server.log", args...); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (r *rig) addAgent(i int) error {
 		"--ca-cert=" + r.dir + "/ca", "--agent-cert=" + r.dir + "/crt", "--agent-key=" + r.dir + "/key",
 		"--agent-identifiers=ipv4=127.0.0.1",
 		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
-		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true"}
+		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true", "--enable-profiling"}
 	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), args...)
 	if err == nil {
 		r.agents = append(r.agents, a)

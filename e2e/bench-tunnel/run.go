@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -141,16 +140,4 @@ func (o *options) print(mode string, res *results) {
 		}
 		fmt.Println()
 	}
-}
-
-func openMany(e *env, n int, op byte) ([]net.Conn, error) {
-	var conns []net.Conn
-	for range n {
-		c, err := open(e.dial, e.t.addr, op)
-		if err != nil {
-			return conns, err
-		}
-		conns = append(conns, c)
-	}
-	return conns, nil
 }

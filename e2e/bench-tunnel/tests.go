@@ -76,13 +76,10 @@ func echoing(e *env) (map[string]float64, error) {
 	}
 	out["echo us p50"] = percentile(ts, 50).Seconds() * 1e6
 	out["echo us p99"] = percentile(ts, 99).Seconds() * 1e6
-	conns, err := openMany(e, 4, opSource)
+	var total atomic.Int64
+	conns, err := openMany(e.dial, e.t.addr, 4, opSource, func(c net.Conn) { pump(c, opSource, &total) })
 	if err != nil {
 		return out, err
-	}
-	var total atomic.Int64
-	for _, c := range conns {
-		go pump(c, opSource, &total)
 	}
 	time.Sleep(300 * time.Millisecond)
 	ts, err = echo(c, 20000, 2*e.o.dur)
@@ -189,7 +186,7 @@ func failedDials(e *env, n int, limit time.Duration) int {
 func memory(e *env) (map[string]float64, error) {
 	time.Sleep(time.Second)
 	out := map[string]float64{"RSS MB at 0": rss(e.r.serverPID()) + rss(e.r.agentPID())}
-	conns, err := openMany(e, e.o.idle, opEcho)
+	conns, err := openMany(e.dial, e.t.addr, e.o.idle, opEcho, nil)
 	if err != nil {
 		return out, err
 	}
@@ -204,17 +201,14 @@ func memory(e *env) (map[string]float64, error) {
 func stalledMemory(e *env) (map[string]float64, error) {
 	time.Sleep(time.Second)
 	s, a := rss(e.r.serverPID()), rss(e.r.agentPID())
-	conns, err := openMany(e, 50, opSource) // these clients do not read
-	if err != nil {
-		return nil, err
-	}
-	more, err := openMany(e, 50, opStall)
-	if err != nil {
-		return nil, err
-	}
 	var total atomic.Int64
-	for _, c := range more {
-		go pump(c, opSink, &total)
+	more, err := openMany(e.dial, e.t.addr, 50, opStall, func(c net.Conn) { pump(c, opSink, &total) })
+	if err != nil {
+		return nil, err
+	}
+	conns, err := openMany(e.dial, e.t.addr, 50, opSource, nil) // these clients do not read
+	if err != nil {
+		return nil, err
 	}
 	time.Sleep(3 * time.Second)
 	out := map[string]float64{"RSS growth MB, 100 stalled": rss(e.r.serverPID()) + rss(e.r.agentPID()) - s - a}

@@ -68,6 +68,9 @@ type End struct {
 	timer    *time.Timer
 	lastSeen int64
 	idleFor  time.Duration
+
+	peerClosed bool // nobody reads what the socket sends
+	dropped    int
 }
 
 var _ tunnel.Receiver = (*End)(nil)
@@ -106,11 +109,41 @@ func (e *End) Run() {
 			e.readEnded(err)
 			return
 		}
-		e.mu.Lock()
-		e.moved += int64(c.Len())
-		e.mu.Unlock()
+		if e.discard(c) {
+			continue
+		}
 		st.Send(c, true)
 	}
+}
+
+// maxDiscard is how many bytes a socket may still send after the dialler has
+// gone before it is closed under its writer.
+const maxDiscard = 256 << 10
+
+// discard drops what the socket sends after the dialler has gone. When that goes
+// on, the socket is closed as soon as the other end has what was written to it;
+// TCP would have sent a reset with the first byte.
+func (e *End) discard(c *buf.Chunk) bool {
+	e.mu.Lock()
+	e.moved += int64(c.Len())
+	gone := e.peerClosed
+	if gone {
+		e.dropped += c.Len()
+	}
+	over := e.dropped > maxDiscard
+	e.mu.Unlock()
+	if !gone {
+		return false
+	}
+	c.Release()
+	if over {
+		if e.out.Buffered() == 0 && e.in.Unacked() == 0 {
+			e.shut(nil, true)
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return true
 }
 
 func (e *End) stream() tunnel.Stream {

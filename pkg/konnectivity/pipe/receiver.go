@@ -76,6 +76,7 @@ func (e *End) PeerClosed() {
 	if e.closed {
 		return
 	}
+	e.peerClosed = true
 	e.idleFor = e.cfg.Linger
 	e.watch(e.cfg.Linger)
 	e.signal()

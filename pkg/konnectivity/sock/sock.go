@@ -177,6 +177,20 @@ func (c *Conn) Unsent() int {
 	return n
 }
 
+// Unacked is the number of written bytes that the peer's kernel does not have
+// yet, 0 where that is not known.
+func (c *Conn) Unacked() int {
+	n := 0
+	if _, ok := c.nc.(*net.TCPConn); ok {
+		_ = c.raw.Control(func(fd uintptr) {
+			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
+				n = v
+			}
+		})
+	}
+	return n
+}
+
 // Abort closes the connection so that the peer sees a reset where the transport
 // has one.
 func Abort(nc net.Conn) {
