@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
@@ -32,6 +34,26 @@ type target struct {
 	cancel context.CancelFunc
 	end    atomic.Pointer[pipe.End]
 	gone   atomic.Bool // the dialler gave up
+	spoke  chan struct{}
+	once   sync.Once // closes spoke
+}
+
+// referenceHold is for how long the first bytes of a destination that speaks
+// first are held back from an upstream server, whose client would drop them if
+// they came right behind the answer to the dial.
+const referenceHold = 10 * time.Millisecond
+
+// hold waits until the dialler has sent something, or for referenceHold.
+func (t *target) hold() {
+	if t.spoke == nil {
+		return
+	}
+	w := time.NewTimer(referenceHold)
+	defer w.Stop()
+	select {
+	case <-t.spoke:
+	case <-w.C:
+	}
 }
 
 var errDenied = errors.New("denied")
@@ -40,6 +62,9 @@ var errDenied = errors.New("denied")
 func (a *Agent) dial(st incoming, address string) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DialTimeout)
 	t := &target{a: a, st: st, cancel: cancel}
+	if _, ok := st.(*compat.Conn); ok {
+		t.spoke = make(chan struct{})
+	}
 	st.SetReceiver(t)
 	if n := a.dialing.Add(1); int(n) > a.cfg.MaxDials {
 		a.dialing.Add(-1)
@@ -91,6 +116,7 @@ func (t *target) run(ctx context.Context, address string) {
 		return
 	}
 	t.st.Accept()
+	t.hold()
 	end.Run()
 }
 
@@ -144,6 +170,9 @@ func (t *target) Dialed(tunnel.Stream, error) {}
 
 // Data implements tunnel.Receiver.
 func (t *target) Data(c *buf.Chunk) {
+	if t.spoke != nil {
+		t.once.Do(func() { close(t.spoke) })
+	}
 	if e := t.end.Load(); e != nil {
 		e.Data(c)
 		return

@@ -182,7 +182,7 @@ func (e *End) peerGone() {
 func (e *End) halfClosed(dir *bool) {
 	e.mu.Lock()
 	*dir = true
-	both := e.readEnd && e.linkEnd
+	both, linkEnd := e.readEnd && e.linkEnd, e.linkEnd
 	if !both && !e.closed {
 		e.idleFor = e.cfg.HalfClosed
 		e.watch(e.cfg.HalfClosed)
@@ -190,7 +190,7 @@ func (e *End) halfClosed(dir *bool) {
 	e.mu.Unlock()
 	if both {
 		e.finish(nil)
-	} else if e.linkEnd {
+	} else if linkEnd {
 		e.out.CloseWrite()
 	}
 }
