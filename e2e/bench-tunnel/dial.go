@@ -39,10 +39,14 @@ func grpcDialer(socket string) dialer {
 
 // connectDialer dials as kube-apiserver does with HTTP CONNECT over UDS.
 func connectDialer(socket string) dialer {
-	return func(_ context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			return nil, err
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = c.SetDeadline(deadline)
+			defer c.SetDeadline(time.Time{})
 		}
 		if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", address); err != nil {
 			c.Close()

@@ -12,7 +12,9 @@ import (
 
 // open dials the target and tells it what to do.
 func open(d dialer, addr string, op byte) (net.Conn, error) {
-	c, err := d(context.Background(), addr)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := d(ctx, addr)
 	if err != nil {
 		return nil, err
 	}

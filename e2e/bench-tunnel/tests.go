@@ -120,11 +120,12 @@ func stalling(e *env) (map[string]float64, error) {
 	for _, k := range kinds {
 		h, err := open(e.dial, e.t.addr, opSource)
 		if err != nil {
-			return out, err
+			continue // the one before has broken the pair for good
 		}
 		ec, err := open(e.dial, e.t.addr, opEcho)
 		if err != nil {
-			return out, err
+			go h.Close()
+			continue
 		}
 		var total atomic.Int64
 		go pump(h, opSource, &total)
@@ -133,7 +134,8 @@ func stalling(e *env) (map[string]float64, error) {
 		ts0, _ := echo(ec, 1<<30, e.o.dur)
 		s, err := open(e.dial, e.t.addr, k.op)
 		if err != nil {
-			return out, err
+			go closeAll([]net.Conn{h, ec})
+			continue
 		}
 		go k.use(s)
 		time.Sleep(500 * time.Millisecond)
@@ -149,7 +151,8 @@ func stalling(e *env) (map[string]float64, error) {
 		case <-time.After(5 * e.o.dur):
 		}
 		failed := failedDials(e, 10, 3*time.Second)
-		closeAll([]net.Conn{h, ec, s})
+		go closeAll([]net.Conn{h, ec, s})
+		time.Sleep(time.Second)
 		out[k.name+": rate kept %"] = 100 * after / before
 		out[k.name+": echo p99 x"] = p99
 		out[k.name+": failed dials of 10"] = float64(failed)

@@ -100,6 +100,7 @@ type Link struct {
 	done       chan struct{}
 
 	rtt      atomic.Int64 // nanoseconds, smoothed
+	minRTT   atomic.Int64 // nanoseconds, the shortest
 	lastRecv atomic.Int64 // nanoseconds since start
 	pinged   atomic.Int64 // when the open ping was sent, 0 without one
 	rxBytes  atomic.Int64
@@ -128,6 +129,7 @@ func (l *Link) Run() error {
 		defer close(writerDone)
 		l.writer()
 	}()
+	l.Probe() // to know the round-trip time
 	err := l.read()
 	err = l.fail(err)
 	<-writerDone
@@ -209,19 +211,33 @@ func (l *Link) control(frame []byte) {
 	l.mu.Unlock()
 }
 
-// Dial opens a stream to the address; server side.
-func (l *Link) Dial(address string, r tunnel.Receiver) (*Stream, error) {
+// Dial opens a stream to the address; server side. mayWait is as in
+// tunnel.Stream.Send.
+func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.err != nil {
+		l.mu.Unlock()
 		return nil, tunnel.ErrLinkClosed
 	}
 	l.nextID++
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
 	l.ctrl = appendFrame(l.ctrl, typeDial, st.id, address)
-	l.kickLocked()
+	l.flushUnlock(mayWait)
 	return st, nil
+}
+
+// flushUnlock sends what is queued, on this goroutine if it may wait, and
+// releases mu.
+func (l *Link) flushUnlock(mayWait bool) {
+	if mayWait && !l.writing && l.err == nil {
+		l.writing = true
+		l.mu.Unlock()
+		l.drain(true)
+		return
+	}
+	l.kickLocked()
+	l.mu.Unlock()
 }
 
 func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {

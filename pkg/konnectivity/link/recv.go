@@ -159,6 +159,9 @@ func (l *Link) gotPong(p []byte) {
 	if rtt <= 0 || rtt > int64(time.Minute) {
 		return
 	}
+	if m := l.minRTT.Load(); m == 0 || rtt < m {
+		l.minRTT.Store(rtt)
+	}
 	if old := l.rtt.Load(); old != 0 {
 		rtt = (7*old + rtt) / 8
 	}
@@ -185,14 +188,14 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 	return nil
 }
 
-// Accept answers a dial; agent side. The receiver must have been set.
+// Accept answers a dial; agent side. The receiver must have been set. It may
+// wait for the network.
 func (st *Stream) Accept() {
 	st.l.mu.Lock()
-	defer st.l.mu.Unlock()
 	if !st.dead {
 		st.l.ctrl = appendFrame(st.l.ctrl, typeDialed, st.id, "")
-		st.l.kickLocked()
 	}
+	st.l.flushUnlock(true)
 }
 
 // Refuse answers a dial that failed; agent side.

@@ -91,14 +91,7 @@ func (st *Stream) Send(c *buf.Chunk, mayWait bool) {
 	}
 	st.queue = append(st.queue, c)
 	l.schedule(st)
-	if mayWait && !l.writing {
-		l.writing = true
-		l.mu.Unlock()
-		l.drain(true)
-		return
-	}
-	l.kickLocked()
-	l.mu.Unlock()
+	l.flushUnlock(mayWait)
 }
 
 // Consumed implements tunnel.Stream.
@@ -129,8 +122,10 @@ func (st *Stream) growLocked() {
 	if st.window >= st.l.cfg.MaxWindow || st.unconsumed > st.window/4 {
 		return
 	}
-	rtt := max(st.l.RTT(), time.Millisecond)
-	if since > 2*rtt || !st.l.cfg.Budget.take(st.window) {
+	// A quarter of the window took this long; the whole window is used up
+	// within two round trips if that was half of one. The shortest round trip
+	// counts: under load it grows with the windows themselves.
+	if since > time.Duration(st.l.minRTT.Load())/2 || !st.l.cfg.Budget.take(st.window) {
 		return
 	}
 	st.owed += st.window

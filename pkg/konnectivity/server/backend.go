@@ -54,15 +54,16 @@ type Backend struct {
 	dials    map[*attempt]time.Time // unanswered, with when they were sent
 }
 
-// dial asks the agent to connect to an address.
-func (b *Backend) dial(address string, at *attempt) (tunnel.Stream, error) {
+// dial asks the agent to connect to an address. mayWait is as in
+// tunnel.Stream.Send.
+func (b *Backend) dial(address string, at *attempt, mayWait bool) (tunnel.Stream, error) {
 	b.mu.Lock()
 	b.dials[at] = time.Now()
 	b.mu.Unlock()
 	var st tunnel.Stream
 	var err error
 	if b.link != nil {
-		st, err = asStream(b.link.Dial(address, at))
+		st, err = asStream(b.link.Dial(address, at, mayWait))
 	} else {
 		st, err = asStream(b.session.Dial(address, at))
 	}

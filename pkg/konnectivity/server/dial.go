@@ -57,12 +57,12 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	p.mu.Lock()
 	p.timer = time.AfterFunc(s.cfg.DialTimeout, p.timeout)
 	p.mu.Unlock()
-	p.next()
+	p.next(true)
 	return p
 }
 
-// next tries the next agent.
-func (p *Pending) next() {
+// next tries the next agent. mayWait is as in tunnel.Stream.Send.
+func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
 		if b == nil {
@@ -85,7 +85,7 @@ func (p *Pending) next() {
 		p.cur = at
 		p.tried = append(p.tried, b)
 		p.mu.Unlock()
-		st, err := b.dial(p.address, at)
+		st, err := b.dial(p.address, at, mayWait)
 		if err != nil {
 			continue
 		}
@@ -195,7 +195,7 @@ func (at *attempt) retry() {
 	}
 	at.drop()
 	p.s.m.redials.Inc()
-	p.next()
+	p.next(false)
 }
 
 // Dialed implements tunnel.Receiver.

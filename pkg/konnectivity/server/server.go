@@ -157,7 +157,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		case <-t.C:
 		case <-s.stop:
 		}
-		p.next()
+		p.next(true)
 	}()
 	return true
 }
