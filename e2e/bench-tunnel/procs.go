@@ -233,6 +233,7 @@ type target struct {
 	cmd           *exec.Cmd
 	stdin         io.Closer
 	addr, collect string
+	counts        net.Conn // numbers of bytes of opCount connections
 }
 
 func startTarget() (*target, error) {
@@ -247,7 +248,10 @@ func startTarget() (*target, error) {
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fscan(out, &t.addr, &t.collect)
+	if _, err = fmt.Fscan(out, &t.addr, &t.collect); err != nil {
+		return t, err
+	}
+	t.counts, err = net.Dial("tcp", t.collect)
 	return t, err
 }
 

@@ -221,11 +221,9 @@ func stalledMemory(e *env) (map[string]float64, error) {
 
 // losing writes and closes at once, and compares what arrived.
 func losing(e *env) (map[string]float64, error) {
-	col, err := net.Dial("tcp", e.t.collect)
-	if err != nil {
-		return nil, err
-	}
-	defer col.Close()
+	col := e.t.counts
+	_ = col.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	_, _ = io.Copy(io.Discard, col) // late ones of a pair measured before
 	const n, size = 50, 1 << 20
 	data := make([]byte, size)
 	for range n {

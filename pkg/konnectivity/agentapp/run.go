@@ -31,6 +31,7 @@ func NewCommand() *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			app.TuneMemory()
 			stop, kill := app.Signals()
 			defer klog.Flush()
 			return Run(cmd.Context(), o, stop, kill)

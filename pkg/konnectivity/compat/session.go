@@ -100,12 +100,14 @@ func (s *Session) Headers(fields []h2.Field) {
 // Data implements h2.StreamHandler.
 func (s *Session) Data(p []byte) error {
 	err := s.dec.Feed(p, s)
-	s.flushAcc()
 	if !s.cfg.Pause {
 		s.st.Consumed(len(p))
 	}
 	return err
 }
+
+// Flush passes on what was gathered from one read.
+func (s *Session) Flush() { s.flushAcc() }
 
 // End implements h2.StreamHandler: an upstream peer that sends no more is gone.
 func (s *Session) End() { s.fail(tunnel.ErrLinkClosed) }

@@ -57,6 +57,7 @@ type Conn struct {
 	out    *sock.Out
 	parse  parser
 	dec    *hpack.Decoder
+	fed    []*Stream // streams that got data from the piece being read
 
 	mu         sync.Mutex
 	streams    map[uint32]*Stream
@@ -167,6 +168,13 @@ func (c *Conn) shutting() bool {
 // feed handles one piece of input and then writes all answers to it together.
 func (c *Conn) feed(p []byte) error {
 	err := c.parse.feed(p, c)
+	for i, st := range c.fed {
+		if f, ok := st.h.(interface{ Flush() }); ok {
+			f.Flush()
+		}
+		c.fed[i] = nil
+	}
+	c.fed = c.fed[:0]
 	c.mu.Lock()
 	c.lastRecv, c.pingSent = time.Now(), time.Time{}
 	c.flushLocked()

@@ -55,6 +55,9 @@ func (c *Conn) data(id uint32, p []byte) error {
 	if st == nil || st.h == nil {
 		return nil
 	}
+	if n := len(c.fed); n == 0 || c.fed[n-1] != st {
+		c.fed = append(c.fed, st)
+	}
 	if err := st.h.Data(p); err != nil {
 		st.Reset(CodeProtocol)
 		st.kill(err)

@@ -13,7 +13,8 @@ type StreamError struct{ Code uint32 }
 func (e *StreamError) Error() string { return fmt.Sprintf("stream was reset with code %d", e.Code) }
 
 // StreamHandler gets what happens on a stream. Its methods are called from Serve
-// and must not wait.
+// and must not wait. If it has a method Flush, that is called after the calls of
+// Data for one read from the network.
 type StreamHandler interface {
 	// Headers gets response headers and trailers; client role only.
 	Headers(fields []Field)

@@ -148,7 +148,7 @@ func TestDeadPeer(t *testing.T) {
 // TestReset: when the link breaks, clients see the end of their connections, a
 // transfer is not taken for whole, and the agent comes back.
 func TestReset(t *testing.T) {
-	r := NewRig(t, server.Config{})
+	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
 	p := newProxy(t, r.AgentTLS)
 	a := r.StartAgent(agent.Config{}, p.addr)
 	addr := Target(t, Echo)

@@ -88,13 +88,16 @@ func (g *grpcStream) Data(p []byte) error {
 		g.s.cfg.Logf(1, "client sent a bad packet: %v", err)
 		return err
 	}
-	g.flushAcc()
 	return nil
 }
+
+// Flush sends on what was gathered from one read.
+func (g *grpcStream) Flush() { g.flushAcc() }
 
 // End implements h2.StreamHandler: the client sends no more, which ends all that
 // the stream carries.
 func (g *grpcStream) End() {
+	g.flushAcc()
 	g.over()
 	g.st.Finish(okTrailers)
 }
@@ -116,10 +119,6 @@ func (g *grpcStream) over() bool {
 	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
-	if g.acc != nil {
-		g.acc.Release()
-		g.acc = nil
-	}
 	for _, c := range dials {
 		c.cancel()
 	}

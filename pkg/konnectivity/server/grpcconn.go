@@ -97,6 +97,9 @@ func (c *grpcConn) countClosed() {
 // waits, and keeps the client's window closed.
 func (c *grpcConn) uplink(chunk *buf.Chunk) {
 	c.mu.Lock()
+	if len(c.up) > 0 {
+		chunk = chunk.Shrink() // it will wait
+	}
 	c.up = append(c.up, chunk)
 	c.mu.Unlock()
 	c.clientKnows()
@@ -235,7 +238,7 @@ func (c *grpcConn) whenKnown(f func()) {
 const (
 	// knowDelay is what passes between the sign that the client has taken the
 	// answer to its dial from the stream and its registering the connection.
-	knowDelay = time.Millisecond
+	knowDelay = 5 * time.Millisecond
 	// knowMax is for how long data is held back at most.
 	knowMax = 50 * time.Millisecond
 	// probeSize makes a packet so large that reading it makes the client open

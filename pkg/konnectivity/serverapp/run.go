@@ -29,6 +29,7 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: false,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			app.TuneMemory()
 			stop, kill := app.Signals()
 			defer klog.Flush()
 			return Run(cmd.Context(), o, stop, kill)
