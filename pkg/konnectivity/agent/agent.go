@@ -151,6 +151,9 @@ func (a *Agent) forget(e *pipe.End) {
 	a.poke()
 }
 
+// Connections is the number of open connections to destinations.
+func (a *Agent) Connections() int64 { return a.m.endpoints.Get() }
+
 // poke tells waiters that something changed.
 func (a *Agent) poke() {
 	select {

@@ -67,6 +67,7 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 	runCtx, end := context.WithCancel(ctx)
 	go func() { a.Run(runCtx); close(ran) }()
 	go notifyReady(ctx, a)
+	go app.Settle(ctx, a.Connections)
 	<-stop
 	app.Notify("STOPPING=1")
 	klog.V(1).InfoS("Draining", "grace", o.GracefulShutdownTimeout)

@@ -121,5 +121,33 @@ func TuneMemory() {
 	}
 }
 
+// Settle gives memory back once the number of connections has changed by much
+// and then stands still: setting connections up needs deep stacks and makes
+// garbage, both of which would stay until the next regular collection, minutes
+// later where there is little traffic. It returns when ctx ends.
+func Settle(ctx context.Context, count func() int64) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var last, tidied int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n := count()
+		changed := n - tidied
+		if changed < 0 {
+			changed = -changed
+		}
+		if n == last && changed > 256+tidied/4 {
+			debug.FreeOSMemory() // halves stacks that are mostly unused
+			debug.FreeOSMemory() // and once more
+			tidied = n
+		}
+		last = n
+	}
+}
+
 // OK answers "ok".
 func OK(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }

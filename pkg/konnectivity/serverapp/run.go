@@ -69,6 +69,7 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 		leases = newLeaseKeeper(o, client, m)
 		go leases.run(ctx)
 	}
+	go app.Settle(ctx, s.Established)
 	app.Notify("READY=1")
 	<-stop
 	app.Notify("STOPPING=1")
