@@ -10,6 +10,7 @@ import (
 
 // HandleData implements wire.Handler. Pieces of one connection are gathered.
 func (s *Session) HandleData(id int64, piece []byte) error {
+	s.payload += int64(len(piece))
 	if s.acc != nil && (s.accID != id || len(s.acc.Free()) == 0) {
 		s.flushAcc()
 	}
@@ -48,7 +49,9 @@ func (s *Session) flushAcc() {
 	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
 	s.mu.Unlock()
 	if over {
+		n := chunk.Len()
 		chunk.Release()
+		s.consumed(n)
 		if s.cfg.OnOverflow != nil {
 			s.cfg.OnOverflow()
 		}

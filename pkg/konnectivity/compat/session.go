@@ -57,6 +57,8 @@ type Session struct {
 	dec    wire.StreamDecoder
 	acc    *buf.Chunk // data being gathered for accID
 	accID  int64
+	// payload counts the bytes of data that the decoder has handed on.
+	payload int64
 
 	mu       sync.Mutex
 	conns    map[int64]*Conn
@@ -99,8 +101,11 @@ func (s *Session) Headers(fields []h2.Field) {
 
 // Data implements h2.StreamHandler.
 func (s *Session) Data(p []byte) error {
+	before := s.payload
 	err := s.dec.Feed(p, s)
-	if !s.cfg.Pause {
+	if s.cfg.Pause {
+		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
+	} else {
 		s.st.Consumed(len(p))
 	}
 	return err

@@ -22,6 +22,7 @@ type parser struct {
 type frameSink interface {
 	dataStart(stream uint32, length int) error
 	data(stream uint32, p []byte) error
+	padding(stream uint32, n int)
 	dataEnd(stream uint32, end bool) error
 	frame(typ, flags byte, stream uint32, payload []byte) error
 }
@@ -98,6 +99,7 @@ func (ps *parser) readData(p []byte, sink frameSink) (int, error) {
 		if ps.pad > ps.need {
 			return 0, &ConnError{CodeProtocol, "padding is longer than the frame"}
 		}
+		sink.padding(ps.stream, 1+ps.pad)
 		if ps.need == 0 {
 			return 1, ps.finishData(sink)
 		}

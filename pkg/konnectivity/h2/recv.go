@@ -65,6 +65,13 @@ func (c *Conn) data(id uint32, p []byte) error {
 	return nil
 }
 
+// padding gives the bytes of a frame that nobody consumes back to the window.
+func (c *Conn) padding(id uint32, n int) {
+	if st := c.lookup(id); st != nil {
+		st.Consumed(n)
+	}
+}
+
 func (c *Conn) dataEnd(id uint32, end bool) error {
 	if !end {
 		return nil

@@ -32,6 +32,7 @@ type Pair struct {
 // Run runs the suite.
 func Run(t *testing.T, p Pair) {
 	t.Run("integrity", func(t *testing.T) { integrity(t, p) })
+	t.Run("small writes", func(t *testing.T) { smallWrites(t, p) })
 	t.Run("target speaks first", func(t *testing.T) { speaksFirst(t, p) })
 	t.Run("target closes", func(t *testing.T) { targetCloses(t, p) })
 	t.Run("refused dial", func(t *testing.T) { refusedDial(t, p) })
@@ -139,6 +140,25 @@ func echoes(t *testing.T, c net.Conn, seed uint64, size int) {
 	}
 	if sha256.Sum256(got) != sha256.Sum256(data) {
 		t.Error("what came back differs")
+	}
+}
+
+// smallWrites sends so many packets that whatever a window loses with each of
+// them adds up to more than the window.
+func smallWrites(t *testing.T, p Pair) {
+	addr := Target(t, Echo)
+	c := MustDial(t, p.Dial, addr)
+	const n, size = 40_000, 20
+	go func() {
+		b := make([]byte, size)
+		for range n {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	if got, err := readFull(c, make([]byte, n*size), 30*time.Second); err != nil {
+		t.Fatalf("after %d bytes: %v", got, err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestTokenAuth(t *testing.T) {
 				_, _ = w.Write([]byte(c.answer))
 			})
 			a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud"}
-			if err := a.Check(context.Background(), c.token); !errors.Is(err, c.want) {
+			if _, err := a.Check(context.Background(), c.token); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
@@ -73,7 +73,7 @@ func TestTokenAuthFailures(t *testing.T) {
 		w.WriteHeader(403)
 		_, _ = w.Write([]byte(`{"reason":"Forbidden","message":"no"}`))
 	})
-	err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "t")
+	_, err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "t")
 	if code, reason, ok := CodeOf(err); !ok || code != 403 || reason != "Forbidden" {
 		t.Errorf("got %v", err)
 	}
@@ -87,7 +87,7 @@ func TestTokenAuthFailures(t *testing.T) {
 	defer close(stop)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := (&TokenAuth{Client: slow, Audience: "a"}).Check(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (&TokenAuth{Client: slow, Audience: "a"}).Check(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("slow API server: %v", err)
 	}
 }
@@ -96,19 +96,19 @@ func TestTokenCache(t *testing.T) {
 	var n atomic.Int32
 	cl := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
 		n.Add(1)
-		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa"}}}`))
+		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa","extra":{"authentication.kubernetes.io/node-name":["n1"]}}}}`))
 	})
 	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: 100 * time.Millisecond}
 	for range 10 {
-		if err := a.Check(context.Background(), "t"); err != nil {
-			t.Fatal(err)
+		if node, err := a.Check(context.Background(), "t"); err != nil || node != "n1" {
+			t.Fatal(node, err)
 		}
 	}
 	if n.Load() != 1 {
 		t.Errorf("%d reviews for 10 checks", n.Load())
 	}
 	time.Sleep(120 * time.Millisecond)
-	_ = a.Check(context.Background(), "t")
+	_, _ = a.Check(context.Background(), "t")
 	if n.Load() != 2 {
 		t.Error("an old answer is used")
 	}

@@ -22,8 +22,17 @@ type TokenAuth struct {
 	Keep time.Duration
 
 	mu   sync.Mutex
-	seen map[[32]byte]time.Time
+	seen map[[32]byte]seenToken
 }
+
+// seenToken is an accepted token.
+type seenToken struct {
+	at   time.Time
+	node string
+}
+
+// nodeKey is where a TokenReview names the node that a token is bound to.
+const nodeKey = "authentication.kubernetes.io/node-name"
 
 // Errors of token checks.
 var (
@@ -45,30 +54,34 @@ type tokenReview struct {
 		Error         string   `json:"error"`
 		Audiences     []string `json:"audiences"`
 		User          struct {
-			Username string `json:"username"`
+			Username string              `json:"username"`
+			Extra    map[string][]string `json:"extra"`
 		} `json:"user"`
 	} `json:"status"`
 }
 
 // Check implements server.TokenChecker.
-func (a *TokenAuth) Check(ctx context.Context, token string) error {
+func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err error) {
 	if token == "" {
-		return ErrNoToken
+		return "", ErrNoToken
 	}
 	key := sha256.Sum256([]byte(token))
-	if a.fresh(key) {
-		return nil
+	if node, ok := a.fresh(key); ok {
+		return node, nil
 	}
 	tr := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	tr.Spec.Token, tr.Spec.Audiences = token, []string{a.Audience}
 	if err := a.Client.do(ctx, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &tr, &tr); err != nil {
-		return fmt.Errorf("reviewing token: %w", err)
+		return "", fmt.Errorf("reviewing token: %w", err)
 	}
 	if err := a.judge(&tr); err != nil {
-		return err
+		return "", err
 	}
-	a.remember(key)
-	return nil
+	if n := tr.Status.User.Extra[nodeKey]; len(n) == 1 {
+		node = n[0]
+	}
+	a.remember(key, node)
+	return node, nil
 }
 
 func (a *TokenAuth) judge(tr *tokenReview) error {
@@ -88,26 +101,27 @@ func (a *TokenAuth) judge(tr *tokenReview) error {
 	return nil
 }
 
-func (a *TokenAuth) fresh(key [32]byte) bool {
+func (a *TokenAuth) fresh(key [32]byte) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Since(a.seen[key]) < a.Keep
+	t, ok := a.seen[key]
+	return t.node, ok && time.Since(t.at) < a.Keep
 }
 
-func (a *TokenAuth) remember(key [32]byte) {
+func (a *TokenAuth) remember(key [32]byte, node string) {
 	if a.Keep <= 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.seen == nil {
-		a.seen = map[[32]byte]time.Time{}
+		a.seen = map[[32]byte]seenToken{}
 	}
 	now := time.Now()
 	for k, t := range a.seen {
-		if now.Sub(t) >= a.Keep {
+		if now.Sub(t.at) >= a.Keep {
 			delete(a.seen, k)
 		}
 	}
-	a.seen[key] = now
+	a.seen[key] = seenToken{now, node}
 }

@@ -82,20 +82,19 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 	if ids, err = ParseIdentifiers(identifiers); err != nil {
 		return ids, "identifiers", err
 	}
+	node := ""
 	if s.cfg.Tokens != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 		defer cancel()
-		if err := s.cfg.Tokens.Check(ctx, token); err != nil {
+		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
 			s.m.tokenReview.With("refused").Inc()
 			return ids, "token", err
 		}
 		s.m.tokenReview.With("accepted").Inc()
 	}
-	if s.cfg.ClaimCheck != nil {
-		state := nc.ConnectionState()
-		if err := s.cfg.ClaimCheck(&state, ids); err != nil {
-			return ids, "claims", err
-		}
+	state := nc.ConnectionState()
+	if err := s.cfg.Claims.check(&state, node, &ids); err != nil {
+		return ids, "claims", err
 	}
 	if len(s.reg.list()) >= s.cfg.MaxAgents {
 		return ids, "limit", errTooManyAgents

@@ -68,6 +68,8 @@ type grpcStream struct {
 	dec      wire.StreamDecoder
 	acc      *buf.Chunk // data being gathered for accID
 	accID    int64
+	// payload counts the bytes of data that the decoder has handed on.
+	payload int64
 
 	mu    sync.Mutex
 	dials map[int64]*grpcConn
@@ -83,7 +85,14 @@ func (g *grpcStream) Headers([]h2.Field) {}
 
 // Data implements h2.StreamHandler.
 func (g *grpcStream) Data(p []byte) error {
-	if err := g.dec.Feed(p, g); err != nil {
+	before := g.payload
+	err := g.dec.Feed(p, g)
+	// What is not payload of a connection is done with at once; the payload
+	// opens the window when it has gone into the link.
+	if rest := len(p) - int(g.payload-before); rest > 0 {
+		g.st.Consumed(rest)
+	}
+	if err != nil {
 		g.s.m.badInput.With("client").Inc()
 		g.s.cfg.Logf(1, "client sent a bad packet: %v", err)
 		return err
@@ -130,6 +139,7 @@ func (g *grpcStream) over() bool {
 
 // HandleData implements wire.Handler. Pieces of one connection are gathered.
 func (g *grpcStream) HandleData(id int64, piece []byte) error {
+	g.payload += int64(len(piece))
 	if g.acc != nil && g.accID != id {
 		g.flushAcc()
 	}

@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -17,8 +16,9 @@ import (
 
 // TokenChecker decides about agents' bearer tokens.
 type TokenChecker interface {
-	// Check returns an error for a token that is not accepted.
-	Check(ctx context.Context, token string) error
+	// Check returns an error for a token that is not accepted, and else the
+	// node that the token is bound to, if that is known.
+	Check(ctx context.Context, token string) (node string, err error)
 }
 
 // Config says how a server behaves. A zero field takes its default.
@@ -53,8 +53,8 @@ type Config struct {
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
 	ConnLimit int
-	// ClaimCheck may refuse what an agent claims about itself; nil allows all.
-	ClaimCheck func(state *tls.ConnectionState, ids Identifiers) error
+	// Claims says what an agent may claim about itself.
+	Claims Claims
 
 	Link     link.Config
 	Frontend h2.Config

@@ -65,6 +65,8 @@ type Options struct {
 	MaxAgents       int
 	AgentWait       time.Duration
 	TokenCache      time.Duration
+	AgentClaims     string
+	DefaultRoute    []string
 }
 
 // NewOptions returns the defaults.
@@ -76,7 +78,7 @@ func NewOptions() *Options {
 		ProxyStrategies: "default", XfrChannelSize: 10, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
 		Link: "auto", LinkWindow: 256 << 10, LinkMaxWindow: 4 << 20, LinkBudget: 32 << 20, LinksPerAgent: 1,
 		SlowReceivers: "reset", ConnBuffer: 16 << 20, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxAgents: 20_000,
-		AgentWait: 5 * time.Second, TokenCache: time.Minute,
+		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: "any",
 	}
 }
 
@@ -153,6 +155,8 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "Tunnelled connections at a time.")
 	f.IntVar(&o.MaxAgents, "max-agents", o.MaxAgents, "Connections of agents at a time.")
 	f.DurationVar(&o.AgentWait, "agent-wait", o.AgentWait, "How long a dial waits for an agent if the server has just started or the last agent has just gone. 0 fails at once.")
+	f.StringVar(&o.AgentClaims, "agent-claims", o.AgentClaims, "What agents' identifiers are held against: any accepts all; node wants them to be the node that the token is bound to; certificate wants them to be names in the agent's certificate.")
+	f.StringSliceVar(&o.DefaultRoute, "default-route-agents", o.DefaultRoute, "Nodes, or common names of certificates, that may claim the default route when --agent-claims is not any.")
 	f.DurationVar(&o.TokenCache, "token-cache", o.TokenCache, "How long an accepted token is not reviewed again. 0 reviews at each connect.")
 }
 
@@ -259,6 +263,9 @@ func (o *Options) validateRest() error {
 	}
 	if o.Link != "auto" && o.Link != "reference" {
 		return fmt.Errorf("--link must be auto or reference, not %q", o.Link)
+	}
+	if c := o.AgentClaims; c != "any" && c != "node" && c != "certificate" {
+		return fmt.Errorf("--agent-claims must be any, node or certificate, not %q", c)
 	}
 	if o.SlowReceivers != "reset" && o.SlowReceivers != "pause" {
 		return fmt.Errorf("--slow-receivers must be reset or pause, not %q", o.SlowReceivers)

@@ -111,8 +111,9 @@ func (o *Options) config(client *kube.Client) server.Config {
 		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
 		Links: o.LinksPerAgent, ReferenceOnly: o.Link == "reference",
 		PauseSlow: o.SlowReceivers == "pause", ConnLimit: o.ConnBuffer,
-		Link: link.Config{Window: o.LinkWindow, MaxWindow: o.LinkMaxWindow, Budget: link.NewBudget(o.LinkBudget)},
-		Logf: app.Logf,
+		Link:   link.Config{Window: o.LinkWindow, MaxWindow: o.LinkMaxWindow, Budget: link.NewBudget(o.LinkBudget)},
+		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute},
+		Logf:   app.Logf,
 	}
 	if o.usesTokens() {
 		cfg.Tokens = &kube.TokenAuth{Client: client, Namespace: o.AgentNamespace, ServiceAccount: o.AgentServiceAccount,
