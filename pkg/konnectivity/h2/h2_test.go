@@ -172,7 +172,7 @@ func TestReceive(t *testing.T) {
 	st.Consumed(1 << 15)
 	p.read(t, "WINDOW_UPDATE", func(fr http2.Frame) bool {
 		f, ok := fr.(*http2.WindowUpdateFrame)
-		return ok && f.StreamID == 1 && f.Increment == 1<<15
+		return ok && f.StreamID == 1 && f.Increment == 1<<15+101 // with the padding
 	})
 	_ = p.fr.WriteData(1, true, nil)
 	p.h.wait(t, "the end", func() bool { return p.h.end })

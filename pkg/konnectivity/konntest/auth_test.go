@@ -3,8 +3,12 @@ package konntest
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -130,4 +134,81 @@ func TestManyDials(t *testing.T) {
 	}
 	wg.Wait()
 	Eventually(t, 10*time.Second, "nothing is left", func() bool { return r.Server.Established() == 0 })
+}
+
+// TestSeveralLinks: an agent holds as many links as the server wants, connections
+// are spread over them, and it counts as one agent.
+func TestSeveralLinks(t *testing.T) {
+	r := NewRig(t, server.Config{Links: 3})
+	r.StartAgent(agent.Config{}, "")
+	metric := func(want string) func() bool {
+		return func() bool {
+			var b strings.Builder
+			r.Metrics.Registry.Write(&b)
+			return strings.Contains(b.String(), want)
+		}
+	}
+	Eventually(t, 5*time.Second, "three links", metric(`fairlead_tunnel_server_links{protocol="fairlead"} 3`))
+	if !metric(`konnectivity_network_proxy_server_ready_backends{proxy_strategy="default"} 1`)() {
+		t.Error("links count as agents")
+	}
+	Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, Isolated: true, HalfClose: true, Failure: "502"})
+}
+
+// TestTwoServers: behind one address that leads to two servers in turn, the agent
+// connects to both and to neither twice.
+func TestTwoServers(t *testing.T) {
+	a := NewRig(t, server.Config{ServerID: "a", ServerCount: 2})
+	b := NewRig(t, server.Config{ServerID: "b", ServerCount: 2})
+	if b.CA.File == a.CA.File {
+		t.Fatal("rigs share a directory")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to := [...]string{a.AgentTLS, a.AgentTLS, b.AgentTLS}[i%3]
+			up, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			wg.Go(func() { _, _ = io.Copy(up, c); up.Close() })
+			wg.Go(func() { _, _ = io.Copy(c, up); c.Close() })
+		}
+	})
+	pool := x509.NewCertPool()
+	for _, r := range []*Rig{a, b} {
+		pem, err := os.ReadFile(r.CA.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.AppendCertsFromPEM(pem)
+	}
+	crtA, keyA := a.CA.Issue(t, "both", time.Now().Add(time.Hour))
+	crtB, keyB := b.CA.Issue(t, "both", time.Now().Add(time.Hour))
+	cfg := &tls.Config{ServerName: "127.0.0.1", RootCAs: pool, MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			for _, f := range [][2]string{{crtA, keyA}, {crtB, keyB}} {
+				c, err := tls.LoadX509KeyPair(f[0], f[1])
+				if err == nil && info.SupportsCertificate(&c) == nil {
+					return &c, nil
+				}
+			}
+			return &tls.Certificate{}, nil
+		}}
+	ag := a.StartAgent(agent.Config{TLS: func() (*tls.Config, error) { return cfg, nil }}, l.Addr().String())
+	Eventually(t, 10*time.Second, "both servers are connected", func() bool { return len(ag.Servers()) == 2 })
+	addr := Target(t, Echo)
+	for _, r := range []*Rig{a, b} {
+		MustDial(t, Connect(r.Connect), addr).Close()
+	}
 }
