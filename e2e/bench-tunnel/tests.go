@@ -118,17 +118,17 @@ func stalling(e *env) (map[string]float64, error) {
 		}},
 	}
 	for _, k := range kinds {
-		h, err := open(e.dial, e.t.addr, opSource)
+		ec, err := open(e.dial, e.t.addr, opEcho)
 		if err != nil {
 			continue // the one before has broken the pair for good
 		}
-		ec, err := open(e.dial, e.t.addr, opEcho)
+		var total atomic.Int64
+		hs, err := openMany(e.dial, e.t.addr, 1, opSource, func(c net.Conn) { pump(c, opSource, &total) })
 		if err != nil {
-			go h.Close()
+			go ec.Close()
 			continue
 		}
-		var total atomic.Int64
-		go pump(h, opSource, &total)
+		h := hs[0]
 		time.Sleep(300 * time.Millisecond)
 		before := rateOf(&total, e.o.dur)
 		ts0, _ := echo(ec, 1<<30, e.o.dur)

@@ -35,7 +35,7 @@ type attempt struct {
 
 // maxTries is the number of agents that are asked before a dial fails because
 // agents go away or do not answer.
-const maxTries = 3
+const maxTries = 8
 
 // Dial connects user to an address through an agent. The answer comes by
 // user.Dialed, which may be called before Dial returns.

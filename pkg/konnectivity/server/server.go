@@ -83,6 +83,7 @@ func (c *Config) defaults() {
 	num(&c.Links, 1)
 	num(&c.ServerCount, 1)
 	num(&c.Link.Window, 256<<10)
+	num(&c.Frontend.StreamWindow, 192<<10)
 	if c.Link.Budget == nil {
 		c.Link.Budget = link.NewBudget(32 << 20)
 	}
