@@ -21,10 +21,15 @@ func dialDirect(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
+func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", socket)
+}
+
 // grpcDialer dials as kube-apiserver does with GRPC over UDS.
 func grpcDialer(socket string) dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		unix := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return net.Dial("unix", socket) })
+		unix := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialUnix(ctx, socket) })
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), socket, unix,
@@ -40,20 +45,20 @@ func grpcDialer(socket string) dialer {
 // connectDialer dials as kube-apiserver does with HTTP CONNECT over UDS.
 func connectDialer(socket string) dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		c, err := net.Dial("unix", socket)
+		c, err := dialUnix(ctx, socket)
 		if err != nil {
 			return nil, err
 		}
 		if deadline, ok := ctx.Deadline(); ok {
 			_ = c.SetDeadline(deadline)
-			defer c.SetDeadline(time.Time{})
+			defer func() { _ = c.SetDeadline(time.Time{}) }()
 		}
 		if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", address); err != nil {
 			c.Close()
 			return nil, err
 		}
 		br := bufio.NewReader(c)
-		resp, err := http.ReadResponse(br, nil)
+		resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // the tunnel follows the head
 		if err != nil {
 			c.Close()
 			return nil, err

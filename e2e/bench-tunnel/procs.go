@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -34,7 +35,7 @@ func start(name, log string, args ...string) (*proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proc{cmd: exec.Command(args[0], args[1:]...), name: name, done: make(chan struct{})}
+	p := &proc{cmd: exec.CommandContext(context.Background(), args[0], args[1:]...), name: name, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -84,7 +85,13 @@ func fds(pid int) int {
 
 // gauge reads a metric without labels from a /metrics address.
 func gauge(port int, name string) float64 {
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.NoBody)
+	if err != nil {
+		return -1
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return -1
 	}
@@ -116,7 +123,7 @@ type pair struct{ name, server, agent string }
 
 func freePort() int {
 	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := listen()
 		if err != nil {
 			continue
 		}
@@ -241,7 +248,7 @@ func startTarget() (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{cmd: exec.Command(exe, "target")}
+	t := &target{cmd: exec.CommandContext(context.Background(), exe, "target")}
 	in, _ := t.cmd.StdinPipe()
 	out, _ := t.cmd.StdoutPipe()
 	t.stdin = in
@@ -251,7 +258,7 @@ func startTarget() (*target, error) {
 	if _, err = fmt.Fscan(out, &t.addr, &t.collect); err != nil {
 		return t, err
 	}
-	t.counts, err = net.Dial("tcp", t.collect)
+	t.counts, err = dialDirect(context.Background(), t.collect)
 	return t, err
 }
 

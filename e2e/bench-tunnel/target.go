@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -18,14 +19,19 @@ const (
 	opCount  = 'c' // read to the end and send the number of bytes to the collector
 )
 
+func listen() (net.Listener, error) {
+	var lc net.ListenConfig
+	return lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+}
+
 // runTarget is the destination of all tunnelled connections, as a process of its
 // own: "bench-tunnel target". It prints its address and the collector's.
 func runTarget() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		return err
 	}
-	collector, err := net.Listen("tcp", "127.0.0.1:0")
+	collector, err := listen()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -117,47 +118,64 @@ func stalling(e *env) (map[string]float64, error) {
 			}
 		}},
 	}
+	var errs []error
 	for _, k := range kinds {
-		ec, err := open(e.dial, e.t.addr, opEcho)
-		if err != nil {
-			continue // the one before has broken the pair for good
+		if err := stallBeside(e, k.name, k.op, k.use, out); err != nil {
+			// The one before has broken the pair for good.
+			errs = append(errs, fmt.Errorf("%s: no result: %w", k.name, err))
 		}
-		var total atomic.Int64
-		hs, err := openMany(e.dial, e.t.addr, 1, opSource, func(c net.Conn) { pump(c, opSource, &total) })
-		if err != nil {
-			go ec.Close()
-			continue
-		}
-		h := hs[0]
-		time.Sleep(300 * time.Millisecond)
-		before := rateOf(&total, e.o.dur)
-		ts0, _ := echo(ec, 1<<30, e.o.dur)
-		s, err := open(e.dial, e.t.addr, k.op)
-		if err != nil {
-			go closeAll([]net.Conn{h, ec})
-			continue
-		}
-		go k.use(s)
-		time.Sleep(500 * time.Millisecond)
-		after := rateOf(&total, e.o.dur)
-		done := make(chan []time.Duration, 1)
-		go func() { ts, _ := echo(ec, 1<<30, e.o.dur); done <- ts }()
-		p99 := 99.0
-		select {
-		case ts := <-done:
-			if b := percentile(ts0, 99).Seconds(); b > 0 {
-				p99 = percentile(ts, 99).Seconds() / b
-			}
-		case <-time.After(5 * e.o.dur):
-		}
-		failed := failedDials(e, 10, 3*time.Second)
-		go closeAll([]net.Conn{h, ec, s})
-		time.Sleep(time.Second)
-		out[k.name+": rate kept %"] = 100 * after / before
-		out[k.name+": echo p99 x"] = p99
-		out[k.name+": failed dials of 10"] = float64(failed)
 	}
-	return out, nil
+	return out, errors.Join(errs...)
+}
+
+// stallBeside measures a healthy connection before and while use treats another
+// one badly.
+func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[string]float64) error {
+	ec, err := open(e.dial, e.t.addr, opEcho)
+	if err != nil {
+		return err
+	}
+	conns := []net.Conn{ec}
+	defer func() { go closeAll(conns) }()
+	var total atomic.Int64
+	hs, err := openMany(e.dial, e.t.addr, 1, opSource, func(c net.Conn) { pump(c, opSource, &total) })
+	conns = append(conns, hs...)
+	if err != nil {
+		return err
+	}
+	time.Sleep(300 * time.Millisecond)
+	before := rateOf(&total, e.o.dur)
+	ts0, _ := echo(ec, 1<<30, e.o.dur)
+	s, err := open(e.dial, e.t.addr, op)
+	if err != nil {
+		return err
+	}
+	conns = append(conns, s)
+	go use(s)
+	time.Sleep(500 * time.Millisecond)
+	after := rateOf(&total, e.o.dur)
+	out[name+": rate kept %"] = 100 * after / before
+	out[name+": echo p99 x"] = echoBeside(ec, ts0, e.o.dur)
+	out[name+": failed dials of 10"] = float64(failedDials(e, 10, 3*time.Second))
+	go closeAll(conns)
+	conns = nil
+	time.Sleep(time.Second)
+	return nil
+}
+
+// echoBeside tells by what factor the echo times have grown; 99 if nothing comes
+// back.
+func echoBeside(c net.Conn, before []time.Duration, dur time.Duration) float64 {
+	done := make(chan []time.Duration, 1)
+	go func() { ts, _ := echo(c, 1<<30, dur); done <- ts }()
+	select {
+	case ts := <-done:
+		if b := percentile(before, 99).Seconds(); b > 0 {
+			return percentile(ts, 99).Seconds() / b
+		}
+	case <-time.After(5 * dur):
+	}
+	return 99
 }
 
 func rateOf(total *atomic.Int64, d time.Duration) float64 {
@@ -239,9 +257,14 @@ func losing(e *env) (map[string]float64, error) {
 		}
 		c.Close()
 	}
-	var got int64
+	got, whole := collect(col, n, size)
+	return map[string]float64{"lost on write-then-close %": 100 * (1 - float64(got)/(n*size)), "transfers not whole of 50": float64(n - whole)}, nil
+}
+
+// collect reads the numbers of bytes of n connections, and how many of them are
+// size. What has not come in 10 s is lost.
+func collect(col net.Conn, n int, size int64) (got int64, whole int) {
 	_ = col.SetReadDeadline(time.Now().Add(10 * time.Second))
-	whole := 0
 	for range n {
 		var v int64
 		if binary.Read(col, binary.BigEndian, &v) != nil {
@@ -252,7 +275,7 @@ func losing(e *env) (map[string]float64, error) {
 			whole++
 		}
 	}
-	return map[string]float64{"lost on write-then-close %": 100 * (1 - float64(got)/(n*size)), "transfers not whole of 50": float64(n - whole)}, nil
+	return got, whole
 }
 
 // churning opens and closes in all the ways that clients do, and counts what is
@@ -263,9 +286,9 @@ func churning(e *env) (map[string]float64, error) {
 	g0 := gauge(e.r.ports.health, "go_goroutines")
 	dialRate(e.dial, e.t.addr, 32, e.o.dur)
 	for range 300 { // clients that go away during the dial
-		c, err := net.Dial("unix", e.r.socket)
+		c, err := dialUnix(context.Background(), e.r.socket)
 		if err != nil {
-			continue
+			return nil, err
 		}
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", e.t.addr)
 		c.Close()

@@ -20,7 +20,7 @@ func dialers(t *testing.T) (upstream, ours konntest.Dialer) {
 	upstreamAgent(t, r.CA, agents, "")
 	up := konntest.Connect(socket)
 	echo := konntest.Target(t, konntest.Echo)
-	konntest.Eventually(t, 10*time.Second, "upstream's pair works", func() bool {
+	konntest.Eventually(t, konntest.Patience, "upstream's pair works", func() bool {
 		c, err := up(context.Background(), echo)
 		if err != nil {
 			return false
@@ -32,8 +32,8 @@ func dialers(t *testing.T) (upstream, ours konntest.Dialer) {
 }
 
 // lost writes and closes n times and returns the part of the bytes that did not
-// arrive.
-func lost(t *testing.T, d konntest.Dialer, n, size int) float64 {
+// arrive within the time.
+func lost(t *testing.T, d konntest.Dialer, n, size int, limit time.Duration) float64 {
 	t.Helper()
 	got := make(chan int64, n)
 	addr := konntest.Target(t, func(c net.Conn) {
@@ -50,11 +50,13 @@ func lost(t *testing.T, d konntest.Dialer, n, size int) float64 {
 		c.Close()
 	}
 	var sum int64
+	over := time.After(limit)
 	for range n {
 		select {
 		case b := <-got:
 			sum += b
-		case <-time.After(10 * time.Second):
+		case <-over:
+			return 1 - float64(sum)/float64(n*size)
 		}
 	}
 	return 1 - float64(sum)/float64(n*size)
@@ -64,20 +66,23 @@ func lost(t *testing.T, d konntest.Dialer, n, size int) float64 {
 // and shows that our pair has none.
 func TestWriteThenClose(t *testing.T) {
 	upstream, ours := dialers(t)
-	if l := lost(t, upstream, 20, 1<<20); l == 0 {
+	if l := lost(t, upstream, 20, 1<<20, 5*time.Second); l == 0 {
 		t.Log("upstream lost nothing in this run")
 	} else {
 		t.Logf("upstream lost %.0f %%", 100*l)
 	}
-	if l := lost(t, ours, 20, 1<<20); l != 0 {
+	if l := lost(t, ours, 20, 1<<20, konntest.Patience); l != 0 {
 		t.Errorf("ours lost %.2f %%", 100*l)
 	}
 }
 
-// stalls tells whether a dial fails while a client does not read.
-func stalls(t *testing.T, d konntest.Dialer) bool {
+// stalls tells whether a dial has not succeeded in time while a client does not
+// read.
+func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
 	t.Helper()
 	source := konntest.Target(t, func(c net.Conn) {
+		// Upstream's server lets what comes at once overtake the answer to the dial.
+		_, _ = io.ReadFull(c, make([]byte, 1))
 		for b := make([]byte, 64<<10); ; {
 			if _, err := c.Write(b); err != nil {
 				return
@@ -90,6 +95,9 @@ func stalls(t *testing.T, d konntest.Dialer) bool {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if _, err := c.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
 	time.Sleep(time.Second)
 	done := make(chan bool, 1)
 	go func() {
@@ -104,7 +112,7 @@ func stalls(t *testing.T, d konntest.Dialer) bool {
 	select {
 	case ok := <-done:
 		return !ok
-	case <-time.After(3 * time.Second):
+	case <-time.After(limit):
 		return true
 	}
 }
@@ -113,8 +121,8 @@ func stalls(t *testing.T, d konntest.Dialer) bool {
 // all, and shows that ours is free of it.
 func TestOneSlowClient(t *testing.T) {
 	upstream, ours := dialers(t)
-	t.Logf("upstream stalls: %v", stalls(t, upstream))
-	if stalls(t, ours) {
+	t.Logf("upstream stalls: %v", stalls(t, upstream, 3*time.Second))
+	if stalls(t, ours, konntest.Patience) {
 		t.Error("ours stalls")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-
 	upagentopts "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 	upserveropts "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
 

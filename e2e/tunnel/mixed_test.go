@@ -2,6 +2,7 @@
 package tunnel
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,19 +20,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
+// freePort returns a port from below those that the kernel gives to outgoing
+// connections: the many that tests make would take it before it is used.
 func freePort(t testing.TB) int {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		if p < 49151 {
+	for range 1000 {
+		p := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+		if err == nil {
+			l.Close()
 			return p
 		}
 	}
+	t.Fatal("no port is free")
+	return 0
 }
 
 // upstreamAgent connects upstream's agent to an address.
@@ -57,11 +59,7 @@ func upstreamAgent(t *testing.T, ca *konntest.CA, address, identifiers string) {
 // the socket of the frontend.
 func upstreamServer(t *testing.T, ca *konntest.CA, mode string) (agents, socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "us")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := konntest.ShortDir(t)
 	o := upserveropts.NewProxyRunOptions()
 	o.Mode, o.UdsName, o.ServerPort = mode, filepath.Join(dir, "s"), 0
 	o.ClusterCert, o.ClusterKey = ca.Issue(t, "upstream-server", time.Now().Add(time.Hour))
@@ -72,7 +70,7 @@ func upstreamServer(t *testing.T, ca *konntest.CA, mode string) (agents, socket 
 	go func() { _ = (&upserver.Proxy{}).Run(o, stop) }()
 	t.Cleanup(func() { close(stop) })
 	agents = net.JoinHostPort("127.0.0.1", strconv.Itoa(o.AgentPort))
-	konntest.Eventually(t, 10*time.Second, "upstream's server listens", func() bool {
+	konntest.Eventually(t, konntest.Patience, "upstream's server listens", func() bool {
 		_, err := os.Stat(o.UdsName)
 		return err == nil
 	})
@@ -83,7 +81,7 @@ func upstreamServer(t *testing.T, ca *konntest.CA, mode string) (agents, socket 
 func TestUpstreamAgent(t *testing.T) {
 	r := konntest.NewRig(t, server.Config{})
 	upstreamAgent(t, r.CA, r.AgentTLS, "")
-	konntest.Eventually(t, 10*time.Second, "agent is connected", func() bool { ok, _ := r.Server.Ready(); return ok })
+	konntest.Eventually(t, konntest.Patience, "agent is connected", func() bool { ok, _ := r.Server.Ready(); return ok })
 	t.Run("grpc", func(t *testing.T) {
 		konntest.Run(t, konntest.Pair{Dial: konntest.GRPC(r.GRPC), Failure: "connection refused"})
 	})
@@ -102,9 +100,9 @@ func TestUpstreamServer(t *testing.T) {
 			if got := len(a.Servers()); got != 1 {
 				t.Fatalf("agent is connected to %d servers", got)
 			}
-			p := konntest.Pair{Dial: konntest.GRPC(socket), Failure: "connection refused"}
+			p := konntest.Pair{Dial: konntest.GRPC(socket), Overtakes: true, Failure: "connection refused"}
 			if mode == "http-connect" {
-				p = konntest.Pair{Dial: konntest.Connect(socket), Failure: "502"}
+				p = konntest.Pair{Dial: konntest.Connect(socket), Overtakes: true, Failure: "502"}
 			}
 			konntest.Run(t, p)
 		})

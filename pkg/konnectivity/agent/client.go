@@ -231,7 +231,7 @@ func (a *Agent) open(ctx context.Context, addr, extra string) (*client, int, err
 	deadline, _ := ctx.Deadline()
 	_ = nc.SetDeadline(deadline)
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
-		return a.openLink(nc, addr, token, extra)
+		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
 	}
 	c, err := a.openReference(ctx, nc, addr, token)
 	return c, 1, err

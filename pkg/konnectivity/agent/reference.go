@@ -26,14 +26,14 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	over := make(chan error, 1)
 	s := compat.New(nil, false, compat.Config{
 		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
-		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) },
+		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
 		OnHeaders: func(f []h2.Field) {
 			select {
 			case welcome <- f:
 			default: // trailers
 			}
 		},
-		OnClosed: func(err error) { over <- err; nc.Close() },
+		OnClosed: func(err error) { over <- err; _ = nc.Close() },
 	})
 	c.session = s
 	c.h2 = h2.NewClient(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10})
@@ -51,7 +51,7 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	count, err := a.awaitWelcome(ctx, c, welcome, over)
 	if err != nil {
 		c.h2.Close()
-		<-served
+		a.cfg.Logf(4, "connection to %s ended: %v", addr, <-served)
 		return nil, err
 	}
 	a.add(c, count)

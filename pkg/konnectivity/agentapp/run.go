@@ -16,10 +16,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
 // NewCommand returns the command konnectivity-agent.
@@ -48,9 +48,6 @@ func NewCommand() *cobra.Command {
 func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
-	}
-	if ctx == nil {
-		ctx = context.Background()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

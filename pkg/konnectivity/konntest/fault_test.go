@@ -106,7 +106,7 @@ func TestFrozenAgent(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 20 {
 				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), Patience)
 					defer cancel()
 					c, err := dial(ctx, addr)
 					if err != nil {
@@ -117,18 +117,29 @@ func TestFrozenAgent(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			start := time.Now()
+			before := redials(r)
 			for range 50 {
 				MustDial(t, dial, addr).Close()
 			}
-			if d := time.Since(start); d > 2*time.Second {
-				t.Errorf("50 dials took %v with one agent known to be frozen", d)
+			if n := redials(r) - before; n > 5 { // half of them, if it were chosen
+				t.Errorf("%d of 50 dials were first given to an agent that is known to be frozen", n)
 			}
 		})
 	}
 }
 
-// TestDeadPeer: both sides find out within 20 s when the other does not answer.
+// redials is how many dials were given to another agent.
+func redials(r *Rig) int {
+	var b strings.Builder
+	r.Metrics.Registry.Write(&b)
+	n := 0
+	for line := range strings.Lines(b.String()) {
+		_, _ = fmt.Sscanf(line, "fairlead_tunnel_server_redials_total %d", &n)
+	}
+	return n
+}
+
+// TestDeadPeer: both sides find out when the other does not answer.
 func TestDeadPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 16 s")
@@ -138,7 +149,7 @@ func TestDeadPeer(t *testing.T) {
 	a := r.StartAgent(agent.Config{}, p.addr)
 	p.frozen.Store(true)
 	start := time.Now()
-	Eventually(t, 20*time.Second, "both have given up the link", func() bool {
+	Eventually(t, Patience, "both have given up the link", func() bool {
 		ready, _ := r.Server.Ready()
 		return !ready && !a.Ready()
 	})
@@ -148,20 +159,20 @@ func TestDeadPeer(t *testing.T) {
 // TestReset: when the link breaks, clients see the end of their connections, a
 // transfer is not taken for whole, and the agent comes back.
 func TestReset(t *testing.T) {
-	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
+	r := NewRig(t, server.Config{AgentWait: Patience})
 	p := newProxy(t, r.AgentTLS)
 	a := r.StartAgent(agent.Config{}, p.addr)
 	addr := Target(t, Echo)
 	g, h := MustDial(t, GRPC(r.GRPC), addr), MustDial(t, Connect(r.Connect), addr)
 	p.cut()
 	for _, c := range []net.Conn{g, h} {
-		if n, err := readFull(c, make([]byte, 1), 5*time.Second); err == nil || n > 0 {
+		if n, err := readFull(c, make([]byte, 1), Patience); err == nil || n > 0 {
 			t.Errorf("read %d, %v from a connection whose link is gone", n, err)
 		}
 	}
-	Eventually(t, 5*time.Second, "agent is back", func() bool { ok, _ := r.Server.Ready(); return ok && a.Ready() })
+	Eventually(t, Patience, "agent is back", func() bool { ok, _ := r.Server.Ready(); return ok && a.Ready() })
 	MustDial(t, GRPC(r.GRPC), addr).Close()
-	Eventually(t, 5*time.Second, "nothing is left", func() bool { return r.Server.Established() == 0 })
+	Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
 }
 
 func TestDialErrors(t *testing.T) {
@@ -191,10 +202,9 @@ func TestPendingDialExpires(t *testing.T) {
 	p := newProxy(t, r.AgentTLS)
 	r.StartAgent(agent.Config{}, p.addr)
 	p.frozen.Store(true)
-	start := time.Now()
 	_, err := Connect(r.Connect)(context.Background(), "127.0.0.1:1")
-	if err == nil || !strings.Contains(err.Error(), "504") || time.Since(start) > 2*time.Second {
-		t.Errorf("%v after %v, want 504", err, time.Since(start))
+	if err == nil || !strings.Contains(err.Error(), "504") {
+		t.Errorf("got %v, want 504", err)
 	}
 	if n := r.Server.Established(); n != 0 {
 		t.Errorf("%d dials are left", n)
@@ -215,8 +225,8 @@ func TestClientGoneDuringDial(t *testing.T) {
 		fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", addr)
 		c.Close()
 	}
-	Eventually(t, 10*time.Second, "server has none left", func() bool { return r.Server.Established() == 0 })
-	Eventually(t, 10*time.Second, "agent has none left", func() bool { return endpoints(a) == 0 })
+	Eventually(t, Patience, "server has none left", func() bool { return r.Server.Established() == 0 })
+	Eventually(t, Patience, "agent has none left", func() bool { return endpoints(a) == 0 })
 }
 
 func endpoints(a *Agent) int {
@@ -240,27 +250,25 @@ func TestShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	a.Drain(ctx)
 	cancel()
-	if d := time.Since(start); d < 400*time.Millisecond || d > time.Second {
+	if d := time.Since(start); d < 500*time.Millisecond {
 		t.Errorf("draining with a connection took %v, want the grace of 500 ms", d)
 	}
 	c.Close()
-	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
-	start = time.Now()
+	ctx, cancel = context.WithTimeout(context.Background(), Patience)
+	defer cancel()
 	a.Drain(ctx)
-	cancel()
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("draining without connections took %v", d)
+	if ctx.Err() != nil {
+		t.Error("draining without connections waited for the grace")
 	}
-	start = time.Now()
-	r.Stop()
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("stopping an idle server took %v", d)
+	r.stop.Do(func() { r.Server.Shutdown(ctx) })
+	if ctx.Err() != nil {
+		t.Error("stopping an idle server waited for the grace")
 	}
 }
 
 // TestAgentRollout replaces the agent again and again; no dial fails.
 func TestAgentRollout(t *testing.T) {
-	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
+	r := NewRig(t, server.Config{AgentWait: Patience})
 	addr := Target(t, Echo)
 	old := r.StartAgent(agent.Config{}, "")
 	stop := make(chan struct{})
@@ -282,7 +290,7 @@ func TestAgentRollout(t *testing.T) {
 					return
 				}
 				_, _ = c.Write([]byte{1})
-				if _, err := readFull(c, make([]byte, 1), 5*time.Second); err != nil {
+				if _, err := readFull(c, make([]byte, 1), Patience); err != nil {
 					t.Errorf("echo during the rollout: %v", err)
 				}
 				c.Close()
@@ -291,7 +299,7 @@ func TestAgentRollout(t *testing.T) {
 	}
 	for range 5 {
 		next := r.StartAgent(agent.Config{}, "")
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		old.Drain(ctx)
 		cancel()
 		old.Stop()
@@ -345,8 +353,8 @@ func connectOnce(r *Rig, cfg func() (*tls.Config, error)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer nc.Close()
-	_ = nc.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	defer func() { _ = nc.Close() }()
+	_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second)) // the server waits longer for the agent to speak
 	n, err := nc.Read(make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
@@ -380,7 +388,7 @@ func TestListenUnix(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale.SetUnlinkOnClose(false)
-	stale.Close()
+	_ = stale.Close()
 	if _, err := server.ListenUnix(path, false); err == nil {
 		t.Error("a stale socket is replaced without being told to")
 	}
@@ -411,7 +419,7 @@ func TestBadInput(t *testing.T) {
 			}
 			_, _ = c.Write([]byte(in))
 			_ = c.(*net.UnixConn).CloseWrite()
-			_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(Patience))
 			_, _ = io.Copy(io.Discard, c)
 			c.Close()
 		}
@@ -425,7 +433,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := healthy.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readFull(healthy, make([]byte, 1), 5*time.Second); err != nil {
+	if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
 		t.Fatalf("healthy connection: %v", err)
 	}
 	var b strings.Builder

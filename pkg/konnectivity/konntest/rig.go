@@ -31,7 +31,7 @@ func GRPC(socket string) Dialer {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), socket,
-			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return net.Dial("unix", socket) }),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialUnix(ctx, socket) }),
 			grpc.WithBlock(), grpc.WithReturnConnectionError(), //nolint:staticcheck // as kube-apiserver
 			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -44,13 +44,23 @@ func GRPC(socket string) Dialer {
 // Connect dials as kube-apiserver does with HTTP CONNECT over UDS. It fails, as
 // kube-apiserver does, if bytes come along with the answer.
 func Connect(socket string) Dialer {
-	return func(_ context.Context, address string) (net.Conn, error) {
-		c, err := net.Dial("unix", socket)
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		c, err := dialUnix(ctx, socket)
 		if err != nil {
 			return nil, err
 		}
-		return Handshake(c, address)
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		tunnelled, err := Handshake(c, address)
+		if !stop() && err == nil {
+			return nil, ctx.Err()
+		}
+		return tunnelled, err
 	}
+}
+
+func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", socket)
 }
 
 // Handshake makes the HTTP CONNECT handshake on a connection.
@@ -60,7 +70,7 @@ func Handshake(c net.Conn, address string) (net.Conn, error) {
 		return nil, err
 	}
 	br := bufio.NewReader(c)
-	resp, err := http.ReadResponse(br, nil)
+	resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // the tunnel follows the head
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -84,14 +94,22 @@ type Rig struct {
 	stop     sync.Once
 }
 
-// NewRig starts a server.
-func NewRig(t testing.TB, cfg server.Config) *Rig {
+// ShortDir returns a directory that is removed with the test. Its path is short
+// enough for sockets.
+func ShortDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kt") // socket paths must be short
+	dir, err := os.MkdirTemp("", "kt") //nolint:usetesting // t.TempDir has the test's name in it: too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// NewRig starts a server.
+func NewRig(t testing.TB, cfg server.Config) *Rig {
+	t.Helper()
+	dir := ShortDir(t)
 	r := &Rig{t: t, CA: NewCA(t, dir), Metrics: server.NewMetrics(), GRPC: filepath.Join(dir, "g"), Connect: filepath.Join(dir, "c")}
 	crt, key := r.CA.Issue(t, "server", time.Now().Add(time.Hour))
 	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, t.Logf)
@@ -115,9 +133,9 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 		t.Fatal(err)
 	}
 	r.AgentTLS = a.Addr().String()
-	go r.Server.ServeGRPC(g, nil)
-	go r.Server.ServeHTTPConnect(c, nil)
-	go r.Server.ServeAgents(a, loader.Server(&tls.Config{MinVersion: tls.VersionTLS12}))
+	go func() { _ = r.Server.ServeGRPC(g, nil) }() // they end with their listeners
+	go func() { _ = r.Server.ServeHTTPConnect(c, nil) }()
+	go func() { _ = r.Server.ServeAgents(a, loader.Server(&tls.Config{MinVersion: tls.VersionTLS12})) }()
 	t.Cleanup(r.Stop)
 	return r
 }
@@ -171,9 +189,13 @@ func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
 	var once sync.Once
 	stop := func() { once.Do(func() { cancel(); <-done }) }
 	r.t.Cleanup(stop)
-	Eventually(r.t, 10*time.Second, "agent is ready", a.Ready)
+	Eventually(r.t, Patience, "agent is ready", a.Ready)
 	return &Agent{a, m, stop}
 }
+
+// Patience is how long tests wait for what has to happen. It is long, so that a
+// busy machine fails no test: only what never happens does.
+const Patience = time.Minute
 
 // Eventually waits until f is true.
 func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {

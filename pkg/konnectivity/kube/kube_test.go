@@ -70,11 +70,11 @@ func TestTokenAuth(t *testing.T) {
 
 func TestTokenAuthFailures(t *testing.T) {
 	forbidden := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(403)
+		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"reason":"Forbidden","message":"no"}`))
 	})
 	_, err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "t")
-	if code, reason, ok := CodeOf(err); !ok || code != 403 || reason != "Forbidden" {
+	if code, reason, ok := CodeOf(err); !ok || code != http.StatusForbidden || reason != "Forbidden" {
 		t.Errorf("got %v", err)
 	}
 	stop := make(chan struct{})
@@ -98,7 +98,7 @@ func TestTokenCache(t *testing.T) {
 		n.Add(1)
 		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa","extra":{"authentication.kubernetes.io/node-name":["n1"]}}}}`))
 	})
-	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: 100 * time.Millisecond}
+	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
 	for range 10 {
 		if node, err := a.Check(context.Background(), "t"); err != nil || node != "n1" {
 			t.Fatal(node, err)
@@ -107,7 +107,12 @@ func TestTokenCache(t *testing.T) {
 	if n.Load() != 1 {
 		t.Errorf("%d reviews for 10 checks", n.Load())
 	}
-	time.Sleep(120 * time.Millisecond)
+	a.mu.Lock()
+	for k, seen := range a.seen { // an hour passes
+		seen.at = seen.at.Add(-a.Keep)
+		a.seen[k] = seen
+	}
+	a.mu.Unlock()
 	_, _ = a.Check(context.Background(), "t")
 	if n.Load() != 2 {
 		t.Error("an old answer is used")
@@ -120,14 +125,14 @@ func TestLeases(t *testing.T) {
 		name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"), "/")
 		var l Lease
 		switch r.Method {
-		case "POST", "PUT":
+		case http.MethodPost, http.MethodPut:
 			if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
 				t.Error(err)
 			}
 			store[l.Metadata.Name] = l
-		case "DELETE":
+		case http.MethodDelete:
 			delete(store, name)
-		case "GET":
+		case http.MethodGet:
 			if name == "" {
 				var list leaseList
 				for _, l := range store {
@@ -141,7 +146,7 @@ func TestLeases(t *testing.T) {
 			}
 			var ok bool
 			if l, ok = store[name]; !ok {
-				w.WriteHeader(404)
+				w.WriteHeader(http.StatusNotFound)
 				return
 			}
 		}
@@ -185,7 +190,7 @@ func TestRate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d := time.Since(start); d < 80*time.Millisecond || d > time.Second {
-		t.Errorf("15 requests at 100 per second with a burst of 5 took %v", d)
+	if d := time.Since(start); d < 80*time.Millisecond {
+		t.Errorf("15 requests at 100 per second with a burst of 5 took only %v", d)
 	}
 }

@@ -137,7 +137,7 @@ func (l *Link) Run() error {
 }
 
 // Close ends the link at once.
-func (l *Link) Close() { l.fail(net.ErrClosed) }
+func (l *Link) Close() { _ = l.fail(net.ErrClosed) }
 
 // Done is closed when the link has ended.
 func (l *Link) Done() <-chan struct{} { return l.done }
@@ -257,7 +257,7 @@ func (l *Link) tick(paused bool) {
 	}
 	silent := time.Duration(now - l.lastRecv.Load())
 	if silent >= l.cfg.DeadAfter {
-		l.fail(ErrDead)
+		_ = l.fail(ErrDead) // Run returns it
 		return
 	}
 	if silent >= l.cfg.PingAfter {

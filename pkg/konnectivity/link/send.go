@@ -125,7 +125,7 @@ func (l *Link) drain(inline bool) {
 		}
 		err := l.write(&b)
 		if err != nil {
-			l.fail(err)
+			_ = l.fail(err) // Run returns it
 			return
 		}
 	}

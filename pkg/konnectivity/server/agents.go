@@ -109,7 +109,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 
 // serveLink serves an agent with our own protocol.
 func (s *Server) serveLink(nc *tls.Conn) {
-	defer nc.Close()
+	defer func() { _ = nc.Close() }()
 	_ = nc.SetDeadline(time.Now().Add(handshakeTimeout))
 	hello, err := link.ReadHello(nc)
 	if err != nil {
@@ -333,7 +333,7 @@ func rejectStream(st *h2.Stream, code, message string) {
 func percentEncode(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
 			b.WriteByte(c)
 		} else {

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -165,8 +166,8 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 		return
 	}
 	if err != nil {
-		de, _ := err.(*tunnel.DialError)
-		if de == nil {
+		var de *tunnel.DialError
+		if !errors.As(err, &de) {
 			de = &tunnel.DialError{Message: err.Error()}
 		}
 		_ = c.end.Out().Write(httpError(statusOf(de.Code), de.Message))
@@ -180,31 +181,44 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 }
 
 const (
-	// holdPoll is how often it is looked whether a client has read its 200.
-	holdPoll = 200 * time.Microsecond
-	// holdMax is for how long a destination that speaks first waits at most.
-	holdMax = 50 * time.Millisecond
+	// holdPoll is how often it is looked whether a client has read its 200, and
+	// holdPollLate how often once that has taken longer than holdPrompt.
+	holdPoll     = 200 * time.Microsecond
+	holdPrompt   = 50 * time.Millisecond
+	holdPollLate = 10 * time.Millisecond
+	// holdBlind is for how long a destination that speaks first waits where it
+	// cannot be seen whether the client has read: on TCP.
+	holdBlind = 5 * time.Millisecond
 )
 
 // holdFirst keeps the destination's first bytes back until the client has read
-// the answer to its request: kube-apiserver fails if both come with one read.
+// the answer to its request: kube-apiserver fails if both come with one read. A
+// client that does not read its 200 would not read the bytes behind it either,
+// so there is no limit on how long.
 func (c *connectClient) holdFirst() bool {
 	if c.spoke.Load() || c.in.Unsent() == 0 {
 		return false
 	}
 	go func() {
-		wait := holdMax
-		if c.in.Unsent() < 0 {
-			wait = 5 * time.Millisecond // cannot be seen on TCP
-		}
-		for start := time.Now(); time.Since(start) < wait; time.Sleep(holdPoll) {
-			if c.spoke.Load() || c.in.Unsent() == 0 {
-				break
-			}
-		}
+		c.awaitRead()
 		c.end.Open()
 	}()
 	return true
+}
+
+// awaitRead returns when the client has read all that was sent to it, has spoken
+// or is gone.
+func (c *connectClient) awaitRead() {
+	if c.in.Unsent() < 0 {
+		time.Sleep(holdBlind)
+		return
+	}
+	poll := holdPoll
+	for start := time.Now(); !c.spoke.Load() && c.in.Unsent() > 0; time.Sleep(poll) {
+		if time.Since(start) > holdPrompt {
+			poll = holdPollLate
+		}
+	}
 }
 
 // statusOf maps kinds of failures as the reference server does.

@@ -114,7 +114,7 @@ func (g *grpcStream) End() {
 var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
 
 // Closed implements h2.StreamHandler.
-func (g *grpcStream) Closed(err error) {
+func (g *grpcStream) Closed(error) {
 	if g.over() {
 		g.s.m.grpcConns.With("Proxy").Dec()
 	}

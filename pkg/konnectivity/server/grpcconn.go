@@ -239,8 +239,9 @@ const (
 	// knowDelay is what passes between the sign that the client has taken the
 	// answer to its dial from the stream and its registering the connection.
 	knowDelay = 5 * time.Millisecond
-	// knowMax is for how long data is held back at most.
-	knowMax = 50 * time.Millisecond
+	// knowMax is for how long data is held back from a client whose window is so
+	// large that it shows nothing. A client that is merely busy takes less.
+	knowMax = 500 * time.Millisecond
 	// probeSize makes a packet so large that reading it makes the client open
 	// its window, which shows that it has read everything before it.
 	probeSize = 16500

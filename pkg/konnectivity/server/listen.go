@@ -58,8 +58,11 @@ func clearPath(path string, replace bool) error {
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("%s: %w", path, ErrNotSocket)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
 		_ = c.Close()
+	}
+	if err == nil || errors.Is(err, syscall.EAGAIN) { // EAGAIN: its backlog is full
 		return fmt.Errorf("%s: %w", path, ErrSocketUsed)
 	}
 	if !replace {

@@ -162,7 +162,7 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 
 // Validate checks the flags as the reference server does.
 func (o *Options) Validate() error {
-	for _, check := range []func() error{o.validateFiles, o.validateListeners, o.validateAuth, o.validateRest} {
+	for _, check := range []func() error{o.validateFiles, o.validateListeners, o.validateAuth, o.validateRest, o.validateOwn} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -189,6 +189,18 @@ func (o *Options) validateFiles() error {
 }
 
 func (o *Options) validateListeners() error {
+	for _, check := range []func() error{o.validateFrontend, o.validatePorts} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if o.EnableContentionProfiling && !o.EnableProfiling {
+		return errors.New("if --enable-contention-profiling is set, --enable-profiling must also be set")
+	}
+	return nil
+}
+
+func (o *Options) validateFrontend() error {
 	if o.Mode != "grpc" && o.Mode != "http-connect" {
 		return fmt.Errorf("mode must be set to either 'grpc' or 'http-connect' not %q", o.Mode)
 	}
@@ -202,6 +214,10 @@ func (o *Options) validateListeners() error {
 	} else if o.ServerCaCert == "" {
 		return errors.New("server ca cert must be set when in TCP mode (uds-name is empty)")
 	}
+	return nil
+}
+
+func (o *Options) validatePorts() error {
 	ports := []struct {
 		name string
 		port int
@@ -213,9 +229,6 @@ func (o *Options) validateListeners() error {
 		if p.port < 1024 && !(p.name == "server" && o.UdsName != "") {
 			return fmt.Errorf("please do not try to use reserved port %d for the %s port", p.port, p.name)
 		}
-	}
-	if o.EnableContentionProfiling && !o.EnableProfiling {
-		return errors.New("if --enable-contention-profiling is set, --enable-profiling must also be set")
 	}
 	return nil
 }
@@ -261,6 +274,11 @@ func (o *Options) validateRest() error {
 	if o.GracefulShutdownTimeout < 0 || o.BackendDialTimeout < 0 {
 		return errors.New("graceful-shutdown-timeout and backend-dial-timeout must be >= 0")
 	}
+	return nil
+}
+
+// validateOwn checks the flags that the reference server does not have.
+func (o *Options) validateOwn() error {
 	if o.Link != "auto" && o.Link != "reference" {
 		return fmt.Errorf("--link must be auto or reference, not %q", o.Link)
 	}

@@ -3,6 +3,7 @@ package serverapp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
 // NewCommand returns the command konnectivity-server.
@@ -47,9 +48,6 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := server.NewMetrics()
@@ -58,7 +56,7 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 		return err
 	}
 	s := server.New(o.config(client), m)
-	if err := o.listen(s); err != nil {
+	if err := o.listen(ctx, s); err != nil {
 		return err
 	}
 	if err := o.serveHTTP(ctx, s, m); err != nil {
@@ -84,7 +82,7 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 		}
 	}()
 	if leases != nil {
-		leases.release()
+		leases.release(ctx)
 	}
 	s.Shutdown(grace)
 	return nil
@@ -134,33 +132,46 @@ func (o *Options) tls(cert, key, ca string) (*tls.Config, error) {
 }
 
 // listen opens the listeners for clients and agents.
-func (o *Options) listen(s *server.Server) error {
+func (o *Options) listen(ctx context.Context, s *server.Server) error {
 	agentTLS, err := o.tls(o.ClusterCert, o.ClusterKey, o.ClusterCaCert)
 	if err != nil {
 		return err
 	}
-	agents, err := net.Listen("tcp", net.JoinHostPort(o.AgentBindAddress, strconv.Itoa(o.AgentPort)))
+	var lc net.ListenConfig
+	agents, err := lc.Listen(ctx, "tcp", net.JoinHostPort(o.AgentBindAddress, strconv.Itoa(o.AgentPort)))
 	if err != nil {
 		return fmt.Errorf("agents' listener: %w", err)
 	}
-	front, frontTLS, err := o.listenFront()
+	front, frontTLS, err := o.listenFront(ctx)
 	if err != nil {
 		_ = agents.Close()
 		return err
 	}
-	go s.ServeAgents(agents, agentTLS)
+	//nolint:contextcheck // Shutdown ends connections, after their grace; ctx may not
+	serve("agents", func() error { return s.ServeAgents(agents, agentTLS) })
 	if o.Mode == "grpc" {
 		if frontTLS != nil {
 			frontTLS.NextProtos = []string{"h2"}
 		}
-		go s.ServeGRPC(front, frontTLS)
+		//nolint:contextcheck // as above
+		serve("clients", func() error { return s.ServeGRPC(front, frontTLS) })
 	} else {
-		go s.ServeHTTPConnect(front, frontTLS)
+		//nolint:contextcheck // as above
+		serve("clients", func() error { return s.ServeHTTPConnect(front, frontTLS) })
 	}
 	return nil
 }
 
-func (o *Options) listenFront() (net.Listener, *tls.Config, error) {
+// serve runs f beside the caller. That its listener is closed is how it ends.
+func serve(whom string, f func() error) {
+	go func() {
+		if err := f(); !errors.Is(err, net.ErrClosed) {
+			klog.ErrorS(err, "Cannot serve", "whom", whom)
+		}
+	}()
+}
+
+func (o *Options) listenFront(ctx context.Context) (net.Listener, *tls.Config, error) {
 	if o.UdsName != "" {
 		l, err := server.ListenUnix(o.UdsName, o.DeleteUDSFile)
 		return l, nil, err
@@ -169,7 +180,8 @@ func (o *Options) listenFront() (net.Listener, *tls.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(o.ServerBindAddress, strconv.Itoa(o.ServerPort)))
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(o.ServerBindAddress, strconv.Itoa(o.ServerPort)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("clients' listener: %w", err)
 	}
@@ -267,12 +279,12 @@ func (k *leaseKeeper) sweep(ctx context.Context) {
 }
 
 // release removes the Lease, so that agents stop looking for this server.
-func (k *leaseKeeper) release() {
+func (k *leaseKeeper) release(ctx context.Context) {
 	if k.cancel != nil {
 		k.cancel()
 	}
 	<-k.done
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := k.leases.Delete(ctx, k.name, ""); err != nil {
 		klog.ErrorS(err, "Cannot remove lease", "name", k.name)

@@ -76,7 +76,7 @@ func Notify(state string) {
 		klog.V(1).InfoS("Cannot tell systemd", "err", err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_, _ = c.Write([]byte(state))
 }
 
@@ -86,7 +86,8 @@ const readHeaderTimeout = 60 * time.Second
 // Serve serves a handler until ctx ends. It returns once the listener is open,
 // so that an address in use is an error at start.
 func Serve(ctx context.Context, name, address string, h http.Handler) error {
-	l, err := net.Listen("tcp", address)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

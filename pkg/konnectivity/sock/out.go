@@ -159,7 +159,7 @@ func (o *Out) direct(bufs [][]byte) (int, error) {
 
 func (o *Out) tryWrite(fd uintptr) bool {
 	o.wrote, o.werr = writev(int(fd), o.try)
-	if o.werr == unix.EAGAIN {
+	if errors.Is(o.werr, unix.EAGAIN) {
 		o.werr = nil
 	}
 	return true

@@ -62,21 +62,19 @@ func (c *Conn) Net() net.Conn { return c.nc }
 // returned by the next ReadChunk.
 func (c *Conn) Unread(p []byte) { c.pending = append([]byte(nil), p...) }
 
-// ReadChunk waits until bytes are there and returns at most max of them. The
+// ReadChunk waits until bytes are there and returns at most limit of them. The
 // error is io.EOF at an orderly end.
-func (c *Conn) ReadChunk(max int) (*buf.Chunk, error) {
-	if max > buf.MaxPayload {
-		max = buf.MaxPayload
-	}
+func (c *Conn) ReadChunk(limit int) (*buf.Chunk, error) {
+	limit = min(limit, buf.MaxPayload)
 	if len(c.pending) > 0 {
-		chunk := buf.From(c.pending[:min(max, len(c.pending))])
+		chunk := buf.From(c.pending[:min(limit, len(c.pending))])
 		c.pending = c.pending[chunk.Len():]
 		return chunk, nil
 	}
 	if c.raw == nil {
-		return c.readBuffered(max)
+		return c.readBuffered(limit)
 	}
-	c.want, c.got, c.err = max, nil, nil
+	c.want, c.got, c.err = limit, nil, nil
 	if err := c.raw.Read(c.readFn); err != nil {
 		return nil, err
 	}
@@ -111,10 +109,10 @@ func (c *Conn) tryRead(fd uintptr) bool {
 // readBuffered serves connections without a raw socket (TLS). The chunk that
 // waits starts small and grows as reads fill it, so that idle connections stay
 // cheap.
-func (c *Conn) readBuffered(max int) (*buf.Chunk, error) {
-	chunk := buf.Get(min(max, c.guess))
+func (c *Conn) readBuffered(limit int) (*buf.Chunk, error) {
+	chunk := buf.Get(min(limit, c.guess))
 	free := chunk.Free()
-	n, err := c.nc.Read(free[:min(max, len(free))])
+	n, err := c.nc.Read(free[:min(limit, len(free))])
 	if n > 0 {
 		chunk.Extend(n)
 		switch {

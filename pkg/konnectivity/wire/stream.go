@@ -161,39 +161,51 @@ const (
 // dataHead recognises a DATA packet in the order in which every generated
 // encoder writes it, with nothing behind the data. at is where the data starts.
 func dataHead(b []byte, size int) (connID int64, data, at int, res byte) {
-	i := 0
-	expect := func(c byte) bool { i++; return i <= len(b) && b[i-1] == c }
-	number := func() (uint64, bool) {
-		v, n := binary.Uvarint(b[min(i, len(b)):])
-		i += n
-		return v, n > 0
-	}
-	short := func() (int64, int, int, byte) {
-		if len(b) < size && i >= len(b)-10 {
-			return 0, 0, 0, headShort
-		}
-		return 0, 0, 0, headOther
-	}
-	if !expect(1<<3) || !expect(byte(Data)) || !expect(oneofField[Data]<<3|wireBytes) {
+	c := cursor{b: b}
+	if !c.expect(1<<3) || !c.expect(byte(Data)) || !c.expect(oneofField[Data]<<3|wireBytes) {
 		if len(b) < 3 && len(b) < size {
 			return 0, 0, 0, headShort
 		}
 		return 0, 0, 0, headOther
 	}
-	body, ok := number()
-	if !ok || uint64(i)+body != uint64(size) {
-		return short()
+	if !c.rest(size) || !c.expect(1<<3|wireVarint) {
+		return 0, 0, 0, c.short(size)
 	}
-	if !expect(1<<3 | wireVarint) {
-		return short()
+	id, ok := c.number()
+	if !ok || !c.expect(3<<3|wireBytes) || !c.rest(size) || c.i == size {
+		return 0, 0, 0, c.short(size)
 	}
-	id, ok := number()
-	if !ok || !expect(3<<3|wireBytes) {
-		return short()
+	return int64(id), size - c.i, c.i, headData
+}
+
+// cursor reads the head of a packet.
+type cursor struct {
+	b []byte
+	i int
+}
+
+func (c *cursor) expect(want byte) bool {
+	c.i++
+	return c.i <= len(c.b) && c.b[c.i-1] == want
+}
+
+func (c *cursor) number() (uint64, bool) {
+	v, n := binary.Uvarint(c.b[min(c.i, len(c.b)):])
+	c.i += n
+	return v, n > 0
+}
+
+// rest reads a length and tells whether it reaches just to the end of the packet
+// of size bytes.
+func (c *cursor) rest(size int) bool {
+	n, ok := c.number()
+	return ok && uint64(c.i)+n == uint64(size)
+}
+
+// short judges a head that did not match: with more bytes it might.
+func (c *cursor) short(size int) byte {
+	if len(c.b) < size && c.i >= len(c.b)-10 {
+		return headShort
 	}
-	n, ok := number()
-	if !ok || uint64(i)+n != uint64(size) || n == 0 {
-		return short()
-	}
-	return int64(id), int(n), i, headData
+	return headOther
 }
