@@ -94,19 +94,17 @@ func TestManyAgents(t *testing.T) {
 	}
 	r := NewRig(t, server.Config{})
 	p := newProxy(t, r.AgentTLS)
-	var agents []*Agent
 	for i := range n {
-		agents = append(agents, r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.addr))
+		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.addr)
 	}
+	p.down.Store(true)
 	p.cut()
+	Eventually(t, Patience, "server has noticed that all are gone", func() bool { ok, _ := r.Server.Ready(); return !ok })
+	p.down.Store(false)
 	Eventually(t, Patience, "all agents are back", func() bool {
-		ready := 0
-		for _, a := range agents {
-			if a.Ready() {
-				ready++
-			}
-		}
-		return ready == n
+		var b strings.Builder
+		r.Metrics.Registry.Write(&b)
+		return strings.Contains(b.String(), fmt.Sprintf("fairlead_tunnel_server_links{protocol=\"fairlead\"} %d\n", n))
 	})
 	addr := Target(t, Echo)
 	for range 50 {

@@ -25,6 +25,7 @@ import (
 type proxy struct {
 	addr   string
 	frozen atomic.Bool
+	down   atomic.Bool // turns new connections away
 	mu     sync.Mutex
 	conns  []net.Conn
 }
@@ -42,6 +43,10 @@ func newProxy(t *testing.T, to string) *proxy {
 			a, err := l.Accept()
 			if err != nil {
 				return
+			}
+			if p.down.Load() {
+				a.Close()
+				continue
 			}
 			b, err := net.Dial("tcp", to)
 			if err != nil {
