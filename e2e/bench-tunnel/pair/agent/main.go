@@ -1,0 +1,15 @@
+// Command agent is our tunnel agent as a program of its own, for benchmarks and
+// black-box tests.
+package main
+
+import (
+	"os"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agentapp"
+)
+
+func main() {
+	if err := agentapp.NewCommand().Execute(); err != nil {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,15 @@
+// Command server is our tunnel server as a program of its own, for benchmarks and
+// black-box tests.
+package main
+
+import (
+	"os"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/serverapp"
+)
+
+func main() {
+	if err := serverapp.NewCommand().Execute(); err != nil {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// proc is a child process.
+type proc struct {
+	cmd  *exec.Cmd
+	name string
+	done chan struct{}
+}
+
+func start(name, log string, args ...string) (*proc, error) {
+	f, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	p := &proc{cmd: exec.CommandContext(context.Background(), args[0], args[1:]...), name: name, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = f, f
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { _ = p.cmd.Wait(); f.Close(); close(p.done) }()
+	return p, nil
+}
+
+func (p *proc) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// cpu is the CPU time in seconds that a process has used.
+func cpu(pid int) float64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	s := string(b)
+	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(f) < 13 {
+		return 0
+	}
+	u, _ := strconv.ParseFloat(f[11], 64)
+	k, _ := strconv.ParseFloat(f[12], 64)
+	return (u + k) / 100
+}
+
+// rss is the resident memory of a process in MB.
+func rss(pid int) float64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseFloat(f[1], 64)
+	return n * float64(os.Getpagesize()) / 1e6
+}
+
+func fds(pid int) int {
+	d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return -1
+	}
+	return len(d)
+}
+
+// gauge reads a metric without labels from a /metrics address.
+func gauge(port int, name string) float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.NoBody)
+	if err != nil {
+		return -1
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return -1
+	}
+	defer resp.Body.Close()
+	sc := bufio.NewScanner(resp.Body)
+	for sc.Scan() {
+		if f := strings.Fields(sc.Text()); len(f) == 2 && f[0] == name {
+			v, _ := strconv.ParseFloat(f[1], 64)
+			return v
+		}
+	}
+	return -1
+}
+
+// rig is a server and its agents, running.
+type rig struct {
+	pair   pair
+	mode   string
+	dir    string
+	socket string
+	server *proc
+	agents []*proc
+	ports  struct{ agent, admin, health int }
+	dial   dialer
+}
+
+// pair names the programs that are measured together.
+type pair struct{ name, server, agent string }
+
+func freePort() int {
+	for {
+		l, err := listen()
+		if err != nil {
+			continue
+		}
+		p := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		if p < 49151 {
+			return p
+		}
+	}
+}
+
+func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
+	dir, err := os.MkdirTemp("", "bt")
+	if err != nil {
+		return nil, err
+	}
+	if err := writeCerts(dir); err != nil {
+		return nil, err
+	}
+	r := &rig{pair: p, mode: mode, dir: dir, socket: filepath.Join(dir, "s")}
+	r.ports.agent, r.ports.admin, r.ports.health = freePort(), freePort(), freePort()
+	args := []string{p.server, "--mode=" + mode, "--uds-name=" + r.socket, "--server-port=0",
+		"--cluster-cert=" + dir + "/crt", "--cluster-key=" + dir + "/key", "--cluster-ca-cert=" + dir + "/ca",
+		"--agent-port=" + strconv.Itoa(r.ports.agent), "--agent-bind-address=127.0.0.1",
+		"--admin-port=" + strconv.Itoa(r.ports.admin), "--health-port=" + strconv.Itoa(r.ports.health), "--health-bind-address=127.0.0.1",
+		"--v=0", "--logtostderr=true", "--enable-profiling"}
+	args = append(args, extra...)
+	if r.server, err = start("server", dir+"/server.log", args...); err != nil {
+		return nil, err
+	}
+	for i := range agents {
+		if err := r.addAgent(i); err != nil {
+			r.stop()
+			return nil, err
+		}
+	}
+	r.dial = connectDialer(r.socket)
+	if mode == "grpc" {
+		r.dial = grpcDialer(r.socket)
+	}
+	return r, r.waitAgents(agents)
+}
+
+func (r *rig) addAgent(i int) error {
+	args := []string{r.pair.agent, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + strconv.Itoa(r.ports.agent),
+		"--ca-cert=" + r.dir + "/ca", "--agent-cert=" + r.dir + "/crt", "--agent-key=" + r.dir + "/key",
+		"--agent-identifiers=ipv4=127.0.0.1",
+		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
+		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true", "--enable-profiling"}
+	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), args...)
+	if err == nil {
+		r.agents = append(r.agents, a)
+	}
+	return err
+}
+
+func (r *rig) waitAgents(n int) error {
+	for range 200 {
+		if gauge(r.ports.health, "konnectivity_network_proxy_server_ready_backend_connections") >= float64(n) {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	log, _ := os.ReadFile(r.dir + "/server.log")
+	alog, _ := os.ReadFile(r.dir + "/agent0.log")
+	r.stop()
+	return fmt.Errorf("agents did not connect:\n%s\n%s", log, alog)
+}
+
+func (r *rig) stop() {
+	for _, a := range r.agents {
+		a.kill()
+	}
+	if r.server != nil {
+		r.server.kill()
+	}
+	_ = os.RemoveAll(r.dir)
+}
+
+func (r *rig) serverPID() int { return r.server.cmd.Process.Pid }
+func (r *rig) agentPID() int  { return r.agents[0].cmd.Process.Pid }
+
+// writeCerts makes a CA and one certificate for everybody.
+func writeCerts(dir string) error {
+	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	now := time.Now()
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "tunnel"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	kder, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	for name, b := range map[string]*pem.Block{"ca": {Type: "CERTIFICATE", Bytes: caDER}, "crt": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "EC PRIVATE KEY", Bytes: kder}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target is the process that all tunnelled connections end at.
+type target struct {
+	cmd           *exec.Cmd
+	stdin         io.Closer
+	addr, collect string
+	counts        net.Conn // numbers of bytes of opCount connections
+}
+
+func startTarget() (*target, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{cmd: exec.CommandContext(context.Background(), exe, "target")}
+	in, _ := t.cmd.StdinPipe()
+	out, _ := t.cmd.StdoutPipe()
+	t.stdin = in
+	if err := t.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err = fmt.Fscan(out, &t.addr, &t.collect); err != nil {
+		return t, err
+	}
+	t.counts, err = dialDirect(context.Background(), t.collect)
+	return t, err
+}
+
+func (t *target) stop() {
+	_ = t.stdin.Close()
+	_ = t.cmd.Wait()
+}

@@ -1,0 +1,128 @@
+package tunnel
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// dialers returns HTTP CONNECT dialers through upstream's pair and through ours.
+func dialers(t *testing.T) (upstream, ours konntest.Dialer) {
+	r := konntest.NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	agents, socket := upstreamServer(t, r.CA, "http-connect")
+	upstreamAgent(t, r.CA, agents, "")
+	up := konntest.Connect(socket)
+	echo := konntest.Target(t, konntest.Echo)
+	konntest.Eventually(t, konntest.Patience, "upstream's pair works", func() bool {
+		c, err := up(context.Background(), echo)
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	})
+	return up, konntest.Connect(r.Connect)
+}
+
+// lost writes and closes n times and returns the part of the bytes that did not
+// arrive within the time.
+func lost(t *testing.T, d konntest.Dialer, n, size int, limit time.Duration) float64 {
+	t.Helper()
+	got := make(chan int64, n)
+	addr := konntest.Target(t, func(c net.Conn) {
+		time.Sleep(20 * time.Millisecond)
+		b, _ := io.Copy(io.Discard, c)
+		got <- b
+	})
+	for range n {
+		c, err := d(context.Background(), addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(make([]byte, size))
+		c.Close()
+	}
+	var sum int64
+	over := time.After(limit)
+	for range n {
+		select {
+		case b := <-got:
+			sum += b
+		case <-over:
+			return 1 - float64(sum)/float64(n*size)
+		}
+	}
+	return 1 - float64(sum)/float64(n*size)
+}
+
+// TestWriteThenClose reproduces upstream's loss of what is written before a close
+// and shows that our pair has none.
+func TestWriteThenClose(t *testing.T) {
+	upstream, ours := dialers(t)
+	if l := lost(t, upstream, 20, 1<<20, 5*time.Second); l == 0 {
+		t.Log("upstream lost nothing in this run")
+	} else {
+		t.Logf("upstream lost %.0f %%", 100*l)
+	}
+	if l := lost(t, ours, 20, 1<<20, konntest.Patience); l != 0 {
+		t.Errorf("ours lost %.2f %%", 100*l)
+	}
+}
+
+// stalls tells whether a dial has not succeeded in time while a client does not
+// read.
+func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
+	t.Helper()
+	source := konntest.Target(t, func(c net.Conn) {
+		// Upstream's server lets what comes at once overtake the answer to the dial.
+		_, _ = io.ReadFull(c, make([]byte, 1))
+		for b := make([]byte, 64<<10); ; {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	echo := konntest.Target(t, konntest.Echo)
+	c, err := d(context.Background(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	done := make(chan bool, 1)
+	go func() {
+		e, err := d(context.Background(), echo)
+		if err == nil {
+			_, _ = e.Write([]byte{1})
+			_, err = io.ReadFull(e, make([]byte, 1))
+			e.Close()
+		}
+		done <- err == nil
+	}()
+	select {
+	case ok := <-done:
+		return !ok
+	case <-time.After(limit):
+		return true
+	}
+}
+
+// TestOneSlowClient reproduces upstream's #180, one client that stops reading stops
+// all, and shows that ours is free of it.
+func TestOneSlowClient(t *testing.T) {
+	upstream, ours := dialers(t)
+	t.Logf("upstream stalls: %v", stalls(t, upstream, 3*time.Second))
+	if stalls(t, ours, konntest.Patience) {
+		t.Error("ours stalls")
+	}
+}

@@ -1,0 +1,221 @@
+// Package agent runs next to the nodes: it keeps links to all servers and
+// connects to destinations on their behalf.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+)
+
+// Config says how an agent behaves.
+type Config struct {
+	// Address is host:port of the servers, or of what spreads over them.
+	Address string
+	// TLS returns the configuration for the next connection, so that renewed
+	// certificates are used.
+	TLS func() (*tls.Config, error)
+	// Token returns the bearer token for the next connection; nil for none.
+	Token       func() (string, error)
+	AgentID     string
+	Identifiers string
+
+	// SyncInterval is the time between checks for missing servers, which grows
+	// up to SyncIntervalCap after failures. Defaults 1 s and 10 s.
+	SyncInterval, SyncIntervalCap time.Duration
+	// SyncForever goes on looking for more servers when all are connected.
+	SyncForever bool
+	// ServerCount overrides how many servers there are, from the last server's
+	// answer; nil believes the server.
+	ServerCount func(fromServer int) int
+	// KeepaliveTime is the silence after which an upstream server is pinged,
+	// at least 30 s. Default 1 h.
+	KeepaliveTime time.Duration
+	// ConnectTimeout bounds connecting and the handshakes. Default 20 s.
+	ConnectTimeout time.Duration
+
+	// DialTimeout bounds a dial to a destination. Default 5 s.
+	DialTimeout time.Duration
+	// MaxDials bounds pending dials, MaxConns open connections. Defaults
+	// 10,000 and 100,000.
+	MaxDials, MaxConns int
+	// Policy says what may be dialled; the zero value allows everything.
+	Policy Policy
+
+	// Links is the number of connections to each server; 0 does as the server
+	// says.
+	Links int
+	// ReferenceOnly never offers our own protocol.
+	ReferenceOnly bool
+	// PauseSlow handles receivers that lag behind an upstream server as
+	// upstream does: it stops reading, for all connections.
+	PauseSlow bool
+	// ConnLimit is the number of bytes held for one receiver that lags behind
+	// an upstream server. Default 16 MiB.
+	ConnLimit int
+
+	Link link.Config
+	Pipe pipe.Config
+	// Logf gets what happens to links, with the verbosity that fits it.
+	Logf func(level int, format string, args ...any)
+}
+
+func (c *Config) defaults() {
+	dur := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	dur(&c.SyncInterval, time.Second)
+	dur(&c.SyncIntervalCap, 10*time.Second)
+	dur(&c.KeepaliveTime, time.Hour)
+	dur(&c.ConnectTimeout, 20*time.Second)
+	dur(&c.DialTimeout, 5*time.Second)
+	if c.MaxDials == 0 {
+		c.MaxDials = 10_000
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = 100_000
+	}
+	if c.Link.Window == 0 {
+		c.Link.Window = 256 << 10
+	}
+	if c.Link.Budget == nil {
+		c.Link.Budget = link.NewBudget(32 << 20)
+	}
+	if c.Logf == nil {
+		c.Logf = func(int, string, ...any) {}
+	}
+}
+
+// Agent holds the links to all servers.
+type Agent struct {
+	cfg     Config
+	m       *Metrics
+	session string
+	dialing atomic.Int64
+
+	mu       sync.Mutex
+	clients  []*client
+	ends     map[*pipe.End]struct{}
+	count    int // servers, as the last one said
+	draining bool
+	changed  chan struct{}
+	wg       sync.WaitGroup
+}
+
+// New returns an agent that does nothing until Run.
+func New(cfg Config, m *Metrics) *Agent {
+	cfg.defaults()
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	return &Agent{cfg: cfg, m: m, session: hex.EncodeToString(id[:]), ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
+}
+
+// Run keeps the agent connected until ctx ends, and then ends all connections.
+func (a *Agent) Run(ctx context.Context) {
+	a.sync(ctx)
+	a.mu.Lock()
+	clients := append([]*client(nil), a.clients...)
+	ends := make([]*pipe.End, 0, len(a.ends))
+	for e := range a.ends {
+		ends = append(ends, e)
+	}
+	a.mu.Unlock()
+	for _, e := range ends {
+		e.Abort("agent stops")
+	}
+	for _, c := range clients {
+		c.close()
+	}
+	a.wg.Wait()
+}
+
+func (a *Agent) remember(e *pipe.End) {
+	a.mu.Lock()
+	a.ends[e] = struct{}{}
+	a.mu.Unlock()
+}
+
+func (a *Agent) forget(e *pipe.End) {
+	a.mu.Lock()
+	delete(a.ends, e)
+	a.mu.Unlock()
+	a.poke()
+}
+
+// Connections is the number of open connections to destinations.
+func (a *Agent) Connections() int64 { return a.m.endpoints.Get() }
+
+// poke tells waiters that something changed.
+func (a *Agent) poke() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Ready tells whether at least one server is connected.
+func (a *Agent) Ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.clients) > 0
+}
+
+// Servers returns the IDs of the connected servers.
+func (a *Agent) Servers() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.serversLocked(false)
+}
+
+func (a *Agent) serversLocked(staying bool) []string {
+	seen := map[string]bool{}
+	var ids []string
+	for _, c := range a.clients {
+		if !seen[c.serverID] && !(staying && c.leaving) {
+			seen[c.serverID] = true
+			ids = append(ids, c.serverID)
+		}
+	}
+	return ids
+}
+
+// Drain asks all servers to dial no more here, and returns when the last
+// connection has ended and no dial can follow, or when ctx ends.
+func (a *Agent) Drain(ctx context.Context) {
+	a.mu.Lock()
+	a.draining = true
+	clients := append([]*client(nil), a.clients...)
+	a.mu.Unlock()
+	for _, c := range clients {
+		c.drain()
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !a.drained() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *Agent) drained() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.clients {
+		if !c.drained() {
+			return false
+		}
+	}
+	return len(a.ends) == 0 && a.dialing.Load() == 0
+}

@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+)
+
+// client is one connection to a server, of either protocol.
+type client struct {
+	serverID string
+	addr     string
+	leaving  bool // the server stops soon; guarded by Agent.mu
+	link     *link.Link
+	h2       *h2.Conn
+	session  *compat.Session
+	done     chan struct{}
+	answered atomic.Bool // the server confirmed the drain
+	drainAt  atomic.Int64
+}
+
+func (c *client) close() {
+	if c.link != nil {
+		c.link.Close()
+	} else {
+		c.h2.Close()
+	}
+}
+
+func (c *client) drain() {
+	c.drainAt.Store(time.Now().UnixNano())
+	if c.link != nil {
+		c.link.Drain()
+	} else {
+		c.session.Drain()
+	}
+}
+
+// drainWait is for how long dials may still come from an upstream server, which
+// does not confirm a drain.
+const drainWait = 300 * time.Millisecond
+
+func (c *client) drained() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+	}
+	if c.link != nil {
+		return c.answered.Load() && c.link.Streams() == 0
+	}
+	return time.Since(time.Unix(0, c.drainAt.Load())) > drainWait && c.session.Len() == 0
+}
+
+// errDuplicate says that the address led to a server that is connected already.
+var errDuplicate = errors.New("already connected to this server")
+
+// sync connects to servers until ctx ends.
+func (a *Agent) sync(ctx context.Context) {
+	wait := a.cfg.SyncInterval
+	for ctx.Err() == nil {
+		err := a.connectMissing(ctx)
+		switch {
+		case err == nil || errors.Is(err, errDuplicate):
+			wait = a.cfg.SyncInterval
+		default:
+			a.cfg.Logf(0, "cannot connect to %s: %v", a.cfg.Address, err)
+			a.m.connectFails.With(failReason(err)).Inc()
+		}
+		pause := time.Duration(float64(wait) * (1 + 0.1*rand.Float64()))
+		if err != nil && !errors.Is(err, errDuplicate) {
+			wait = min(wait*3/2, a.cfg.SyncIntervalCap)
+		}
+		a.rest(ctx, pause, err == nil)
+	}
+}
+
+// rest waits before the next look. The loss of a link ends it early, after a
+// random time that keeps agents of a server that went away from all coming back
+// in the same moment.
+func (a *Agent) rest(ctx context.Context, pause time.Duration, poke bool) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	var changed chan struct{}
+	if poke {
+		changed = a.changed
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			return
+		case <-changed:
+			if a.missing() > 0 {
+				changed = nil
+				t.Reset(time.Duration(rand.Int64N(int64(min(pause, a.cfg.SyncInterval)/2) + 1)))
+			}
+		}
+	}
+}
+
+func failReason(err error) string {
+	var re *link.RefusedError
+	var ne net.Error
+	switch {
+	case errors.As(err, &re):
+		return "refused"
+	case errors.As(err, &ne) && ne.Timeout():
+		return "timeout"
+	}
+	return "error"
+}
+
+// missing is the number of servers that are not connected.
+func (a *Agent) missing() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return 0
+	}
+	return a.wanted() - len(a.serversLocked(true))
+}
+
+// wanted is the number of servers there are; mu is held.
+func (a *Agent) wanted() int {
+	n := a.count
+	if a.cfg.ServerCount != nil {
+		n = a.cfg.ServerCount(n)
+	}
+	n = max(n, 1)
+	a.m.serverCount.Set(int64(n))
+	return n
+}
+
+// connectMissing connects to one server more if one is missing, and then opens
+// the further links to servers that want several.
+func (a *Agent) connectMissing(ctx context.Context) error {
+	a.mu.Lock()
+	draining := a.draining
+	a.mu.Unlock()
+	if draining || (a.missing() <= 0 && !a.cfg.SyncForever) {
+		return nil
+	}
+	for _, addr := range a.addresses(ctx) {
+		err := a.connectServer(ctx, addr)
+		if !errors.Is(err, errDuplicate) {
+			return err
+		}
+	}
+	return errDuplicate
+}
+
+// addresses resolves the servers' name. Addresses without a link come first.
+func (a *Agent) addresses(ctx context.Context) []string {
+	host, port, err := net.SplitHostPort(a.cfg.Address)
+	if err != nil || net.ParseIP(host) != nil {
+		return []string{a.cfg.Address}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil || len(ips) == 0 {
+		return []string{a.cfg.Address} // the dialler will say what is wrong
+	}
+	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
+	used := map[string]bool{}
+	a.mu.Lock()
+	for _, c := range a.clients {
+		used[c.addr] = !c.leaving
+	}
+	a.mu.Unlock()
+	var first, last []string
+	for _, ip := range ips {
+		addr := net.JoinHostPort(ip, port)
+		if used[addr] {
+			last = append(last, addr)
+		} else {
+			first = append(first, addr)
+		}
+	}
+	return append(first, last...)
+}
+
+// connectServer opens one link, and the further ones that the server wants.
+func (a *Agent) connectServer(ctx context.Context, addr string) error {
+	c, links, err := a.open(ctx, addr, "")
+	if err != nil {
+		return err
+	}
+	if c.link == nil {
+		return nil
+	}
+	if a.cfg.Links > 0 {
+		links = a.cfg.Links
+	}
+	for i := 1; i < links; i++ {
+		if _, _, err := a.open(ctx, addr, c.serverID); err != nil {
+			a.cfg.Logf(2, "further link to server %s: %v", c.serverID, err)
+			break
+		}
+	}
+	return nil
+}
+
+// open connects to addr. With extra it is a further link to that server.
+func (a *Agent) open(ctx context.Context, addr, extra string) (*client, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ConnectTimeout)
+	defer cancel()
+	nc, err := a.dialServer(ctx, addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	token := ""
+	if a.cfg.Token != nil {
+		if token, err = a.cfg.Token(); err != nil {
+			_ = nc.Close()
+			return nil, 0, fmt.Errorf("reading token: %w", err)
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	_ = nc.SetDeadline(deadline)
+	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
+		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
+	}
+	c, err := a.openReference(ctx, nc, addr, token)
+	return c, 1, err
+}
+
+// dialServer makes the TLS connection, offering our own protocol.
+func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) {
+	cfg, err := a.cfg.TLS()
+	if err != nil {
+		return nil, err
+	}
+	cfg = cfg.Clone()
+	cfg.DynamicRecordSizingDisabled = true
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(a.cfg.Address)
+	}
+	if !a.cfg.ReferenceOnly {
+		cfg.NextProtos = append(cfg.NextProtos, link.ALPN)
+	}
+	cfg.NextProtos = append(cfg.NextProtos, "h2")
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	nc := tls.Client(link.NewBatchConn(raw), cfg)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
+	}
+	return nc, nil
+}
+
+// openLink introduces the agent in our own protocol.
+func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int, error) {
+	a.mu.Lock()
+	have := strings.Join(a.serversLocked(true), ",")
+	a.mu.Unlock()
+	if extra != "" {
+		have = ""
+	}
+	w, err := link.SendHello(nc, link.Hello{AgentID: a.cfg.AgentID, Identifiers: a.cfg.Identifiers, Token: token,
+		Window: a.cfg.Link.Window, Session: a.session, Have: have, Only: extra})
+	if err != nil {
+		_ = nc.Close()
+		var re *link.RefusedError
+		if errors.As(err, &re) && re.Reason == link.ReasonDuplicate {
+			return nil, 0, errDuplicate
+		}
+		return nil, 0, err
+	}
+	_ = nc.SetDeadline(time.Time{})
+	c := &client{serverID: w.ServerID, addr: addr, done: make(chan struct{})}
+	cfg := a.cfg.Link
+	cfg.OnDial = func(st *link.Stream, address string) { a.m.observe(true, 0); a.dial(st, address) }
+	cfg.OnDrained = func() { c.answered.Store(true) }
+	cfg.OnDrain = func() { a.serverLeaves(c) }
+	cfg.OnViolation = func(rule string) { a.m.violations.With(rule).Inc() }
+	c.link = link.New(nc, w.Window, cfg)
+	a.add(c, w.ServerCount)
+	go a.serve(c, c.link.Run)
+	return c, max(w.Links, 1), nil
+}
+
+// serverLeaves notes that a server stops soon, so that another is looked for.
+func (a *Agent) serverLeaves(c *client) {
+	a.mu.Lock()
+	c.leaving = true
+	a.mu.Unlock()
+	a.cfg.Logf(1, "server %s is going away", c.serverID)
+	a.poke()
+}
+
+func (a *Agent) add(c *client, count int) {
+	a.wg.Add(1)
+	a.mu.Lock()
+	a.clients = append(a.clients, c)
+	if count > 0 {
+		a.count = count
+	}
+	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
+	draining := a.draining
+	a.mu.Unlock()
+	a.cfg.Logf(1, "connected to server %s at %s", c.serverID, c.addr)
+	if draining {
+		c.drain()
+	}
+}
+
+func (a *Agent) serve(c *client, run func() error) {
+	defer a.wg.Done()
+	err := run()
+	close(c.done)
+	a.mu.Lock()
+	for i, o := range a.clients {
+		if o == c {
+			a.clients = append(a.clients[:i:i], a.clients[i+1:]...)
+			break
+		}
+	}
+	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
+	a.mu.Unlock()
+	a.m.serverFailures.With("from_server").Inc()
+	a.cfg.Logf(1, "link to server %s ended: %v", c.serverID, err)
+	a.poke()
+}

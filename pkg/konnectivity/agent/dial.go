@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// incoming is a dial request of either kind of link.
+type incoming interface {
+	tunnel.Stream
+	SetReceiver(tunnel.Receiver)
+	Accept()
+	Refuse(*tunnel.DialError)
+}
+
+// target is one destination. Until it is connected there is only somebody who
+// may cancel.
+type target struct {
+	a      *Agent
+	st     incoming
+	cancel context.CancelFunc
+	end    atomic.Pointer[pipe.End]
+	gone   atomic.Bool // the dialler gave up
+	spoke  chan struct{}
+	once   sync.Once // closes spoke
+}
+
+// referenceHold is for how long the first bytes of a destination that speaks
+// first are held back from an upstream server, whose client would drop them if
+// they came right behind the answer to the dial.
+const referenceHold = 10 * time.Millisecond
+
+// hold waits until the dialler has sent something, or for referenceHold.
+func (t *target) hold() {
+	if t.spoke == nil {
+		return
+	}
+	w := time.NewTimer(referenceHold)
+	defer w.Stop()
+	select {
+	case <-t.spoke:
+	case <-w.C:
+	}
+}
+
+var errDenied = errors.New("denied")
+
+// dial answers a dial request. It does not wait.
+func (a *Agent) dial(st incoming, address string) {
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DialTimeout)
+	t := &target{a: a, st: st, cancel: cancel}
+	if _, ok := st.(*compat.Conn); ok {
+		t.spoke = make(chan struct{})
+	}
+	st.SetReceiver(t)
+	if n := a.dialing.Add(1); int(n) > a.cfg.MaxDials {
+		a.dialing.Add(-1)
+		cancel()
+		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending", a.cfg.MaxDials))
+		return
+	}
+	if int(a.m.endpoints.Get()) >= a.cfg.MaxConns {
+		a.dialing.Add(-1)
+		cancel()
+		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d connections, its limit", a.cfg.MaxConns))
+		return
+	}
+	go t.run(ctx, address)
+}
+
+func (a *Agent) refuse(st incoming, e *tunnel.DialError) {
+	reason := e.Code.String()
+	if e.Code == tunnel.CodeOther {
+		reason = "unknown" // as the reference agent calls it
+	}
+	a.m.dialFailures.With(reason).Inc()
+	st.Refuse(e)
+}
+
+// run connects and then carries what the destination sends.
+func (t *target) run(ctx context.Context, address string) {
+	start := time.Now()
+	nc, err := t.a.connect(ctx, address)
+	t.a.dialing.Add(-1)
+	if err == nil && ctx.Err() != nil {
+		_ = nc.Close()
+		err = ctx.Err()
+	}
+	t.cancel()
+	if err != nil {
+		t.a.refuse(t.st, classify(err))
+		return
+	}
+	t.a.m.dialSeconds.Observe(time.Since(start).Seconds())
+	t.a.m.endpoints.Inc()
+	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
+	end.OnClosed = func(error) { t.a.m.endpoints.Dec(); t.a.forget(end) }
+	end.Start(t.st)
+	t.a.remember(end)
+	t.end.Store(end)
+	if t.gone.Load() {
+		end.Abort("dial cancelled")
+		return
+	}
+	t.st.Accept()
+	t.hold()
+	end.Run()
+}
+
+// connect dials the destination if the policy allows it.
+func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil || port < 1 || port > 65535 {
+		return nil, &net.AddrError{Err: "invalid port", Addr: address}
+	}
+	named, err := a.cfg.Policy.CheckName(host, port)
+	if err != nil {
+		return nil, errors.Join(errDenied, err)
+	}
+	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
+		if err := a.cfg.Policy.CheckAddr(addr, named); err != nil {
+			return errors.Join(errDenied, err)
+		}
+		return nil
+	}}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// classify tells the dialler what kind of failure it was.
+func classify(err error) *tunnel.DialError {
+	code := tunnel.CodeOther
+	var dns *net.DNSError
+	var ne net.Error
+	switch {
+	case errors.Is(err, errDenied):
+		code = tunnel.CodeDenied
+	case errors.Is(err, syscall.ECONNREFUSED):
+		code = tunnel.CodeRefused
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.EADDRNOTAVAIL):
+		code = tunnel.CodeLimit
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN):
+		code = tunnel.CodeNoRoute
+	case errors.As(err, &dns) && !dns.IsTimeout:
+		code = tunnel.CodeDNS
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
+		code = tunnel.CodeTimeout
+	}
+	return &tunnel.DialError{Code: code, Message: err.Error()}
+}
+
+// Dialed implements tunnel.Receiver; an agent dials for others only.
+func (t *target) Dialed(tunnel.Stream, error) {}
+
+// Data implements tunnel.Receiver.
+func (t *target) Data(c *buf.Chunk) {
+	if t.spoke != nil {
+		t.once.Do(func() { close(t.spoke) })
+	}
+	if e := t.end.Load(); e != nil {
+		e.Data(c)
+		return
+	}
+	c.Release()
+}
+
+// End implements tunnel.Receiver.
+func (t *target) End() {
+	if e := t.end.Load(); e != nil {
+		e.End()
+		return
+	}
+	t.giveUp()
+}
+
+// PeerClosed is called behind End when the dialler is gone.
+func (t *target) PeerClosed() {
+	if e := t.end.Load(); e != nil {
+		e.PeerClosed()
+	}
+}
+
+// Aborted implements tunnel.Receiver.
+func (t *target) Aborted(err error) {
+	if e := t.end.Load(); e != nil {
+		e.Aborted(err)
+		return
+	}
+	t.giveUp()
+}
+
+// giveUp cancels a dial that nobody waits for.
+func (t *target) giveUp() {
+	t.gone.Store(true)
+	t.cancel()
+	if e := t.end.Load(); e != nil { // connected in between
+		e.Abort("dial cancelled")
+	}
+}
+
+// Writable implements tunnel.Receiver.
+func (t *target) Writable() {
+	if e := t.end.Load(); e != nil {
+		e.Writable()
+	}
+}

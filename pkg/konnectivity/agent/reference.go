@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+)
+
+// connectPath is the gRPC method with which agents connect.
+const connectPath = "/AgentService/Connect"
+
+// minReferencePing is the least time between pings to an upstream server, which
+// cuts off who pings more often.
+const minReferencePing = 30 * time.Second
+
+// openReference connects with the reference protocol.
+func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token string) (*client, error) {
+	c := &client{addr: addr, done: make(chan struct{})}
+	welcome := make(chan []h2.Field, 1)
+	over := make(chan error, 1)
+	s := compat.New(nil, false, compat.Config{
+		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
+		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
+		OnHeaders: func(f []h2.Field) {
+			select {
+			case welcome <- f:
+			default: // trailers
+			}
+		},
+		OnClosed: func(err error) { over <- err; _ = nc.Close() },
+	})
+	c.session = s
+	c.h2 = h2.NewClient(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10})
+	fields := []h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: connectPath},
+		{Name: ":authority", Value: a.cfg.Address}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "user-agent", Value: "fairlead-agent"}, {Name: "te", Value: "trailers"},
+		{Name: "agentid", Value: a.cfg.AgentID}, {Name: "agentidentifiers", Value: a.cfg.Identifiers}}
+	if token != "" {
+		fields = append(fields, h2.Field{Name: "authorization", Value: "Bearer " + token})
+	}
+	s.SetStream(c.h2.Open(fields, s))
+	served := make(chan error, 1)
+	_ = nc.SetDeadline(time.Time{})
+	go func() { served <- c.h2.Serve() }()
+	count, err := a.awaitWelcome(ctx, c, welcome, over)
+	if err != nil {
+		c.h2.Close()
+		a.cfg.Logf(4, "connection to %s ended: %v", addr, <-served)
+		return nil, err
+	}
+	a.add(c, count)
+	go a.serve(c, func() error { return <-served })
+	go a.keepalive(c)
+	return c, nil
+}
+
+// awaitWelcome waits for the server's headers, which upstream's agent does
+// without a limit.
+func (a *Agent) awaitWelcome(ctx context.Context, c *client, welcome <-chan []h2.Field, over <-chan error) (int, error) {
+	var fields []h2.Field
+	select {
+	case fields = <-welcome:
+	case err := <-over:
+		return 0, fmt.Errorf("server ended the stream: %w", err)
+	case <-ctx.Done():
+		return 0, fmt.Errorf("server did not answer: %w", ctx.Err())
+	}
+	var ids, counts []string
+	for _, f := range fields {
+		switch f.Name {
+		case "serverid":
+			ids = append(ids, f.Value)
+		case "servercount":
+			counts = append(counts, f.Value)
+		case "grpc-message":
+			return 0, errors.New("server refused the agent: " + f.Value)
+		}
+	}
+	if len(ids) != 1 || len(counts) != 1 {
+		return 0, fmt.Errorf("server sent %d IDs and %d counts, want one of each", len(ids), len(counts))
+	}
+	count, err := strconv.Atoi(counts[0])
+	if err != nil {
+		return 0, fmt.Errorf("server count: %w", err)
+	}
+	c.serverID = ids[0]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, o := range a.clients {
+		if o.serverID == c.serverID {
+			return 0, errDuplicate
+		}
+	}
+	return count, nil
+}
+
+// keepalive pings an upstream server as seldom as it demands, and gives it up
+// when it does not answer within 20 s.
+func (a *Agent) keepalive(c *client) {
+	every := max(a.cfg.KeepaliveTime, minReferencePing)
+	tick := time.NewTicker(min(every, 5*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case now := <-tick.C:
+			silent, open := c.h2.Silence(now)
+			if open > 20*time.Second {
+				a.cfg.Logf(1, "server %s does not answer", c.serverID)
+				c.h2.Close()
+				return
+			}
+			if silent >= every && open == 0 {
+				c.h2.Ping(now)
+			}
+		}
+	}
+}

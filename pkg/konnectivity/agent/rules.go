@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// DefaultDeny is what an agent does not dial unless told to: itself and the
+// metadata services of clouds, which trust whoever runs on the node.
+const DefaultDeny = "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128"
+
+// Rule matches destinations: a CIDR, an address or a host name (which may start
+// with "*."), each with an optional port.
+type Rule struct {
+	prefix netip.Prefix
+	host   string
+	port   int // 0 is any
+	text   string
+}
+
+// ParseRules reads a comma-separated list of rules: "10.0.0.0/8",
+// "10.0.0.0/8:443", "[fd00::]/8:443", "*.example.org:443", ":22".
+func ParseRules(list string) ([]Rule, error) {
+	var rules []Rule
+	for _, text := range strings.Split(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		r, err := parseRule(text)
+		if err != nil {
+			return nil, fmt.Errorf("destination rule %q: %w", text, err)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func parseRule(text string) (Rule, error) {
+	r := Rule{text: text}
+	rest := text
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && (strings.Count(rest, ":") == 1 || strings.Contains(rest[:i], "]")) {
+		port, err := strconv.Atoi(rest[i+1:])
+		if err != nil || port < 1 || port > 65535 {
+			return r, fmt.Errorf("bad port %q", rest[i+1:])
+		}
+		r.port, rest = port, rest[:i]
+	}
+	rest = strings.NewReplacer("[", "", "]", "").Replace(rest)
+	if strings.Contains(rest, "/") {
+		p, err := netip.ParsePrefix(rest)
+		r.prefix = p.Masked()
+		return r, err
+	}
+	if a, err := netip.ParseAddr(rest); err == nil {
+		r.prefix = netip.PrefixFrom(a, a.BitLen())
+		return r, nil
+	}
+	r.host = strings.ToLower(rest)
+	return r, nil
+}
+
+func (r *Rule) matchPort(port int) bool { return r.port == 0 || r.port == port }
+
+func (r *Rule) matchAddr(a netip.Addr, port int) bool {
+	if r.host == "" && !r.prefix.IsValid() {
+		return r.matchPort(port)
+	}
+	return r.prefix.IsValid() && r.prefix.Contains(a.Unmap()) && r.matchPort(port)
+}
+
+func (r *Rule) matchHost(host string, port int) bool {
+	if r.host == "" || !r.matchPort(port) {
+		return false
+	}
+	if suffix, ok := strings.CutPrefix(r.host, "*"); ok {
+		return strings.HasSuffix(host, suffix)
+	}
+	return host == r.host
+}
+
+// Policy decides which destinations may be dialled.
+type Policy struct {
+	Allow []Rule // empty allows everything that is not denied
+	Deny  []Rule
+	// Self are the addresses and names under which the node is known to the
+	// servers; they are never denied by Deny.
+	Self map[string]bool
+}
+
+// CheckName judges the destination as it was asked for. allowed says that a
+// rule names it, so that the address behind the name needs no rule.
+func (p *Policy) CheckName(host string, port int) (allowed bool, err error) {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if p.Self[host] {
+		return true, nil
+	}
+	for i := range p.Deny {
+		if p.Deny[i].matchHost(host, port) {
+			return false, fmt.Errorf("destination is denied by rule %q", p.Deny[i].text)
+		}
+	}
+	for i := range p.Allow {
+		if p.Allow[i].matchHost(host, port) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// CheckAddr judges the address that is about to be connected to, after name
+// resolution, so that a name cannot lead to a denied address.
+func (p *Policy) CheckAddr(address string, named bool) error {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	port, _ := strconv.Atoi(portText)
+	if i := strings.IndexByte(host, '%'); i >= 0 {
+		host = host[:i]
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	if p.Self[a.Unmap().String()] {
+		return nil
+	}
+	for i := range p.Deny {
+		if p.Deny[i].matchAddr(a, port) && !named {
+			return fmt.Errorf("destination %s is denied by rule %q", address, p.Deny[i].text)
+		}
+	}
+	if len(p.Allow) == 0 || named {
+		return nil
+	}
+	for i := range p.Allow {
+		if p.Allow[i].matchAddr(a, port) {
+			return nil
+		}
+	}
+	return fmt.Errorf("destination %s is not in the list of allowed destinations", address)
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"net"
+	"strconv"
+	"testing"
+)
+
+func TestPolicy(t *testing.T) {
+	rules := func(s string) []Rule {
+		r, err := ParseRules(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	byDefault := Policy{Deny: rules(DefaultDeny), Self: map[string]bool{"127.0.0.1": true, "node1": true}}
+	listed := Policy{Allow: rules("10.0.0.0/8:443,[fd00::]/8,*.svc:443,host.example"), Deny: rules("10.1.0.0/16,:22")}
+	for _, c := range []struct {
+		p            *Policy
+		asked, found string // destination and the address it resolves to
+		ok           bool
+	}{
+		{&Policy{}, "127.0.0.1:80", "127.0.0.1:80", true},
+		{&byDefault, "10.0.0.1:80", "10.0.0.1:80", true},
+		{&byDefault, "127.0.0.1:10250", "127.0.0.1:10250", true},
+		{&byDefault, "127.0.0.2:80", "127.0.0.2:80", false},
+		{&byDefault, "localhost:80", "[::1]:80", false},
+		{&byDefault, "[::ffff:127.0.0.9]:80", "[::ffff:127.0.0.9]:80", false},
+		{&byDefault, "169.254.169.254:80", "169.254.169.254:80", false},
+		{&byDefault, "rebind.example:80", "169.254.169.254:80", false},
+		{&byDefault, "[fe80::1%eth0]:80", "[fe80::1%eth0]:80", false},
+		{&byDefault, "node1:10250", "127.0.0.5:10250", true},
+		{&listed, "10.0.0.1:443", "10.0.0.1:443", true},
+		{&listed, "10.0.0.1:80", "10.0.0.1:80", false},
+		{&listed, "10.1.0.1:443", "10.1.0.1:443", false},
+		{&listed, "[fd00::5]:9", "[fd00::5]:9", true},
+		{&listed, "[fd00::5]:22", "[fd00::5]:22", false},
+		{&listed, "a.b.svc:443", "192.0.2.1:443", true},
+		{&listed, "a.b.svc:80", "192.0.2.1:80", false},
+		{&listed, "HOST.example.:1", "192.0.2.1:1", true},
+		{&listed, "192.0.2.1:443", "192.0.2.1:443", false},
+	} {
+		host, port, _ := net.SplitHostPort(c.asked)
+		n, _ := strconv.Atoi(port)
+		named, err := c.p.CheckName(host, n)
+		if err == nil {
+			err = c.p.CheckAddr(c.found, named)
+		}
+		if (err == nil) != c.ok {
+			t.Errorf("%s at %s: %v, want allowed %v", c.asked, c.found, err, c.ok)
+		}
+	}
+}
+
+func TestParseRulesRefuses(t *testing.T) {
+	for _, s := range []string{"10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:x", "host:99999"} {
+		if _, err := ParseRules(s); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+func FuzzParseRules(f *testing.F) {
+	f.Add(DefaultDeny)
+	f.Add("[fd00::]/8:443,*.x:1,:22")
+	f.Fuzz(func(_ *testing.T, s string) {
+		rules, err := ParseRules(s)
+		if err != nil {
+			return
+		}
+		p := Policy{Deny: rules}
+		_, _ = p.CheckName("a.b", 1)
+		_ = p.CheckAddr("10.0.0.1:1", false)
+	})
+}

@@ -1,0 +1,105 @@
+// Package buf hands out pooled byte buffers with room for a frame header in
+// front, so that a payload read from a socket is framed without being copied.
+package buf
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// HeaderRoom is the number of bytes in front of the payload that a link
+	// uses for its frame header.
+	HeaderRoom = 8
+	// MaxSize is the largest buffer in bytes, header room included: four full
+	// TLS records.
+	MaxSize = 4 * 16384
+	// MaxPayload is the largest payload in bytes of one buffer.
+	MaxPayload = MaxSize - HeaderRoom
+)
+
+// sizes are the size classes in bytes. Three are enough: a keystroke, a record,
+// a bulk read.
+var sizes = [...]int{1024, 16384, MaxSize}
+
+var pools [len(sizes)]sync.Pool
+
+var inUse atomic.Int64
+
+// Chunk is one buffer. It has one owner at a time; who owns it calls Release.
+type Chunk struct {
+	mem      []byte
+	off, end int
+	class    int8
+}
+
+// Get returns an empty chunk with room for at least n payload bytes, at most
+// MaxPayload.
+func Get(n int) *Chunk {
+	class := 0
+	for class < len(sizes)-1 && sizes[class]-HeaderRoom < n {
+		class++
+	}
+	inUse.Add(int64(sizes[class]))
+	if c, ok := pools[class].Get().(*Chunk); ok {
+		c.off, c.end = HeaderRoom, HeaderRoom
+		return c
+	}
+	return &Chunk{mem: make([]byte, sizes[class]), off: HeaderRoom, end: HeaderRoom, class: int8(class)}
+}
+
+// From returns a chunk that holds a copy of p, which must not be longer than
+// MaxPayload.
+func From(p []byte) *Chunk {
+	c := Get(len(p))
+	c.end += copy(c.mem[c.end:], p)
+	return c
+}
+
+// Release gives the memory back. The chunk must not be used afterwards.
+func (c *Chunk) Release() {
+	inUse.Add(-int64(sizes[c.class]))
+	pools[c.class].Put(c)
+}
+
+// InUse is the number of bytes in chunks that are out of the pool, which is
+// what all queues of the process hold together.
+func InUse() int64 { return inUse.Load() }
+
+// Bytes is the payload that has not been consumed.
+func (c *Chunk) Bytes() []byte { return c.mem[c.off:c.end] }
+
+// Len is the length of the payload in bytes.
+func (c *Chunk) Len() int { return c.end - c.off }
+
+// Free is the unused space behind the payload.
+func (c *Chunk) Free() []byte { return c.mem[c.end:] }
+
+// Extend declares n bytes of Free as payload.
+func (c *Chunk) Extend(n int) { c.end += n }
+
+// Append copies as much of p as fits and returns the number of bytes copied.
+func (c *Chunk) Append(p []byte) int {
+	n := copy(c.mem[c.end:], p)
+	c.end += n
+	return n
+}
+
+// Consume drops n bytes from the front of the payload.
+func (c *Chunk) Consume(n int) { c.off += n }
+
+// WithHeader returns a header of n bytes and the payload as one slice. n must
+// not be greater than HeaderRoom, and nothing may have been consumed.
+func (c *Chunk) WithHeader(n int) []byte { return c.mem[c.off-n : c.end] }
+
+// Shrink returns a chunk of the smallest class that holds the payload. It is
+// called before a chunk is queued, so that a queue of keystrokes does not pin
+// bulk buffers.
+func (c *Chunk) Shrink() *Chunk {
+	if c.class == 0 || c.Len() > (sizes[c.class]-HeaderRoom)/4 {
+		return c
+	}
+	small := From(c.Bytes())
+	c.Release()
+	return small
+}

@@ -1,0 +1,227 @@
+package compat
+
+import (
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// Conn is one connection of a session.
+type Conn struct {
+	s      *Session
+	id     int64
+	random int64
+	r      tunnel.Receiver
+
+	// Guarded by s.mu.
+	queue   []*buf.Chunk
+	queued  int
+	held    int // bytes the receiver has not consumed
+	listed  bool
+	closing bool // close behind the queue
+	closed  bool // close was sent
+	gotEnd  bool
+	dead    bool
+	waiting bool
+}
+
+var _ tunnel.Stream = (*Conn)(nil)
+
+// SetReceiver names the local end; agent side, from OnDial.
+func (c *Conn) SetReceiver(r tunnel.Receiver) { c.r = r }
+
+// ID is the number of the connection in its session.
+func (c *Conn) ID() int64 { return c.id }
+
+// Window implements tunnel.Stream.
+func (c *Conn) Window() int {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	w := c.windowLocked()
+	c.waiting = w == 0
+	return w
+}
+
+func (c *Conn) windowLocked() int {
+	if c.dead || c.closing {
+		return buf.MaxPayload
+	}
+	return max(0, maxQueued-c.queued)
+}
+
+// Send implements tunnel.Stream. It never waits.
+func (c *Conn) Send(chunk *buf.Chunk, _ bool) {
+	s := c.s
+	s.mu.Lock()
+	if c.dead || c.closing || s.closed {
+		s.mu.Unlock()
+		chunk.Release()
+		return
+	}
+	c.queue = append(c.queue, chunk)
+	c.queued += chunk.Len()
+	c.listLocked()
+	s.mu.Unlock()
+	s.kick()
+}
+
+func (c *Conn) listLocked() {
+	if !c.listed {
+		c.listed = true
+		c.s.ready = append(c.s.ready, c)
+	}
+}
+
+// nextLocked takes the next chunk; end says that the close is due behind it.
+func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
+	c.listed = false
+	if len(c.queue) > 0 {
+		chunk = c.queue[0]
+		c.queue = c.queue[1:]
+		c.queued -= chunk.Len()
+	}
+	if len(c.queue) > 0 {
+		c.listLocked()
+	} else if c.queue = nil; c.closing && !c.closed && !c.dead {
+		c.closed, end = true, true
+		if !c.s.server { // the agent's close is final; a server waits for CLOSE_RSP
+			c.dead = true
+			delete(c.s.conns, c.id)
+		}
+	}
+	if c.waiting && c.windowLocked() > 0 {
+		c.waiting, wake = false, true
+	}
+	return chunk, end, wake
+}
+
+// Consumed implements tunnel.Stream.
+func (c *Conn) Consumed(n int) {
+	c.s.mu.Lock()
+	c.held -= n
+	c.s.mu.Unlock()
+	c.s.consumed(n)
+}
+
+// CloseWrite implements tunnel.Stream. The protocol has no half-close: the end
+// of one direction is the end of the connection.
+func (c *Conn) CloseWrite() { c.Close() }
+
+// Close implements tunnel.Stream.
+func (c *Conn) Close() {
+	s := c.s
+	s.mu.Lock()
+	if c.dead || c.closing {
+		s.mu.Unlock()
+		return
+	}
+	if c.id == 0 || s.dials[c.random] == c && s.server {
+		delete(s.dials, c.random)
+		c.dead = true
+		s.mu.Unlock()
+		s.send(&wire.Packet{Payload: wire.DialCls, Random: c.random})
+		return
+	}
+	c.closing = true
+	c.listLocked()
+	s.mu.Unlock()
+	s.kick()
+}
+
+// Reset implements tunnel.Stream.
+func (c *Conn) Reset(reason string, ordered bool) {
+	if ordered || c.id == 0 {
+		c.Close()
+		return
+	}
+	s := c.s
+	s.mu.Lock()
+	if c.dead {
+		s.mu.Unlock()
+		return
+	}
+	c.dead = true
+	c.dropLocked()
+	delete(s.conns, c.id)
+	send := !c.closed
+	held := c.held
+	c.held = 0
+	s.mu.Unlock()
+	if send {
+		s.sendClose(c.id, reason)
+	}
+	s.consumed(held)
+}
+
+func (c *Conn) dropLocked() {
+	for _, chunk := range c.queue {
+		chunk.Release()
+	}
+	c.queue, c.queued = nil, 0
+}
+
+func (c *Conn) abort(err error) {
+	c.s.mu.Lock()
+	already := c.dead
+	c.dead = true
+	dialing := c.s.server && c.id == 0
+	c.dropLocked()
+	delete(c.s.conns, c.id)
+	delete(c.s.dials, c.random)
+	c.s.mu.Unlock()
+	switch {
+	case already || c.r == nil:
+	case dialing:
+		c.r.Dialed(nil, &tunnel.DialError{Code: tunnel.CodeAgentGone, Message: err.Error()})
+	default:
+		c.r.Aborted(err)
+	}
+}
+
+// Accept answers a dial; agent side.
+func (c *Conn) Accept() {
+	if c.s.takeDial(c.random) == nil {
+		return
+	}
+	c.s.send(&wire.Packet{Payload: wire.DialRsp, ConnID: c.id, Random: c.random})
+}
+
+// Refuse answers a dial that failed; agent side.
+func (c *Conn) Refuse(e *tunnel.DialError) {
+	if c.s.takeDial(c.random) == nil {
+		return
+	}
+	c.s.mu.Lock()
+	c.dead = true
+	delete(c.s.conns, c.id)
+	c.s.mu.Unlock()
+	c.s.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, Error: e.Message})
+}
+
+// CodeOf tells from the text of an upstream agent why a dial failed.
+func CodeOf(text string) tunnel.Code {
+	for _, k := range kinds {
+		if strings.Contains(text, k.text) {
+			return k.code
+		}
+	}
+	return tunnel.CodeOther
+}
+
+var kinds = []struct {
+	text string
+	code tunnel.Code
+}{
+	{"i/o timeout", tunnel.CodeTimeout},
+	{"deadline exceeded", tunnel.CodeTimeout},
+	{"timed out", tunnel.CodeTimeout},
+	{"connection refused", tunnel.CodeRefused},
+	{"too many open files", tunnel.CodeLimit},
+	{"no such host", tunnel.CodeDNS},
+	{"name resolution", tunnel.CodeDNS},
+	{"lookup ", tunnel.CodeDNS},
+	{"no route to host", tunnel.CodeNoRoute},
+	{"unreachable", tunnel.CodeNoRoute},
+}

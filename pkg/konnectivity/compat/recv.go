@@ -1,0 +1,203 @@
+package compat
+
+import (
+	"math/rand/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// HandleData implements wire.Handler. Pieces of one connection are gathered.
+func (s *Session) HandleData(id int64, piece []byte) error {
+	s.payload += int64(len(piece))
+	if s.acc != nil && (s.accID != id || len(s.acc.Free()) == 0) {
+		s.flushAcc()
+	}
+	for len(piece) > 0 {
+		if s.acc == nil {
+			s.acc, s.accID = buf.Get(min(len(piece)*2, buf.MaxPayload)), id
+		}
+		n := s.acc.Append(piece)
+		if piece = piece[n:]; len(piece) > 0 {
+			s.flushAcc()
+		}
+	}
+	return nil
+}
+
+func (s *Session) flushAcc() {
+	if s.acc == nil {
+		return
+	}
+	chunk := s.acc
+	s.acc = nil
+	s.cfg.Observe(true, wire.Data)
+	s.mu.Lock()
+	c := s.conns[s.accID]
+	if c == nil || c.gotEnd {
+		s.mu.Unlock()
+		n := chunk.Len()
+		chunk.Release()
+		s.consumed(n)
+		if c == nil && s.accID != 0 {
+			s.sendClose(s.accID, "unrecognized connectID")
+		}
+		return
+	}
+	c.held += chunk.Len()
+	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
+	s.mu.Unlock()
+	if over {
+		n := chunk.Len()
+		chunk.Release()
+		s.consumed(n)
+		if s.cfg.OnOverflow != nil {
+			s.cfg.OnOverflow()
+		}
+		c.Reset(ErrOverflow.Error(), false)
+		c.r.Aborted(ErrOverflow)
+		return
+	}
+	c.r.Data(chunk)
+}
+
+// consumed returns bytes to the window where that waits for the receivers.
+func (s *Session) consumed(n int) {
+	if s.cfg.Pause {
+		s.st.Consumed(n)
+	}
+}
+
+// HandlePacket implements wire.Handler.
+func (s *Session) HandlePacket(p *wire.Packet) error {
+	s.flushAcc()
+	s.cfg.Observe(true, p.Type)
+	if p.Type != p.Payload {
+		return nil // unknown, or without its message: upstream ignores it too
+	}
+	if s.server {
+		s.fromAgent(p)
+	} else {
+		s.fromServer(p)
+	}
+	return nil
+}
+
+func (s *Session) fromAgent(p *wire.Packet) {
+	switch p.Type {
+	case wire.DialRsp:
+		s.dialRsp(p)
+	case wire.DialCls:
+		if c := s.takeDial(p.Random); c != nil {
+			c.r.Dialed(nil, tunnel.Errorf(tunnel.CodeAgentGone, "dial closed by the agent"))
+		}
+	case wire.CloseRsp:
+		s.peerClosed(p.ConnID, p.Error)
+	case wire.Drain:
+		if s.cfg.OnDrain != nil {
+			s.cfg.OnDrain()
+		}
+	}
+}
+
+func (s *Session) takeDial(random int64) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.dials[random]
+	delete(s.dials, random)
+	return c
+}
+
+func (s *Session) dialRsp(p *wire.Packet) {
+	c := s.takeDial(p.Random)
+	if c == nil {
+		if p.ConnID != 0 && p.Error == "" {
+			s.sendClose(p.ConnID, "") // the dialler is gone
+		}
+		return
+	}
+	if p.Error != "" || p.ConnID == 0 {
+		c.r.Dialed(nil, &tunnel.DialError{Code: CodeOf(p.Error), Message: p.Error})
+		return
+	}
+	s.mu.Lock()
+	_, used := s.conns[p.ConnID]
+	if !used {
+		c.id = p.ConnID
+		s.conns[c.id] = c
+	}
+	s.mu.Unlock()
+	if used {
+		c.r.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "agent used connection number %d twice", p.ConnID))
+		return
+	}
+	c.r.Dialed(c, nil)
+}
+
+// peerClosed handles the close of a connection by the other side.
+func (s *Session) peerClosed(id int64, reason string) {
+	s.mu.Lock()
+	c := s.conns[id]
+	delete(s.conns, id)
+	if c == nil {
+		s.mu.Unlock()
+		return
+	}
+	first := !c.gotEnd
+	c.gotEnd, c.dead = true, true
+	c.dropLocked()
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	if reason != "" {
+		c.r.Aborted(&tunnel.ResetError{Reason: reason})
+		return
+	}
+	c.r.End()
+	if pc, ok := c.r.(interface{ PeerClosed() }); ok {
+		pc.PeerClosed()
+	}
+}
+
+func (s *Session) fromServer(p *wire.Packet) {
+	switch p.Type {
+	case wire.DialReq:
+		s.mu.Lock()
+		s.nextID++
+		c := &Conn{s: s, id: s.nextID, random: p.Random}
+		s.conns[c.id] = c
+		s.dials[p.Random] = c
+		s.mu.Unlock()
+		s.cfg.OnDial(c, p.Address)
+	case wire.DialCls:
+		if c := s.takeDial(p.Random); c != nil {
+			s.peerClosed(c.id, "dial cancelled")
+		}
+	case wire.CloseReq:
+		s.mu.Lock()
+		known := s.conns[p.ConnID] != nil
+		s.mu.Unlock()
+		if !known {
+			s.sendClose(p.ConnID, "Unknown connectID")
+			return
+		}
+		s.sendClose(p.ConnID, "")
+		s.peerClosed(p.ConnID, "")
+	}
+}
+
+// Dial opens a connection; server side.
+func (s *Session) Dial(address string, r tunnel.Receiver) (*Conn, error) {
+	c := &Conn{s: s, random: rand.Int64(), r: r}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, tunnel.ErrLinkClosed
+	}
+	s.dials[c.random] = c
+	s.mu.Unlock()
+	s.send(&wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: address, Random: c.random})
+	return c, nil
+}

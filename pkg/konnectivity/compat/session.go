@@ -1,0 +1,222 @@
+// Package compat carries tunnelled connections over a stream of the reference
+// protocol, for a peer that is upstream's server or agent. The protocol has no
+// flow control per connection and no half-close; this package isolates
+// connections from each other as far as that allows: it never blocks the shared
+// reader, and it resets a connection whose receiver lags behind by more than a
+// bound.
+package compat
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// Config bounds what a session holds for receivers that lag. A zero field takes
+// its default.
+type Config struct {
+	// ConnLimit is the number of bytes held for one connection. Default 16 MiB.
+	ConnLimit int
+	// Pause stops reading the stream while its receivers hold more than the
+	// window, as upstream does, instead of resetting the worst of them.
+	Pause bool
+	// OnOverflow is called for each connection that is reset.
+	OnOverflow func()
+	// OnDial is called for DIAL_REQ; agent side only.
+	OnDial func(c *Conn, address string)
+	// OnDrain is called for DRAIN; server side only.
+	OnDrain func()
+	// OnHeaders gets the response headers; agent side only.
+	OnHeaders func(fields []h2.Field)
+	// OnClosed is called when the stream is over.
+	OnClosed func(err error)
+	// Observe counts packets, received or sent.
+	Observe func(received bool, t wire.Type)
+}
+
+// maxQueued is the number of bytes a connection may have queued for sending.
+const maxQueued = 4 * buf.MaxSize
+
+// maxInFlight is the number of bytes that are given to HTTP/2 ahead of its
+// windows; the rest waits in the queues of the connections, where it is shared
+// out fairly.
+const maxInFlight = 2 * buf.MaxSize
+
+// ErrOverflow says that a receiver lagged behind by more than ConnLimit.
+var ErrOverflow = errors.New("receiver is too slow for a peer without flow control")
+
+// Session is one stream of the reference protocol between server and agent.
+type Session struct {
+	cfg    Config
+	st     *h2.Stream
+	server bool // we are the server: we dial
+	dec    wire.StreamDecoder
+	acc    *buf.Chunk // data being gathered for accID
+	accID  int64
+	// payload counts the bytes of data that the decoder has handed on.
+	payload int64
+
+	mu       sync.Mutex
+	conns    map[int64]*Conn
+	dials    map[int64]*Conn
+	nextID   int64
+	ready    []*Conn // connections with queued data, in turn
+	inFlight int
+	pumping  bool
+	err      error
+	closed   bool
+}
+
+// New returns a session over an HTTP/2 stream, which must get it as its handler.
+func New(st *h2.Stream, server bool, cfg Config) *Session {
+	if cfg.ConnLimit == 0 {
+		cfg.ConnLimit = 16 << 20
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(bool, wire.Type) {}
+	}
+	return &Session{cfg: cfg, st: st, server: server, conns: map[int64]*Conn{}, dials: map[int64]*Conn{}}
+}
+
+// SetStream names the stream where it comes after the session.
+func (s *Session) SetStream(st *h2.Stream) { s.st = st }
+
+// Len is the number of connections, those being dialled included.
+func (s *Session) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns) + len(s.dials)
+}
+
+// Headers implements h2.StreamHandler.
+func (s *Session) Headers(fields []h2.Field) {
+	if s.cfg.OnHeaders != nil {
+		s.cfg.OnHeaders(fields)
+	}
+}
+
+// Data implements h2.StreamHandler.
+func (s *Session) Data(p []byte) error {
+	before := s.payload
+	err := s.dec.Feed(p, s)
+	if s.cfg.Pause {
+		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
+	} else {
+		s.st.Consumed(len(p))
+	}
+	return err
+}
+
+// Flush passes on what was gathered from one read.
+func (s *Session) Flush() { s.flushAcc() }
+
+// End implements h2.StreamHandler: an upstream peer that sends no more is gone.
+func (s *Session) End() { s.fail(tunnel.ErrLinkClosed) }
+
+// Closed implements h2.StreamHandler.
+func (s *Session) Closed(err error) { s.fail(err) }
+
+func (s *Session) fail(err error) {
+	if err == nil {
+		err = tunnel.ErrLinkClosed
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed, s.err = true, err
+	var all []*Conn
+	for _, c := range s.conns {
+		all = append(all, c)
+	}
+	for _, c := range s.dials {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.abort(tunnel.ErrLinkClosed)
+	}
+	if s.cfg.OnClosed != nil {
+		s.cfg.OnClosed(err)
+	}
+}
+
+// Sent implements h2.Sender. It is called with the connection's lock
+// held, so what follows runs elsewhere.
+func (s *Session) Sent(n int) {
+	s.mu.Lock()
+	s.inFlight -= n
+	start := !s.pumping && len(s.ready) > 0 && s.inFlight < maxInFlight
+	if start {
+		s.pumping = true
+	}
+	s.mu.Unlock()
+	if start {
+		go s.pump()
+	}
+}
+
+// pump gives queued data to HTTP/2, one chunk of each connection in turn.
+func (s *Session) pump() {
+	for {
+		s.mu.Lock()
+		if len(s.ready) == 0 || s.inFlight >= maxInFlight || s.closed {
+			s.pumping = false
+			s.mu.Unlock()
+			return
+		}
+		c := s.ready[0]
+		s.ready = s.ready[1:]
+		chunk, end, wake := c.nextLocked()
+		if chunk != nil {
+			s.inFlight += chunk.Len()
+		}
+		s.mu.Unlock()
+		if chunk != nil {
+			s.cfg.Observe(false, wire.Data)
+			if n := chunk.Len(); !s.st.SendData(c.id, chunk, s) {
+				s.Sent(n)
+			}
+		}
+		if end {
+			s.sendClose(c.id, "")
+		}
+		if wake {
+			c.r.Writable()
+		}
+	}
+}
+
+func (s *Session) kick() {
+	s.mu.Lock()
+	start := !s.pumping && len(s.ready) > 0
+	if start {
+		s.pumping = true
+	}
+	s.mu.Unlock()
+	if start {
+		s.pump()
+	}
+}
+
+func (s *Session) send(p *wire.Packet) {
+	s.cfg.Observe(false, p.Payload)
+	s.st.SendControl(wire.AppendMessage(nil, p))
+}
+
+// sendClose ends a connection as the side that we are does it.
+func (s *Session) sendClose(id int64, reason string) {
+	if s.server {
+		s.send(&wire.Packet{Payload: wire.CloseReq, ConnID: id})
+	} else {
+		s.send(&wire.Packet{Payload: wire.CloseRsp, ConnID: id, Error: reason})
+	}
+}
+
+// Drain asks the server to dial no more; agent side.
+func (s *Session) Drain() { s.send(&wire.Packet{Payload: wire.Drain}) }

@@ -1,0 +1,285 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+)
+
+// Config says how a connection behaves. The zero value of a field takes the
+// default that is named with it.
+type Config struct {
+	// StreamWindow is the number of bytes a peer may send on one stream ahead
+	// of what has been consumed. Default 256 KiB.
+	StreamWindow int
+	// ConnWindow is the same for the connection; it is replenished as data
+	// arrives, so it bounds nothing but the peer's burst. Default 8 MiB.
+	ConnWindow int
+	// MaxStreams is the number of streams a client may have open. Default 1000.
+	MaxStreams int
+	// MaxOut is the number of bytes that may wait for the socket before
+	// streams stop sending. Default 64 KiB.
+	MaxOut int
+	// OnStream answers a stream that a client opens; server role only.
+	OnStream func(st *Stream, fields []Field)
+}
+
+func (c *Config) defaults() {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&c.StreamWindow, 256<<10)
+	set(&c.ConnWindow, 8<<20)
+	set(&c.MaxStreams, 1000)
+	set(&c.MaxOut, 64<<10)
+}
+
+// floodLimit is the number of queued bytes at which a peer that makes us answer
+// without reading is cut off.
+const floodLimit = 4 << 20
+
+// Conn is one HTTP/2 connection. Serve reads it; everything else may be called
+// from any goroutine and never waits.
+type Conn struct {
+	cfg    Config
+	client bool
+	nc     net.Conn
+	in     *sock.Conn
+	out    *sock.Out
+	parse  parser
+	dec    *hpack.Decoder
+	fed    []*Stream // streams that got data from the piece being read
+
+	mu         sync.Mutex
+	streams    map[uint32]*Stream
+	lastPeer   uint32 // highest stream a client opened
+	nextID     uint32
+	sendWin    int64 // connection window for sending
+	peerWin    int64 // initial stream window of the peer
+	recvUsed   int   // connection bytes received since the last update
+	ctrl       []byte
+	pump       []*Stream // streams with something to send
+	iov        [][]byte
+	hdrs       []byte
+	inPump     bool
+	goingAway  bool
+	closed     bool
+	idleSince  time.Time
+	lastRecv   time.Time
+	pingSent   time.Time // zero when no ping is open
+	settingsOK bool
+}
+
+// NewServer returns the server side of a connection. Settings are sent at once,
+// because gRPC clients wait for them before their first request.
+func NewServer(nc net.Conn, cfg Config) *Conn {
+	c := newConn(nc, cfg)
+	c.parse.preface = len(preface)
+	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.StreamWindow), uint32(c.cfg.MaxStreams))
+	c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.cfg.ConnWindow-initialWindow))
+	c.mu.Lock()
+	c.flushLocked()
+	c.mu.Unlock()
+	return c
+}
+
+// NewClient returns the client side of a connection.
+func NewClient(nc net.Conn, cfg Config) *Conn {
+	c := newConn(nc, cfg)
+	c.client, c.nextID = true, 1
+	c.ctrl = append(c.ctrl, preface...)
+	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.StreamWindow), 0)
+	c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.cfg.ConnWindow-initialWindow))
+	return c
+}
+
+func newConn(nc net.Conn, cfg Config) *Conn {
+	cfg.defaults()
+	now := time.Now()
+	c := &Conn{
+		cfg: cfg, nc: nc, in: sock.New(nc), out: sock.NewOut(nc),
+		streams: map[uint32]*Stream{}, sendWin: initialWindow, peerWin: initialWindow,
+		lastRecv: now, idleSince: now,
+	}
+	c.out.Flushed = c.flushed
+	c.out.Failed = func(error) { _ = nc.Close() }
+	return c
+}
+
+// Net returns the underlying connection.
+func (c *Conn) Net() net.Conn { return c.nc }
+
+// Serve reads the connection until it ends. All streams are over when it
+// returns, and the connection is closed.
+func (c *Conn) Serve() error {
+	err := c.read()
+	var ce *ConnError
+	c.mu.Lock()
+	if errors.As(err, &ce) && !c.closed {
+		c.ctrl = appendGoAway(c.ctrl, c.lastPeer, ce.Code, ce.Reason)
+		c.flushLocked()
+	}
+	c.closed = true
+	streams := make([]*Stream, 0, len(c.streams))
+	for _, st := range c.streams {
+		streams = append(streams, st)
+	}
+	c.mu.Unlock()
+	c.out.Discard()
+	_ = c.nc.Close()
+	for _, st := range streams {
+		st.kill(err)
+	}
+	return err
+}
+
+func (c *Conn) read() error {
+	for {
+		chunk, err := c.in.ReadChunk(buf.MaxPayload)
+		if err != nil {
+			if c.shutting() && errors.Is(err, net.ErrClosed) {
+				return io.EOF
+			}
+			return err
+		}
+		err = c.feed(chunk.Bytes())
+		chunk.Release()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) shutting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.goingAway || c.closed
+}
+
+// feed handles one piece of input and then writes all answers to it together.
+func (c *Conn) feed(p []byte) error {
+	err := c.parse.feed(p, c)
+	for i, st := range c.fed {
+		if f, ok := st.h.(interface{ Flush() }); ok {
+			f.Flush()
+		}
+		c.fed[i] = nil
+	}
+	c.fed = c.fed[:0]
+	c.mu.Lock()
+	c.lastRecv, c.pingSent = time.Now(), time.Time{}
+	c.flushLocked()
+	flood := len(c.ctrl) > floodLimit
+	c.mu.Unlock()
+	if err == nil && (flood || c.out.Buffered() > floodLimit) {
+		err = &ConnError{CodeEnhanceCalm, "peer does not read the answers to its frames"}
+	}
+	return err
+}
+
+// flushLocked writes control frames and lets streams send.
+func (c *Conn) flushLocked() {
+	if len(c.pump) > 0 {
+		c.pumpLocked()
+		return
+	}
+	if len(c.ctrl) > 0 {
+		_ = c.out.Write(c.ctrl)
+		c.ctrl = c.ctrl[:0]
+		if cap(c.ctrl) > 4096 {
+			c.ctrl = nil
+		}
+	}
+}
+
+// flushed runs when the socket has taken queued bytes.
+func (c *Conn) flushed() {
+	c.mu.Lock()
+	c.flushLocked()
+	c.mu.Unlock()
+}
+
+// Ping sends a PING unless one is open, and tells for how long the open one has
+// not been answered and for how long nothing was received.
+func (c *Conn) Ping(now time.Time) (open, silent time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	silent = now.Sub(c.lastRecv)
+	if !c.pingSent.IsZero() {
+		return now.Sub(c.pingSent), silent
+	}
+	c.pingSent = now
+	c.ctrl = appendFrameHeader(c.ctrl, 8, framePing, 0, 0)
+	c.ctrl = append(c.ctrl, "fairlead"...)
+	c.flushLocked()
+	return 0, silent
+}
+
+// Silence tells for how long nothing was received and whether a ping is open.
+func (c *Conn) Silence(now time.Time) (silent time.Duration, pingOpen time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pingSent.IsZero() {
+		pingOpen = now.Sub(c.pingSent)
+	}
+	return now.Sub(c.lastRecv), pingOpen
+}
+
+// Streams is the number of open streams.
+func (c *Conn) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams)
+}
+
+// GoAway tells the peer to open no more streams. The connection ends when the
+// last stream has ended.
+func (c *Conn) GoAway(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.goingAway || c.closed {
+		return
+	}
+	c.goingAway = true
+	c.ctrl = appendGoAway(c.ctrl, c.lastPeer, CodeNo, reason)
+	c.flushLocked()
+	if len(c.streams) == 0 {
+		c.out.Close()
+	}
+}
+
+// Close ends the connection at once.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.out.Discard()
+	_ = c.nc.Close()
+}
+
+// Open starts a stream with a request; client role only.
+func (c *Conn) Open(fields []Field, h StreamHandler) *Stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.addStream(c.nextID)
+	st.h = h
+	c.nextID += 2
+	c.ctrl = appendHeaders(c.ctrl, st.id, fields, false)
+	c.flushLocked()
+	return st
+}
+
+func (c *Conn) addStream(id uint32) *Stream {
+	st := &Stream{c: c, id: id, sendWin: c.peerWin, recvWin: c.cfg.StreamWindow}
+	c.streams[id] = st
+	return st
+}

@@ -1,0 +1,335 @@
+package h2
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// headerBlock collects a HEADERS frame and its continuations.
+type headerBlock struct {
+	stream uint32
+	end    bool
+	frag   []byte
+}
+
+func (c *Conn) lookup(id uint32) *Stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.streams[id]
+}
+
+// idle tells whether a stream was never opened, on which only HEADERS may come.
+func (c *Conn) idle(id uint32) bool {
+	if c.client {
+		return id >= c.nextID || id%2 == 0
+	}
+	return id > c.lastPeer || id%2 == 0
+}
+
+func (c *Conn) dataStart(id uint32, length int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recvUsed += length
+	if c.recvUsed >= c.cfg.ConnWindow/2 {
+		c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.recvUsed))
+		c.recvUsed = 0
+	}
+	st := c.streams[id]
+	if st == nil {
+		if c.idle(id) {
+			return &ConnError{CodeProtocol, "DATA on a stream that was never opened"}
+		}
+		return nil
+	}
+	st.recvWin -= length
+	if st.recvWin < 0 {
+		return &ConnError{CodeFlowControl, "peer ignores the window of a stream"}
+	}
+	return nil
+}
+
+func (c *Conn) data(id uint32, p []byte) error {
+	st := c.lookup(id)
+	if st == nil || st.h == nil {
+		return nil
+	}
+	if n := len(c.fed); n == 0 || c.fed[n-1] != st {
+		c.fed = append(c.fed, st)
+	}
+	if err := st.h.Data(p); err != nil {
+		st.Reset(CodeProtocol)
+		st.kill(err)
+	}
+	return nil
+}
+
+// padding gives the bytes of a frame that nobody consumes back to the window.
+func (c *Conn) padding(id uint32, n int) {
+	if st := c.lookup(id); st != nil {
+		st.Consumed(n)
+	}
+}
+
+func (c *Conn) dataEnd(id uint32, end bool) error {
+	if !end {
+		return nil
+	}
+	if st := c.lookup(id); st != nil {
+		st.peerEnded()
+	}
+	return nil
+}
+
+func (c *Conn) frame(typ, flags byte, id uint32, p []byte) error {
+	if c.parse.hblock != nil && typ != frameContinuation {
+		return &ConnError{CodeProtocol, "header block is interrupted"}
+	}
+	switch typ {
+	case frameHeaders:
+		return c.headers(flags, id, p)
+	case frameContinuation:
+		return c.continuation(flags, id, p)
+	case frameRST:
+		return c.rst(id, p)
+	case frameSettings:
+		return c.settings(flags, id, p)
+	case framePing:
+		return c.ping(flags, id, p)
+	case frameGoAway:
+		return c.goAway(p)
+	case frameWindowUpdate:
+		return c.windowUpdate(id, p)
+	case framePushPromise:
+		return &ConnError{CodeProtocol, "push is not allowed"}
+	}
+	return nil // PRIORITY and unknown frames mean nothing here
+}
+
+func (c *Conn) headers(flags byte, id uint32, p []byte) error {
+	if flags&flagPadded != 0 {
+		if len(p) == 0 || int(p[0]) > len(p)-1 {
+			return &ConnError{CodeProtocol, "bad padding"}
+		}
+		p = p[1 : len(p)-int(p[0])]
+	}
+	if flags&flagPriority != 0 {
+		if len(p) < 5 {
+			return &ConnError{CodeFrameSize, "HEADERS is too short"}
+		}
+		p = p[5:]
+	}
+	if id == 0 {
+		return &ConnError{CodeProtocol, "HEADERS without a stream"}
+	}
+	c.parse.hblock = &headerBlock{stream: id, end: flags&flagEndStream != 0}
+	return c.continuation(flags, id, p)
+}
+
+func (c *Conn) continuation(flags byte, id uint32, p []byte) error {
+	hb := c.parse.hblock
+	if hb == nil || hb.stream != id {
+		return &ConnError{CodeProtocol, "CONTINUATION without HEADERS"}
+	}
+	if len(hb.frag)+len(p) > maxHeaderBlock {
+		return &ConnError{CodeEnhanceCalm, "header block is larger than 64 KiB"}
+	}
+	hb.frag = append(hb.frag, p...)
+	if flags&flagEndHeaders == 0 {
+		return nil
+	}
+	c.parse.hblock = nil
+	fields, err := c.decode(hb.frag)
+	if err != nil {
+		return err
+	}
+	return c.gotHeaders(hb, fields)
+}
+
+func (c *Conn) decode(block []byte) ([]Field, error) {
+	if c.dec == nil {
+		c.dec = newDecoder()
+	}
+	fields, total := make([]Field, 0, 12), 0
+	c.dec.SetEmitFunc(func(f hpack.HeaderField) {
+		total += len(f.Name) + len(f.Value) + 32
+		if total <= maxHeaderBlock {
+			fields = append(fields, Field{f.Name, f.Value})
+		}
+	})
+	_, err := c.dec.Write(block)
+	if err == nil {
+		err = c.dec.Close()
+	}
+	if err != nil {
+		return nil, &ConnError{0x9, "header block cannot be decoded"}
+	}
+	if total > maxHeaderBlock {
+		return nil, &ConnError{CodeEnhanceCalm, "header list is larger than 64 KiB"}
+	}
+	return fields, nil
+}
+
+func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {
+	st := c.lookup(hb.stream)
+	if st == nil && !c.client {
+		return c.newPeerStream(hb, fields)
+	}
+	if st == nil {
+		return nil
+	}
+	if st.h != nil {
+		st.h.Headers(fields)
+	}
+	if hb.end {
+		st.peerEnded()
+	}
+	return nil
+}
+
+func (c *Conn) newPeerStream(hb *headerBlock, fields []Field) error {
+	if hb.stream%2 == 0 || hb.stream <= c.lastPeer {
+		return &ConnError{CodeProtocol, "bad stream number"}
+	}
+	c.mu.Lock()
+	c.lastPeer = hb.stream
+	if len(c.streams) >= c.cfg.MaxStreams || c.goingAway {
+		c.ctrl = appendRST(c.ctrl, hb.stream, CodeRefused)
+		c.mu.Unlock()
+		return nil
+	}
+	st := c.addStream(hb.stream)
+	c.mu.Unlock()
+	c.cfg.OnStream(st, fields)
+	if hb.end {
+		st.peerEnded()
+	}
+	return nil
+}
+
+func (c *Conn) rst(id uint32, p []byte) error {
+	if len(p) != 4 || id == 0 {
+		return &ConnError{CodeFrameSize, "bad RST_STREAM"}
+	}
+	if st := c.lookup(id); st != nil {
+		st.kill(&StreamError{Code: binary.BigEndian.Uint32(p)})
+	} else if c.idle(id) {
+		return &ConnError{CodeProtocol, "RST_STREAM on an idle stream"}
+	}
+	return nil
+}
+
+func (c *Conn) settings(flags byte, id uint32, p []byte) error {
+	if id != 0 || len(p)%6 != 0 {
+		return &ConnError{CodeFrameSize, "bad SETTINGS"}
+	}
+	if flags&flagAck != 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ; len(p) > 0; p = p[6:] {
+		v := binary.BigEndian.Uint32(p[2:])
+		if binary.BigEndian.Uint16(p) == settingWindow {
+			if v > maxWindow {
+				return &ConnError{CodeFlowControl, "window is too large"}
+			}
+			c.moveWindows(int64(v) - c.peerWin)
+		}
+	}
+	c.settingsOK = true
+	c.ctrl = appendFrameHeader(c.ctrl, 0, frameSettings, flagAck, 0)
+	return nil
+}
+
+// moveWindows applies a new initial window to all streams; mu is held.
+func (c *Conn) moveWindows(delta int64) {
+	c.peerWin += delta
+	for _, st := range c.streams {
+		st.sendWin += delta
+		if delta > 0 {
+			st.wantLocked()
+		}
+	}
+}
+
+func (c *Conn) ping(flags byte, id uint32, p []byte) error {
+	if len(p) != 8 || id != 0 {
+		return &ConnError{CodeFrameSize, "bad PING"}
+	}
+	if flags&flagAck != 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ctrl = appendFrameHeader(c.ctrl, 8, framePing, flagAck, 0)
+	c.ctrl = append(c.ctrl, p...)
+	return nil
+}
+
+func (c *Conn) goAway(p []byte) error {
+	if len(p) < 8 {
+		return &ConnError{CodeFrameSize, "bad GOAWAY"}
+	}
+	c.mu.Lock()
+	c.goingAway = true
+	none := len(c.streams) == 0
+	c.mu.Unlock()
+	if none {
+		return ErrGoAway
+	}
+	return nil
+}
+
+func (c *Conn) windowUpdate(id uint32, p []byte) error {
+	if len(p) != 4 {
+		return &ConnError{CodeFrameSize, "bad WINDOW_UPDATE"}
+	}
+	n := int64(binary.BigEndian.Uint32(p) & maxWindow)
+	c.mu.Lock()
+	if id == 0 {
+		defer c.mu.Unlock()
+		if c.sendWin += n; n == 0 || c.sendWin > maxWindow {
+			return &ConnError{CodeFlowControl, "bad connection window"}
+		}
+		for _, st := range c.streams {
+			st.wantLocked()
+		}
+		return nil
+	}
+	st := c.streams[id]
+	if st == nil {
+		c.mu.Unlock()
+		if c.idle(id) {
+			return &ConnError{CodeProtocol, "WINDOW_UPDATE on an idle stream"}
+		}
+		return nil
+	}
+	st.sendWin += n
+	bad := n == 0 || st.sendWin > maxWindow
+	st.wantLocked()
+	h := st.h
+	c.mu.Unlock()
+	if bad {
+		st.Reset(CodeFlowControl)
+		st.kill(&StreamError{Code: CodeFlowControl})
+	} else if wu, ok := h.(interface{ WindowUpdate() }); ok {
+		wu.WindowUpdate()
+	}
+	return nil
+}
+
+// removeLocked forgets a stream that is over in both directions.
+func (c *Conn) removeLocked(st *Stream) {
+	if c.streams[st.id] != st {
+		return
+	}
+	delete(c.streams, st.id)
+	if i := slices.Index(c.pump, st); i >= 0 {
+		c.pump = slices.Delete(c.pump, i, i+1)
+	}
+	if c.goingAway && len(c.streams) == 0 {
+		c.out.Close()
+	}
+}

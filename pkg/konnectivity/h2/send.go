@@ -1,0 +1,123 @@
+package h2
+
+import "github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+
+// pumpLocked lets the streams that have something to send do so in turn, as far
+// as windows and the socket allow. Frames of one round go out in one write.
+func (c *Conn) pumpLocked() {
+	if c.inPump {
+		return
+	}
+	c.inPump = true
+	for len(c.pump) > 0 {
+		if c.out.Buffered() > c.cfg.MaxOut {
+			break
+		}
+		st := c.pump[0]
+		c.pump = c.pump[1:]
+		st.pumping = false
+		if c.sendRound(st) {
+			st.wantLocked()
+		}
+	}
+	if len(c.pump) == 0 {
+		c.pump = nil
+	}
+	c.inPump = false
+	if len(c.ctrl) > 0 {
+		_ = c.out.Write(c.ctrl)
+		c.ctrl = c.ctrl[:0]
+	}
+}
+
+// maxRound is how many bytes one stream sends before the next one gets a turn.
+const maxRound = buf.MaxPayload
+
+// sendRound sends from one stream and tells whether it could send more.
+func (c *Conn) sendRound(st *Stream) (more bool) {
+	c.iov, c.hdrs = c.iov[:0], c.hdrs[:0]
+	if cap(c.hdrs) < 256 {
+		c.hdrs = make([]byte, 0, 256)
+	}
+	if len(c.ctrl) > 0 {
+		c.iov = append(c.iov, c.ctrl)
+	}
+	sent, total := 0, 0
+	var done []*buf.Chunk
+	for len(st.queue) > 0 && total < maxRound && len(c.hdrs)+headerLen <= cap(c.hdrs) {
+		win := int(min(st.sendWin, c.sendWin, maxFrame))
+		if win <= 0 {
+			break
+		}
+		n, payload, finished := c.frameFrom(st, win)
+		total += n
+		sent += payload
+		st.sendWin -= int64(n)
+		c.sendWin -= int64(n)
+		if finished != nil {
+			done = append(done, finished)
+		}
+	}
+	st.queued -= sent
+	if len(st.queue) == 0 && st.trailing && !st.ended {
+		c.iov = append(c.iov, st.trailer)
+		st.ended = true
+	}
+	if len(c.iov) > 0 {
+		_ = c.out.Write(c.iov...)
+		c.ctrl = c.ctrl[:0]
+	}
+	for _, d := range done {
+		d.Release()
+	}
+	clear(c.iov)
+	c.afterRound(st)
+	return len(st.queue) > 0 && min(st.sendWin, c.sendWin) > 0
+}
+
+// afterRound forgets a stream that is over.
+func (c *Conn) afterRound(st *Stream) {
+	if st.ended && st.peerEnd && !st.dead {
+		st.dead = true
+		c.removeLocked(st)
+		if st.h != nil {
+			go st.h.Closed(nil)
+		}
+	}
+}
+
+// frameFrom builds one DATA frame of at most win bytes from the first messages
+// of the queue. It returns the length of the frame's payload, how much of that
+// came from a chunk, and the chunk if that is used up.
+func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chunk) {
+	m := st.queue[0]
+	at := len(c.hdrs)
+	c.hdrs = appendFrameHeader(c.hdrs, 0, frameData, 0, st.id)
+	hdr := c.hdrs[at:]
+	c.iov = append(c.iov, hdr)
+	if len(m.head) > 0 {
+		part := m.head[:min(len(m.head), win)]
+		m.head = m.head[len(part):]
+		c.iov = append(c.iov, part)
+		n = len(part)
+	}
+	if m.chunk != nil && len(m.head) == 0 {
+		part := m.chunk.Bytes()
+		part = part[:min(len(part), win-n)]
+		m.chunk.Consume(len(part))
+		c.iov = append(c.iov, part)
+		payload = len(part)
+		n += payload
+		m.from.Sent(payload)
+	}
+	if len(m.head) == 0 && (m.chunk == nil || m.chunk.Len() == 0) {
+		finished = m.chunk
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		if len(st.queue) == 0 {
+			st.queue = nil
+		}
+	}
+	hdr[0], hdr[1], hdr[2] = byte(n>>16), byte(n>>8), byte(n)
+	return n, payload, finished
+}

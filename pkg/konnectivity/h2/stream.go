@@ -1,0 +1,226 @@
+package h2
+
+import (
+	"fmt"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// StreamError says that one stream was reset.
+type StreamError struct{ Code uint32 }
+
+func (e *StreamError) Error() string { return fmt.Sprintf("stream was reset with code %d", e.Code) }
+
+// StreamHandler gets what happens on a stream. Its methods are called from Serve
+// and must not wait. If it has a method Flush, that is called after the calls of
+// Data for one read from the network.
+type StreamHandler interface {
+	// Headers gets response headers and trailers; client role only.
+	Headers(fields []Field)
+	// Data gets a piece of data, valid during the call. An error resets the
+	// stream.
+	Data(p []byte) error
+	// End says that the peer sends no more.
+	End()
+	// Closed is the last call: the stream is over because of err.
+	Closed(err error)
+}
+
+// Sender is told when payload bytes of its chunks have left the queue of a
+// stream. It is called with the connection's lock held and must not call back.
+type Sender interface{ Sent(n int) }
+
+// message is a gRPC message that waits for a window: a head and perhaps a chunk.
+type message struct {
+	head  []byte
+	chunk *buf.Chunk
+	from  Sender
+	inl   [wire.MaxDataHead]byte
+}
+
+// Stream is one HTTP/2 stream.
+type Stream struct {
+	c  *Conn
+	id uint32
+	h  StreamHandler
+
+	// Guarded by c.mu.
+	sendWin  int64
+	recvWin  int
+	consumed int // received bytes not yet returned to the window
+	queue    []*message
+	queued   int // payload bytes in queue
+	trailer  []byte
+	trailing bool // trailer goes out behind the queue
+	ended    bool // we sent END_STREAM or RST_STREAM
+	peerEnd  bool
+	dead     bool
+	pumping  bool
+}
+
+// SetHandler names who gets what happens; called once, from OnStream.
+func (st *Stream) SetHandler(h StreamHandler) { st.h = h }
+
+// Conn returns the connection of the stream.
+func (st *Stream) Conn() *Conn { return st.c }
+
+// WriteHeaders sends response headers. They leave with the next data or at
+// Flush, so that they share its write.
+func (st *Stream) WriteHeaders(fields []Field) {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	if !st.ended {
+		st.c.ctrl = appendHeaders(st.c.ctrl, st.id, fields, false)
+	}
+}
+
+// Flush writes what WriteHeaders left.
+func (st *Stream) Flush() {
+	st.c.mu.Lock()
+	st.c.flushLocked()
+	st.c.mu.Unlock()
+}
+
+// Finish ends the stream behind everything that is queued, with trailers.
+func (st *Stream) Finish(trailers []Field) {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	if st.ended || st.trailing {
+		return
+	}
+	st.trailing = true
+	st.trailer = appendHeaders(nil, st.id, trailers, true)
+	st.wantLocked()
+	st.c.flushLocked()
+}
+
+// Reset ends the stream at once. The handler is not told.
+func (st *Stream) Reset(code uint32) {
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !st.ended {
+		st.ended = true
+		c.ctrl = appendRST(c.ctrl, st.id, code)
+	}
+	st.dropLocked()
+	c.removeLocked(st)
+	c.flushLocked()
+}
+
+// SendControl queues a message that is complete in b.
+func (st *Stream) SendControl(b []byte) {
+	st.c.mu.Lock()
+	st.push(&message{head: b})
+	st.c.flushLocked()
+	st.c.mu.Unlock()
+}
+
+// SendData queues a DATA packet for connID with the chunk, which it owns. It
+// returns false when the stream cannot send any more.
+func (st *Stream) SendData(connID int64, chunk *buf.Chunk, from Sender) bool {
+	m := &message{chunk: chunk, from: from}
+	m.head = wire.AppendDataHead(m.inl[:0], connID, chunk.Len())
+	c := st.c
+	c.mu.Lock()
+	ok := st.push(m)
+	if ok {
+		c.flushLocked()
+	}
+	c.mu.Unlock()
+	return ok
+}
+
+// Queued is the number of payload bytes that wait for a window.
+func (st *Stream) Queued() int {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	return st.queued
+}
+
+// Consumed gives n received bytes back to the window of the stream.
+func (st *Stream) Consumed(n int) {
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.consumed += n
+	if st.consumed < c.cfg.StreamWindow/2 || st.dead || st.peerEnd {
+		return
+	}
+	c.ctrl = appendWindowUpdate(c.ctrl, st.id, uint32(st.consumed))
+	st.recvWin += st.consumed
+	st.consumed = 0
+	c.flushLocked()
+}
+
+func (st *Stream) push(m *message) bool {
+	if st.ended || st.trailing || st.dead {
+		if m.chunk != nil {
+			m.chunk.Release()
+		}
+		return false
+	}
+	st.queue = append(st.queue, m)
+	if m.chunk != nil {
+		st.queued += m.chunk.Len()
+	}
+	st.wantLocked()
+	return true
+}
+
+// wantLocked puts the stream on the list of those with something to send.
+func (st *Stream) wantLocked() {
+	if !st.pumping && (len(st.queue) > 0 || st.trailing) && !st.ended {
+		st.pumping = true
+		st.c.pump = append(st.c.pump, st)
+	}
+}
+
+// dropLocked releases the queue.
+func (st *Stream) dropLocked() {
+	for _, m := range st.queue {
+		if m.chunk != nil {
+			m.chunk.Release()
+		}
+	}
+	st.queue, st.queued = nil, 0
+}
+
+func (st *Stream) peerEnded() {
+	st.c.mu.Lock()
+	if st.peerEnd || st.dead {
+		st.c.mu.Unlock()
+		return
+	}
+	st.peerEnd = true
+	done := st.ended
+	if done {
+		st.dead = true
+		st.c.removeLocked(st)
+	}
+	st.c.mu.Unlock()
+	if st.h == nil {
+		return
+	}
+	st.h.End()
+	if done {
+		st.h.Closed(nil)
+	}
+}
+
+// kill ends the stream because of the peer or the connection.
+func (st *Stream) kill(err error) {
+	st.c.mu.Lock()
+	if st.dead {
+		st.c.mu.Unlock()
+		return
+	}
+	st.dead, st.ended = true, true
+	st.dropLocked()
+	st.c.removeLocked(st)
+	st.c.mu.Unlock()
+	if st.h != nil {
+		st.h.Closed(err)
+	}
+}

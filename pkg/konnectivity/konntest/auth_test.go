@@ -1,0 +1,215 @@
+package konntest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// tokens accepts one token.
+type tokens struct{}
+
+func (tokens) Check(_ context.Context, token string) (string, error) {
+	if token != "good" {
+		return "", errors.New("token is not valid")
+	}
+	return "node1", nil
+}
+
+// TestTokens: a wrong token is refused and counted, and the agent gets in as soon
+// as its token is right, without a restart.
+func TestTokens(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			r := NewRig(t, server.Config{Tokens: tokens{}, ReferenceOnly: reference, Claims: server.Claims{By: "node"}})
+			var mu sync.Mutex
+			token := "wrong"
+			crt, key := r.CA.Issue(t, "a", time.Now().Add(time.Hour))
+			loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := agent.Config{Address: r.AgentTLS, AgentID: "a", Identifiers: "host=node1", SyncInterval: 20 * time.Millisecond, SyncIntervalCap: 50 * time.Millisecond,
+				TLS: func() (*tls.Config, error) {
+					return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
+				},
+				Token: func() (string, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return token, nil
+				}}
+			a := agent.New(cfg, agent.NewMetrics())
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() { a.Run(ctx); close(done) }()
+			defer func() { cancel(); <-done }()
+			refused := func(reason string) func() bool {
+				return func() bool {
+					var b strings.Builder
+					r.Metrics.Registry.Write(&b)
+					return strings.Contains(b.String(), `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`)
+				}
+			}
+			Eventually(t, Patience, "refusals are counted", refused("token"))
+			if ok, _ := r.Server.Ready(); ok || a.Ready() {
+				t.Fatal("agent with a wrong token is connected")
+			}
+			mu.Lock()
+			token = "good"
+			mu.Unlock()
+			Eventually(t, Patience, "agent is accepted", func() bool { ok, _ := r.Server.Ready(); return ok })
+			liar := cfg
+			liar.Identifiers = "host=node2"
+			b := agent.New(liar, agent.NewMetrics())
+			bctx, bcancel := context.WithCancel(context.Background())
+			bdone := make(chan struct{})
+			go func() { b.Run(bctx); close(bdone) }()
+			defer func() { bcancel(); <-bdone }()
+			Eventually(t, Patience, "an agent that claims another node is refused", refused("claims"))
+			if b.Ready() {
+				t.Error("an agent that claims another node is connected")
+			}
+		})
+	}
+}
+
+// TestManyAgents: agents that all lose their server come back.
+func TestManyAgents(t *testing.T) {
+	n := 200
+	if testing.Short() {
+		n = 20
+	}
+	r := NewRig(t, server.Config{})
+	p := newProxy(t, r.AgentTLS)
+	for i := range n {
+		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.addr)
+	}
+	p.down.Store(true)
+	p.cut()
+	Eventually(t, Patience, "server has noticed that all are gone", func() bool { ok, _ := r.Server.Ready(); return !ok })
+	p.down.Store(false)
+	Eventually(t, Patience, "all agents are back", func() bool {
+		var b strings.Builder
+		r.Metrics.Registry.Write(&b)
+		return strings.Contains(b.String(), fmt.Sprintf("fairlead_tunnel_server_links{protocol=\"fairlead\"} %d\n", n))
+	})
+	addr := Target(t, Echo)
+	for range 50 {
+		MustDial(t, Connect(r.Connect), addr).Close()
+	}
+}
+
+// TestManyDials makes 10,000 dials.
+func TestManyDials(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	r := NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	addr := Target(t, Echo)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			for range 500 {
+				c, err := Connect(r.Connect)(context.Background(), addr)
+				if err != nil {
+					t.Errorf("dial: %v", err)
+					return
+				}
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
+}
+
+// TestSeveralLinks: an agent holds as many links as the server wants, connections
+// are spread over them, and it counts as one agent.
+func TestSeveralLinks(t *testing.T) {
+	r := NewRig(t, server.Config{Links: 3})
+	r.StartAgent(agent.Config{}, "")
+	metric := func(want string) func() bool {
+		return func() bool {
+			var b strings.Builder
+			r.Metrics.Registry.Write(&b)
+			return strings.Contains(b.String(), want)
+		}
+	}
+	Eventually(t, Patience, "three links", metric(`fairlead_tunnel_server_links{protocol="fairlead"} 3`))
+	if !metric(`konnectivity_network_proxy_server_ready_backends{proxy_strategy="default"} 1`)() {
+		t.Error("links count as agents")
+	}
+	Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, Isolated: true, HalfClose: true, Failure: "502"})
+}
+
+// TestTwoServers: behind one address that leads to two servers in turn, the agent
+// connects to both and to neither twice.
+func TestTwoServers(t *testing.T) {
+	a := NewRig(t, server.Config{ServerID: "a", ServerCount: 2})
+	b := NewRig(t, server.Config{ServerID: "b", ServerCount: 2})
+	if b.CA.File == a.CA.File {
+		t.Fatal("rigs share a directory")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to := [...]string{a.AgentTLS, a.AgentTLS, b.AgentTLS}[i%3]
+			up, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			wg.Go(func() { _, _ = io.Copy(up, c); up.Close() })
+			wg.Go(func() { _, _ = io.Copy(c, up); c.Close() })
+		}
+	})
+	pool := x509.NewCertPool()
+	for _, r := range []*Rig{a, b} {
+		pem, err := os.ReadFile(r.CA.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.AppendCertsFromPEM(pem)
+	}
+	crtA, keyA := a.CA.Issue(t, "both", time.Now().Add(time.Hour))
+	crtB, keyB := b.CA.Issue(t, "both", time.Now().Add(time.Hour))
+	cfg := &tls.Config{ServerName: "127.0.0.1", RootCAs: pool, MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			for _, f := range [][2]string{{crtA, keyA}, {crtB, keyB}} {
+				c, err := tls.LoadX509KeyPair(f[0], f[1])
+				if err == nil && info.SupportsCertificate(&c) == nil {
+					return &c, nil
+				}
+			}
+			return &tls.Certificate{}, nil
+		}}
+	ag := a.StartAgent(agent.Config{TLS: func() (*tls.Config, error) { return cfg, nil }}, l.Addr().String())
+	Eventually(t, Patience, "both servers are connected", func() bool { return len(ag.Servers()) == 2 })
+	addr := Target(t, Echo)
+	for _, r := range []*Rig{a, b} {
+		MustDial(t, Connect(r.Connect), addr).Close()
+	}
+}

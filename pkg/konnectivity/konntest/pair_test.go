@@ -1,0 +1,39 @@
+package konntest
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// TestOwnPair runs the suite with our server and agent, over our own link and
+// over the reference protocol, in both modes.
+func TestOwnPair(t *testing.T) {
+	for _, v := range []struct {
+		name      string
+		reference bool
+	}{{"link", false}, {"reference", true}} {
+		t.Run(v.name, func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: v.reference, Logf: func(l int, f string, a ...any) {
+				if l < 3 {
+					t.Logf(f, a...)
+				}
+			}})
+			r.StartAgent(agent.Config{}, "")
+			own := !v.reference
+			t.Run("grpc", func(t *testing.T) {
+				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, Isolated: true, Failure: "connection refused"})
+			})
+			t.Run("http-connect", func(t *testing.T) {
+				Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, Isolated: true, HalfClose: own, Failure: "502"})
+			})
+		})
+	}
+}

@@ -1,0 +1,209 @@
+package konntest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// Dialer makes a tunnelled connection.
+type Dialer func(ctx context.Context, address string) (net.Conn, error)
+
+// GRPC dials as kube-apiserver does with GRPC over UDS.
+func GRPC(socket string) Dialer {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), socket,
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialUnix(ctx, socket) }),
+			grpc.WithBlock(), grpc.WithReturnConnectionError(), //nolint:staticcheck // as kube-apiserver
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, err
+		}
+		return t.DialContext(ctx, "tcp", address)
+	}
+}
+
+// Connect dials as kube-apiserver does with HTTP CONNECT over UDS. It fails, as
+// kube-apiserver does, if bytes come along with the answer.
+func Connect(socket string) Dialer {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		c, err := dialUnix(ctx, socket)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		tunnelled, err := Handshake(c, address)
+		if !stop() && err == nil {
+			return nil, ctx.Err()
+		}
+		return tunnelled, err
+	}
+}
+
+func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", socket)
+}
+
+// Handshake makes the HTTP CONNECT handshake on a connection.
+func Handshake(c net.Conn, address string) (net.Conn, error) {
+	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", address); err != nil {
+		c.Close()
+		return nil, err
+	}
+	br := bufio.NewReader(c)
+	resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // the tunnel follows the head
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK || br.Buffered() > 0 {
+		c.Close()
+		return nil, fmt.Errorf("proxy answered %s, %d bytes behind it", resp.Status, br.Buffered())
+	}
+	return c, nil
+}
+
+// Rig is our server, reachable in both modes, and agents.
+type Rig struct {
+	t        testing.TB
+	CA       *CA
+	Server   *server.Server
+	Metrics  *server.Metrics
+	AgentTLS string // address of the agents' listener
+	GRPC     string // socket for GRPC
+	Connect  string // socket for HTTP CONNECT
+	stop     sync.Once
+}
+
+// ShortDir returns a directory that is removed with the test. Its path is short
+// enough for sockets.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kt") //nolint:usetesting // t.TempDir has the test's name in it: too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// NewRig starts a server.
+func NewRig(t testing.TB, cfg server.Config) *Rig {
+	t.Helper()
+	dir := ShortDir(t)
+	r := &Rig{t: t, CA: NewCA(t, dir), Metrics: server.NewMetrics(), GRPC: filepath.Join(dir, "g"), Connect: filepath.Join(dir, "c")}
+	crt, key := r.CA.Issue(t, "server", time.Now().Add(time.Hour))
+	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.ServerID == "" {
+		cfg.ServerID = "test-server"
+	}
+	r.Server = server.New(cfg, r.Metrics)
+	g, err := server.ListenUnix(r.GRPC, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := server.ListenUnix(r.Connect, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AgentTLS = a.Addr().String()
+	go func() { _ = r.Server.ServeGRPC(g, nil) }() // they end with their listeners
+	go func() { _ = r.Server.ServeHTTPConnect(c, nil) }()
+	go func() { _ = r.Server.ServeAgents(a, loader.Server(&tls.Config{MinVersion: tls.VersionTLS12})) }()
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// Stop ends the server.
+func (r *Rig) Stop() {
+	r.stop.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.Server.Shutdown(ctx)
+	})
+}
+
+// Agent is a running agent.
+type Agent struct {
+	*agent.Agent
+	Metrics *agent.Metrics
+	Stop    func()
+}
+
+// StartAgent connects an agent to the address, or to the rig's server if that is
+// empty, and waits until it is ready.
+func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
+	r.t.Helper()
+	crt, key := r.CA.Issue(r.t, "agent", time.Now().Add(time.Hour))
+	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if address == "" {
+		address = r.AgentTLS
+	}
+	cfg.Address = address
+	if cfg.TLS == nil {
+		cfg.TLS = func() (*tls.Config, error) {
+			return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
+		}
+	}
+	if cfg.AgentID == "" {
+		cfg.AgentID = fmt.Sprintf("agent-%d", time.Now().UnixNano())
+	}
+	if cfg.SyncInterval == 0 {
+		cfg.SyncInterval = 50 * time.Millisecond
+		cfg.SyncIntervalCap = 500 * time.Millisecond
+	}
+	m := agent.NewMetrics()
+	a := agent.New(cfg, m)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { a.Run(ctx); close(done) }()
+	var once sync.Once
+	stop := func() { once.Do(func() { cancel(); <-done }) }
+	r.t.Cleanup(stop)
+	Eventually(r.t, Patience, "agent is ready", a.Ready)
+	return &Agent{a, m, stop}
+}
+
+// Patience is how long tests wait for what has to happen. It is long, so that a
+// busy machine fails no test: only what never happens does.
+const Patience = time.Minute
+
+// Eventually waits until f is true.
+func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", limit, what)
+}

@@ -1,0 +1,196 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func clientFor(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}],
+"clusters":[{"name":"k","cluster":{"server":%q}}],"users":[{"name":"u","user":{"token":"me"}}]}`, srv.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return NewClient(cfg)
+}
+
+func TestTokenAuth(t *testing.T) {
+	const good = `{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa"}}}`
+	for name, c := range map[string]struct {
+		token, answer string
+		code          int
+		want          error
+	}{
+		"good":             {"t", good, 201, nil},
+		"no token":         {"", good, 201, ErrNoToken},
+		"not valid":        {"t", `{"status":{"authenticated":false}}`, 201, ErrBadToken},
+		"error":            {"t", `{"status":{"authenticated":true,"error":"expired"}}`, 201, ErrBadToken},
+		"other audience":   {"t", strings.Replace(good, `"aud"`, `"other"`, 1), 201, ErrAudience},
+		"audience unknown": {"t", strings.Replace(good, `"audiences":["aud"],`, "", 1), 201, ErrAudience},
+		"other account":    {"t", strings.Replace(good, "ns:sa", "ns:other", 1), 201, ErrWrongUser},
+		"other namespace":  {"t", strings.Replace(good, "ns:sa", "x:sa", 1), 201, ErrWrongUser},
+		"a user":           {"t", strings.Replace(good, "system:serviceaccount:ns:sa", "admin", 1), 201, ErrWrongUser},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := clientFor(t, func(w http.ResponseWriter, r *http.Request) {
+				var tr tokenReview
+				_ = json.NewDecoder(r.Body).Decode(&tr)
+				if tr.Spec.Token != c.token || len(tr.Spec.Audiences) != 1 || tr.Spec.Audiences[0] != "aud" || r.Header.Get("Authorization") != "Bearer me" {
+					t.Errorf("request %+v", tr)
+				}
+				w.WriteHeader(c.code)
+				_, _ = w.Write([]byte(c.answer))
+			})
+			a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud"}
+			if _, err := a.Check(context.Background(), c.token); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestTokenAuthFailures(t *testing.T) {
+	forbidden := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"reason":"Forbidden","message":"no"}`))
+	})
+	_, err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "t")
+	if code, reason, ok := CodeOf(err); !ok || code != http.StatusForbidden || reason != "Forbidden" {
+		t.Errorf("got %v", err)
+	}
+	stop := make(chan struct{})
+	slow := clientFor(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(stop)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := (&TokenAuth{Client: slow, Audience: "a"}).Check(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("slow API server: %v", err)
+	}
+}
+
+func TestTokenCache(t *testing.T) {
+	var n atomic.Int32
+	cl := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa","extra":{"authentication.kubernetes.io/node-name":["n1"]}}}}`))
+	})
+	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
+	for range 10 {
+		if node, err := a.Check(context.Background(), "t"); err != nil || node != "n1" {
+			t.Fatal(node, err)
+		}
+	}
+	if n.Load() != 1 {
+		t.Errorf("%d reviews for 10 checks", n.Load())
+	}
+	a.mu.Lock()
+	for k, seen := range a.seen { // an hour passes
+		seen.at = seen.at.Add(-a.Keep)
+		a.seen[k] = seen
+	}
+	a.mu.Unlock()
+	_, _ = a.Check(context.Background(), "t")
+	if n.Load() != 2 {
+		t.Error("an old answer is used")
+	}
+}
+
+func TestLeases(t *testing.T) {
+	store := map[string]Lease{}
+	cl := clientFor(t, func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"), "/")
+		var l Lease
+		switch r.Method {
+		case http.MethodPost, http.MethodPut:
+			if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
+				t.Error(err)
+			}
+			store[l.Metadata.Name] = l
+		case http.MethodDelete:
+			delete(store, name)
+		case http.MethodGet:
+			if name == "" {
+				var list leaseList
+				for _, l := range store {
+					list.Items = append(list.Items, l)
+				}
+				if r.URL.Query().Get("labelSelector") != "a=b,c=d" {
+					t.Errorf("selector %q", r.URL.RawQuery)
+				}
+				_ = json.NewEncoder(w).Encode(list)
+				return
+			}
+			var ok bool
+			if l, ok = store[name]; !ok {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+		}
+		_ = json.NewEncoder(w).Encode(l)
+	})
+	ls := &Leases{Client: cl, Namespace: "kube-system", Labels: map[string]string{"c": "d", "a": "b"}}
+	ctx := context.Background()
+	for range 2 { // makes it, then renews it
+		if err := ls.Hold(ctx, "konnectivity-proxy-server-x", "x", 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	items, _, err := ls.List(ctx)
+	if err != nil || len(items) != 1 || !items[0].Valid(time.Now()) || items[0].Valid(time.Now().Add(time.Minute)) || *items[0].Spec.HolderIdentity != "x" {
+		t.Errorf("got %+v, %v", items, err)
+	}
+	if err := ls.Delete(ctx, "konnectivity-proxy-server-x", ""); err != nil || len(store) != 0 {
+		t.Errorf("delete: %v, %d left", err, len(store))
+	}
+}
+
+func TestLoadRefusesWhatItCannotDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "k")
+	for name, text := range map[string]string{
+		"exec":       "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {server: https://x}}]\nusers: [{name: u, user: {exec: {command: x}}}]\n",
+		"no context": "current-context: c\n",
+		"not yaml":   "\t{",
+	} {
+		_ = os.WriteFile(path, []byte(text), 0o600)
+		if _, err := Load(path); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	c := &Client{cfg: Config{QPS: 100, Burst: 5}}
+	start := time.Now()
+	for range 15 {
+		if err := c.wait(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(start); d < 80*time.Millisecond {
+		t.Errorf("15 requests at 100 per second with a burst of 5 took only %v", d)
+	}
+}

@@ -1,0 +1,226 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Lease is what of a coordination.k8s.io/v1 Lease is used here.
+type Lease struct {
+	APIVersion string    `json:"apiVersion,omitempty"`
+	Kind       string    `json:"kind,omitempty"`
+	Metadata   Meta      `json:"metadata"`
+	Spec       LeaseSpec `json:"spec"`
+}
+
+// Meta is what of the metadata is used.
+type Meta struct {
+	Name            string            `json:"name"`
+	Namespace       string            `json:"namespace,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	UID             string            `json:"uid,omitempty"`
+}
+
+// LeaseSpec is the spec of a Lease.
+type LeaseSpec struct {
+	HolderIdentity       *string    `json:"holderIdentity,omitempty"`
+	LeaseDurationSeconds *int32     `json:"leaseDurationSeconds,omitempty"`
+	AcquireTime          *MicroTime `json:"acquireTime,omitempty"`
+	RenewTime            *MicroTime `json:"renewTime,omitempty"`
+}
+
+// MicroTime is a time with microseconds, as Kubernetes writes it.
+type MicroTime struct{ time.Time }
+
+const microFormat = "2006-01-02T15:04:05.000000Z07:00"
+
+// MarshalJSON implements json.Marshaler.
+func (t MicroTime) MarshalJSON() ([]byte, error) { return json.Marshal(t.UTC().Format(microFormat)) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *MicroTime) UnmarshalJSON(b []byte) (err error) {
+	var s string
+	if err = json.Unmarshal(b, &s); err == nil {
+		t.Time, err = time.Parse(time.RFC3339Nano, s)
+	}
+	return err
+}
+
+// Valid tells whether the holder has renewed in time.
+func (l *Lease) Valid(now time.Time) bool {
+	at := l.Spec.RenewTime
+	if at == nil {
+		at = l.Spec.AcquireTime
+	}
+	if at == nil || l.Spec.LeaseDurationSeconds == nil {
+		return false
+	}
+	return at.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second).After(now)
+}
+
+type leaseList struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Items []Lease `json:"items"`
+}
+
+// Leases are the Leases of a namespace with certain labels.
+type Leases struct {
+	Client    *Client
+	Namespace string
+	Labels    map[string]string
+}
+
+func (l *Leases) path(name string) string {
+	p := "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(l.Namespace) + "/leases"
+	if name != "" {
+		p += "/" + url.PathEscape(name)
+	}
+	return p
+}
+
+func (l *Leases) selector() string {
+	var parts []string
+	for k, v := range l.Labels {
+		parts = append(parts, k+"="+v)
+	}
+	sort.Strings(parts)
+	return url.QueryEscape(strings.Join(parts, ","))
+}
+
+// List returns the Leases and the version of the list.
+func (l *Leases) List(ctx context.Context) ([]Lease, string, error) {
+	var list leaseList
+	err := l.Client.do(ctx, "GET", l.path("")+"?labelSelector="+l.selector(), nil, &list)
+	return list.Items, list.Metadata.ResourceVersion, err
+}
+
+// Delete removes a Lease, if version is set only in that version.
+func (l *Leases) Delete(ctx context.Context, name, version string) error {
+	body := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
+	if version != "" {
+		body["preconditions"] = map[string]string{"resourceVersion": version}
+	}
+	return l.Client.do(ctx, "DELETE", l.path(name), body, nil)
+}
+
+// Hold renews the Lease of a holder, or makes it.
+func (l *Leases) Hold(ctx context.Context, name, holder string, duration time.Duration) error {
+	var cur Lease
+	err := l.Client.do(ctx, "GET", l.path(name), nil, &cur)
+	code, _, _ := CodeOf(err)
+	if err != nil && code != http.StatusNotFound {
+		return err
+	}
+	now := &MicroTime{time.Now()}
+	seconds := int32(duration.Seconds())
+	if err == nil {
+		cur.Spec.HolderIdentity, cur.Spec.LeaseDurationSeconds, cur.Spec.RenewTime = &holder, &seconds, now
+		cur.Metadata.Labels = l.Labels
+		return l.Client.do(ctx, "PUT", l.path(name), &cur, nil)
+	}
+	fresh := Lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
+		Metadata: Meta{Name: name, Namespace: l.Namespace, Labels: l.Labels},
+		Spec:     LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: now, RenewTime: now}}
+	return l.Client.do(ctx, "POST", l.path(""), &fresh, nil)
+}
+
+// Counter counts valid Leases, which it watches.
+type Counter struct {
+	Leases *Leases
+	// OnList and OnWatch get the result of each call, for metrics; may be nil.
+	OnList  func(err error, took time.Duration)
+	OnWatch func(err error)
+
+	mu     sync.Mutex
+	leases map[string]Lease
+}
+
+// Count is the number of valid Leases, at least 1.
+func (c *Counter) Count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, now := 0, time.Now()
+	for _, l := range c.leases {
+		if l.Valid(now) {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// Run lists and watches until ctx ends.
+func (c *Counter) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		start := time.Now()
+		items, version, err := c.Leases.List(ctx)
+		if c.OnList != nil {
+			c.OnList(err, time.Since(start))
+		}
+		if err == nil {
+			c.set(items)
+			err = c.watch(ctx, version)
+			if c.OnWatch != nil {
+				c.OnWatch(err)
+			}
+		}
+		t := time.NewTimer(10 * time.Second)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+func (c *Counter) set(items []Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leases = make(map[string]Lease, len(items))
+	for _, l := range items {
+		c.leases[l.Metadata.Name] = l
+	}
+}
+
+var errWatch = errors.New("watch ended with an error event")
+
+func (c *Counter) watch(ctx context.Context, version string) error {
+	l := c.Leases
+	path := fmt.Sprintf("%s?labelSelector=%s&watch=true&timeoutSeconds=300&resourceVersion=%s", l.path(""), l.selector(), url.QueryEscape(version))
+	resp, err := l.Client.request(ctx, "GET", path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var ev struct {
+			Type   string `json:"type"`
+			Object Lease  `json:"object"`
+		}
+		if err := dec.Decode(&ev); err != nil {
+			return nil // the server ends watches after a while
+		}
+		c.mu.Lock()
+		switch ev.Type {
+		case "ADDED", "MODIFIED":
+			c.leases[ev.Object.Metadata.Name] = ev.Object
+		case "DELETED":
+			delete(c.leases, ev.Object.Metadata.Name)
+		case "ERROR":
+			c.mu.Unlock()
+			return errWatch
+		}
+		c.mu.Unlock()
+	}
+}

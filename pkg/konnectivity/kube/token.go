@@ -1,0 +1,127 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// TokenAuth checks agents' tokens by TokenReview.
+type TokenAuth struct {
+	Client         *Client
+	Namespace      string
+	ServiceAccount string
+	Audience       string
+	// Keep is for how long an accepted token is not asked about again, so that
+	// thousands of agents that reconnect do not become as many reviews. 0 asks
+	// every time.
+	Keep time.Duration
+
+	mu   sync.Mutex
+	seen map[[32]byte]seenToken
+}
+
+// seenToken is an accepted token.
+type seenToken struct {
+	at   time.Time
+	node string
+}
+
+// nodeKey is where a TokenReview names the node that a token is bound to.
+const nodeKey = "authentication.kubernetes.io/node-name"
+
+// Errors of token checks.
+var (
+	ErrNoToken   = errors.New("agent sent no token")
+	ErrBadToken  = errors.New("token is not valid")
+	ErrAudience  = errors.New("token is not for this audience")
+	ErrWrongUser = errors.New("token is of another account")
+)
+
+type tokenReview struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		Token     string   `json:"token"`
+		Audiences []string `json:"audiences"`
+	} `json:"spec"`
+	Status struct {
+		Authenticated bool     `json:"authenticated"`
+		Error         string   `json:"error"`
+		Audiences     []string `json:"audiences"`
+		User          struct {
+			Username string              `json:"username"`
+			Extra    map[string][]string `json:"extra"`
+		} `json:"user"`
+	} `json:"status"`
+}
+
+// Check implements server.TokenChecker.
+func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err error) {
+	if token == "" {
+		return "", ErrNoToken
+	}
+	key := sha256.Sum256([]byte(token))
+	if node, ok := a.fresh(key); ok {
+		return node, nil
+	}
+	tr := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
+	tr.Spec.Token, tr.Spec.Audiences = token, []string{a.Audience}
+	if err := a.Client.do(ctx, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &tr, &tr); err != nil {
+		return "", fmt.Errorf("reviewing token: %w", err)
+	}
+	if err := a.judge(&tr); err != nil {
+		return "", err
+	}
+	if n := tr.Status.User.Extra[nodeKey]; len(n) == 1 {
+		node = n[0]
+	}
+	a.remember(key, node)
+	return node, nil
+}
+
+func (a *TokenAuth) judge(tr *tokenReview) error {
+	switch {
+	case tr.Status.Error != "":
+		return fmt.Errorf("%w: %s", ErrBadToken, tr.Status.Error)
+	case !tr.Status.Authenticated:
+		return ErrBadToken
+	// An API server that does not know audiences returns none; it has then not
+	// checked the one that was asked for.
+	case !slices.Contains(tr.Status.Audiences, a.Audience):
+		return fmt.Errorf("%w: %q, but for %q", ErrAudience, a.Audience, tr.Status.Audiences)
+	}
+	if want := "system:serviceaccount:" + a.Namespace + ":" + a.ServiceAccount; tr.Status.User.Username != want {
+		return fmt.Errorf("%w: %q instead of %q", ErrWrongUser, tr.Status.User.Username, want)
+	}
+	return nil
+}
+
+func (a *TokenAuth) fresh(key [32]byte) (string, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, ok := a.seen[key]
+	return t.node, ok && time.Since(t.at) < a.Keep
+}
+
+func (a *TokenAuth) remember(key [32]byte, node string) {
+	if a.Keep <= 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen == nil {
+		a.seen = map[[32]byte]seenToken{}
+	}
+	now := time.Now()
+	for k, t := range a.seen {
+		if now.Sub(t.at) >= a.Keep {
+			delete(a.seen, k)
+		}
+	}
+	a.seen[key] = seenToken{now, node}
+}

@@ -1,0 +1,100 @@
+package link
+
+import (
+	"net"
+	"sync"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+)
+
+// batchConn sits below TLS. crypto/tls makes one system call per record; this
+// gathers the records of one batch into one write, and reads ahead so that
+// several records come with one read. It holds no memory while it is idle.
+type batchConn struct {
+	net.Conn
+	in   *sock.Conn
+	head *buf.Chunk // read ahead, not yet handed to TLS
+
+	mu       sync.Mutex
+	batching bool
+	out      []byte
+}
+
+// batchFlush is the number of gathered bytes that are written without waiting
+// for the end of a batch: four records and their overhead.
+const batchFlush = 4 * (16384 + 22)
+
+var batchPool = sync.Pool{New: func() any {
+	b := make([]byte, 0, batchFlush+16384+64)
+	return &b
+}}
+
+// NewBatchConn wraps the connection below TLS.
+func NewBatchConn(nc net.Conn) net.Conn {
+	return &batchConn{Conn: nc, in: sock.New(nc)}
+}
+
+// NetConn returns the wrapped connection.
+func (b *batchConn) NetConn() net.Conn { return b.Conn }
+
+func (b *batchConn) Read(p []byte) (int, error) {
+	if b.head == nil {
+		chunk, err := b.in.ReadChunk(buf.MaxPayload)
+		if err != nil {
+			return 0, err
+		}
+		b.head = chunk
+	}
+	n := copy(p, b.head.Bytes())
+	b.head.Consume(n)
+	if b.head.Len() == 0 {
+		b.head.Release()
+		b.head = nil
+	}
+	return n, nil
+}
+
+func (b *batchConn) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.batching {
+		return b.Conn.Write(p)
+	}
+	b.out = append(b.out, p...)
+	if len(b.out) >= batchFlush {
+		if err := b.flushLocked(); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// begin starts gathering.
+func (b *batchConn) begin() {
+	b.mu.Lock()
+	b.batching = true
+	b.out = (*batchPool.Get().(*[]byte))[:0]
+	b.mu.Unlock()
+}
+
+// end writes what was gathered.
+func (b *batchConn) end() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.flushLocked()
+	b.batching = false
+	out := b.out
+	b.out = nil
+	batchPool.Put(&out)
+	return err
+}
+
+func (b *batchConn) flushLocked() error {
+	if len(b.out) == 0 {
+		return nil
+	}
+	_, err := b.Conn.Write(b.out)
+	b.out = b.out[:0]
+	return err
+}

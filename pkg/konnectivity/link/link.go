@@ -1,0 +1,273 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// Config says how a link behaves. A zero field takes its default.
+type Config struct {
+	// Window is the number of bytes the peer may send on a stream before the
+	// first credit. Default 256 KiB.
+	Window int
+	// MaxWindow is the greatest size to which the window of a stream grows
+	// while its receiver keeps up. Default 4 MiB.
+	MaxWindow int
+	// Budget bounds by how much the windows of all streams together may exceed
+	// Window. Default: a budget of 32 MiB of its own.
+	Budget *Budget
+	// PingAfter is the silence after which a ping is sent. Default 3 s.
+	PingAfter time.Duration
+	// DeadAfter is the silence after which the link is closed. Default 15 s.
+	DeadAfter time.Duration
+	// OnDial is called for each dial; agent side only. It must not wait.
+	OnDial func(st *Stream, address string)
+	// OnDrain is called when the agent wants no more dials; server side only.
+	OnDrain func()
+	// OnDrained is called when no dial can follow; agent side only.
+	OnDrained func()
+	// OnViolation is called for a stream that was reset because the peer broke
+	// its limits.
+	OnViolation func(reason string)
+}
+
+func (c *Config) defaults() {
+	if c.Window == 0 {
+		c.Window = 256 << 10
+	}
+	if c.MaxWindow == 0 {
+		c.MaxWindow = 4 << 20
+	}
+	if c.Budget == nil {
+		c.Budget = NewBudget(32 << 20)
+	}
+	if c.PingAfter == 0 {
+		c.PingAfter = 3 * time.Second
+	}
+	if c.DeadAfter == 0 {
+		c.DeadAfter = 15 * time.Second
+	}
+}
+
+// Budget is a number of bytes that streams share.
+type Budget struct{ left atomic.Int64 }
+
+// NewBudget returns a budget of n bytes.
+func NewBudget(n int64) *Budget {
+	b := &Budget{}
+	b.left.Store(n)
+	return b
+}
+
+func (b *Budget) take(n int) bool {
+	if b.left.Add(-int64(n)) >= 0 {
+		return true
+	}
+	b.left.Add(int64(n))
+	return false
+}
+
+func (b *Budget) give(n int) { b.left.Add(int64(n)) }
+
+// ErrDead says that the peer was silent for too long.
+var ErrDead = errors.New("peer is silent")
+
+// Link is one connection between a server and an agent.
+type Link struct {
+	cfg   Config
+	nc    net.Conn
+	bc    *batchConn // nil where the connection does not gather writes
+	start time.Time
+
+	mu         sync.Mutex
+	streams    map[uint32]*Stream
+	nextID     uint32 // server: last stream opened
+	seenID     uint32 // agent: highest stream seen
+	peerWindow int
+	ctrl       []byte
+	credits    []*Stream // streams that owe the peer credit
+	fresh, old flowQueue
+	writing    bool // somebody drains the queues
+	wake       chan struct{}
+	err        error
+	done       chan struct{}
+
+	rtt      atomic.Int64 // nanoseconds, smoothed
+	minRTT   atomic.Int64 // nanoseconds, the shortest
+	lastRecv atomic.Int64 // nanoseconds since start
+	pinged   atomic.Int64 // when the open ping was sent, 0 without one
+	rxBytes  atomic.Int64
+	txBytes  atomic.Int64
+}
+
+// New returns a link over a connection on which the handshake is over.
+// peerWindow is the window that the peer announced. Run must be called.
+func New(nc net.Conn, peerWindow int, cfg Config) *Link {
+	cfg.defaults()
+	l := &Link{
+		cfg: cfg, nc: nc, start: time.Now(), peerWindow: peerWindow,
+		streams: map[uint32]*Stream{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		l.bc, _ = t.NetConn().(*batchConn)
+	}
+	return l
+}
+
+// Run reads and writes the link until it ends. All streams are over when it
+// returns.
+func (l *Link) Run() error {
+	writerDone := make(chan struct{})
+	go func() {
+		defer close(writerDone)
+		l.writer()
+	}()
+	l.Probe() // to know the round-trip time
+	err := l.read()
+	err = l.fail(err)
+	<-writerDone
+	return err
+}
+
+// Close ends the link at once.
+func (l *Link) Close() { _ = l.fail(net.ErrClosed) }
+
+// Done is closed when the link has ended.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// fail ends the link and returns the first error that did so.
+func (l *Link) fail(err error) error {
+	l.mu.Lock()
+	if l.err != nil {
+		err = l.err
+		l.mu.Unlock()
+		return err
+	}
+	l.err = err
+	streams := make([]*Stream, 0, len(l.streams))
+	for _, st := range l.streams {
+		streams = append(streams, st)
+	}
+	close(l.done)
+	l.mu.Unlock()
+	_ = l.nc.Close()
+	for _, st := range streams {
+		st.abort(tunnel.ErrLinkClosed)
+	}
+	return err
+}
+
+// Streams is the number of streams, those being dialled included.
+func (l *Link) Streams() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.streams)
+}
+
+// Traffic returns the payload bytes received and sent.
+func (l *Link) Traffic() (rx, tx int64) { return l.rxBytes.Load(), l.txBytes.Load() }
+
+// RTT is the smoothed round-trip time, 0 before the first pong.
+func (l *Link) RTT() time.Duration { return time.Duration(l.rtt.Load()) }
+
+// Silence tells for how long nothing was received, and whether an answer is
+// overdue: a ping was sent more than a second ago and nothing came since.
+func (l *Link) Silence() (d time.Duration, overdue bool) {
+	now := int64(time.Since(l.start))
+	p := l.pinged.Load()
+	return time.Duration(now - l.lastRecv.Load()), p != 0 && now-p > int64(time.Second)
+}
+
+// Probe sends a ping unless one is open, so that Silence soon tells whether the
+// peer is there.
+func (l *Link) Probe() {
+	now := int64(time.Since(l.start))
+	if !l.pinged.CompareAndSwap(0, now) {
+		return
+	}
+	var t [8]byte
+	binary.BigEndian.PutUint64(t[:], uint64(now))
+	l.control(appendFrame(nil, typePing, 0, string(t[:])))
+}
+
+// Drain tells the server to dial no more here; agent side.
+func (l *Link) Drain() { l.control(appendFrame(nil, typeDrain, 0, "")) }
+
+// GoingAway tells the agent that the server stops soon; server side.
+func (l *Link) GoingAway() { l.control(appendFrame(nil, typeDrain, 0, "")) }
+
+// control queues a frame that goes before all data, and lets the writer send it.
+func (l *Link) control(frame []byte) {
+	l.mu.Lock()
+	l.ctrl = append(l.ctrl, frame...)
+	l.kickLocked()
+	l.mu.Unlock()
+}
+
+// Dial opens a stream to the address; server side. mayWait is as in
+// tunnel.Stream.Send.
+func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return nil, tunnel.ErrLinkClosed
+	}
+	l.nextID++
+	st := l.newStream(l.nextID, r)
+	st.dialing = true
+	l.ctrl = appendFrame(l.ctrl, typeDial, st.id, address)
+	l.flushUnlock(mayWait)
+	return st, nil
+}
+
+// flushUnlock sends what is queued, on this goroutine if it may wait, and
+// releases mu.
+func (l *Link) flushUnlock(mayWait bool) {
+	if mayWait && !l.writing && l.err == nil {
+		l.writing = true
+		l.mu.Unlock()
+		l.drain(true)
+		return
+	}
+	l.kickLocked()
+	l.mu.Unlock()
+}
+
+func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
+	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window}
+	l.streams[id] = st
+	return st
+}
+
+// tick runs once a second: it pings a silent peer and gives up a dead one.
+// paused says that this process itself was stopped, which is not the peer's
+// fault.
+func (l *Link) tick(paused bool) {
+	now := int64(time.Since(l.start))
+	if paused {
+		l.lastRecv.Store(now)
+		l.pinged.Store(0)
+	}
+	silent := time.Duration(now - l.lastRecv.Load())
+	if silent >= l.cfg.DeadAfter {
+		_ = l.fail(ErrDead) // Run returns it
+		return
+	}
+	if silent >= l.cfg.PingAfter {
+		l.Probe()
+	}
+}
+
+// release gives the chunks of a slice back.
+func release(chunks []*buf.Chunk) {
+	for _, c := range chunks {
+		c.Release()
+	}
+}

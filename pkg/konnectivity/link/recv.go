@@ -1,0 +1,330 @@
+package link
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// read reads frames until the connection fails.
+func (l *Link) read() error {
+	var h [headerLen]byte
+	for {
+		if _, err := io.ReadFull(l.nc, h[:]); err != nil {
+			return err
+		}
+		length := int(h[1])<<16 | int(h[2])<<8 | int(h[3])
+		id := binary.BigEndian.Uint32(h[4:])
+		l.lastRecv.Store(int64(time.Since(l.start)))
+		var err error
+		if h[0] == typeData {
+			err = l.readData(id, length)
+		} else {
+			err = l.readControl(h[0], id, length)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readData reads the payload straight into the chunk that is handed on.
+func (l *Link) readData(id uint32, length int) error {
+	if length == 0 || length > maxData {
+		return violation("DATA with %d bytes", length)
+	}
+	c := buf.Get(length)
+	if _, err := io.ReadFull(l.nc, c.Free()[:length]); err != nil {
+		c.Release()
+		return err
+	}
+	c.Extend(length)
+	l.rxBytes.Add(int64(length))
+	l.mu.Lock()
+	st := l.streams[id]
+	if st == nil {
+		err := l.unknownLocked(id)
+		l.mu.Unlock()
+		c.Release()
+		return err
+	}
+	st.allowed -= length
+	st.unconsumed += length
+	broken := ""
+	switch {
+	case st.allowed < 0:
+		broken = "data beyond the window"
+	case st.gotEnd:
+		broken = "data behind the end"
+	case st.dialing:
+		broken = "data before the dial was answered"
+	}
+	l.mu.Unlock()
+	if broken != "" {
+		c.Release()
+		l.breach(st, broken)
+		return nil
+	}
+	st.r.Data(c)
+	return nil
+}
+
+// unknownLocked judges a frame for a stream that is not there: one that is over
+// is a race, one that never was is a violation.
+func (l *Link) unknownLocked(id uint32) error {
+	if id == 0 || id > max(l.nextID, l.seenID) {
+		return violation("frame for stream %d, which was never opened", id)
+	}
+	return nil
+}
+
+// breach resets a stream on which the peer broke a rule. The link goes on.
+func (l *Link) breach(st *Stream, reason string) {
+	if l.cfg.OnViolation != nil {
+		l.cfg.OnViolation(reason)
+	}
+	st.Reset(reason, false)
+	st.r.Aborted(violation("%s", reason))
+}
+
+func (l *Link) readControl(typ byte, id uint32, length int) error {
+	if length > maxControl {
+		return violation("frame of type %d with %d bytes", typ, length)
+	}
+	var small [64]byte
+	p := small[:]
+	if length > len(p) {
+		p = make([]byte, length)
+	}
+	p = p[:length]
+	if _, err := io.ReadFull(l.nc, p); err != nil {
+		return err
+	}
+	switch typ {
+	case typePing, typePong, typeDrain, typeDrained:
+		return l.linkFrame(typ, p)
+	case typeDial:
+		return l.gotDial(id, p)
+	case typeDialed, typeDialFail, typeFin, typeClose, typeReset, typeCredit:
+		return l.streamFrame(typ, id, p)
+	case typeHello, typeWelcome, typeRefuse:
+		return violation("second handshake")
+	}
+	return nil // from a newer peer
+}
+
+func (l *Link) linkFrame(typ byte, p []byte) error {
+	switch typ {
+	case typePing:
+		if len(p) != 8 {
+			return violation("PING with %d bytes", len(p))
+		}
+		l.pong(p)
+	case typePong:
+		l.gotPong(p)
+	case typeDrain:
+		if l.cfg.OnDrain != nil {
+			l.cfg.OnDrain()
+		}
+	case typeDrained:
+		if l.cfg.OnDrained != nil {
+			l.cfg.OnDrained()
+		}
+	}
+	return nil
+}
+
+// maxCtrl is the number of bytes of unsent control frames at which pings are no
+// longer answered: the peer does not read.
+const maxCtrl = 1 << 20
+
+func (l *Link) pong(p []byte) {
+	l.mu.Lock()
+	if len(l.ctrl) < maxCtrl {
+		l.ctrl = appendFrame(l.ctrl, typePong, 0, string(p))
+		l.kickLocked()
+	}
+	l.mu.Unlock()
+}
+
+func (l *Link) gotPong(p []byte) {
+	l.pinged.Store(0)
+	if len(p) != 8 {
+		return
+	}
+	rtt := int64(time.Since(l.start)) - int64(binary.BigEndian.Uint64(p))
+	if rtt <= 0 || rtt > int64(time.Minute) {
+		return
+	}
+	if m := l.minRTT.Load(); m == 0 || rtt < m {
+		l.minRTT.Store(rtt)
+	}
+	if old := l.rtt.Load(); old != 0 {
+		rtt = (7*old + rtt) / 8
+	}
+	l.rtt.Store(rtt)
+}
+
+// Drained answers DRAIN: no dial follows. The server calls it when it has
+// stopped choosing this link.
+func (l *Link) Drained() { l.control(appendFrame(nil, typeDrained, 0, "")) }
+
+func (l *Link) gotDial(id uint32, p []byte) error {
+	if l.cfg.OnDial == nil {
+		return violation("DIAL from an agent")
+	}
+	l.mu.Lock()
+	if id == 0 || id <= l.seenID {
+		l.mu.Unlock()
+		return violation("DIAL with used number %d", id)
+	}
+	l.seenID = id
+	st := l.newStream(id, nil)
+	l.mu.Unlock()
+	l.cfg.OnDial(st, string(p))
+	return nil
+}
+
+// Accept answers a dial; agent side. The receiver must have been set. It may
+// wait for the network.
+func (st *Stream) Accept() {
+	st.l.mu.Lock()
+	if !st.dead {
+		st.l.ctrl = appendFrame(st.l.ctrl, typeDialed, st.id, "")
+	}
+	st.l.flushUnlock(true)
+}
+
+// Refuse answers a dial that failed; agent side.
+func (st *Stream) Refuse(e *tunnel.DialError) {
+	st.l.mu.Lock()
+	defer st.l.mu.Unlock()
+	if !st.dead {
+		st.l.ctrl = appendFrame(st.l.ctrl, typeDialFail, st.id, string([]byte{byte(e.Code)})+clip(e.Message))
+		st.killLocked()
+		st.l.kickLocked()
+	}
+}
+
+func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
+	l.mu.Lock()
+	st := l.streams[id]
+	if st == nil {
+		err := l.unknownLocked(id)
+		l.mu.Unlock()
+		return err
+	}
+	l.mu.Unlock()
+	switch typ {
+	case typeDialed:
+		return st.gotDialed()
+	case typeDialFail:
+		return st.gotDialFail(p)
+	case typeFin, typeClose:
+		st.gotFin(typ == typeClose)
+	case typeReset:
+		st.abort(&tunnel.ResetError{Reason: string(p)})
+	case typeCredit:
+		if len(p) != 4 {
+			return violation("CREDIT with %d bytes", len(p))
+		}
+		st.gotCredit(int(binary.BigEndian.Uint32(p)))
+	}
+	return nil
+}
+
+func (st *Stream) gotDialed() error {
+	st.l.mu.Lock()
+	ok := st.dialing && !st.dead
+	st.dialing = false
+	st.l.mu.Unlock()
+	if !ok {
+		return violation("DIALED for a stream that is not being dialled")
+	}
+	st.r.Dialed(st, nil)
+	return nil
+}
+
+func (st *Stream) gotDialFail(p []byte) error {
+	st.l.mu.Lock()
+	ok := st.dialing && !st.dead
+	st.killLocked()
+	st.l.mu.Unlock()
+	if !ok || len(p) == 0 {
+		return violation("DIALFAIL for a stream that is not being dialled")
+	}
+	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: string(p[1:])})
+	return nil
+}
+
+func (st *Stream) gotFin(closed bool) {
+	l := st.l
+	l.mu.Lock()
+	if st.dead {
+		l.mu.Unlock()
+		return
+	}
+	first := !st.gotEnd
+	st.gotEnd = true
+	st.doneLocked()
+	r := st.r
+	l.mu.Unlock()
+	if r == nil {
+		return
+	}
+	if first {
+		r.End()
+	}
+	if closed {
+		st.peerReadsNoMore(r)
+	}
+}
+
+// peerReadsNoMore ends our direction: what we would send is not wanted.
+func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
+	if s, ok := r.(interface{ PeerClosed() }); ok {
+		s.PeerClosed()
+	}
+	l := st.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st.dead {
+		return
+	}
+	release(st.queue)
+	st.queue, st.queued = nil, 0
+	if st.end == endNone {
+		st.end = endFin
+	}
+	if !st.sentEnd {
+		l.schedule(st)
+		l.kickLocked()
+	}
+}
+
+// maxCredit bounds what a peer may let us send, so that a lying peer cannot make
+// the number overflow.
+const maxCredit = 1 << 30
+
+func (st *Stream) gotCredit(n int) {
+	l := st.l
+	l.mu.Lock()
+	if st.credit+n > maxCredit {
+		l.mu.Unlock()
+		l.breach(st, "credit is too large")
+		return
+	}
+	st.credit += n
+	wake := st.waiting && st.windowLocked() > 0
+	if wake {
+		st.waiting = false
+	}
+	r := st.r
+	l.mu.Unlock()
+	if wake && r != nil {
+		r.Writable()
+	}
+}

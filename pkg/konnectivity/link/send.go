@@ -1,0 +1,266 @@
+package link
+
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+)
+
+// flowQueue is a queue of streams with something to send.
+type flowQueue struct{ first, last *Stream }
+
+func (q *flowQueue) push(st *Stream) {
+	st.next = nil
+	if q.last == nil {
+		q.first = st
+	} else {
+		q.last.next = st
+	}
+	q.last = st
+}
+
+func (q *flowQueue) pop() *Stream {
+	st := q.first
+	q.first = st.next
+	if q.first == nil {
+		q.last = nil
+	}
+	st.next = nil
+	return st
+}
+
+// quantum is the number of bytes a stream may send per round.
+const quantum = buf.MaxSize
+
+// maxBatch is the number of bytes taken from the queues at a time.
+const maxBatch = 2 * buf.MaxSize
+
+// inlineBatches is how many batches a goroutine writes on behalf of others
+// before it hands over to the writer.
+const inlineBatches = 4
+
+// schedule lists a stream. One that had nothing queued goes to the fresh queue,
+// which is served first, so that a keystroke overtakes bulk data; it can send
+// one quantum that way before it has to line up (deficit round-robin with
+// sparse flows first, as in RFC 8290).
+func (l *Link) schedule(st *Stream) {
+	if st.listed {
+		return
+	}
+	st.listed = true
+	st.deficit = quantum
+	l.fresh.push(st)
+}
+
+// kickLocked makes the writer drain the queues unless somebody does.
+func (l *Link) kickLocked() {
+	if l.writing || l.err != nil {
+		return
+	}
+	l.writing = true
+	l.signal()
+}
+
+func (l *Link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// writer drains the queues when no sender does it, and keeps the time.
+func (l *Link) writer() {
+	const second = time.Second
+	tick := time.NewTicker(second)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.wake:
+			l.drain(false)
+		case <-tick.C:
+			now := time.Now()
+			l.tick(now.Sub(last) > 4*second)
+			last = now
+		}
+	}
+}
+
+// item is one frame of a batch.
+type item struct {
+	st  *Stream
+	c   *buf.Chunk
+	typ byte
+}
+
+// batch is what is taken from the queues under the lock and written without it.
+type batch struct {
+	ctrl  []byte
+	items []item
+	wake  []*Stream
+}
+
+// drain writes until the queues are empty. l.writing is set and ours. Inline, a
+// sender's goroutine writes only so much for the others.
+func (l *Link) drain(inline bool) {
+	var b batch
+	var arr [8]item
+	b.items = arr[:0]
+	for n := 0; ; n++ {
+		if inline && n == inlineBatches {
+			l.signal() // l.writing stays set: it is the writer's now
+			return
+		}
+		l.mu.Lock()
+		if !l.fill(&b) {
+			l.writing = false
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		for _, st := range b.wake {
+			st.r.Writable()
+		}
+		err := l.write(&b)
+		if err != nil {
+			_ = l.fail(err) // Run returns it
+			return
+		}
+	}
+}
+
+// fill takes the next batch; false when there is nothing.
+func (l *Link) fill(b *batch) bool {
+	clear(b.items)
+	b.items, b.wake = b.items[:0], b.wake[:0]
+	b.ctrl, l.ctrl = l.ctrl, b.ctrl[:0]
+	for _, st := range l.credits {
+		st.owing = false
+		if !st.dead && !st.gotEnd && st.owed > 0 {
+			b.ctrl = appendCredit(b.ctrl, st.id, st.owed)
+			st.allowed += st.owed
+			st.owed = 0
+		}
+	}
+	l.credits = l.credits[:0]
+	for total := 0; total < maxBatch; {
+		st := l.pick()
+		if st == nil {
+			break
+		}
+		total += l.takeFrom(st, b, maxBatch-total)
+	}
+	return len(b.ctrl) > 0 || len(b.items) > 0
+}
+
+// pick returns the stream whose turn it is and has something to send.
+func (l *Link) pick() *Stream {
+	for {
+		q := &l.fresh
+		if q.first == nil {
+			q = &l.old
+		}
+		if q.first == nil {
+			return nil
+		}
+		st := q.first
+		if st.dead || (len(st.queue) == 0 && (st.end == endNone || st.sentEnd)) {
+			q.pop().listed = false
+			continue
+		}
+		if st.deficit <= 0 {
+			q.pop()
+			st.deficit += quantum
+			l.old.push(st)
+			continue
+		}
+		return st
+	}
+}
+
+// takeFrom moves frames of the stream to the batch while its deficit lasts.
+func (l *Link) takeFrom(st *Stream, b *batch, room int) (total int) {
+	for len(st.queue) > 0 && st.deficit > 0 && room > total {
+		c := st.queue[0]
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		st.deficit -= c.Len()
+		st.queued -= c.Len()
+		total += c.Len()
+		b.items = append(b.items, item{st, c, typeData})
+	}
+	if len(st.queue) == 0 {
+		st.queue = nil
+		if st.end != endNone && !st.sentEnd {
+			st.sentEnd = true
+			b.items = append(b.items, item{st, buf.From([]byte(clip(st.reason))), endFrame[st.end]})
+			if st.end == endReset {
+				st.killLocked()
+			}
+			st.doneLocked()
+		}
+	}
+	if st.waiting && st.windowLocked() > 0 {
+		st.waiting = false
+		b.wake = append(b.wake, st)
+	}
+	return total + 1
+}
+
+// smallFrame is the size in bytes up to which frames are copied together, so
+// that each does not become a TLS record of its own.
+const smallFrame = 4096
+
+// write sends one batch.
+func (l *Link) write(b *batch) error {
+	if l.bc != nil {
+		l.bc.begin()
+	}
+	err := l.writeItems(b)
+	if l.bc != nil {
+		if e := l.bc.end(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func (l *Link) writeItems(b *batch) (err error) {
+	join := b.ctrl // control frames and small frames behind them
+	flush := func() {
+		if len(join) > 0 && err == nil {
+			_, err = l.nc.Write(join)
+		}
+		join = join[:0]
+	}
+	for _, it := range b.items {
+		n := it.c.Len()
+		frame := it.c.WithHeader(headerLen)
+		putHeader(frame, it.typ, n, it.st.id)
+		if it.typ == typeData {
+			l.txBytes.Add(int64(n))
+		}
+		if len(frame) <= smallFrame {
+			if len(join)+len(frame) > maxRecord {
+				flush()
+			}
+			join = append(join, frame...)
+		} else {
+			flush()
+			if err == nil {
+				_, err = l.nc.Write(frame)
+			}
+		}
+		it.c.Release()
+	}
+	flush()
+	if b.ctrl = join; cap(join) > maxControl {
+		b.ctrl = nil
+	}
+	return err
+}
+
+// maxRecord is the payload of a full TLS record in bytes.
+const maxRecord = 16384

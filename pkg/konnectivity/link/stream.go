@@ -1,0 +1,219 @@
+package link
+
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// maxQueued is the number of bytes one stream may have queued in the link before
+// its source has to wait: what is being written and what comes next.
+const maxQueued = 2 * buf.MaxSize
+
+// endKind is how a stream ends its sending direction.
+type endKind byte
+
+const (
+	endNone endKind = iota
+	endFin
+	endClose
+	endReset
+)
+
+// Stream is one tunnelled connection on a link.
+type Stream struct {
+	l  *Link
+	id uint32
+	r  tunnel.Receiver
+
+	// All guarded by l.mu.
+	credit  int // bytes the peer lets us send
+	queue   []*buf.Chunk
+	queued  int
+	deficit int
+	next    *Stream // in a flowQueue
+	listed  bool
+	end     endKind // to be sent behind the queue
+	reason  string
+	sentEnd bool
+	gotEnd  bool
+	dead    bool
+	dialing bool
+	waiting bool // the receiver waits for Writable
+
+	allowed    int // bytes the peer may still send
+	window     int
+	owed       int // consumed bytes not yet credited
+	unconsumed int
+	owing      bool // in l.credits
+	lastCredit time.Time
+}
+
+var _ tunnel.Stream = (*Stream)(nil)
+
+// SetReceiver names the local end; agent side, from OnDial.
+func (st *Stream) SetReceiver(r tunnel.Receiver) { st.r = r }
+
+// ID is the number of the stream on its link.
+func (st *Stream) ID() uint32 { return st.id }
+
+// Window implements tunnel.Stream.
+func (st *Stream) Window() int {
+	st.l.mu.Lock()
+	defer st.l.mu.Unlock()
+	w := st.windowLocked()
+	st.waiting = w == 0
+	return w
+}
+
+func (st *Stream) windowLocked() int {
+	if st.dead || st.end != endNone {
+		return maxData // Send drops it
+	}
+	return max(0, min(st.credit, maxQueued-st.queued))
+}
+
+// Send implements tunnel.Stream.
+func (st *Stream) Send(c *buf.Chunk, mayWait bool) {
+	l := st.l
+	l.mu.Lock()
+	if st.dead || st.end != endNone || l.err != nil {
+		l.mu.Unlock()
+		c.Release()
+		return
+	}
+	n := c.Len()
+	st.credit -= n
+	st.queued += n
+	if l.writing {
+		c = c.Shrink()
+	}
+	st.queue = append(st.queue, c)
+	l.schedule(st)
+	l.flushUnlock(mayWait)
+}
+
+// Consumed implements tunnel.Stream.
+func (st *Stream) Consumed(n int) {
+	l := st.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st.dead {
+		return
+	}
+	st.owed += n
+	st.unconsumed -= n
+	if st.owed < st.window/4 || st.owing || st.gotEnd {
+		return
+	}
+	st.growLocked()
+	st.owing = true
+	l.credits = append(l.credits, st)
+	l.kickLocked()
+}
+
+// growLocked doubles the window of a stream whose receiver keeps up while the
+// sender uses the window up faster than credit travels.
+func (st *Stream) growLocked() {
+	now := time.Now()
+	since := now.Sub(st.lastCredit)
+	st.lastCredit = now
+	if st.window >= st.l.cfg.MaxWindow || st.unconsumed > st.window/4 {
+		return
+	}
+	// A quarter of the window took this long; the whole window is used up
+	// within two round trips if that was half of one. The shortest round trip
+	// counts: under load it grows with the windows themselves.
+	if since > time.Duration(st.l.minRTT.Load())/2 || !st.l.cfg.Budget.take(st.window) {
+		return
+	}
+	st.owed += st.window
+	st.window *= 2
+}
+
+// CloseWrite implements tunnel.Stream.
+func (st *Stream) CloseWrite() { st.finish(endFin, "") }
+
+// Close implements tunnel.Stream.
+func (st *Stream) Close() { st.finish(endClose, "") }
+
+// Reset implements tunnel.Stream.
+func (st *Stream) Reset(reason string, ordered bool) {
+	if ordered {
+		st.finish(endReset, reason)
+		return
+	}
+	l := st.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st.dead {
+		return
+	}
+	l.ctrl = appendFrame(l.ctrl, typeReset, st.id, clip(reason))
+	st.killLocked()
+	l.kickLocked()
+}
+
+func (st *Stream) finish(end endKind, reason string) {
+	l := st.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st.dead || st.sentEnd && end != endClose && end != endReset || st.end >= end {
+		return
+	}
+	if st.sentEnd { // FIN is out already: the rest is said by a control frame
+		st.end = end
+		l.ctrl = appendFrame(l.ctrl, endFrame[end], st.id, clip(reason))
+		if end == endReset {
+			st.killLocked()
+		}
+		l.kickLocked()
+		return
+	}
+	st.end, st.reason = end, reason
+	l.schedule(st)
+	l.kickLocked()
+}
+
+var endFrame = [...]byte{endFin: typeFin, endClose: typeClose, endReset: typeReset}
+
+// maxReason bounds the text in RESET and DIALFAIL, in bytes.
+const maxReason = 1024
+
+func clip(s string) string { return s[:min(len(s), maxReason)] }
+
+// killLocked forgets the stream: nothing more is sent or received on it.
+func (st *Stream) killLocked() {
+	if st.dead {
+		return
+	}
+	st.dead = true
+	release(st.queue)
+	st.queue, st.queued = nil, 0
+	if extra := st.window - st.l.cfg.Window; extra > 0 {
+		st.l.cfg.Budget.give(extra)
+	}
+	delete(st.l.streams, st.id)
+}
+
+// abort ends the stream from the other side.
+func (st *Stream) abort(err error) {
+	st.l.mu.Lock()
+	if st.dead {
+		st.l.mu.Unlock()
+		return
+	}
+	st.killLocked()
+	st.l.mu.Unlock()
+	if st.r != nil {
+		st.r.Aborted(err)
+	}
+}
+
+// doneLocked forgets the stream when both directions have ended.
+func (st *Stream) doneLocked() {
+	if st.sentEnd && st.gotEnd {
+		st.killLocked()
+	}
+}

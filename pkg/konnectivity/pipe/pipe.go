@@ -1,0 +1,321 @@
+// Package pipe joins a socket and a stream of a link: a destination on the
+// agent's side, an HTTP CONNECT client on the server's. It needs one goroutine,
+// which reads the socket; what comes from the link is written by the goroutine
+// that reads the link as far as the socket takes it without waiting.
+package pipe
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// Config holds the times of an End. A zero field takes its default.
+type Config struct {
+	// Linger is for how long a socket stays open for the other end to read the
+	// last bytes and close, after the dialler has gone. Default 2 s.
+	Linger time.Duration
+	// Stall is for how long a socket that takes no bytes is kept after the
+	// dialler has gone. Default 2 min.
+	Stall time.Duration
+	// HalfClosed is for how long a connection that is closed in one direction
+	// may be silent in the other. Default 1 h.
+	HalfClosed time.Duration
+	// FirstData, if set, is called before the first chunk is written; it
+	// returns true when writing has to wait until Open is called.
+	FirstData func() (hold bool)
+}
+
+func (c *Config) defaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.Linger, 2*time.Second)
+	set(&c.Stall, 2*time.Minute)
+	set(&c.HalfClosed, time.Hour)
+}
+
+// End is one socket at the end of a stream. It is the stream's receiver.
+type End struct {
+	cfg  Config
+	in   *sock.Conn
+	out  *sock.Out
+	nc   net.Conn
+	wake chan struct{}
+
+	// OnClosed is called once, when the socket is closed or about to be.
+	OnClosed func(err error)
+	// OnDialed takes Receiver.Dialed; dialling side only.
+	OnDialed func(st tunnel.Stream, err error)
+
+	mu       sync.Mutex
+	st       tunnel.Stream
+	readEnd  bool // the socket sends no more
+	linkEnd  bool // the link sends no more
+	closed   bool
+	holding  bool
+	held     []*buf.Chunk
+	started  bool
+	moved    int64 // bytes in either direction, to see progress
+	timer    *time.Timer
+	lastSeen int64
+	idleFor  time.Duration
+
+	peerClosed bool // nobody reads what the socket sends
+	dropped    int
+}
+
+var _ tunnel.Receiver = (*End)(nil)
+
+// New returns an End for a socket. Start must be called before it can carry
+// bytes, unless the stream is given by Dialed.
+func New(in *sock.Conn, cfg Config) *End {
+	cfg.defaults()
+	e := &End{cfg: cfg, in: in, nc: in.Net(), out: sock.NewOut(in.Net()), wake: make(chan struct{}, 1)}
+	e.out.Written = e.written
+	e.out.Failed = e.writeFailed
+	return e
+}
+
+// Start names the stream.
+func (e *End) Start(st tunnel.Stream) {
+	e.mu.Lock()
+	e.st = st
+	e.mu.Unlock()
+}
+
+// Out is the write half of the socket, for what goes before tunnelled bytes.
+func (e *End) Out() *sock.Out { return e.out }
+
+// Run reads the socket until it ends.
+func (e *End) Run() {
+	st := e.stream()
+	for {
+		w := st.Window()
+		if w == 0 {
+			<-e.wake
+			continue
+		}
+		c, err := e.in.ReadChunk(w)
+		if err != nil {
+			e.readEnded(err)
+			return
+		}
+		if e.discard(c) {
+			continue
+		}
+		st.Send(c, true)
+	}
+}
+
+// maxDiscard is how many bytes a socket may still send after the dialler has
+// gone before it is closed under its writer.
+const maxDiscard = 256 << 10
+
+// discard drops what the socket sends after the dialler has gone. When that goes
+// on, the socket is closed as soon as the other end has what was written to it;
+// TCP would have sent a reset with the first byte.
+func (e *End) discard(c *buf.Chunk) bool {
+	e.mu.Lock()
+	e.moved += int64(c.Len())
+	gone := e.peerClosed
+	if gone {
+		e.dropped += c.Len()
+	}
+	over := e.dropped > maxDiscard
+	e.mu.Unlock()
+	if !gone {
+		return false
+	}
+	c.Release()
+	if over {
+		if e.out.Buffered() == 0 && e.in.Unacked() == 0 {
+			e.shut(nil, true)
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return true
+}
+
+func (e *End) stream() tunnel.Stream {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.st
+}
+
+// readEnded handles the end of what the socket sends.
+func (e *End) readEnded(err error) {
+	orderly := errors.Is(err, io.EOF)
+	if orderly && !e.in.HungUp() {
+		e.stream().CloseWrite()
+		e.halfClosed(&e.readEnd)
+		if e.in.WaitHangup() {
+			e.peerGone()
+		}
+		return
+	}
+	if orderly {
+		e.peerGone()
+		return
+	}
+	e.stream().Reset(err.Error(), true)
+	e.shut(err, true)
+}
+
+// peerGone handles a socket whose other end is closed for good: what it wrote
+// arrives, and nothing is read any more.
+func (e *End) peerGone() {
+	e.stream().Close()
+	e.shut(nil, false)
+}
+
+// halfClosed notes the end of one direction and closes the socket after both.
+func (e *End) halfClosed(dir *bool) {
+	e.mu.Lock()
+	*dir = true
+	both, linkEnd := e.readEnd && e.linkEnd, e.linkEnd
+	if !both && !e.closed {
+		e.idleFor = e.cfg.HalfClosed
+		e.watch(e.cfg.HalfClosed)
+	}
+	e.mu.Unlock()
+	if both {
+		e.finish(nil)
+	} else if linkEnd {
+		e.out.CloseWrite()
+	}
+}
+
+// finish closes the socket behind what is queued for it.
+func (e *End) finish(err error) {
+	if e.markClosed() {
+		e.out.Close()
+		if e.out.Buffered() > 0 {
+			e.guard(-1)
+		}
+		e.closedNow(err)
+	}
+}
+
+// guard gives up a closing socket that takes none of the last bytes.
+func (e *End) guard(last int) {
+	left := e.out.Buffered()
+	if left == 0 || left == last {
+		_ = e.nc.Close()
+		return
+	}
+	time.AfterFunc(e.cfg.Stall, func() { e.guard(left) })
+}
+
+// shut closes the socket now; with reset, so that its other end sees a reset.
+func (e *End) shut(err error, reset bool) {
+	if !e.markClosed() {
+		_ = e.nc.Close()
+		return
+	}
+	e.out.Discard()
+	if reset {
+		sock.Abort(e.nc)
+	} else {
+		_ = e.nc.Close()
+	}
+	e.closedNow(err)
+}
+
+func (e *End) markClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.closed = true
+	for _, c := range e.held {
+		c.Release()
+	}
+	e.held = nil
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.signal()
+	return true
+}
+
+func (e *End) closedNow(err error) {
+	if e.OnClosed != nil {
+		e.OnClosed(err)
+	}
+}
+
+func (e *End) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watch looks for progress after d; mu is held.
+func (e *End) watch(d time.Duration) {
+	e.lastSeen = e.moved
+	if e.timer == nil {
+		e.timer = time.AfterFunc(d, e.look)
+	} else {
+		e.timer.Reset(d)
+	}
+}
+
+// look closes a socket on which nothing has moved.
+func (e *End) look() {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return
+	}
+	if e.moved != e.lastSeen && e.idleFor != e.cfg.Linger {
+		e.watch(e.idleFor)
+		e.mu.Unlock()
+		return
+	}
+	if e.idleFor == e.cfg.Linger && e.out.Buffered() > 0 {
+		e.idleFor = e.cfg.Stall // bytes wait for the socket: that is worth more patience
+		e.watch(e.cfg.Stall)
+		e.mu.Unlock()
+		return
+	}
+	e.mu.Unlock()
+	e.stream().Reset("idle after close", false)
+	e.shut(nil, false)
+}
+
+var errGone = errors.New("connection is closed")
+
+// ReadEnded ends the direction from the socket, for a caller that has read it
+// before Run.
+func (e *End) ReadEnded(err error) { e.readEnded(err) }
+
+// SendAll sends a chunk that was read before Run, as the window allows.
+func (e *End) SendAll(c *buf.Chunk) {
+	st := e.stream()
+	for {
+		w := st.Window()
+		switch {
+		case w == 0:
+			<-e.wake
+			continue
+		case w >= c.Len():
+			st.Send(c, true)
+			return
+		}
+		part := buf.From(c.Bytes()[:w])
+		c.Consume(w)
+		st.Send(part, true)
+	}
+}

@@ -1,0 +1,125 @@
+package pipe
+
+import (
+	"errors"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// Dialed implements tunnel.Receiver.
+func (e *End) Dialed(st tunnel.Stream, err error) {
+	if st != nil {
+		e.Start(st)
+	}
+	if e.OnDialed != nil {
+		e.OnDialed(st, err)
+	}
+}
+
+// Data implements tunnel.Receiver.
+func (e *End) Data(c *buf.Chunk) {
+	e.mu.Lock()
+	if !e.started {
+		e.started = true
+		e.holding = e.cfg.FirstData != nil && e.cfg.FirstData()
+	}
+	if e.holding {
+		e.held = append(e.held, c)
+		e.mu.Unlock()
+		return
+	}
+	e.mu.Unlock()
+	_ = e.out.WriteChunk(c)
+}
+
+// Open ends the hold that FirstData asked for.
+func (e *End) Open() {
+	for {
+		e.mu.Lock()
+		if len(e.held) == 0 {
+			e.holding = false
+			linkEnd := e.linkEnd
+			e.mu.Unlock()
+			if linkEnd {
+				e.ended()
+			}
+			return
+		}
+		c := e.held[0]
+		e.held = e.held[1:]
+		e.mu.Unlock()
+		_ = e.out.WriteChunk(c)
+	}
+}
+
+// End implements tunnel.Receiver.
+func (e *End) End() {
+	e.mu.Lock()
+	if e.holding {
+		e.linkEnd = true
+		e.mu.Unlock()
+		return
+	}
+	e.mu.Unlock()
+	e.ended()
+}
+
+func (e *End) ended() { e.halfClosed(&e.linkEnd) }
+
+// PeerClosed is called behind End when the other side reads nothing any more.
+// The socket stays until its far end has had time to read and close; what that
+// still sends is read and dropped.
+func (e *End) PeerClosed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.peerClosed = true
+	e.idleFor = e.cfg.Linger
+	e.watch(e.cfg.Linger)
+	e.signal()
+}
+
+// Aborted implements tunnel.Receiver.
+func (e *End) Aborted(err error) {
+	var re *tunnel.ResetError
+	if errors.As(err, &re) && e.out.Buffered() > 0 {
+		// Bytes that came before the reset are delivered, as TCP does with
+		// what is in the receive queue.
+		e.finish(err)
+		return
+	}
+	e.shut(err, true)
+}
+
+// Writable implements tunnel.Receiver.
+func (e *End) Writable() { e.signal() }
+
+// Abort closes the socket from here, as when the process stops.
+func (e *End) Abort(reason string) {
+	if st := e.stream(); st != nil {
+		st.Reset(reason, false)
+	}
+	e.shut(errGone, true)
+}
+
+func (e *End) written(n int) {
+	e.mu.Lock()
+	e.moved += int64(n)
+	st := e.st
+	e.mu.Unlock()
+	if st != nil {
+		st.Consumed(n)
+	}
+}
+
+// writeFailed handles a socket that takes no more bytes: its other end is gone
+// in both directions.
+func (e *End) writeFailed(err error) {
+	if st := e.stream(); st != nil {
+		st.Reset(err.Error(), false)
+	}
+	e.shut(err, false)
+}

@@ -1,0 +1,344 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// connectPath is the gRPC method with which agents connect.
+const connectPath = "/AgentService/Connect"
+
+// serveAgent serves one connection on the agents' port, with the protocol that
+// the TLS handshake chose.
+func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
+	pc := &plainConn{raw}
+	if !s.track(pc) {
+		_ = raw.Close()
+		return
+	}
+	defer s.untrack(pc)
+	nc := tls.Server(link.NewBatchConn(raw), s.agentTLS(cfg))
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	err := nc.HandshakeContext(ctx)
+	cancel()
+	if err != nil {
+		s.refuse(raw, "tls", err)
+		_ = raw.Close()
+		return
+	}
+	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
+		s.serveLink(nc)
+		return
+	}
+	s.serveReference(nc)
+}
+
+// agentTLS adds the protocols to the configuration.
+func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
+	cfg = cfg.Clone()
+	cfg.DynamicRecordSizingDisabled = true
+	cfg.NextProtos = []string{link.ALPN, "h2"}
+	if s.cfg.ReferenceOnly {
+		cfg.NextProtos = cfg.NextProtos[1:]
+	}
+	if get := cfg.GetConfigForClient; get != nil {
+		protos := cfg.NextProtos
+		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := get(h)
+			if c == nil || err != nil {
+				return c, err
+			}
+			c = c.Clone()
+			c.NextProtos, c.DynamicRecordSizingDisabled = protos, true
+			return c, nil
+		}
+	}
+	return cfg
+}
+
+func (s *Server) refuse(nc net.Conn, reason string, err error) {
+	s.m.refused.With(reason).Inc()
+	s.cfg.Logf(1, "agent at %s refused (%s): %v", nc.RemoteAddr(), reason, err)
+}
+
+var (
+	errTooManyAgents = errors.New("server has as many agents as it may have")
+	errStopping      = errors.New("server is stopping")
+)
+
+// admit authenticates an agent. The reason is the label of the metric.
+func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers, reason string, err error) {
+	if ids, err = ParseIdentifiers(identifiers); err != nil {
+		return ids, "identifiers", err
+	}
+	node := ""
+	if s.cfg.Tokens != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+		defer cancel()
+		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
+			s.m.tokenReview.With("refused").Inc()
+			return ids, "token", err
+		}
+		s.m.tokenReview.With("accepted").Inc()
+	}
+	state := nc.ConnectionState()
+	if err := s.cfg.Claims.check(&state, node, &ids); err != nil {
+		return ids, "claims", err
+	}
+	if len(s.reg.list()) >= s.cfg.MaxAgents {
+		return ids, "limit", errTooManyAgents
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return ids, "draining", errStopping
+	}
+	return ids, "", nil
+}
+
+// serveLink serves an agent with our own protocol.
+func (s *Server) serveLink(nc *tls.Conn) {
+	defer func() { _ = nc.Close() }()
+	_ = nc.SetDeadline(time.Now().Add(handshakeTimeout))
+	hello, err := link.ReadHello(nc)
+	if err != nil {
+		s.m.badInput.With("agent").Inc()
+		s.refuse(nc, "handshake", err)
+		return
+	}
+	if s.duplicate(&hello) {
+		link.SendRefuse(nc, link.ReasonDuplicate)
+		return
+	}
+	ids, reason, err := s.admit(nc, hello.Token, hello.Identifiers)
+	if err != nil {
+		s.refuse(nc, reason, err)
+		link.SendRefuse(nc, reason+": "+err.Error())
+		return
+	}
+	err = link.SendWelcome(nc, link.Welcome{ServerID: s.cfg.ServerID, ServerCount: s.cfg.ServerCount, Window: s.cfg.Link.Window, Links: s.cfg.Links})
+	if err != nil {
+		return
+	}
+	_ = nc.SetDeadline(time.Time{})
+	s.runLink(nc, &hello, ids)
+}
+
+func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
+	b := s.newBackend(hello.AgentID, ids, nc)
+	cfg := s.cfg.Link
+	cfg.OnDrain = func() {
+		b.draining.Store(true)
+		b.link.Drained()
+	}
+	cfg.OnViolation = func(rule string) {
+		s.m.badInput.With("agent").Inc()
+		s.cfg.Logf(1, "agent %s at %s: %s", b.agentID, b.peer, rule)
+	}
+	b.link = link.New(nc, hello.Window, cfg)
+	lc := &linkConn{b}
+	if !s.track(lc) {
+		return
+	}
+	defer s.untrack(lc)
+	s.join(b, "fairlead")
+	err := b.link.Run()
+	var pe *link.ProtocolError
+	if errors.As(err, &pe) {
+		s.m.badInput.With("agent").Inc()
+	}
+	s.leave(b, "fairlead", err)
+}
+
+// duplicate tells whether the agent would rather not have this server.
+func (s *Server) duplicate(h *link.Hello) bool {
+	if h.Only != "" {
+		return h.Only != s.cfg.ServerID
+	}
+	for _, id := range strings.Split(h.Have, ",") {
+		if id == s.cfg.ServerID {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
+	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), dials: map[*attempt]time.Time{}}
+}
+
+func (s *Server) join(b *Backend, protocol string) {
+	s.reg.add(b)
+	s.m.links.With(protocol).Inc()
+	s.m.grpcConns.With("Connect").Inc()
+	s.cfg.Logf(2, "agent %s at %s connected (%s)", b.agentID, b.peer, protocol)
+}
+
+// leave forgets an agent's connection. Its dials go to other agents; the link
+// has ended its streams.
+func (s *Server) leave(b *Backend, protocol string, err error) {
+	s.reg.remove(b)
+	s.lost.Store(time.Now().UnixNano())
+	s.m.links.With(protocol).Dec()
+	s.m.grpcConns.With("Connect").Dec()
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.m.streamErrors.With("from_agent", "Unavailable", "Unknown").Inc()
+	}
+	s.cfg.Logf(2, "agent %s at %s is gone: %v", b.agentID, b.peer, err)
+	for _, at := range b.overdue(-1) {
+		at.retry()
+	}
+}
+
+// linkConn lets Shutdown end a link.
+type linkConn struct{ b *Backend }
+
+func (l *linkConn) goAway() { l.b.link.GoingAway() }
+func (l *linkConn) abort()  { l.b.link.Close() }
+
+// serveReference serves an upstream agent.
+func (s *Server) serveReference(nc *tls.Conn) {
+	lc := &h2Conn{}
+	lc.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16,
+		OnStream: func(st *h2.Stream, f []h2.Field) { s.agentStream(nc, st, f) }})
+	if !s.track(lc) {
+		lc.conn.Close()
+		return
+	}
+	defer s.untrack(lc)
+	_ = lc.conn.Serve()
+}
+
+// h2Conn lets Shutdown end an HTTP/2 connection.
+type h2Conn struct{ conn *h2.Conn }
+
+func (c *h2Conn) goAway() {}
+func (c *h2Conn) abort()  { c.conn.Close() }
+
+// agentStream answers an agent's call of Connect. Authentication asks the API
+// server, so it runs beside the connection's reader.
+func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
+	var agentIDs, idents, auth []string
+	path := ""
+	for _, f := range fields {
+		switch f.Name {
+		case ":path":
+			path = f.Value
+		case "agentid":
+			agentIDs = append(agentIDs, f.Value)
+		case "agentidentifiers":
+			idents = append(idents, f.Value)
+		case "authorization":
+			auth = append(auth, f.Value)
+		}
+	}
+	b := s.newBackend("", Identifiers{}, nc)
+	b.h2 = st.Conn()
+	to, from := s.m.segments["to_agent"], s.m.segments["from_agent"]
+	joined := make(chan struct{})
+	b.session = compat.New(st, true, compat.Config{
+		ConnLimit: s.cfg.ConnLimit, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
+		OnDrain: func() { b.draining.Store(true) },
+		Observe: func(received bool, t wire.Type) {
+			if received {
+				s.m.observe(from, t)
+			} else {
+				s.m.observe(to, t)
+			}
+		},
+		OnClosed: func(err error) {
+			go func() {
+				<-joined
+				s.leaveIfJoined(b, err)
+				st.Reset(h2.CodeCancel)
+			}()
+		},
+	})
+	st.SetHandler(b.session)
+	go func() {
+		defer close(joined)
+		s.admitReference(nc, st, b, path, agentIDs, idents, auth)
+	}()
+}
+
+func (s *Server) leaveIfJoined(b *Backend, err error) {
+	if b.agentID != "" {
+		s.leave(b, "reference", err)
+	}
+}
+
+// gRPC status codes.
+const (
+	grpcOK                = "0"
+	grpcInvalidArgument   = "3"
+	grpcResourceExhausted = "8"
+	grpcUnimplemented     = "12"
+	grpcInternal          = "13"
+	grpcUnauthenticated   = "16"
+)
+
+func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) {
+	fail := func(code, reason string, err error) {
+		s.refuse(nc, reason, err)
+		rejectStream(st, code, err.Error())
+	}
+	switch {
+	case path != connectPath:
+		fail(grpcUnimplemented, "path", errors.New("unknown method "+path))
+		return
+	case len(agentIDs) != 1 || agentIDs[0] == "":
+		fail(grpcInvalidArgument, "identifiers", errors.New("expected one agent ID in the context, got "+strconv.Itoa(len(agentIDs))))
+		return
+	case len(idents) > 1:
+		fail(grpcInvalidArgument, "identifiers", errors.New("expected at most one set of agent identifiers"))
+		return
+	}
+	token, ids := "", ""
+	if len(auth) == 1 {
+		token = strings.TrimPrefix(auth[0], "Bearer ")
+	}
+	if len(idents) == 1 {
+		ids = idents[0]
+	}
+	parsed, reason, err := s.admit(nc, token, ids)
+	if err != nil {
+		fail(grpcUnauthenticated, reason, err)
+		return
+	}
+	b.ids, b.agentID = parsed, agentIDs[0]
+	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "serverid", Value: s.cfg.ServerID}, {Name: "servercount", Value: strconv.Itoa(s.cfg.ServerCount)}})
+	s.join(b, "reference")
+	st.Flush()
+}
+
+// rejectStream ends a call with nothing but a status.
+func rejectStream(st *h2.Stream, code, message string) {
+	st.Finish([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "grpc-status", Value: code}, {Name: "grpc-message", Value: percentEncode(message)}})
+}
+
+// percentEncode encodes a gRPC status message.
+func percentEncode(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
+		}
+	}
+	return b.String()
+}

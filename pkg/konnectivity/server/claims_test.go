@@ -1,0 +1,81 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"testing"
+)
+
+func TestClaims(t *testing.T) {
+	cert := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "node1"},
+		DNSNames: []string{"node1.example"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}}}
+	for _, c := range []struct {
+		by, node, ids string
+		ok            bool
+	}{
+		{"any", "", "host=other&default-route=true", true},
+		{"node", "node1", "host=node1", true},
+		{"node", "node1", "host=node2", false},
+		{"node", "node1", "ipv4=10.0.0.2", false},
+		{"node", "", "host=node1", false},
+		{"node", "", "", true},
+		{"node", "node1", "default-route=true", false},
+		{"node", "gateway", "default-route=true", true},
+		{"certificate", "", "host=node1.example&ipv4=10.0.0.1&host=node1", true},
+		{"certificate", "", "ipv4=10.0.0.2", false},
+		{"certificate", "", "host=node2.example", false},
+		{"certificate", "", "default-route=true", false},
+	} {
+		ids, err := ParseIdentifiers(c.ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := Claims{By: c.by, DefaultRoute: []string{"gateway"}}
+		if err := claims.check(cert, c.node, &ids); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := (&Claims{By: "certificate"}).check(&tls.ConnectionState{}, "", &Identifiers{}); err == nil {
+		t.Error("no certificate is as good as one")
+	}
+}
+
+func backendNamed(id, ids string) *Backend {
+	parsed, _ := ParseIdentifiers(ids)
+	return &Backend{agentID: id, ids: parsed}
+}
+
+func TestStrategies(t *testing.T) {
+	if _, err := ParseStrategies("default,nope"); err == nil {
+		t.Error("unknown strategy is accepted")
+	}
+	if _, err := ParseStrategies(","); err == nil {
+		t.Error("no strategy is accepted")
+	}
+	p := &pool{strategy: StrategyDestHost, byKey: map[string]*group{}}
+	b := backendNamed("a", "ipv4=10.0.0.1&host=h&ipv6=fd00::1")
+	p.add(b)
+	if len(p.groups) != 3 || p.byKey["h"] == nil || p.byKey["fd00::1"] == nil {
+		t.Errorf("keys %v", p.byKey)
+	}
+	p.remove(b)
+	if len(p.groups) != 0 || len(p.byKey) != 0 {
+		t.Error("something is left")
+	}
+	r := &pool{strategy: StrategyDefaultRoute, byKey: map[string]*group{}}
+	r.add(b)
+	r.add(backendNamed("b", "default-route=true"))
+	if len(r.groups) != 1 || r.groups[0].key != "b" {
+		t.Errorf("default route has %d groups", len(r.groups))
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for in, want := range map[string]string{"a:1": "a", "a": "a", "[::1]:80": "::1", "[::1]": "::1", "10.0.0.1:443": "10.0.0.1"} {
+		if got := hostOf(in); got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}

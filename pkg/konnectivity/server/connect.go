@@ -1,0 +1,242 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+const (
+	// headerTimeout is for how long a client may take to send its request.
+	headerTimeout = 60 * time.Second
+	// maxRequest bounds the head of a request in bytes.
+	maxRequest = 16 << 10
+)
+
+// serveConnect serves one HTTP CONNECT client. After the handshake the
+// connection is copied byte by byte.
+func (s *Server) serveConnect(nc net.Conn) {
+	s.m.httpConns.Inc()
+	defer s.m.httpConns.Dec()
+	c := &connectClient{s: s, in: sock.New(nc), answered: make(chan bool, 1)}
+	if !s.track(c) {
+		_ = nc.Close()
+		return
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
+	address, status, err := c.readRequest()
+	if err != nil {
+		if status != 0 {
+			s.m.badInput.With("client").Inc()
+			_, _ = nc.Write(httpError(status, err.Error()))
+		}
+		s.untrack(c)
+		_ = nc.Close()
+		return
+	}
+	_ = nc.SetReadDeadline(time.Time{})
+	c.run(address)
+}
+
+// connectClient is one HTTP CONNECT client.
+type connectClient struct {
+	s        *Server
+	in       *sock.Conn
+	end      *pipe.End
+	answered chan bool // whether the dial succeeded
+	mu       sync.Mutex
+	up, gone bool
+	spoke    atomic.Bool // the client has sent tunnelled bytes
+}
+
+func (c *connectClient) goAway() {}
+
+func (c *connectClient) abort() {
+	if c.isUp() {
+		c.end.Abort("server stops")
+		return
+	}
+	sock.Abort(c.in.Net())
+}
+
+// readRequest reads the head of the request. A status of 0 means that there is
+// nobody to answer.
+func (c *connectClient) readRequest() (address string, status int, err error) {
+	var head []byte
+	for {
+		chunk, err := c.in.ReadChunk(maxRequest)
+		if err != nil {
+			return "", 0, err
+		}
+		head = append(head, chunk.Bytes()...)
+		chunk.Release()
+		if i := bytes.Index(head, []byte("\r\n\r\n")); i >= 0 {
+			c.in.Unread(head[i+4:])
+			return parseConnect(head[:i+4])
+		}
+		if len(head) > maxRequest {
+			return "", http.StatusRequestHeaderFieldsTooLarge, fmt.Errorf("request is larger than %d bytes", maxRequest)
+		}
+	}
+}
+
+func parseConnect(head []byte) (string, int, error) {
+	req, err := http.ReadRequest(bufio.NewReaderSize(bytes.NewReader(head), 512))
+	if err != nil {
+		return "", http.StatusBadRequest, err
+	}
+	if req.Method != http.MethodConnect {
+		return "", http.StatusMethodNotAllowed, fmt.Errorf("this proxy only supports CONNECT passthrough")
+	}
+	// The request line counts, not the Host header: kube-apiserver sends
+	// "Host: 127.0.0.1" with every request.
+	return req.URL.Host, 0, nil
+}
+
+// run dials and then carries what the client sends.
+func (c *connectClient) run(address string) {
+	cfg := c.s.cfg.Pipe
+	cfg.FirstData = c.holdFirst
+	c.end = pipe.New(c.in, cfg)
+	c.end.OnDialed = c.dialed
+	c.end.OnClosed = func(error) {
+		if c.isUp() {
+			c.s.m.established.Dec()
+		}
+		c.s.untrack(c)
+	}
+	p := c.s.Dial(address, c.end)
+	// Reading now shows a client that goes away during the dial.
+	chunk, err := c.in.ReadChunk(buf.MaxPayload)
+	if err != nil {
+		c.lost(p, err)
+		return
+	}
+	if !<-c.answered {
+		chunk.Release()
+		return
+	}
+	c.spoke.Store(true)
+	c.end.SendAll(chunk)
+	c.end.Run()
+}
+
+// lost handles a client whose end came before it sent anything.
+func (c *connectClient) lost(p *Pending, err error) {
+	c.mu.Lock()
+	c.gone = true
+	up := c.up
+	c.mu.Unlock()
+	if up {
+		c.end.ReadEnded(err)
+		return
+	}
+	p.Cancel()
+	c.s.untrack(c)
+	_ = c.in.Net().Close()
+}
+
+func (c *connectClient) isUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.up
+}
+
+// dialed answers the client. It runs on the goroutine that reads the link, or
+// on the client's own when the dial fails at once.
+func (c *connectClient) dialed(st tunnel.Stream, err error) {
+	c.mu.Lock()
+	c.up = err == nil && !c.gone
+	late := err == nil && c.gone
+	c.mu.Unlock()
+	if late {
+		c.s.m.established.Dec()
+		st.Reset("client is gone", false)
+		return
+	}
+	if err != nil {
+		var de *tunnel.DialError
+		if !errors.As(err, &de) {
+			de = &tunnel.DialError{Message: err.Error()}
+		}
+		_ = c.end.Out().Write(httpError(statusOf(de.Code), de.Message))
+		c.end.Out().Close()
+		c.s.untrack(c)
+		c.answered <- false
+		return
+	}
+	_ = c.end.Out().Write([]byte("HTTP/1.1 200 Connection Established\r\n\r\n"))
+	c.answered <- true
+}
+
+const (
+	// holdPoll is how often it is looked whether a client has read its 200, and
+	// holdPollLate how often once that has taken longer than holdPrompt.
+	holdPoll     = 200 * time.Microsecond
+	holdPrompt   = 50 * time.Millisecond
+	holdPollLate = 10 * time.Millisecond
+	// holdBlind is for how long a destination that speaks first waits where it
+	// cannot be seen whether the client has read: on TCP.
+	holdBlind = 5 * time.Millisecond
+)
+
+// holdFirst keeps the destination's first bytes back until the client has read
+// the answer to its request: kube-apiserver fails if both come with one read. A
+// client that does not read its 200 would not read the bytes behind it either,
+// so there is no limit on how long.
+func (c *connectClient) holdFirst() bool {
+	if c.spoke.Load() || c.in.Unsent() == 0 {
+		return false
+	}
+	go func() {
+		c.awaitRead()
+		c.end.Open()
+	}()
+	return true
+}
+
+// awaitRead returns when the client has read all that was sent to it, has spoken
+// or is gone.
+func (c *connectClient) awaitRead() {
+	if c.in.Unsent() < 0 {
+		time.Sleep(holdBlind)
+		return
+	}
+	poll := holdPoll
+	for start := time.Now(); !c.spoke.Load() && c.in.Unsent() > 0; time.Sleep(poll) {
+		if time.Since(start) > holdPrompt {
+			poll = holdPollLate
+		}
+	}
+}
+
+// statusOf maps kinds of failures as the reference server does.
+func statusOf(code tunnel.Code) int {
+	switch code {
+	case tunnel.CodeNoAgent:
+		return http.StatusInternalServerError
+	case tunnel.CodeTimeout:
+		return http.StatusGatewayTimeout
+	case tunnel.CodeLimit:
+		return http.StatusServiceUnavailable
+	case tunnel.CodeDenied:
+		return http.StatusForbidden
+	}
+	return http.StatusBadGateway
+}
+
+func httpError(status int, message string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, http.StatusText(status), len(message), message)
+}

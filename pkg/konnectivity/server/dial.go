@@ -1,0 +1,260 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// Pending is a dial for a frontend. It may go through several agents; the
+// frontend sees one answer.
+type Pending struct {
+	s       *Server
+	address string
+	user    tunnel.Receiver
+	start   time.Time
+	timer   *time.Timer
+
+	mu    sync.Mutex
+	cur   *attempt
+	tried []*Backend
+	done  bool
+}
+
+// attempt is a dial through one agent, and afterwards passes on what comes from
+// it.
+type attempt struct {
+	p      *Pending
+	b      *Backend
+	st     tunnel.Stream
+	dialed bool // guarded by p.mu
+}
+
+// maxTries is the number of agents that are asked before a dial fails because
+// agents go away or do not answer.
+const maxTries = 8
+
+// Dial connects user to an address through an agent. The answer comes by
+// user.Dialed, which may be called before Dial returns.
+func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
+	p := &Pending{s: s, address: address, user: user, start: time.Now()}
+	if n := s.m.pendingDials.Get(); int(n) >= s.cfg.MaxPending {
+		p.done = true
+		s.countFailure("no_agent", tunnel.CodeLimit)
+		user.Dialed(nil, tunnel.Errorf(tunnel.CodeLimit, "server has %d dials pending, its limit", n))
+		return p
+	}
+	if n := s.m.established.Get(); int(n) >= s.cfg.MaxConns {
+		p.done = true
+		s.countFailure("no_agent", tunnel.CodeLimit)
+		user.Dialed(nil, tunnel.Errorf(tunnel.CodeLimit, "server has %d connections, its limit", n))
+		return p
+	}
+	s.m.pendingDials.Inc()
+	p.mu.Lock()
+	p.timer = time.AfterFunc(s.cfg.DialTimeout, p.timeout)
+	p.mu.Unlock()
+	p.next(true)
+	return p
+}
+
+// next tries the next agent. mayWait is as in tunnel.Stream.Send.
+func (p *Pending) next(mayWait bool) {
+	for {
+		b := p.pick()
+		if b == nil {
+			if len(p.tried) == 0 && p.s.awaitAgent(p) {
+				return // next is called when an agent comes
+			}
+			if len(p.tried) > 0 {
+				p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
+			} else {
+				p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
+			}
+			return
+		}
+		at := &attempt{p: p, b: b}
+		p.mu.Lock()
+		if p.done {
+			p.mu.Unlock()
+			return
+		}
+		p.cur = at
+		p.tried = append(p.tried, b)
+		p.mu.Unlock()
+		st, err := b.dial(p.address, at, mayWait)
+		if err != nil {
+			continue
+		}
+		p.mu.Lock()
+		at.st = st
+		stale := p.done && !at.dialed
+		p.mu.Unlock()
+		if stale {
+			st.Reset("dial cancelled", false)
+		}
+		return
+	}
+}
+
+func (p *Pending) pick() *Backend {
+	p.mu.Lock()
+	tried := p.tried
+	p.mu.Unlock()
+	if len(tried) >= maxTries {
+		return nil
+	}
+	return p.s.reg.choose(p.address, tried)
+}
+
+// finish answers the frontend once.
+func (p *Pending) finish(st tunnel.Stream, err *tunnel.DialError, reason string) bool {
+	p.mu.Lock()
+	if p.done {
+		p.mu.Unlock()
+		return false
+	}
+	p.done = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	p.s.m.pendingDials.Dec()
+	if err != nil {
+		p.s.countFailure(reason, err.Code)
+		p.user.Dialed(nil, err)
+		return true
+	}
+	p.s.m.established.Inc()
+	p.s.m.dialSeconds.Observe(time.Since(p.start).Seconds())
+	p.user.Dialed(st, nil)
+	return true
+}
+
+func (s *Server) countFailure(reason string, code tunnel.Code) {
+	s.m.dialFailures.With(reason).Inc()
+	s.m.dialErrors.With(code.String()).Inc()
+}
+
+// Cancel ends a dial that nobody waits for any more. The frontend gets no answer
+// after it, and must end the stream itself if it got one before.
+func (p *Pending) Cancel() {
+	p.mu.Lock()
+	if p.done {
+		p.mu.Unlock()
+		return
+	}
+	p.done = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	at := p.cur
+	p.mu.Unlock()
+	p.s.m.pendingDials.Dec()
+	p.s.countFailure("frontend_close", tunnel.CodeOther)
+	at.drop()
+}
+
+// drop ends an attempt at the agent.
+func (at *attempt) drop() {
+	if at == nil {
+		return
+	}
+	at.b.answered(at)
+	at.p.mu.Lock()
+	st := at.st
+	at.p.mu.Unlock()
+	if st != nil {
+		st.Reset("dial cancelled", false)
+	}
+}
+
+func (p *Pending) timeout() {
+	p.mu.Lock()
+	at := p.cur
+	p.mu.Unlock()
+	if p.finish(nil, tunnel.Errorf(tunnel.CodeTimeout, "timed out waiting for backend dial"), "backend_dial_timeout") {
+		at.drop()
+	}
+}
+
+// retry gives the dial to another agent, if this attempt is still the current one.
+func (at *attempt) retry() {
+	p := at.p
+	p.mu.Lock()
+	current := p.cur == at && !p.done && !at.dialed
+	if current {
+		p.cur = nil
+	}
+	p.mu.Unlock()
+	if !current {
+		return
+	}
+	at.drop()
+	p.s.m.redials.Inc()
+	p.next(false)
+}
+
+// Dialed implements tunnel.Receiver.
+func (at *attempt) Dialed(st tunnel.Stream, err error) {
+	at.b.answered(at)
+	p := at.p
+	p.mu.Lock()
+	late := p.cur != at || p.done
+	if !late && err == nil {
+		at.dialed = true
+		at.st = st
+	}
+	p.mu.Unlock()
+	if late {
+		if st != nil {
+			p.s.m.dialFailures.With("unrecognized_response").Inc()
+			st.Reset("dial cancelled", false)
+		}
+		return
+	}
+	if err == nil {
+		p.finish(st, nil, "")
+		return
+	}
+	var de *tunnel.DialError
+	if !errors.As(err, &de) {
+		de = &tunnel.DialError{Message: err.Error()}
+	}
+	if de.Code == tunnel.CodeAgentGone {
+		at.retry()
+		return
+	}
+	p.finish(nil, de, "error_response")
+}
+
+// Data implements tunnel.Receiver.
+func (at *attempt) Data(c *buf.Chunk) { at.p.user.Data(c) }
+
+// End implements tunnel.Receiver.
+func (at *attempt) End() { at.p.user.End() }
+
+// PeerClosed is called behind End when the destination is closed for good.
+func (at *attempt) PeerClosed() {
+	if pc, ok := at.p.user.(interface{ PeerClosed() }); ok {
+		pc.PeerClosed()
+	}
+}
+
+// Aborted implements tunnel.Receiver.
+func (at *attempt) Aborted(err error) {
+	at.p.mu.Lock()
+	dialed := at.dialed
+	at.p.mu.Unlock()
+	if dialed {
+		at.p.user.Aborted(err)
+		return
+	}
+	at.Dialed(nil, &tunnel.DialError{Code: tunnel.CodeAgentGone, Message: err.Error()})
+}
+
+// Writable implements tunnel.Receiver.
+func (at *attempt) Writable() { at.p.user.Writable() }

@@ -1,0 +1,297 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// proxyPath is the gRPC method with which clients dial.
+const proxyPath = "/ProxyService/Proxy"
+
+// serveGRPC serves one HTTP/2 connection of a client. kube-apiserver opens one
+// for each dial, with one stream on it.
+func (s *Server) serveGRPC(nc net.Conn) {
+	g := &grpcClient{s: s}
+	cfg := s.cfg.Frontend
+	cfg.OnStream = g.open
+	g.conn = h2.NewServer(nc, cfg)
+	if !s.track(g) {
+		g.conn.Close()
+		return
+	}
+	defer s.untrack(g)
+	err := g.conn.Serve()
+	var ce *h2.ConnError
+	if errors.As(err, &ce) {
+		s.m.badInput.With("client").Inc()
+		s.cfg.Logf(1, "client: %v", err)
+	} else if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		s.cfg.Logf(4, "client: %v", err)
+	}
+}
+
+// grpcClient is one HTTP/2 connection of a client.
+type grpcClient struct {
+	s    *Server
+	conn *h2.Conn
+}
+
+func (g *grpcClient) goAway() { g.conn.GoAway("server is stopping") }
+func (g *grpcClient) abort()  { g.conn.Close() }
+
+func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
+	for _, f := range fields {
+		if f.Name == ":path" && f.Value != proxyPath {
+			rejectStream(st, grpcUnimplemented, "unknown method "+f.Value)
+			return
+		}
+	}
+	g.s.m.grpcConns.With("Proxy").Inc()
+	st.SetHandler(&grpcStream{s: g.s, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
+		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
+	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
+}
+
+// grpcStream is one stream of a client. It carries one tunnelled connection or
+// several.
+type grpcStream struct {
+	s        *Server
+	st       *h2.Stream
+	to, from *[8]*counterValue
+	dec      wire.StreamDecoder
+	acc      *buf.Chunk // data being gathered for accID
+	accID    int64
+	// payload counts the bytes of data that the decoder has handed on.
+	payload int64
+
+	mu    sync.Mutex
+	dials map[int64]*grpcConn
+	conns map[int64]*grpcConn
+	used  bool // there was a dial
+	// holding counts connections that hold data back.
+	holding atomic.Int32
+	closed  bool
+}
+
+// Headers implements h2.StreamHandler.
+func (g *grpcStream) Headers([]h2.Field) {}
+
+// Data implements h2.StreamHandler.
+func (g *grpcStream) Data(p []byte) error {
+	before := g.payload
+	err := g.dec.Feed(p, g)
+	// What is not payload of a connection is done with at once; the payload
+	// opens the window when it has gone into the link.
+	if rest := len(p) - int(g.payload-before); rest > 0 {
+		g.st.Consumed(rest)
+	}
+	if err != nil {
+		g.s.m.badInput.With("client").Inc()
+		g.s.cfg.Logf(1, "client sent a bad packet: %v", err)
+		return err
+	}
+	return nil
+}
+
+// Flush sends on what was gathered from one read.
+func (g *grpcStream) Flush() { g.flushAcc() }
+
+// End implements h2.StreamHandler: the client sends no more, which ends all that
+// the stream carries.
+func (g *grpcStream) End() {
+	g.flushAcc()
+	g.over()
+	g.st.Finish(okTrailers)
+}
+
+var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
+
+// Closed implements h2.StreamHandler.
+func (g *grpcStream) Closed(error) {
+	if g.over() {
+		g.s.m.grpcConns.With("Proxy").Dec()
+	}
+}
+
+// over ends what the stream carries. What the client sent before arrives.
+func (g *grpcStream) over() bool {
+	g.mu.Lock()
+	dials, conns := g.dials, g.conns
+	g.dials, g.conns = map[int64]*grpcConn{}, map[int64]*grpcConn{}
+	first := !g.closed
+	g.closed = true
+	g.mu.Unlock()
+	for _, c := range dials {
+		c.cancel()
+	}
+	for _, c := range conns {
+		c.clientGone()
+	}
+	return first
+}
+
+// HandleData implements wire.Handler. Pieces of one connection are gathered.
+func (g *grpcStream) HandleData(id int64, piece []byte) error {
+	g.payload += int64(len(piece))
+	if g.acc != nil && g.accID != id {
+		g.flushAcc()
+	}
+	for len(piece) > 0 {
+		if g.acc == nil {
+			g.acc, g.accID = buf.Get(gather(len(piece))), id
+		}
+		n := g.acc.Append(piece)
+		if piece = piece[n:]; len(piece) > 0 {
+			g.flushAcc()
+		}
+	}
+	return nil
+}
+
+// gather is the size of the chunk in which a first piece is put: more will
+// follow if the piece is large.
+func gather(n int) int {
+	if n >= 4096 {
+		return buf.MaxPayload
+	}
+	return n
+}
+
+func (g *grpcStream) flushAcc() {
+	if g.acc == nil {
+		return
+	}
+	chunk := g.acc
+	g.acc = nil
+	g.from[wire.Data].Inc()
+	g.mu.Lock()
+	c := g.conns[g.accID]
+	g.mu.Unlock()
+	if c != nil {
+		c.uplink(chunk)
+		return
+	}
+	g.st.Consumed(chunk.Len())
+	chunk.Release()
+	g.sendClose(g.accID, "unknown connection")
+}
+
+// HandlePacket implements wire.Handler.
+func (g *grpcStream) HandlePacket(p *wire.Packet) error {
+	g.flushAcc()
+	g.s.m.observe(g.from, p.Type)
+	if p.Type != p.Payload {
+		return nil // unknown, or without its message: the reference ignores it too
+	}
+	switch p.Type {
+	case wire.DialReq:
+		return g.dial(p)
+	case wire.DialCls:
+		g.mu.Lock()
+		c := g.dials[p.Random]
+		delete(g.dials, p.Random)
+		g.mu.Unlock()
+		if c != nil {
+			c.cancel()
+		}
+		g.finishIfUnused()
+	case wire.CloseReq:
+		g.closeReq(p.ConnID)
+	}
+	return nil
+}
+
+var errDialTwice = errors.New("dial number is used twice")
+
+func (g *grpcStream) dial(p *wire.Packet) error {
+	c := &grpcConn{g: g, random: p.Random}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	if g.dials[p.Random] != nil {
+		g.mu.Unlock()
+		return errDialTwice
+	}
+	g.used = true
+	g.dials[p.Random] = c
+	g.mu.Unlock()
+	pending := g.s.Dial(p.Address, c)
+	c.mu.Lock()
+	c.pending = pending
+	gone := c.gone
+	c.mu.Unlock()
+	if gone {
+		pending.Cancel()
+	}
+	return nil
+}
+
+func (g *grpcStream) closeReq(id int64) {
+	g.mu.Lock()
+	c := g.conns[id]
+	delete(g.conns, id)
+	g.mu.Unlock()
+	if c == nil {
+		g.sendClose(id, "")
+		return
+	}
+	c.clientGone()
+	g.sendClose(id, "")
+	g.finishIfUnused()
+}
+
+func (g *grpcStream) sendClose(id int64, reason string) {
+	g.send(&wire.Packet{Payload: wire.CloseRsp, ConnID: id, Error: reason})
+}
+
+func (g *grpcStream) send(p *wire.Packet) {
+	g.s.m.observe(g.to, p.Payload)
+	g.st.SendControl(wire.AppendMessage(nil, p))
+}
+
+// finishIfUnused ends the stream when nothing is left on it, as the reference
+// server does.
+func (g *grpcStream) finishIfUnused() {
+	g.mu.Lock()
+	done := g.used && len(g.dials) == 0 && len(g.conns) == 0
+	g.mu.Unlock()
+	if done {
+		g.st.Finish(okTrailers)
+	}
+}
+
+// remove forgets a connection that the far side has closed.
+func (g *grpcStream) remove(c *grpcConn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.conns[c.id] != c {
+		return false
+	}
+	delete(g.conns, c.id)
+	return true
+}
+
+// WindowUpdate is called when the client has read a good part of the stream.
+func (g *grpcStream) WindowUpdate() {
+	if g.holding.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	var waiting []*grpcConn
+	for _, c := range g.conns {
+		waiting = append(waiting, c)
+	}
+	g.mu.Unlock()
+	for _, c := range waiting {
+		c.clientReads()
+	}
+}

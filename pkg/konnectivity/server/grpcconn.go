@@ -1,0 +1,313 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+type counterValue = metrics.Value
+
+// grpcConn is one tunnelled connection of a gRPC client. It has no goroutine: the
+// client's reader sends up, the link's reader sends down.
+type grpcConn struct {
+	g       *grpcStream
+	id      int64
+	random  int64
+	pending *Pending // guarded by mu
+
+	mu     sync.Mutex
+	st     tunnel.Stream
+	gone   bool // the client is, or gave up the dial
+	up     []*buf.Chunk
+	closed bool // counted as not established any more
+	moving bool // somebody sends from up
+	again  bool // the window opened while somebody did
+
+	// Until the client has shown that it knows the connection, data for it is
+	// held back: its reader would drop it.
+	known  bool
+	probed bool
+	held   []*buf.Chunk
+	letGo  bool   // somebody lets held data go
+	ended  func() // what follows the held data
+}
+
+// Dialed implements tunnel.Receiver.
+func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
+	g := c.g
+	if err != nil {
+		g.mu.Lock()
+		delete(g.dials, c.random)
+		g.mu.Unlock()
+		g.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, Error: err.Error()})
+		g.finishIfUnused()
+		return
+	}
+	c.id = g.s.nextID.Add(1)
+	c.mu.Lock()
+	c.st = st
+	gone := c.gone
+	c.mu.Unlock()
+	g.mu.Lock()
+	delete(g.dials, c.random)
+	if g.closed {
+		gone = true
+	} else if !gone {
+		g.conns[c.id] = c
+	}
+	g.mu.Unlock()
+	if gone {
+		c.countClosed()
+		st.Reset("client is gone", false)
+		return
+	}
+	g.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, ConnID: c.id})
+}
+
+// cancel ends a dial that the client gave up.
+func (c *grpcConn) cancel() {
+	c.mu.Lock()
+	c.gone = true
+	p, st := c.pending, c.st
+	c.mu.Unlock()
+	switch {
+	case st != nil:
+		c.clientGone()
+	case p != nil:
+		p.Cancel()
+	}
+}
+
+func (c *grpcConn) countClosed() {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if first {
+		c.g.s.m.established.Dec()
+	}
+}
+
+// uplink sends what the client sent, as far as the link's window allows; the rest
+// waits, and keeps the client's window closed.
+func (c *grpcConn) uplink(chunk *buf.Chunk) {
+	c.mu.Lock()
+	if len(c.up) > 0 {
+		chunk = chunk.Shrink() // it will wait
+	}
+	c.up = append(c.up, chunk)
+	c.mu.Unlock()
+	c.clientKnows()
+	c.sendUp(true)
+}
+
+// sendUp moves chunks from up to the link, one caller at a time.
+func (c *grpcConn) sendUp(mayWait bool) {
+	c.mu.Lock()
+	if c.moving {
+		c.again = true
+		c.mu.Unlock()
+		return
+	}
+	c.moving = true
+	consumed := 0
+	for len(c.up) > 0 {
+		c.again = false
+		w := c.st.Window()
+		if w == 0 && c.again {
+			continue
+		}
+		if w == 0 {
+			break
+		}
+		chunk := c.up[0]
+		if w < chunk.Len() {
+			part := buf.From(chunk.Bytes()[:w])
+			chunk.Consume(w)
+			chunk = part
+		} else {
+			c.up[0] = nil
+			c.up = c.up[1:]
+		}
+		n := chunk.Len()
+		consumed += n
+		c.mu.Unlock()
+		c.st.Send(chunk, mayWait)
+		c.mu.Lock()
+	}
+	finished := len(c.up) == 0
+	if finished {
+		c.up = nil
+	}
+	c.moving = false
+	gone := c.gone
+	c.mu.Unlock()
+	if gone && finished {
+		c.st.Close()
+	} else if consumed > 0 {
+		c.g.st.Consumed(consumed)
+	}
+}
+
+// Writable implements tunnel.Receiver.
+func (c *grpcConn) Writable() { c.sendUp(false) }
+
+// clientGone ends the connection from the client's side: what it sent arrives,
+// and nothing is read any more.
+func (c *grpcConn) clientGone() {
+	c.mu.Lock()
+	c.gone = true
+	st := c.st
+	held := c.held
+	c.held = nil
+	empty := len(c.up) == 0 && !c.moving
+	c.mu.Unlock()
+	for _, chunk := range held {
+		chunk.Release()
+	}
+	c.clientKnows()
+	c.countClosed()
+	if st != nil && empty {
+		st.Close()
+	}
+}
+
+// Data implements tunnel.Receiver.
+func (c *grpcConn) Data(chunk *buf.Chunk) {
+	c.mu.Lock()
+	if c.gone {
+		c.mu.Unlock()
+		chunk.Release()
+		return
+	}
+	if !c.known {
+		c.hold(chunk)
+		return
+	}
+	c.mu.Unlock()
+	c.down(chunk)
+}
+
+func (c *grpcConn) down(chunk *buf.Chunk) {
+	c.g.to[wire.Data].Inc()
+	n := chunk.Len()
+	if !c.g.st.SendData(c.id, chunk, c) {
+		c.st.Consumed(n)
+	}
+}
+
+// Sent implements h2.Sender: the client's window and socket took n bytes.
+func (c *grpcConn) Sent(n int) { c.st.Consumed(n) }
+
+// End implements tunnel.Receiver. Clients know no half-close: the end of what the
+// destination sends is the end of the connection.
+func (c *grpcConn) End() { c.whenKnown(func() { c.farEnd("") }) }
+
+// Aborted implements tunnel.Receiver.
+func (c *grpcConn) Aborted(err error) { c.whenKnown(func() { c.farEnd(err.Error()) }) }
+
+// farEnd tells the client that the connection is over, behind all data.
+func (c *grpcConn) farEnd(reason string) {
+	if !c.g.remove(c) {
+		return // the client closed it first
+	}
+	c.g.sendClose(c.id, reason)
+	c.clientGone()
+	c.g.finishIfUnused()
+}
+
+// whenKnown runs f, behind held data if there is any.
+func (c *grpcConn) whenKnown(f func()) {
+	c.mu.Lock()
+	if !c.known && len(c.held) > 0 {
+		if c.ended == nil {
+			c.ended = f
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	f()
+}
+
+const (
+	// knowDelay is what passes between the sign that the client has taken the
+	// answer to its dial from the stream and its registering the connection.
+	knowDelay = 5 * time.Millisecond
+	// knowMax is for how long data is held back from a client whose window is so
+	// large that it shows nothing. A client that is merely busy takes less.
+	knowMax = 500 * time.Millisecond
+	// probeSize makes a packet so large that reading it makes the client open
+	// its window, which shows that it has read everything before it.
+	probeSize = 16500
+)
+
+// hold keeps the first data of a destination that speaks first; mu is held and
+// released. To learn when the client is ready it is sent a packet that clients
+// ignore.
+func (c *grpcConn) hold(chunk *buf.Chunk) {
+	c.held = append(c.held, chunk)
+	first := !c.probed
+	c.probed = true
+	c.mu.Unlock()
+	if first {
+		c.g.holding.Add(1)
+		c.g.st.SendControl(probe)
+		time.AfterFunc(knowMax, c.clientKnows)
+	}
+}
+
+// probe is a DRAIN packet, which means nothing to clients, with padding in an
+// unknown field.
+var probe = func() []byte {
+	b := wire.AppendMessage(nil, &wire.Packet{Payload: wire.Drain})
+	pad := make([]byte, probeSize)
+	b = append(b, 15<<3|2, byte(probeSize&0x7f|0x80), byte(probeSize>>7&0x7f|0x80), byte(probeSize>>14))
+	b = append(b, pad...)
+	n := len(b) - 5
+	b[1], b[2], b[3], b[4] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
+	return b
+}()
+
+// clientReads is called when the client has opened its window.
+func (c *grpcConn) clientReads() {
+	c.mu.Lock()
+	wait := c.probed && !c.known
+	c.mu.Unlock()
+	if wait {
+		time.AfterFunc(knowDelay, c.clientKnows)
+	}
+}
+
+// clientKnows lets held data go, one caller at a time so that order is kept.
+func (c *grpcConn) clientKnows() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known || c.letGo {
+		return
+	}
+	c.letGo = true
+	for len(c.held) > 0 {
+		chunk := c.held[0]
+		c.held = c.held[1:]
+		c.mu.Unlock()
+		c.down(chunk)
+		c.mu.Lock()
+	}
+	if c.probed {
+		c.g.holding.Add(-1)
+	}
+	c.letGo, c.known = false, true
+	f := c.ended
+	c.ended = nil
+	if f != nil {
+		c.mu.Unlock()
+		f()
+		c.mu.Lock()
+	}
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+)
+
+// Errors of ListenUnix.
+var (
+	ErrNotSocket  = errors.New("path exists and is not a socket")
+	ErrSocketUsed = errors.New("socket belongs to a server that is running")
+)
+
+var umaskMu sync.Mutex
+
+// ListenUnix listens on a socket that only user and group may use. With replace,
+// a socket that nobody listens on is removed first.
+func ListenUnix(path string, replace bool) (net.Listener, error) {
+	if err := clearPath(path, replace); err != nil {
+		return nil, err
+	}
+	umaskMu.Lock()
+	defer umaskMu.Unlock()
+	old := syscall.Umask(0o007)
+	defer syscall.Umask(old)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	info, err := os.Lstat(path)
+	if err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	return &unixListener{UnixListener: l, path: path, info: info}, nil
+}
+
+// clearPath removes a stale socket. A path that is something else, or a socket
+// on which a server answers, stays.
+func clearPath(path string, replace bool) error {
+	info, err := os.Lstat(path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("socket %s: %w", path, err)
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("%s: %w", path, ErrNotSocket)
+	}
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		_ = c.Close()
+	}
+	if err == nil || errors.Is(err, syscall.EAGAIN) { // EAGAIN: its backlog is full
+		return fmt.Errorf("%s: %w", path, ErrSocketUsed)
+	}
+	if !replace {
+		return nil // listening fails and says so
+	}
+	return os.Remove(path)
+}
+
+// unixListener removes its socket when it closes, but not one that another
+// server has put in its place.
+type unixListener struct {
+	*net.UnixListener
+	path string
+	info os.FileInfo
+	once sync.Once
+}
+
+func (l *unixListener) Close() error {
+	err := l.UnixListener.Close()
+	l.once.Do(func() {
+		if info, e := os.Lstat(l.path); e == nil && os.SameFile(info, l.info) {
+			_ = os.Remove(l.path)
+		}
+	})
+	return err
+}
+
+// accept serves connections until the listener closes. Running out of
+// descriptors only slows it down.
+func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
+	s.mu.Lock()
+	if s.draining {
+		s.mu.Unlock()
+		return net.ErrClosed
+	}
+	s.listeners = append(s.listeners, l)
+	s.mu.Unlock()
+	for {
+		nc, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			s.cfg.Logf(0, "accepting on %s: %v", l.Addr(), err)
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			serve(nc)
+		}()
+	}
+}
+
+// ServeGRPC serves clients of the gRPC service on a listener. tlsConfig may be
+// nil.
+func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
+	return s.accept(l, func(nc net.Conn) {
+		if nc = s.secure(nc, tlsConfig); nc != nil {
+			s.serveGRPC(nc)
+		}
+	})
+}
+
+// ServeHTTPConnect serves clients of HTTP CONNECT on a listener.
+func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
+	return s.accept(l, func(nc net.Conn) {
+		if nc = s.secure(nc, tlsConfig); nc != nil {
+			s.serveConnect(nc)
+		}
+	})
+}
+
+// ServeAgents serves agents on a listener.
+func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
+	return s.accept(l, func(nc net.Conn) { s.serveAgent(nc, tlsConfig) })
+}
+
+// handshakeTimeout bounds TLS handshakes and agents' introductions.
+const handshakeTimeout = 20 * time.Second
+
+// secure makes the TLS handshake, or returns nil after closing the connection.
+func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
+	if cfg == nil {
+		return nc
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	tc := tls.Server(nc, cfg)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		s.m.badInput.With("client").Inc()
+		s.cfg.Logf(1, "TLS with %s: %v", nc.RemoteAddr(), err)
+		_ = nc.Close()
+		return nil
+	}
+	return tc
+}
+
+// plainConn lets Shutdown end a connection that has no protocol for going away.
+type plainConn struct{ nc net.Conn }
+
+func (p *plainConn) goAway() {}
+func (p *plainConn) abort()  { sock.Abort(p.nc) }

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// Metrics are the server's metrics. Names before "fairlead" are those of the
+// reference server.
+type Metrics struct {
+	Registry *metrics.Registry
+
+	dialSeconds   *metrics.Histogram
+	writeSeconds  *metrics.Histogram
+	grpcConns     *metrics.Vec
+	httpConns     *metrics.Value
+	backendsOld   *metrics.Value
+	backends      *metrics.Vec
+	pendingDials  *metrics.Value
+	established   *metrics.Value
+	fullChannels  *metrics.Vec
+	dialFailures  *metrics.Vec
+	packets       *metrics.Vec
+	streamErrors  *metrics.Vec
+	CulledLeases  *metrics.Value
+	LeaseDelTime  *metrics.HistogramVec
+	LeaseDeletes  *metrics.Vec
+	LeaseListTime *metrics.HistogramVec
+	LeaseLists    *metrics.Vec
+
+	dialErrors  *metrics.Vec
+	refused     *metrics.Vec
+	badInput    *metrics.Vec
+	redials     *metrics.Value
+	overflows   *metrics.Value
+	links       *metrics.Vec
+	tokenReview *metrics.Vec
+
+	segments map[string]*[8]*metrics.Value
+}
+
+const prefix = "konnectivity_network_proxy_server_"
+
+var latencyBuckets = []float64{0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5}
+
+// NewMetrics registers the server's metrics.
+func NewMetrics() *Metrics {
+	r := &metrics.Registry{}
+	m := &Metrics{
+		Registry:      r,
+		dialSeconds:   r.Histogram(prefix+"dial_duration_seconds", "Latency of dial to the remote endpoint in seconds", latencyBuckets),
+		writeSeconds:  r.Histogram(prefix+"frontend_write_duration_seconds", "Latency of write to the frontend in seconds", latencyBuckets),
+		grpcConns:     r.GaugeVec(prefix+"grpc_connections", "Number of current grpc connections, partitioned by service method.", "service_method"),
+		httpConns:     r.Gauge(prefix+"http_connections", "Number of current HTTP CONNECT connections"),
+		backendsOld:   r.Gauge(prefix+"ready_backend_connections", "Number of konnectivity agent connected to the proxy server. DEPRECATED, please use ready_backends"),
+		backends:      r.GaugeVec(prefix+"ready_backends", "Number of konnectivity agent connected to the proxy server", "proxy_strategy"),
+		pendingDials:  r.Gauge(prefix+"pending_backend_dials", "Current number of pending backend dial requests"),
+		established:   r.Gauge(prefix+"established_connections", "Current number of established end-to-end connections (post-dial)."),
+		fullChannels:  r.GaugeVec(prefix+"full_receive_channels", "Number of current connections blocked by a full receive channel, partitioned by service method.", "service_method"),
+		dialFailures:  r.CounterVec(prefix+"dial_failure_count", "Number of dial failures observed. Multiple failures can occur for a single dial request.", "reason"),
+		packets:       r.CounterVec(prefix+"stream_packets_total", "Count of packets processed, by segment and packet type (example: from_client, DIAL_REQ)", "segment", "packet_type"),
+		streamErrors:  r.CounterVec(prefix+"stream_errors_total", "Count of gRPC stream errors, by segment, grpc Code, packet type. (example: from_agent, Code.Unavailable, DIAL_RSP)", "segment", "code", "packet_type"),
+		CulledLeases:  r.Counter(prefix+"culled_leases_count", "Count of expired leases that the lease garbage collection controller has culled."),
+		LeaseDelTime:  r.HistogramVec(prefix+"lease_delete_latency_seconds", "Latency of lease deletion calls by the garbage collection controller in seconds.", "http_status_code", metrics.DefaultBuckets),
+		LeaseDeletes:  r.CounterVec(prefix+"lease_delete_total", "Count of lease deletion calls by the garbage collection controller. Labeled by HTTP status code and reason.", "http_status_code", "reason"),
+		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of lease list calls by the garbage collection controller in seconds.", "http_status_code", metrics.DefaultBuckets),
+		LeaseLists:    r.CounterVec(prefix+"lease_list_total", "Count of lease list calls by the garbage collection controller. Labeled by HTTP status code and reason.", "http_status_code", "reason"),
+
+		dialErrors:  r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
+		refused:     r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
+		badInput:    r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
+		redials:     r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
+		overflows:   r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
+		links:       r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
+		tokenReview: r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
+		segments:    map[string]*[8]*metrics.Value{},
+	}
+	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
+	r.AddProcess()
+	for _, seg := range []string{"from_client", "to_client", "from_agent", "to_agent"} {
+		var a [8]*metrics.Value
+		for t := range a {
+			a[t] = m.packets.With(seg, wire.Type(t).String())
+		}
+		m.segments[seg] = &a
+	}
+	return m
+}
+
+// observe counts a packet; the segment is one of the four of NewMetrics.
+func (m *Metrics) observe(segment *[8]*metrics.Value, t wire.Type) {
+	if t < 0 || int(t) >= len(segment) {
+		t = wire.Type(len(segment) - 1)
+	}
+	segment[t].Inc()
+}

@@ -1,0 +1,295 @@
+// Package server accepts kube-apiserver on one side and agents on the other, and
+// connects what the first asks for through the second.
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+)
+
+// TokenChecker decides about agents' bearer tokens.
+type TokenChecker interface {
+	// Check returns an error for a token that is not accepted, and else the
+	// node that the token is bound to, if that is known.
+	Check(ctx context.Context, token string) (node string, err error)
+}
+
+// Config says how a server behaves. A zero field takes its default.
+type Config struct {
+	ServerID    string
+	ServerCount int
+	Strategies  []Strategy
+	// Tokens checks agents; nil accepts every agent that TLS accepts.
+	Tokens TokenChecker
+	// DialTimeout bounds a dial, from the request to the agent's answer.
+	// Default 35 s, just longer than kube-apiserver waits.
+	DialTimeout time.Duration
+	// AgentWait is for how long a dial waits for an agent when there was one a
+	// short time ago, or the server has just started. Default 0.
+	AgentWait time.Duration
+	// RetryAfter is for how long an agent may leave a dial unanswered before it
+	// is asked for a sign of life. Default 1 s.
+	RetryAfter time.Duration
+	// FrontendKeepalive is the silence after which a client is pinged; it is
+	// given up 20 s later. Default 1 h. AgentKeepalive is the same for upstream
+	// agents, on top of the probes that keep frozen ones out of new dials.
+	FrontendKeepalive, AgentKeepalive time.Duration
+	// MaxPending bounds dials without an answer, MaxConns tunnelled
+	// connections, MaxAgents agents' connections. Defaults 10,000, 200,000 and
+	// 20,000.
+	MaxPending, MaxConns, MaxAgents int
+	// Links is how many connections each of our own agents should hold.
+	// Default 1.
+	Links int
+	// ReferenceOnly never negotiates our own protocol with agents.
+	ReferenceOnly bool
+	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
+	PauseSlow bool
+	ConnLimit int
+	// Claims says what an agent may claim about itself.
+	Claims Claims
+
+	Link     link.Config
+	Frontend h2.Config
+	Pipe     pipe.Config
+	Logf     func(level int, format string, args ...any)
+}
+
+func (c *Config) defaults() {
+	dur := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	num := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	dur(&c.DialTimeout, 35*time.Second)
+	dur(&c.RetryAfter, time.Second)
+	dur(&c.FrontendKeepalive, time.Hour)
+	dur(&c.AgentKeepalive, time.Hour)
+	num(&c.MaxPending, 10_000)
+	num(&c.MaxConns, 200_000)
+	num(&c.MaxAgents, 20_000)
+	num(&c.Links, 1)
+	num(&c.ServerCount, 1)
+	num(&c.Link.Window, 256<<10)
+	num(&c.Frontend.StreamWindow, 192<<10)
+	if c.Link.Budget == nil {
+		c.Link.Budget = link.NewBudget(32 << 20)
+	}
+	if len(c.Strategies) == 0 {
+		c.Strategies = []Strategy{StrategyDefault}
+	}
+	if c.Logf == nil {
+		c.Logf = func(int, string, ...any) {}
+	}
+}
+
+// Server is the server side of the tunnel.
+type Server struct {
+	cfg     Config
+	m       *Metrics
+	reg     *registry
+	started time.Time
+	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
+	nextID  atomic.Int64 // connection numbers given to clients
+
+	mu        sync.Mutex
+	listeners []net.Listener
+	conns     map[closer]struct{} // frontends' and agents' connections
+	draining  bool
+	stopped   bool
+	wg        sync.WaitGroup
+	stop      chan struct{}
+}
+
+// closer is a connection that Shutdown ends.
+type closer interface {
+	// goAway lets the connection end when its streams have ended.
+	goAway()
+	abort()
+}
+
+// New returns a server without listeners.
+func New(cfg Config, m *Metrics) *Server {
+	cfg.defaults()
+	s := &Server{cfg: cfg, m: m, started: time.Now(), conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s.reg = newRegistry(cfg.Strategies, m)
+	s.wg.Add(1)
+	go s.watch()
+	return s
+}
+
+// Ready tells whether an agent is connected.
+func (s *Server) Ready() (bool, string) {
+	if s.reg.ready() {
+		return true, ""
+	}
+	return false, "no connection to any proxy agent"
+}
+
+// awaitAgent calls p.next once an agent is there or the wait is over; false when
+// there is nothing to wait for.
+func (s *Server) awaitAgent(p *Pending) bool {
+	const recent = 30 * time.Second
+	wait := s.cfg.AgentWait
+	now := time.Now()
+	lost := time.Unix(0, s.lost.Load())
+	left := wait - now.Sub(p.start)
+	if left <= 0 || (now.Sub(s.started) > recent && now.Sub(lost) > recent) {
+		return false
+	}
+	come := s.reg.arrival()
+	go func() {
+		t := time.NewTimer(left)
+		defer t.Stop()
+		select {
+		case <-come:
+		case <-t.C:
+		case <-s.stop:
+		}
+		p.next(true)
+	}()
+	return true
+}
+
+// watch finds agents that do not answer, gives their unanswered dials to others,
+// and sends keepalives to agents and clients.
+func (s *Server) watch() {
+	defer s.wg.Done()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-tick.C:
+			for _, b := range s.reg.list() {
+				s.watchAgent(b, now)
+			}
+			s.pingFrontends(now)
+		}
+	}
+}
+
+// probeSilence is the silence after which an upstream agent is pinged. Clients
+// of gRPC do not mind how often a server pings.
+const probeSilence = 3 * time.Second
+
+func (s *Server) watchAgent(b *Backend, now time.Time) {
+	late := b.overdue(s.cfg.RetryAfter)
+	if b.h2 != nil {
+		silent, open := b.h2.Silence(now)
+		if open > 20*time.Second {
+			s.cfg.Logf(1, "agent %s does not answer", b.agentID)
+			b.close()
+			return
+		}
+		if silent > probeSilence && open == 0 {
+			b.probe()
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	if !b.suspect() {
+		b.probe()
+		return
+	}
+	for _, at := range late {
+		at.retry()
+	}
+}
+
+// pingFrontends pings clients that were silent for the keepalive time.
+func (s *Server) pingFrontends(now time.Time) {
+	s.mu.Lock()
+	var all []*grpcClient
+	for c := range s.conns {
+		if g, ok := c.(*grpcClient); ok {
+			all = append(all, g)
+		}
+	}
+	s.mu.Unlock()
+	for _, g := range all {
+		silent, open := g.conn.Silence(now)
+		if open > 20*time.Second {
+			g.conn.Close()
+		} else if silent > s.cfg.FrontendKeepalive && open == 0 {
+			g.conn.Ping(now)
+		}
+	}
+}
+
+// track registers a connection; false when the server is stopping.
+func (s *Server) track(c closer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	if s.draining {
+		defer c.goAway()
+	}
+	return true
+}
+
+func (s *Server) untrack(c closer) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// Established is the number of tunnelled connections and pending dials.
+func (s *Server) Established() int64 { return s.m.established.Get() + s.m.pendingDials.Get() }
+
+// Shutdown takes no new connections, tells agents to go elsewhere, waits until
+// the tunnelled connections have ended or ctx ends, and ends what is left.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	for _, l := range s.listeners {
+		_ = l.Close()
+	}
+	conns := s.connsLocked()
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.goAway()
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for s.Established() > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	s.mu.Lock()
+	s.stopped = true
+	conns = s.connsLocked()
+	s.mu.Unlock()
+	close(s.stop)
+	for _, c := range conns {
+		c.abort()
+	}
+	s.wg.Wait()
+}
+
+func (s *Server) connsLocked() []closer {
+	out := make([]closer, 0, len(s.conns))
+	for c := range s.conns {
+		out = append(out, c)
+	}
+	return out
+}
