@@ -71,8 +71,19 @@ func NewOptions() *Options {
 		ServerCountSource: "default", APIContentType: "application/vnd.kubernetes.protobuf",
 		Link: "auto", LinkWindow: 256 << 10, LinkMaxWindow: 4 << 20, LinkBudget: 32 << 20, SlowReceivers: "reset", ConnBuffer: 16 << 20,
 		DialTimeout: 5 * time.Second, MaxPendingDials: 10_000, MaxConnections: 100_000,
-		DenyDestinations: agent.DefaultDeny, GracefulShutdownTimeout: 30 * time.Second,
+		DenyDestinations: agent.DefaultDeny, GracefulShutdownTimeout: drainTimeout(),
 	}
+}
+
+// DrainTimeoutVariable is the environment variable that overrides the default of
+// --graceful-shutdown-timeout, 5 s; its value is a duration like "20s".
+const DrainTimeoutVariable = "FAIRLEAD_DRAIN_TIMEOUT"
+
+func drainTimeout() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(DrainTimeoutVariable)); err == nil && d >= 0 {
+		return d
+	}
+	return 5 * time.Second
 }
 
 func defaultID() string {

@@ -29,7 +29,7 @@ func NewCommand() *cobra.Command {
 		Use:          "konnectivity-agent",
 		Long:         "Connects to the servers and connects to destinations on their behalf.",
 		Args:         cobra.NoArgs,
-		SilenceUsage: true,
+		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			shell.TuneMemory()
 			stop, kill := shell.Signals()

@@ -92,7 +92,7 @@ func TestManyAgents(t *testing.T) {
 	if testing.Short() {
 		n = 20
 	}
-	r := NewRig(t, server.Config{})
+	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
 	p := newProxy(t, r.AgentTLS)
 	for i := range n {
 		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.addr)

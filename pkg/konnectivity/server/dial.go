@@ -34,8 +34,12 @@ type attempt struct {
 }
 
 // maxTries is the number of agents that are asked before a dial fails because
-// agents go away or do not answer.
-const maxTries = 8
+// agents go away or do not answer. It does not count in the first quickTries,
+// when many agents may be found gone at once.
+const (
+	maxTries   = 8
+	quickTries = 2 * time.Second
+)
 
 // Dial connects user to an address through an agent. The answer comes by
 // user.Dialed, which may be called before Dial returns.
@@ -66,10 +70,13 @@ func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
 		if b == nil {
-			if len(p.tried) == 0 && p.s.awaitAgent(p) {
+			p.mu.Lock()
+			tries := len(p.tried)
+			p.mu.Unlock()
+			if p.s.awaitAgent(p) {
 				return // next is called when an agent comes
 			}
-			if len(p.tried) > 0 {
+			if tries > 0 {
 				p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
 			} else {
 				p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
@@ -104,7 +111,7 @@ func (p *Pending) pick() *Backend {
 	p.mu.Lock()
 	tried := p.tried
 	p.mu.Unlock()
-	if len(tried) >= maxTries {
+	if len(tried) >= maxTries && time.Since(p.start) > quickTries {
 		return nil
 	}
 	return p.s.reg.choose(p.address, tried)

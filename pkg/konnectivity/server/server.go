@@ -150,6 +150,10 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		return false
 	}
 	come := s.reg.arrival()
+	if p.pick() != nil { // one has come since the caller looked
+		go p.next(true)
+		return true
+	}
 	go func() {
 		t := time.NewTimer(left)
 		defer t.Stop()

@@ -28,7 +28,7 @@ func NewCommand() *cobra.Command {
 		Long:          "Accepts connections of kube-apiserver and forwards them through agents.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
-		SilenceErrors: false,
+		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			shell.TuneMemory()
 			stop, kill := shell.Signals()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agentapp"
@@ -10,6 +11,7 @@ import (
 
 func main() {
 	if err := agentapp.NewCommand().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
