@@ -77,7 +77,7 @@ test-local: build compile-components
 # By themselves, because they measure times; never from the cache, because Go does not see which programs they start.
 .PHONY: e2e
 e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (TEST_FLAGS)
-	$(GO) test -timeout 60m -count 1 $(TEST_FLAGS) ./e2e/...
+	$(GO) test -timeout 60m -count 1 -p 1 $(TEST_FLAGS) ./e2e/...
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
