@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
 // Up makes a cluster, starts one that is stopped, or finds it running. It
@@ -196,136 +194,6 @@ func orDefault(n, fallback int) int {
 	return n
 }
 
-// resume brings a cluster that was made before to life, or finds it alive.
-func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
-	pl := &plan{Layout: l, state: state}
-	var err error
-	if pl.bundle, err = l.storedBundle(); err != nil {
-		return err
-	}
-	if err := pl.sameAsAsked(o); err != nil {
-		return err
-	}
-	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
-	switch {
-	case err == nil && ownAddress(state.HostIP):
-		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
-			if err := pl.startStopped(ctx); err != nil {
-				return "", err
-			}
-			quiet := o
-			quiet.Progress = cluster.Silent
-			return "", pl.followUp(ctx, quiet)
-		})
-		if err != nil {
-			return err
-		}
-		return pl.addContext(o)
-	case err != nil && !errors.Is(err, process.ErrNotRunning):
-		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, l.Name)
-	}
-	// Stopped, or running at an address that the machine no longer has.
-	if err := pl.findPrograms(ctx, o); err != nil {
-		return err
-	}
-	if err := l.stop(ctx); err != nil {
-		return err
-	}
-	if err := awaitPorts(ctx, state.Ports, pl.state.HostIP); err != nil {
-		return err
-	}
-	if err := pl.makeDirs(); err != nil {
-		return err
-	}
-	if err := pl.writeState(pl.state); err != nil {
-		return err
-	}
-	if err := pl.bringUp(ctx, o); err != nil {
-		return pl.stopAfter(ctx, err)
-	}
-	return pl.addContext(o)
-}
-
-// startStopped starts what a check that was killed has stopped.
-func (p *plan) startStopped(ctx context.Context) error {
-	client := process.NewClient(p.SupervisorSocket())
-	stopped, err := stoppedPrograms(ctx, client)
-	for _, name := range stopped {
-		err = errors.Join(err, client.Start(ctx, name))
-	}
-	return err
-}
-
-// sameAsAsked refuses to change a cluster that exists: it would have to be made
-// anew, and that is for the user to say.
-func (p *plan) sameAsAsked(o UpOptions) error {
-	differs := func(asked, has string) error {
-		return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
-			p.Name, has, asked, p.Name)
-	}
-	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
-		return differs(fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
-	}
-	if o.Agents != 0 && o.Agents != p.state.Agents {
-		return differs(fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
-	}
-	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
-		return differs(fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
-	}
-	if o.Bundle != nil {
-		b, err := completeBundle(o.Bundle)
-		if err != nil {
-			return err
-		}
-		asked, err1 := yaml.Marshal(b)
-		has, err2 := yaml.Marshal(p.bundle)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		if string(asked) != string(has) {
-			return differs("the one in --filename", "another bundle ("+p.BundleFile()+")")
-		}
-	}
-	return nil
-}
-
-// ErrInterrupted says that the context of Up ended before it had.
-var ErrInterrupted = errors.New("interrupted")
-
-// abandon undoes a failed create and adds to its error what the user needs to know.
-func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
-	if ctx.Err() != nil {
-		cause = ErrInterrupted
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	defer cancel()
-	if retain {
-		return fmt.Errorf("%w\nkept for inspection: %s (logs in %s); remove it with \"fairlead down --name %s\"", cause, p.Dir, p.LogDir(), p.Name)
-	}
-	logs, err := p.saveLogs()
-	// Without a place for the logs the rest has to go all the same.
-	if err = errors.Join(err, p.remove(ctx), os.Remove(p.lockFile())); err != nil {
-		return fmt.Errorf("%w\ncleaning up failed too: %w: run \"fairlead down --name %s\"", cause, err, p.Name)
-	}
-	if logs == "" {
-		return cause
-	}
-	return fmt.Errorf("%w\nremoved what was made; its logs are in %s", cause, logs)
-}
-
-// stopAfter stops a cluster that could not be started again.
-func (p *plan) stopAfter(ctx context.Context, cause error) error {
-	if ctx.Err() != nil {
-		cause = ErrInterrupted
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	defer cancel()
-	if err := p.stop(ctx); err != nil {
-		return fmt.Errorf("%w\nstopping it again failed too: %w", cause, err)
-	}
-	return fmt.Errorf("%w\nthe cluster is stopped as before; its logs are in %s", cause, p.LogDir())
-}
-
 // bringUp is everything between a decided plan and a working cluster.
 func (p *plan) bringUp(ctx context.Context, o UpOptions) error {
 	err := cluster.Step(o.Progress, "Writing certificates and configuration", func() (string, error) {
@@ -342,27 +210,4 @@ func (p *plan) bringUp(ctx context.Context, o UpOptions) error {
 		return err
 	}
 	return p.followUp(ctx, o)
-}
-
-// saveLogs moves the logs of a failed create out of the directory that goes
-// away. It returns "" when nothing was logged.
-func (p *plan) saveLogs() (string, error) {
-	entries, err := os.ReadDir(p.LogDir())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("keeping the logs: %w", err)
-	}
-	if len(entries) == 0 {
-		return "", nil
-	}
-	target := p.failedLogs()
-	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-		return "", fmt.Errorf("keeping the logs: %w", err)
-	}
-	if err := os.RemoveAll(target); err != nil {
-		return "", fmt.Errorf("replacing older logs: %w", err)
-	}
-	if err := os.Rename(p.LogDir(), target); err != nil {
-		return "", fmt.Errorf("keeping the logs: %w", err)
-	}
-	return target, nil
 }

@@ -2,8 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -223,49 +221,6 @@ func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 	<-done
 }
 
-func TestSocketAPI(t *testing.T) {
-	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
-	pid := eventually(t, s, "a", "ready", ready).PID
-	socket := filepath.Join(t.TempDir(), "s")
-	client := NewClient(socket)
-	if _, err := client.Status(t.Context()); !errors.Is(err, ErrNotRunning) {
-		t.Fatalf("status without a server: %v, want ErrNotRunning", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error)
-	go func() { served <- Serve(ctx, listener, s, cancel) }()
-
-	report, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, ok := report.Find("a"); !ok || got.PID != pid || got.RSSBytes == 0 {
-		t.Errorf("status = %+v, want process %d with its memory", got, pid)
-	}
-	if report.TotalRSSBytes() <= report.RSSBytes {
-		t.Errorf("total memory %d does not count the programs", report.TotalRSSBytes())
-	}
-	if err := client.Stop(t.Context(), "a"); err != nil || alive(pid) {
-		t.Errorf("stop: %v, process alive: %v", err, alive(pid))
-	}
-	if err := client.Start(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
-	if err := client.Stop(t.Context(), "b"); err == nil || !strings.Contains(err.Error(), `"b"`) {
-		t.Errorf("stopping an unknown program: %v, want an error that names it", err)
-	}
-	if err := client.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("serve: %v", err)
-	}
-}
-
 func TestValidate(t *testing.T) {
 	ok := func(name string, after ...string) Spec {
 		return Spec{Name: name, Path: "/bin/true", LogFile: "/tmp/" + name, After: after}
@@ -333,112 +288,4 @@ func TestChildrenDieWithTheirSupervisor(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Errorf("child %d outlived its supervisor", child)
-}
-
-// A program that stops answering is not ready any more, though it still runs.
-func TestReadinessIsWatched(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several intervals of watching")
-	}
-	var sick atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if sick.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	defer server.Close()
-	spec := shell(t, "a", "exec sleep 60")
-	spec.Ready = &Probe{URL: server.URL}
-	s, _ := supervise(t, spec)
-	eventually(t, s, "a", "ready", ready)
-	sick.Store(true)
-	status := eventually(t, s, "a", "not ready", func(st Status) bool { return !st.Ready })
-	if status.State != Running || status.Restarts != 0 {
-		t.Errorf("status = %+v, want it running all the time", status)
-	}
-	sick.Store(false)
-	eventually(t, s, "a", "ready again", ready)
-}
-
-func TestTCPProbe(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := &Probe{URL: "tcp://" + l.Addr().String()}
-	if err := probe.Check(t.Context()); err != nil {
-		t.Errorf("somebody listens: %v", err)
-	}
-	_ = l.Close()
-	if err := probe.Check(t.Context()); err == nil {
-		t.Error("nobody listens, and the probe says yes")
-	}
-}
-
-// What a program started goes with it.
-func TestGrandchildrenEndWithTheProgram(t *testing.T) {
-	dir := t.TempDir()
-	s, _ := supervise(t, shell(t, "a", "sleep 60 & echo $! >"+dir+"/pid; exec sleep 60"))
-	eventually(t, s, "a", "ready", ready)
-	var child int
-	for range 100 {
-		data, _ := os.ReadFile(filepath.Join(dir, "pid"))
-		if child, _ = strconv.Atoi(strings.TrimSpace(string(data))); child != 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if child == 0 || !alive(child) {
-		t.Fatalf("child %d does not run", child)
-	}
-	if err := s.Stop(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	for range 100 {
-		if data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat")); err != nil || strings.Contains(string(data), ") Z ") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("child %d outlived its parent", child)
-}
-
-// A stop right after a start must not be answered by the state of before.
-func TestStopRightAfterStart(t *testing.T) {
-	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
-	eventually(t, s, "a", "ready", ready)
-	for range 30 {
-		if err := s.Stop(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start("a"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Stop(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		if pid := s.Status()[0].PID; pid != 0 {
-			t.Fatalf("stopped, and process %d runs", pid)
-		}
-		if err := s.Start("a"); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, s, "a", "ready", ready)
-	}
-}
-
-// A supervisor that is alive and does not answer must not hang its callers for ever.
-func TestHangingSupervisor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes the time limit of a request")
-	}
-	socket := filepath.Join(t.TempDir(), "s")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	if _, err := NewClient(socket).Status(t.Context()); !errors.Is(err, ErrHangs) {
-		t.Errorf("status = %v, want ErrHangs", err)
-	}
 }

@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
+
+// resume brings a cluster that was made before to life, or finds it alive.
+func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
+	pl := &plan{Layout: l, state: state}
+	var err error
+	if pl.bundle, err = l.storedBundle(); err != nil {
+		return err
+	}
+	if err := pl.sameAsAsked(o); err != nil {
+		return err
+	}
+	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
+	switch {
+	case err == nil && ownAddress(state.HostIP):
+		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
+			if err := pl.startStopped(ctx); err != nil {
+				return "", err
+			}
+			quiet := o
+			quiet.Progress = cluster.Silent
+			return "", pl.followUp(ctx, quiet)
+		})
+		if err != nil {
+			return err
+		}
+		return pl.addContext(o)
+	case err != nil && !errors.Is(err, process.ErrNotRunning):
+		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, l.Name)
+	}
+	// Stopped, or running at an address that the machine no longer has.
+	if err := pl.findPrograms(ctx, o); err != nil {
+		return err
+	}
+	if err := l.stop(ctx); err != nil {
+		return err
+	}
+	if err := awaitPorts(ctx, state.Ports, pl.state.HostIP); err != nil {
+		return err
+	}
+	if err := pl.makeDirs(); err != nil {
+		return err
+	}
+	if err := pl.writeState(pl.state); err != nil {
+		return err
+	}
+	if err := pl.bringUp(ctx, o); err != nil {
+		return pl.stopAfter(ctx, err)
+	}
+	return pl.addContext(o)
+}
+
+// startStopped starts what a check that was killed has stopped.
+func (p *plan) startStopped(ctx context.Context) error {
+	client := process.NewClient(p.SupervisorSocket())
+	stopped, err := stoppedPrograms(ctx, client)
+	for _, name := range stopped {
+		err = errors.Join(err, client.Start(ctx, name))
+	}
+	return err
+}
+
+// sameAsAsked refuses to change a cluster that exists: it would have to be made
+// anew, and that is for the user to say.
+func (p *plan) sameAsAsked(o UpOptions) error {
+	differs := func(asked, has string) error {
+		return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
+			p.Name, has, asked, p.Name)
+	}
+	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
+		return differs(fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
+	}
+	if o.Agents != 0 && o.Agents != p.state.Agents {
+		return differs(fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
+	}
+	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
+		return differs(fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
+	}
+	if o.Bundle != nil {
+		b, err := completeBundle(o.Bundle)
+		if err != nil {
+			return err
+		}
+		asked, err1 := yaml.Marshal(b)
+		has, err2 := yaml.Marshal(p.bundle)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if string(asked) != string(has) {
+			return differs("the one in --filename", "another bundle ("+p.BundleFile()+")")
+		}
+	}
+	return nil
+}
