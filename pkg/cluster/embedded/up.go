@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -110,6 +111,10 @@ func (p *plan) addContext(o UpOptions) error {
 		}
 		file, previous, err := cluster.MergeKubeconfig(p.Name, o.Kubeconfig, admin)
 		if err != nil {
+			return "", err
+		}
+		// Down may run in another directory.
+		if file, err = filepath.Abs(file); err != nil {
 			return "", err
 		}
 		if !slices.Contains(p.state.Kubeconfigs, file) {
