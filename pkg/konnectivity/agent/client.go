@@ -286,10 +286,11 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 	_ = nc.SetDeadline(time.Time{})
 	c := &client{serverID: w.ServerID, addr: addr, done: make(chan struct{})}
 	cfg := a.cfg.Link
-	cfg.OnDial = func(st *link.Stream, address string) { a.m.observe(true, 0); a.dial(st, address) }
+	cfg.OnDial = func(st *link.Stream, address string) { a.dial(st, address) }
 	cfg.OnDrained = func() { c.answered.Store(true) }
 	cfg.OnDrain = func() { a.serverLeaves(c) }
 	cfg.OnViolation = func(rule string) { a.m.violations.With(rule).Inc() }
+	cfg.Counters = link.Counters{Sent: &a.m.toServer, Received: &a.m.fromServer}
 	c.link = link.New(nc, w.Window, cfg)
 	a.add(c, w.ServerCount)
 	go a.serve(c, c.link.Run)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
 // Config says how a link behaves. A zero field takes its default.
@@ -36,6 +37,8 @@ type Config struct {
 	// OnViolation is called for a stream that was reset because the peer broke
 	// its limits.
 	OnViolation func(reason string)
+	// Counters count frames.
+	Counters Counters
 }
 
 func (c *Config) defaults() {
@@ -105,6 +108,8 @@ type Link struct {
 	pinged   atomic.Int64 // when the open ping was sent, 0 without one
 	rxBytes  atomic.Int64
 	txBytes  atomic.Int64
+
+	sent, received frameCounters
 }
 
 // New returns a link over a connection on which the handshake is over.
@@ -114,6 +119,12 @@ func New(nc net.Conn, peerWindow int, cfg Config) *Link {
 	l := &Link{
 		cfg: cfg, nc: nc, start: time.Now(), peerWindow: peerWindow,
 		streams: map[uint32]*Stream{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	toServer, toAgent := wire.CloseRsp, wire.CloseReq
+	if cfg.OnDial != nil { // the agent's side
+		l.sent, l.received = perFrame(cfg.Counters.Sent, toServer), perFrame(cfg.Counters.Received, toAgent)
+	} else {
+		l.sent, l.received = perFrame(cfg.Counters.Sent, toAgent), perFrame(cfg.Counters.Received, toServer)
 	}
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		l.bc, _ = t.NetConn().(*batchConn)
@@ -194,21 +205,27 @@ func (l *Link) Probe() {
 	}
 	var t [8]byte
 	binary.BigEndian.PutUint64(t[:], uint64(now))
-	l.control(appendFrame(nil, typePing, 0, string(t[:])))
+	l.control(typePing, string(t[:]))
 }
 
 // Drain tells the server to dial no more here; agent side.
-func (l *Link) Drain() { l.control(appendFrame(nil, typeDrain, 0, "")) }
+func (l *Link) Drain() { l.control(typeDrain, "") }
 
 // GoingAway tells the agent that the server stops soon; server side.
-func (l *Link) GoingAway() { l.control(appendFrame(nil, typeDrain, 0, "")) }
+func (l *Link) GoingAway() { l.control(typeDrain, "") }
 
-// control queues a frame that goes before all data, and lets the writer send it.
-func (l *Link) control(frame []byte) {
+// control queues a frame of the link itself and lets the writer send it.
+func (l *Link) control(typ byte, payload string) {
 	l.mu.Lock()
-	l.ctrl = append(l.ctrl, frame...)
+	l.controlLocked(typ, 0, payload)
 	l.kickLocked()
 	l.mu.Unlock()
+}
+
+// controlLocked queues a frame that goes before all data.
+func (l *Link) controlLocked(typ byte, stream uint32, payload string) {
+	l.ctrl = appendFrame(l.ctrl, typ, stream, payload)
+	l.sent.count(typ)
 }
 
 // Dial opens a stream to the address; server side. mayWait is as in
@@ -222,7 +239,7 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	l.nextID++
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
-	l.ctrl = appendFrame(l.ctrl, typeDial, st.id, address)
+	l.controlLocked(typeDial, st.id, address)
 	l.flushUnlock(mayWait)
 	return st, nil
 }

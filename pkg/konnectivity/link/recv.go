@@ -19,6 +19,7 @@ func (l *Link) read() error {
 		length := int(h[1])<<16 | int(h[2])<<8 | int(h[3])
 		id := binary.BigEndian.Uint32(h[4:])
 		l.lastRecv.Store(int64(time.Since(l.start)))
+		l.received.count(h[0])
 		var err error
 		if h[0] == typeData {
 			err = l.readData(id, length)
@@ -144,7 +145,7 @@ const maxCtrl = 1 << 20
 func (l *Link) pong(p []byte) {
 	l.mu.Lock()
 	if len(l.ctrl) < maxCtrl {
-		l.ctrl = appendFrame(l.ctrl, typePong, 0, string(p))
+		l.controlLocked(typePong, 0, string(p))
 		l.kickLocked()
 	}
 	l.mu.Unlock()
@@ -170,7 +171,7 @@ func (l *Link) gotPong(p []byte) {
 
 // Drained answers DRAIN: no dial follows. The server calls it when it has
 // stopped choosing this link.
-func (l *Link) Drained() { l.control(appendFrame(nil, typeDrained, 0, "")) }
+func (l *Link) Drained() { l.control(typeDrained, "") }
 
 func (l *Link) gotDial(id uint32, p []byte) error {
 	if l.cfg.OnDial == nil {
@@ -193,7 +194,7 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 func (st *Stream) Accept() {
 	st.l.mu.Lock()
 	if !st.dead {
-		st.l.ctrl = appendFrame(st.l.ctrl, typeDialed, st.id, "")
+		st.l.controlLocked(typeDialed, st.id, "")
 	}
 	st.l.flushUnlock(true)
 }
@@ -203,7 +204,7 @@ func (st *Stream) Refuse(e *tunnel.DialError) {
 	st.l.mu.Lock()
 	defer st.l.mu.Unlock()
 	if !st.dead {
-		st.l.ctrl = appendFrame(st.l.ctrl, typeDialFail, st.id, string([]byte{byte(e.Code)})+clip(e.Message))
+		st.l.controlLocked(typeDialFail, st.id, string([]byte{byte(e.Code)})+clip(e.Message))
 		st.killLocked()
 		st.l.kickLocked()
 	}

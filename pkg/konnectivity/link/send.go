@@ -239,6 +239,7 @@ func (l *Link) writeItems(b *batch) (err error) {
 		n := it.c.Len()
 		frame := it.c.WithHeader(headerLen)
 		putHeader(frame, it.typ, n, it.st.id)
+		l.sent.count(it.typ)
 		if it.typ == typeData {
 			l.txBytes.Add(int64(n))
 		}

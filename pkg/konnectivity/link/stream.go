@@ -150,7 +150,7 @@ func (st *Stream) Reset(reason string, ordered bool) {
 	if st.dead {
 		return
 	}
-	l.ctrl = appendFrame(l.ctrl, typeReset, st.id, clip(reason))
+	l.controlLocked(typeReset, st.id, clip(reason))
 	st.killLocked()
 	l.kickLocked()
 }
@@ -164,7 +164,7 @@ func (st *Stream) finish(end endKind, reason string) {
 	}
 	if st.sentEnd { // FIN is out already: the rest is said by a control frame
 		st.end = end
-		l.ctrl = appendFrame(l.ctrl, endFrame[end], st.id, clip(reason))
+		l.controlLocked(endFrame[end], st.id, clip(reason))
 		if end == endReset {
 			st.killLocked()
 		}

@@ -146,6 +146,7 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
 		s.m.badInput.With("agent").Inc()
 		s.cfg.Logf(1, "agent %s at %s: %s", b.agentID, b.peer, rule)
 	}
+	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
 	b.link = link.New(nc, hello.Window, cfg)
 	lc := &linkConn{b}
 	if !s.track(lc) {

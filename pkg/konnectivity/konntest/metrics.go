@@ -1,0 +1,22 @@
+package konntest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
+)
+
+// Metric returns the value of a series, named as in the text format with all its
+// labels, for example `links{protocol="fairlead"}`; 0 where there is none.
+func Metric(r *metrics.Registry, series string) float64 {
+	var b strings.Builder
+	r.Write(&b)
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			v, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return v
+		}
+	}
+	return 0
+}

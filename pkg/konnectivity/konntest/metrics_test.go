@@ -1,0 +1,52 @@
+package konntest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestPacketCounters: what is sent between server and agent is counted under the
+// reference's names whatever the protocol is, and both sides count the same
+// (KON-84).
+func TestPacketCounters(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			a := r.StartAgent(agent.Config{}, "")
+			addr := Target(t, Echo)
+			const dials, writes = 3, 5
+			for range dials {
+				c := MustDial(t, GRPC(r.GRPC), addr)
+				for range writes { // each waits for its echo, so each is a packet
+					if _, err := c.Write([]byte("x")); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := readFull(c, make([]byte, 1), Patience); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.Close()
+			}
+			_, _ = GRPC(r.GRPC)(t.Context(), "127.0.0.1:1") // refused: an answer without a connection
+			Eventually(t, Patience, "connections are over", func() bool { return r.Server.Established() == 0 && a.Connections() == 0 })
+			for series, least := range map[string]float64{
+				`segment="to_agent",packet_type="DIAL_REQ"`: dials + 1, `segment="from_agent",packet_type="DIAL_RSP"`: dials + 1,
+				`segment="to_agent",packet_type="DATA"`: dials * writes, `segment="from_agent",packet_type="DATA"`: dials * writes,
+				`segment="to_agent",packet_type="CLOSE_REQ"`: dials, `segment="from_agent",packet_type="CLOSE_RSP"`: dials,
+			} {
+				var s, ag float64
+				Eventually(t, Patience, series+" is the same on both sides", func() bool {
+					s = Metric(r.Metrics.Registry, "konnectivity_network_proxy_server_stream_packets_total{"+series+"}")
+					ag = Metric(a.Metrics.Registry, "konnectivity_network_proxy_agent_stream_packets_total{"+series+"}")
+					return s == ag && s >= least
+				})
+				if s > 3*least {
+					t.Errorf("%s is %v, want about %v", series, s, least)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,38 @@
+package link
+
+import (
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// Counters count frames, in the terms of the reference protocol, so that what
+// reads the reference's metrics finds the same there. What only this protocol
+// has (credit, pings) is not counted. A field that is nil counts nothing.
+type Counters struct {
+	// Sent and Received hold a counter for each packet type.
+	Sent, Received *[8]*metrics.Value
+}
+
+// frameCounters has a counter, or nil, for each type of frame.
+type frameCounters [typeDrained + 1]*metrics.Value
+
+func (f *frameCounters) count(typ byte) {
+	if int(typ) < len(f) && f[typ] != nil {
+		f[typ].Inc()
+	}
+}
+
+// perFrame orders counters by type of frame. The end of what an agent sends is
+// what the reference calls CLOSE_RSP, that of what a server sends CLOSE_REQ.
+func perFrame(values *[8]*metrics.Value, closing wire.Type) (f frameCounters) {
+	if values == nil {
+		return f
+	}
+	for typ, as := range map[byte]wire.Type{
+		typeDial: wire.DialReq, typeDialed: wire.DialRsp, typeDialFail: wire.DialRsp, typeData: wire.Data,
+		typeFin: closing, typeClose: closing, typeReset: closing, typeDrain: wire.Drain,
+	} {
+		f[typ] = values[as]
+	}
+	return f
+}
