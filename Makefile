@@ -100,9 +100,9 @@ BENCH_TUNNEL := $(OUT)/bench-tunnel
 bench-tunnel: ## Measure our tunnel beside upstream's, see docs/tunnel-benchmark.md; takes about half an hour (BENCH_FLAGS)
 	@mkdir -p $(BENCH_TUNNEL)/ours $(BENCH_TUNNEL)/upstream
 	@$(GO) build -o $(BENCH_TUNNEL)/bench-tunnel ./e2e/bench-tunnel
-	@$(GO) build -o $(BENCH_TUNNEL)/ours/ ./e2e/bench-tunnel/pair/server ./e2e/bench-tunnel/pair/agent
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BENCH_TUNNEL)/ours/ ./cmd/konnectivity-server ./cmd/konnectivity-agent
 	@$(GO) build -o $(BENCH_TUNNEL)/upstream/ sigs.k8s.io/apiserver-network-proxy/cmd/server sigs.k8s.io/apiserver-network-proxy/cmd/agent
-	@cd $(BENCH_TUNNEL) && ./bench-tunnel -pairs upstream=upstream/server:upstream/agent,ours=ours/server:ours/agent $(BENCH_FLAGS)
+	@cd $(BENCH_TUNNEL) && ./bench-tunnel -pairs upstream=upstream/server:upstream/agent,ours=ours/konnectivity-server:ours/konnectivity-agent $(BENCH_FLAGS)
 
 # Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
 # instead of compiling the same packages beside `go test` on a cold cache.

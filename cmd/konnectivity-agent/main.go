@@ -4,9 +4,7 @@ package main
 
 import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/app"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agentapp"
 )
 
-func main() {
-	daemon.Main(app.NewAgentCommand())
-}
+func main() { daemon.Main(agentapp.NewCommand(), nil) }

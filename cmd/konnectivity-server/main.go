@@ -4,9 +4,7 @@ package main
 
 import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/app"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/serverapp"
 )
 
-func main() {
-	daemon.Main(app.NewServerCommand())
-}
+func main() { daemon.Main(serverapp.NewCommand(), nil) }

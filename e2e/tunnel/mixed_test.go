@@ -1,4 +1,5 @@
-// Package tunnel tests our tunnel with upstream's on the other side.
+// Package tunnel tests our tunnel as programs, and with upstream's on the other
+// side.
 package tunnel
 
 import (

@@ -2,9 +2,8 @@
 // and the nodes: a server that speaks to kube-apiserver and an agent that dials
 // destinations on the nodes' network.
 //
-// The commands konnectivity-server and konnectivity-agent do not use it yet:
-// package app still runs the upstream library for them. What speaks for the
-// change and what is still missing is measured in docs/tunnel-benchmark.md.
+// The commands konnectivity-server and konnectivity-agent are made of it. They
+// take the place of either program of apiserver-network-proxy, or of both.
 //
 // Start reading here:
 //
@@ -14,6 +13,7 @@
 //	tunnel  what both kinds of link look like to a server or an agent
 //	server  frontends, choice of an agent, authentication of agents
 //	agent   dialling destinations, keeping links to all servers
+//	serverapp, agentapp  the commands' flags and what they turn on
 //
 // The rule that everything else follows from: a goroutine that reads a shared
 // connection never waits for the receiver of one tunnelled connection.

@@ -15,40 +15,32 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
 // NewCommand returns the command konnectivity-agent.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
-	cmd := &cobra.Command{
-		Use:          "konnectivity-agent",
-		Long:         "Connects to the servers and connects to destinations on their behalf.",
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			shell.TuneMemory()
-			stop, kill := shell.Signals()
-			defer klog.Flush()
-			return Run(cmd.Context(), o, stop, kill)
-		},
-	}
-	o.AddFlags(cmd.Flags())
-	shell.AddKlogFlags(cmd.Flags())
-	cmd.Flags().SetNormalizeFunc(shell.Normalize)
-	return cmd
+	return shell.Program{
+		Name: "konnectivity-agent", About: "Connects to the servers and connects to destinations on their behalf.", Flags: o.AddFlags,
+		Run: func(ctx context.Context, signals *daemon.Signals) error { return Run(ctx, o, signals) },
+	}.Command()
 }
 
-// Run serves until stop is closed and connections have ended, the grace is over
-// or kill is closed.
-func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
+// Run serves until the first signal and then until connections have ended, the
+// grace is over or the second signal comes.
+func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
+	return shell.Bounded(signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
+}
+
+func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := agent.NewMetrics()
@@ -62,21 +54,15 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 	}
 	ran := make(chan struct{})
 	runCtx, end := context.WithCancel(ctx)
+	defer end()
 	go func() { a.Run(runCtx); close(ran) }()
 	go notifyReady(ctx, a)
 	go shell.Settle(ctx, a.Connections)
-	<-stop
+	<-signals.First
 	shell.Notify("STOPPING=1")
-	klog.V(1).InfoS("Draining", "grace", o.GracefulShutdownTimeout)
-	grace, done := context.WithTimeout(ctx, o.GracefulShutdownTimeout)
+	klog.V(1).InfoS("Draining", "grace", o.GracefulShutdownTimeout, "connections", a.Connections())
+	grace, done := shell.Grace(ctx, o.GracefulShutdownTimeout, signals)
 	defer done()
-	go func() {
-		select {
-		case <-kill:
-			done()
-		case <-grace.Done():
-		}
-	}()
 	a.Drain(grace)
 	end()
 	<-ran
@@ -113,8 +99,7 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 		AgentID: o.AgentID, Identifiers: o.AgentIdentifiers,
 		SyncInterval: o.SyncInterval, SyncIntervalCap: o.SyncIntervalCap, SyncForever: o.SyncForever, KeepaliveTime: o.KeepaliveTime,
 		DialTimeout: o.DialTimeout, MaxDials: o.MaxPendingDials, MaxConns: o.MaxConnections, Policy: policy,
-		Links: o.Links, ReferenceOnly: o.Link == "reference", PauseSlow: o.SlowReceivers == "pause", ConnLimit: o.ConnBuffer,
-		Link: link.Config{Window: o.LinkWindow, MaxWindow: o.LinkMaxWindow, Budget: link.NewBudget(o.LinkBudget)},
+		Links: o.Links, ReferenceOnly: o.Link.Reference(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
 		Logf: shell.Logf,
 	}
 	if path := o.ServiceAccountTokenPath; path != "" {
@@ -180,20 +165,11 @@ func (o *Options) serveHTTP(ctx context.Context, a *agent.Agent, m *agent.Metric
 		b.WriteString("[+]server-connected ok\ncheck passed\n")
 		_, _ = w.Write(b.Bytes())
 	}
-	health := http.NewServeMux()
-	health.HandleFunc("/healthz", shell.OK)
-	health.HandleFunc("/readyz", ready)
-	health.HandleFunc("/ready", ready)
-	health.Handle("/metrics", m.Registry)
-	if err := shell.Serve(ctx, "health listener", net.JoinHostPort(o.HealthServerHost, strconv.Itoa(o.HealthServerPort)), health); err != nil {
+	if err := shell.Serve(ctx, "health listener", o.HealthServerHost, o.HealthServerPort, shell.Health(ready, m.Registry)); err != nil {
 		return err
 	}
-	admin := http.NewServeMux()
-	admin.HandleFunc("/metrics", o.redirectMetrics)
-	if o.EnableProfiling {
-		shell.AddProfiling(admin, o.EnableContentionProfiling)
-	}
-	return shell.Serve(ctx, "admin listener", net.JoinHostPort(o.AdminBindAddress, strconv.Itoa(o.AdminServerPort)), admin)
+	admin := shell.Admin(http.HandlerFunc(o.redirectMetrics), o.EnableProfiling, o.EnableContentionProfiling)
+	return shell.Serve(ctx, "admin listener", o.AdminBindAddress, o.AdminServerPort, admin)
 }
 
 // redirectMetrics sends to the health listener, as the reference agent does.

@@ -8,14 +8,14 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
@@ -23,31 +23,22 @@ import (
 // NewCommand returns the command konnectivity-server.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
-	cmd := &cobra.Command{
-		Use:           "konnectivity-server",
-		Long:          "Accepts connections of kube-apiserver and forwards them through agents.",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			shell.TuneMemory()
-			stop, kill := shell.Signals()
-			defer klog.Flush()
-			return Run(cmd.Context(), o, stop, kill)
-		},
-	}
-	o.AddFlags(cmd.Flags())
-	shell.AddKlogFlags(cmd.Flags())
-	cmd.Flags().SetNormalizeFunc(shell.Normalize)
-	return cmd
+	return shell.Program{
+		Name: "konnectivity-server", About: "Accepts connections of kube-apiserver and forwards them through agents.", Flags: o.AddFlags,
+		Run: func(ctx context.Context, signals *daemon.Signals) error { return Run(ctx, o, signals) },
+	}.Command()
 }
 
-// Run serves until stop is closed and connections have ended, the grace is over
-// or kill is closed.
-func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
+// Run serves until the first signal and then until connections have ended, the
+// grace is over or the second signal comes.
+func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
+	return shell.Bounded(signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
+}
+
+func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := server.NewMetrics()
@@ -62,29 +53,22 @@ func Run(ctx context.Context, o *Options, stop, kill <-chan struct{}) error {
 	if err := o.serveHTTP(ctx, s, m); err != nil {
 		return err
 	}
-	var leases *leaseKeeper
+	leave := func() {}
 	if o.EnableLeaseController {
-		leases = newLeaseKeeper(o, client, m)
-		go leases.run(ctx)
+		k := keepLease(ctx, o, client, m)
+		leave = func() { k.release(ctx) }
 	}
 	go shell.Settle(ctx, s.Established)
 	shell.Notify("READY=1")
-	<-stop
+	<-signals.First
 	shell.Notify("STOPPING=1")
 	klog.V(1).InfoS("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
-	grace, done := context.WithTimeout(ctx, o.GracefulShutdownTimeout)
+	var left sync.WaitGroup
+	left.Go(leave)
+	grace, done := shell.Grace(ctx, o.GracefulShutdownTimeout, signals)
 	defer done()
-	go func() {
-		select {
-		case <-kill:
-			done()
-		case <-grace.Done():
-		}
-	}()
-	if leases != nil {
-		leases.release(ctx)
-	}
 	s.Shutdown(grace)
+	left.Wait()
 	return nil
 }
 
@@ -107,9 +91,8 @@ func (o *Options) config(client *kube.Client) server.Config {
 		DialTimeout: o.BackendDialTimeout, AgentWait: o.AgentWait,
 		FrontendKeepalive: o.FrontendKeepaliveTime, AgentKeepalive: o.KeepaliveTime,
 		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
-		Links: o.LinksPerAgent, ReferenceOnly: o.Link == "reference",
-		PauseSlow: o.SlowReceivers == "pause", ConnLimit: o.ConnBuffer,
-		Link:   link.Config{Window: o.LinkWindow, MaxWindow: o.LinkMaxWindow, Budget: link.NewBudget(o.LinkBudget)},
+		Links: o.LinksPerAgent, ReferenceOnly: o.Link.Reference(),
+		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
 		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute},
 		Logf:   shell.Logf,
 	}
@@ -198,95 +181,9 @@ func (o *Options) serveHTTP(ctx context.Context, s *server.Server, m *server.Met
 		}
 		shell.OK(w, r)
 	}
-	health := http.NewServeMux()
-	health.HandleFunc("/healthz", shell.OK)
-	health.HandleFunc("/readyz", ready)
-	health.HandleFunc("/ready", ready)
-	health.Handle("/metrics", m.Registry)
-	if err := shell.Serve(ctx, "health listener", net.JoinHostPort(o.HealthBindAddress, strconv.Itoa(o.HealthPort)), health); err != nil {
+	if err := shell.Serve(ctx, "health listener", o.HealthBindAddress, o.HealthPort, shell.Health(ready, m.Registry)); err != nil {
 		return err
 	}
-	admin := http.NewServeMux()
-	admin.Handle("/metrics", m.Registry)
-	if o.EnableProfiling {
-		shell.AddProfiling(admin, o.EnableContentionProfiling)
-	}
-	return shell.Serve(ctx, "admin listener", net.JoinHostPort(o.AdminBindAddress, strconv.Itoa(o.AdminPort)), admin)
-}
-
-// Times of the Lease, as the reference server has them.
-const (
-	leaseDuration = 30 * time.Second
-	leaseRenew    = 15 * time.Second
-)
-
-// leaseKeeper publishes the server's Lease and removes expired ones.
-type leaseKeeper struct {
-	leases *kube.Leases
-	name   string
-	id     string
-	m      *server.Metrics
-	done   chan struct{}
-	cancel context.CancelFunc
-}
-
-func newLeaseKeeper(o *Options, c *kube.Client, m *server.Metrics) *leaseKeeper {
-	labels, _ := kube.ParseLabels(o.LeaseLabel)
-	return &leaseKeeper{leases: &kube.Leases{Client: c, Namespace: o.LeaseNamespace, Labels: labels},
-		name: "konnectivity-proxy-server-" + o.ServerID, id: o.ServerID, m: m, done: make(chan struct{})}
-}
-
-func (k *leaseKeeper) run(ctx context.Context) {
-	defer close(k.done)
-	ctx, k.cancel = context.WithCancel(ctx)
-	tick := time.NewTicker(leaseRenew)
-	defer tick.Stop()
-	for {
-		if err := k.leases.Hold(ctx, k.name, k.id, leaseDuration); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot renew lease", "name", k.name)
-		}
-		k.sweep(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// sweep deletes Leases whose holders are gone.
-func (k *leaseKeeper) sweep(ctx context.Context) {
-	start := time.Now()
-	items, _, err := k.leases.List(ctx)
-	if code, reason, ok := kube.CodeOf(err); ok {
-		k.m.LeaseLists.With(strconv.Itoa(code), reason).Inc()
-		k.m.LeaseListTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
-	}
-	for _, l := range items {
-		if l.Valid(time.Now()) {
-			continue
-		}
-		start := time.Now()
-		err := k.leases.Delete(ctx, l.Metadata.Name, l.Metadata.ResourceVersion)
-		if err == nil {
-			k.m.CulledLeases.Inc()
-		}
-		if code, reason, ok := kube.CodeOf(err); ok {
-			k.m.LeaseDeletes.With(strconv.Itoa(code), reason).Inc()
-			k.m.LeaseDelTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
-		}
-	}
-}
-
-// release removes the Lease, so that agents stop looking for this server.
-func (k *leaseKeeper) release(ctx context.Context) {
-	if k.cancel != nil {
-		k.cancel()
-	}
-	<-k.done
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if err := k.leases.Delete(ctx, k.name, ""); err != nil {
-		klog.ErrorS(err, "Cannot remove lease", "name", k.name)
-	}
+	admin := shell.Admin(m.Registry, o.EnableProfiling, o.EnableContentionProfiling)
+	return shell.Serve(ctx, "admin listener", o.AdminBindAddress, o.AdminPort, admin)
 }

@@ -1,4 +1,4 @@
-package app_test
+package tunnel
 
 import (
 	"bufio"
@@ -74,6 +74,7 @@ func startPair(t *testing.T, o options) *pair {
 		"--proxy-server-host=127.0.0.1", "--proxy-server-port=" + ports[0],
 		"--ca-cert=" + tls.CA, "--agent-cert=" + tls.Cert, "--agent-key=" + tls.Key,
 		"--health-server-host=127.0.0.1", "--health-server-port=" + ports[3], "--admin-server-port=" + ports[4],
+		"--deny-destinations=", // the targets are on loopback
 	}, o.agentFlags...)...)
 	daemontest.Eventually(t, startBound, func() error { return get(p.agentHealth + "/readyz") })
 	return p

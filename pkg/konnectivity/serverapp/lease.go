@@ -1,0 +1,90 @@
+package serverapp
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// Times of the Lease, as the reference server has them.
+const (
+	leaseDuration = 30 * time.Second
+	leaseRenew    = 15 * time.Second
+)
+
+// leaseKeeper publishes the server's Lease and removes expired ones.
+type leaseKeeper struct {
+	leases *kube.Leases
+	name   string
+	id     string
+	m      *server.Metrics
+	done   chan struct{}
+	cancel context.CancelFunc
+}
+
+// keepLease publishes the Lease until release.
+func keepLease(ctx context.Context, o *Options, c *kube.Client, m *server.Metrics) *leaseKeeper {
+	labels, _ := kube.ParseLabels(o.LeaseLabel)
+	k := &leaseKeeper{leases: &kube.Leases{Client: c, Namespace: o.LeaseNamespace, Labels: labels},
+		name: "konnectivity-proxy-server-" + o.ServerID, id: o.ServerID, m: m, done: make(chan struct{})}
+	ctx, k.cancel = context.WithCancel(ctx)
+	go k.run(ctx)
+	return k
+}
+
+func (k *leaseKeeper) run(ctx context.Context) {
+	defer close(k.done)
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		if err := k.leases.Hold(ctx, k.name, k.id, leaseDuration); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Cannot renew lease", "name", k.name)
+		}
+		k.sweep(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweep deletes Leases whose holders are gone.
+func (k *leaseKeeper) sweep(ctx context.Context) {
+	start := time.Now()
+	items, _, err := k.leases.List(ctx)
+	if code, reason, ok := kube.CodeOf(err); ok {
+		k.m.LeaseLists.With(strconv.Itoa(code), reason).Inc()
+		k.m.LeaseListTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
+	}
+	for _, l := range items {
+		if l.Valid(time.Now()) {
+			continue
+		}
+		start := time.Now()
+		err := k.leases.Delete(ctx, l.Metadata.Name, l.Metadata.ResourceVersion)
+		if err == nil {
+			k.m.CulledLeases.Inc()
+		}
+		if code, reason, ok := kube.CodeOf(err); ok {
+			k.m.LeaseDeletes.With(strconv.Itoa(code), reason).Inc()
+			k.m.LeaseDelTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
+		}
+	}
+}
+
+// release removes the Lease, so that agents stop looking for this server.
+func (k *leaseKeeper) release(ctx context.Context) {
+	k.cancel()
+	<-k.done
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := k.leases.Delete(ctx, k.name, ""); err != nil {
+		klog.ErrorS(err, "Cannot remove lease", "name", k.name)
+	}
+}

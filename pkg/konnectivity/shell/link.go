@@ -1,0 +1,62 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+)
+
+// LinkOptions are the flags about links that both commands have.
+type LinkOptions struct {
+	Protocol      string
+	Window        int
+	MaxWindow     int
+	Budget        int64
+	SlowReceivers string
+	ConnBuffer    int
+}
+
+// DefaultLinkOptions returns the defaults.
+func DefaultLinkOptions() LinkOptions {
+	return LinkOptions{Protocol: "auto", Window: 256 << 10, MaxWindow: 4 << 20, Budget: 32 << 20, SlowReceivers: "reset", ConnBuffer: 16 << 20}
+}
+
+// AddFlags adds the flags. peer is the program at the other end of a link, and
+// receiver what takes the bytes that it sends.
+func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
+	f.StringVar(&o.Protocol, "link", o.Protocol, "Protocol with "+peer+"s: auto prefers our own and falls back to the reference protocol; reference never uses our own.")
+	f.IntVar(&o.Window, "link-window", o.Window, "Bytes that the "+peer+" may send on a connection ahead of its "+receiver+".")
+	f.IntVar(&o.MaxWindow, "link-max-window", o.MaxWindow, "Bytes to which that window grows while the "+receiver+" keeps up.")
+	f.Int64Var(&o.Budget, "link-budget", o.Budget, "Bytes by which all windows together may exceed --link-window.")
+	f.StringVar(&o.SlowReceivers, "slow-receivers", o.SlowReceivers, "What happens to a "+receiver+" that lags behind where the "+peer+" has no flow control: reset closes its connection when --conn-buffer is full; pause makes all connections of that "+peer+" wait.")
+	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Bytes held for a "+receiver+" that lags behind where the "+peer+" has no flow control.")
+}
+
+// Validate checks the flags.
+func (o *LinkOptions) Validate() error {
+	switch {
+	case o.Protocol != "auto" && o.Protocol != "reference":
+		return fmt.Errorf("--link must be auto or reference, not %q", o.Protocol)
+	case o.SlowReceivers != "reset" && o.SlowReceivers != "pause":
+		return fmt.Errorf("--slow-receivers must be reset or pause, not %q", o.SlowReceivers)
+	case o.Window < 64<<10 || o.MaxWindow < o.Window:
+		return errors.New("--link-window must be at least 65536, and --link-max-window not smaller than it")
+	case o.Budget < 0 || o.ConnBuffer < 64<<10:
+		return errors.New("--link-budget must not be negative, and --conn-buffer at least 65536")
+	}
+	return nil
+}
+
+// Config returns what the flags say about links.
+func (o *LinkOptions) Config() link.Config {
+	return link.Config{Window: o.Window, MaxWindow: o.MaxWindow, Budget: link.NewBudget(o.Budget)}
+}
+
+// Reference tells whether only the reference protocol is spoken.
+func (o *LinkOptions) Reference() bool { return o.Protocol == "reference" }
+
+// Pause tells whether all wait for one that lags.
+func (o *LinkOptions) Pause() bool { return o.SlowReceivers == "pause" }
