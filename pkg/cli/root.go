@@ -26,7 +26,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/up"
 	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
 	versioncmd "github.com/fairlead-dev/fairlead/pkg/cli/version"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
@@ -51,7 +51,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		&cobra.Group{ID: "cluster", Title: "Clusters on this machine:"},
 		&cobra.Group{ID: "bundle", Title: "Any cluster:"},
 	)
-	renderCmd, verifyCmd := render.NewCommand(streams), verify.NewCommand(streams, embeddedEnv)
+	renderCmd, verifyCmd := render.NewCommand(streams), verify.NewCommand(streams, ownEnv)
 	renderCmd.GroupID, verifyCmd.GroupID = "bundle", "bundle"
 	root.AddCommand(
 		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
@@ -70,19 +70,19 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// embeddedEnv lets verify ask whether a context belongs to an embedded cluster.
-func embeddedEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
-	provider, err := embedded.NewProvider()
+// ownEnv lets verify ask whether a context belongs to a cluster that fairlead made.
+func ownEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
+	set, err := providers.New(providers.Settings{})
 	if err != nil {
 		return nil, err
 	}
-	return provider.CheckEnv(ctx, kubeconfig, kubeContext)
+	return set.CheckEnv(ctx, kubeconfig, kubeContext)
 }
 
 // verifyContext runs the quick checks for "fairlead up".
 func verifyContext(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig, kubeContext string) error {
 	verify.SilenceClientLogs()
-	o := verify.NewOptions(streams, embeddedEnv)
+	o := verify.NewOptions(streams, ownEnv)
 	o.Kubeconfig, o.Context = kubeconfig, kubeContext
 	if err := o.Complete(); err != nil {
 		return err
@@ -102,11 +102,12 @@ func nameIsAFlag(cmd *cobra.Command, args []string) error {
 }
 
 func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	provider, err := embedded.NewProvider()
+	set, err := providers.New(providers.Settings{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return provider.Names(), cobra.ShellCompDirectiveNoFileComp
+	names, _ := set.Clusters()
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // Main runs the command line and returns the exit code: 0, 1 for failures, 2

@@ -1,7 +1,9 @@
-// Package cluster holds what all ways to a cluster share: how a bring-up
-// reports its [Progress] and how a cluster enters and leaves the user's
+// Package cluster holds what all ways to a cluster share: the interface that a
+// [Provider] has for the commands, where a cluster's state is ([Home]), how a
+// bring-up reports its [Progress], and how a cluster enters and leaves the user's
 // kubeconfig. The ways themselves are packages of their own: embedded runs
-// processes, kind will run containers.
+// processes, kind runs containers; package providers finds the one that has a
+// cluster.
 package cluster
 
 // Progress is told what a long command is doing. Steps do not nest.

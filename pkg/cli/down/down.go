@@ -9,27 +9,32 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 )
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	var o embedded.DownOptions
+	var o cluster.DownOptions
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "Remove a cluster",
-		Long: `Stops all processes of a cluster and removes its files and its context. Works
-as well on what a killed or failed "up" has left. The cache of built programs is
-kept.`,
+		Long: `Stops all processes and containers of a cluster and removes its files and its
+context. Works as well on what a killed or failed "up" has left. The cache of
+built programs and all images are kept.`,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			provider, err := embedded.NewProvider()
+			set, err := providers.New(providers.Settings{})
+			if err != nil {
+				return err
+			}
+			provider, err := set.Of(o.Name)
 			if err != nil {
 				return err
 			}
 			o.Progress = ui.NewProgress(streams.ErrOut, quiet)
 			err = provider.Down(cmd.Context(), o)
-			if errors.Is(err, embedded.ErrNotFound) {
+			if errors.Is(err, cluster.ErrNotFound) {
 				_, _ = fmt.Fprintf(streams.ErrOut, "No cluster %q: nothing to remove.\n", o.Name)
 				return nil
 			}
@@ -37,7 +42,7 @@ kept.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Name, "name", embedded.DefaultName, "name of the cluster")
+	f.StringVar(&o.Name, "name", cluster.DefaultName, "name of the cluster")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that has the context (default: $KUBECONFIG or ~/.kube/config)")
 	f.BoolVarP(&quiet, "quiet", "q", false, "show failures only")
 	return cmd

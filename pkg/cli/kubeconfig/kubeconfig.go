@@ -5,7 +5,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 )
 
 // NewCommand makes the command.
@@ -17,7 +18,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  fairlead kubeconfig > /tmp/dev.kubeconfig\n  kubectl --kubeconfig /tmp/dev.kubeconfig get nodes",
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			provider, err := embedded.NewProvider()
+			set, err := providers.New(providers.Settings{})
+			if err != nil {
+				return err
+			}
+			provider, err := set.Of(name)
 			if err != nil {
 				return err
 			}
@@ -29,6 +34,6 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", embedded.DefaultName, "name of the cluster")
+	cmd.Flags().StringVar(&name, "name", cluster.DefaultName, "name of the cluster")
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 )
 
 // ErrUnhealthy makes "fairlead status" end with a non-zero exit code. What is
@@ -28,12 +27,17 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var name, output string
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the processes of a cluster",
-		Long: `Shows every process of a cluster: whether it is ready, how often it had to be
-restarted, and its memory. The exit code is 1 unless all are ready.`,
+		Use: "status", Short: "Show the parts of a cluster",
+		Long: `Shows every part of a cluster, processes or nodes and workloads: whether it is
+ready, how often it had to be restarted, and its memory. The exit code is 1
+unless all are ready.`,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			provider, err := embedded.NewProvider()
+			set, err := providers.New(providers.Settings{})
+			if err != nil {
+				return err
+			}
+			provider, err := set.Of(name)
 			if err != nil {
 				return err
 			}
@@ -41,27 +45,27 @@ restarted, and its memory. The exit code is 1 unless all are ready.`,
 			if err != nil {
 				return err
 			}
-			if err := ui.Write(streams.Out, output, s, func(w io.Writer) error { return table(w, s) }); err != nil {
+			if err := ui.Write(streams.Out, output, s, s.WriteTable); err != nil {
 				return err
 			}
-			if !s.Healthy {
-				return unhealthy(s)
+			if !s.Summarize().Healthy {
+				return fmt.Errorf("%w: %s", ErrUnhealthy, s.Problem())
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", embedded.DefaultName, "name of the cluster")
+	cmd.Flags().StringVar(&name, "name", cluster.DefaultName, "name of the cluster")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to this long until all processes are ready")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to this long until all parts are ready")
 	return cmd
 }
 
 // await reads the status, again and again until it is healthy or the time is up.
-func await(ctx context.Context, provider *embedded.Provider, name string, limit time.Duration) (embedded.Status, error) {
+func await(ctx context.Context, provider cluster.Provider, name string, limit time.Duration) (cluster.Status, error) {
 	deadline := time.Now().Add(limit)
 	for {
 		s, err := provider.Status(ctx, name)
-		if err != nil || s.Healthy || !time.Now().Before(deadline) {
+		if err != nil || s.Summarize().Healthy || !time.Now().Before(deadline) {
 			return s, err
 		}
 		select {
@@ -72,88 +76,17 @@ func await(ctx context.Context, provider *embedded.Provider, name string, limit 
 	}
 }
 
-func unhealthy(s embedded.Status) error {
-	if !s.Running {
-		return fmt.Errorf("%w: cluster %q is stopped: start it with \"fairlead up --name %s\"", ErrUnhealthy, s.Name, s.Name)
-	}
-	if len(s.Processes) == 0 {
-		return fmt.Errorf("%w: the supervisor of cluster %q does not answer: \"fairlead down --name %s\" removes the cluster all the same", ErrUnhealthy, s.Name, s.Name)
-	}
-	for _, p := range s.Processes {
-		if !p.Ready {
-			return fmt.Errorf("%w: %s is %s; see %s", ErrUnhealthy, p.Name, describe(p), p.LogFile)
-		}
-	}
-	return ErrUnhealthy
-}
-
-func describe(p process.Status) string {
-	switch {
-	case p.State == process.Running && p.Ready:
-		return "ready"
-	case p.State == process.Running:
-		return "running, not ready"
-	case p.Reason != "":
-		return string(p.State) + " (" + p.Reason + ")"
-	}
-	return string(p.State)
-}
-
-func table(out io.Writer, s embedded.Status) error {
-	nodes := fmt.Sprintf("%d nodes", s.Nodes)
-	if s.Nodes == 1 {
-		nodes = "1 node"
-	}
-	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %s\nContext: %s\nServer:  %s\nFiles:   %s\nLogs:    %s\n",
-		s.Name, health(s), s.KubernetesVersion, nodes, s.Context, s.Server, s.Dir, filepath.Join(s.Dir, "logs"))
-	if len(s.Processes) == 0 {
-		return nil
-	}
-	live := 1
-	for _, p := range s.Processes {
-		if p.PID != 0 {
-			live++
-		}
-	}
-	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", mebibytes(s.RSSBytes), live)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tFOR\tRESTARTS\tMEMORY")
-	for _, p := range s.Processes {
-		pid, memory := "-", "-"
-		if p.PID != 0 {
-			pid, memory = fmt.Sprint(p.PID), mebibytes(p.RSSBytes)
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Name, pid, describe(p),
-			duration.HumanDuration(time.Since(p.Since)), p.Restarts, memory)
-	}
-	_, _ = fmt.Fprintf(w, "supervisor\t%d\tready\t\t\t%s\n", s.Supervisor, mebibytes(s.SupervisorRSSBytes))
-	return w.Flush()
-}
-
-// health is the state of a cluster in one word.
-func health(s embedded.Status) string {
-	switch {
-	case s.Healthy:
-		return "ready"
-	case s.Running:
-		return "unhealthy"
-	}
-	return "stopped"
-}
-
-func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
-
 // NewListCommand makes "fairlead list".
 func NewListCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List clusters", GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			provider, err := embedded.NewProvider()
+			set, err := providers.New(providers.Settings{})
 			if err != nil {
 				return err
 			}
-			list, err := provider.List(cmd.Context())
+			list, err := set.List(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -164,23 +97,24 @@ func NewListCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-func listTable(out, errOut io.Writer, list []embedded.Status) error {
+func listTable(out, errOut io.Writer, list []cluster.Status) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(errOut, "No clusters. \"fairlead up\" makes one.")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "NAME\tSTATE\tNODES\tVERSION\tMEMORY\tAGE\tCONTEXT")
-	for _, s := range list {
-		if s.Version == 0 {
-			_, _ = fmt.Fprintf(w, "%s\tincomplete\t-\t-\t-\t-\t%s\n", s.Name, s.Context)
+	_, _ = fmt.Fprintln(w, "NAME\tPROVIDER\tSTATE\tNODES\tVERSION\tMEMORY\tAGE\tCONTEXT")
+	for _, status := range list {
+		s := status.Summarize()
+		if s.KubernetesVersion == "" {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t%s\n", s.Name, s.Provider, s.Health(), s.Context)
 			continue
 		}
 		memory := "-"
-		if s.Running {
-			memory = mebibytes(s.RSSBytes)
+		if s.RSSBytes > 0 {
+			memory = cluster.Mebibytes(s.RSSBytes)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, health(s), s.Nodes, s.KubernetesVersion, memory,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, s.Provider, s.Health(), s.Nodes, s.KubernetesVersion, memory,
 			duration.HumanDuration(time.Since(s.Created)), s.Context)
 	}
 	return w.Flush()

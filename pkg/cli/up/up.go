@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 )
 
 // VerifyFunc runs the quick checks against a context of a kubeconfig file.
@@ -29,10 +30,12 @@ type Options struct {
 	Config   string
 	NoVerify bool
 	Quiet    bool
-	Up       embedded.UpOptions
+	Provider string
+	Up       cluster.UpOptions
+	Settings providers.Settings
 
 	verify   VerifyFunc
-	provider *embedded.Provider
+	provider cluster.Provider
 }
 
 const long = `Brings up a cluster of plain processes on this machine: etcd, kube-apiserver,
@@ -65,16 +68,17 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Up.Name, "name", embedded.DefaultName, "name of the cluster; its context is fairlead-NAME")
+	f.StringVar(&o.Up.Name, "name", cluster.DefaultName, "name of the cluster; its context is fairlead-NAME")
+	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("how to make the cluster: %s (default: the one that it has, %s for a new one)", strings.Join(providers.Names(), " or "), providers.Names()[0]))
 	f.StringVarP(&o.Config, "filename", "f", "", "Bundle file (default: the default bundle)")
-	f.IntVar(&o.Up.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
-	f.IntVar(&o.Up.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
+	f.IntVar(&o.Settings.Embedded.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
+	f.IntVar(&o.Settings.Embedded.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
 	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free one, remembered)")
 	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed bring-up has made")
 	f.BoolVar(&o.NoVerify, "no-verify", false, "do not run the quick checks at the end")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
 	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "file that gets the context (default: $KUBECONFIG or ~/.kube/config)")
-	f.StringVar(&o.Up.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "directory with ready-built etcd, kube-apiserver, ... instead of building them")
+	f.StringVar(&o.Settings.Embedded.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "directory with ready-built etcd, kube-apiserver, ... instead of building them")
 	return cmd
 }
 
@@ -90,8 +94,11 @@ func (o *Options) Complete() error {
 			return fmt.Errorf("%s: %w", o.Config, err)
 		}
 	}
-	var err error
-	o.provider, err = embedded.NewProvider()
+	set, err := providers.New(o.Settings)
+	if err != nil {
+		return err
+	}
+	o.provider, err = set.ForUp(o.Up.Name, o.Provider)
 	return err
 }
 
@@ -109,7 +116,7 @@ func (o *Options) Validate(cmd *cobra.Command) error {
 // kept: it is needed to find out why.
 func (o *Options) Run(ctx context.Context) error {
 	if err := o.provider.Up(ctx, o.Up); err != nil {
-		if ctx.Err() != nil && !errors.Is(err, embedded.ErrInterrupted) {
+		if ctx.Err() != nil && !errors.Is(err, cluster.ErrInterrupted) {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 		return err

@@ -2,18 +2,14 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -21,43 +17,21 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// CheckEnv is a check.EnvSource: it answers for contexts that point to the API
-// server of an embedded cluster of this user.
-func (p *Provider) CheckEnv(_ context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return nil, nil //nolint:nilerr // whoever is asked next reports it
-	}
-	if kubeContext == "" {
-		kubeContext = raw.CurrentContext
-	}
-	name, ok := strings.CutPrefix(kubeContext, cluster.ContextName(""))
-	if !ok {
-		return nil, nil
-	}
+// CheckEnv implements cluster.Provider.
+func (p *Provider) CheckEnv(_ context.Context, name string, config *rest.Config) (*check.Env, error) {
 	l, err := NewLayout(p.root, name)
-	if err != nil {
-		return nil, nil //nolint:nilerr // not a name of ours
-	}
-	state, err := l.readState()
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
-	config, err := loader.ClientConfig()
+	state, err := l.readState()
 	if err != nil {
-		return nil, fmt.Errorf("context %s: %w", kubeContext, err)
+		return nil, err
 	}
 	pl := &plan{Layout: l, state: state}
 	if config.Host != pl.serverURL() {
 		return nil, nil // the name is ours, the cluster is another
 	}
-	if pl.bundle, err = l.storedBundle(); err != nil {
+	if pl.bundle, err = l.StoredBundle(); err != nil {
 		return nil, err
 	}
 	return pl.checkEnv(config), nil
@@ -112,14 +86,4 @@ func get(ctx context.Context, url string, client *http.Client) ([]byte, error) {
 		err = fmt.Errorf("%s answered %s", url, resp.Status)
 	}
 	return body, err
-}
-
-// Names of all clusters, for completion.
-func (p *Provider) Names() []string {
-	dirs, _ := filepath.Glob(filepath.Join(p.root, "*", "cluster.json"))
-	list := make([]string, 0, len(dirs))
-	for _, d := range dirs {
-		list = append(list, filepath.Base(filepath.Dir(d)))
-	}
-	return list
 }

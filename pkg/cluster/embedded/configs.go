@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 // writeMaterial writes all that the programs read: certificates, kubeconfigs,
@@ -132,5 +133,5 @@ func (p *plan) writePrograms() error {
 			return fmt.Errorf("removing an old token: %w", err)
 		}
 	}
-	return writeJSON(p.ProgramsFile(), todo)
+	return cluster.WriteJSON(p.ProgramsFile(), todo)
 }

@@ -12,20 +12,10 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// DownOptions say which cluster to remove.
-type DownOptions struct {
-	// Name of the cluster.
-	Name string
-	// Kubeconfig is the file that has the cluster's context; "" means the user's usual one.
-	Kubeconfig string
-	// Progress is told about the steps.
-	Progress cluster.Progress
-}
-
 // Down removes a cluster: its processes, its directory, its sockets, and its
 // context. It needs no readable state, so that it also removes what a killed
-// command left. It returns ErrNotFound when there was nothing at all.
-func (p *Provider) Down(ctx context.Context, o DownOptions) error {
+// command left. It returns cluster.ErrNotFound when there was nothing at all.
+func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	l, err := NewLayout(p.root, o.Name)
 	if err != nil {
 		return err
@@ -33,27 +23,23 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if o.Progress == nil {
 		o.Progress = cluster.Silent
 	}
-	unlock, err := l.lock()
+	unlock, err := l.Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	defer func() {
-		_ = os.Remove(l.lockFile())
-		removeEmpty(filepath.Dir(l.failedLogs()))
-		removeEmpty(filepath.Dir(l.Dir), filepath.Dir(filepath.Dir(l.Dir)))
-	}()
+	defer l.RemoveTraces()
 	// Read before it is deleted. A cluster without readable state loses whatever context has its name.
 	state, stateErr := l.readState()
-	previous, _ := os.ReadFile(l.previousContext())
+	previous := l.PreviousContext()
 	left, err := process.FindMarked(l.Dir)
 	if err != nil {
 		return err
 	}
-	found := exists(l.Dir) || exists(l.failedLogs()) || len(left) > 0
+	found := exists(l.Dir) || exists(l.FailedLogs()) || len(left) > 0
 	if found {
 		err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
-			return "", errors.Join(l.remove(ctx), os.RemoveAll(l.failedLogs()))
+			return "", errors.Join(l.remove(ctx), os.RemoveAll(l.FailedLogs()))
 		})
 		if err != nil {
 			return err
@@ -63,22 +49,11 @@ func (p *Provider) Down(ctx context.Context, o DownOptions) error {
 	if stateErr == nil {
 		server = (&plan{Layout: l, state: state}).serverURL()
 	}
-	hadContext, err := removeContexts(l.Name, server, string(previous), append(state.Kubeconfigs, o.Kubeconfig))
+	hadContext, err := l.RemoveContexts(server, previous, append(state.Kubeconfigs, o.Kubeconfig))
 	if err == nil && !found && !hadContext {
-		err = fmt.Errorf("%w: %q: nothing to remove", ErrNotFound, l.Name)
+		err = fmt.Errorf("%w: %q: nothing to remove", cluster.ErrNotFound, l.Name)
 	}
 	return err
-}
-
-// removeContexts takes the context out of several kubeconfig files; "" is the user's usual one.
-func removeContexts(name, server, previous string, files []string) (bool, error) {
-	removed := false
-	var errs []error
-	for _, file := range files {
-		had, err := cluster.RemoveKubeconfig(name, file, server, previous)
-		removed, errs = removed || had, append(errs, err)
-	}
-	return removed, errors.Join(errs...)
 }
 
 // remove stops all processes of the cluster and deletes its files.
@@ -91,7 +66,7 @@ func (l Layout) remove(ctx context.Context) error {
 	if exists(l.RunDir) && ownedAndPrivate(l.RunDir) == nil {
 		errs = append(errs, os.RemoveAll(l.RunDir))
 		if filepath.Dir(l.RunDir) != l.Dir {
-			removeEmpty(filepath.Dir(l.RunDir))
+			cluster.RemoveEmpty(filepath.Dir(l.RunDir))
 		}
 	}
 	errs = append(errs, os.RemoveAll(l.Dir))
@@ -117,21 +92,7 @@ func (l Layout) stop(ctx context.Context) error {
 	return err
 }
 
-// failedLogs keeps the logs of an Up that failed and cleaned up after itself.
-func (l Layout) failedLogs() string {
-	return filepath.Join(filepath.Dir(filepath.Dir(l.Dir)), "failed-logs", l.Name)
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// removeEmpty removes directories as long as they are empty.
-func removeEmpty(dirs ...string) {
-	for _, dir := range dirs {
-		if os.Remove(dir) != nil {
-			return
-		}
-	}
 }

@@ -9,61 +9,26 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
-
-// DefaultName is the name of a cluster when none is given.
-const DefaultName = "dev"
-
-// maxNameLength keeps names short enough for sockets and context names.
-const maxNameLength = 40
 
 // Layout knows where the files of one cluster are. Everything is below Dir but
 // the sockets, which may have to live elsewhere because their path must be short.
 type Layout struct {
-	// Name is the cluster's name.
-	Name string
-	// Dir is the cluster's state directory, mode 0700.
-	Dir string
+	cluster.Home
 	// RunDir holds the sockets.
 	RunDir string
-}
-
-// Root is the directory that holds the state of all embedded clusters:
-// $XDG_STATE_HOME/fairlead/clusters, by default ~/.local/state/fairlead/clusters.
-func Root() (string, error) {
-	base, err := xdgDir("XDG_STATE_HOME", ".local/state")
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(base, "fairlead", "clusters"), nil
-}
-
-// xdgDir returns the value of an XDG variable, or its default below the home
-// directory. The XDG specification has relative values ignored.
-func xdgDir(variable, fallback string) (string, error) {
-	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("neither %s nor a home directory is known: set %s to a directory of yours", variable, variable)
-	}
-	return filepath.Join(home, fallback), nil
 }
 
 // NewLayout returns the layout of a named cluster below root. It refuses names
 // that are no DNS labels or too long, and touches nothing.
 func NewLayout(root, name string) (Layout, error) {
-	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		return Layout{}, fmt.Errorf("cluster name %q: use lower-case letters, digits and '-', such as \"dev\" or \"test-1\"", name)
+	home, err := cluster.NewHome(root, name)
+	if err != nil {
+		return Layout{}, err
 	}
-	if len(name) > maxNameLength {
-		return Layout{}, fmt.Errorf("cluster name %q has %d characters: use at most %d", name, len(name), maxNameLength)
-	}
-	l := Layout{Name: name, Dir: filepath.Join(root, name)}
+	l := Layout{Home: home}
 	// The environment may have changed since the cluster was made, its sockets have not moved.
 	if data, err := os.ReadFile(l.runDirFile()); err == nil && filepath.IsAbs(string(data)) {
 		l.RunDir = string(data)
@@ -110,37 +75,14 @@ func (l Layout) makeDirs() error {
 // runDirFile remembers RunDir.
 func (l Layout) runDirFile() string { return filepath.Join(l.Dir, "run-dir") }
 
-// PKIDir holds certificates and keys, under the names that kubeadm uses.
-func (l Layout) PKIDir() string { return filepath.Join(l.Dir, "pki") }
-
-// LogDir holds one log file per program.
-func (l Layout) LogDir() string { return filepath.Join(l.Dir, "logs") }
-
-// ConfigDir holds kubeconfigs and configuration files.
-func (l Layout) ConfigDir() string { return filepath.Join(l.Dir, "config") }
-
 // EtcdDir is etcd's data directory.
 func (l Layout) EtcdDir() string { return filepath.Join(l.Dir, "etcd") }
 
 // TokenDir holds the service-account tokens of agents and schedulers.
 func (l Layout) TokenDir() string { return filepath.Join(l.Dir, "tokens") }
 
-// StateFile describes the cluster; see [State].
-func (l Layout) StateFile() string { return filepath.Join(l.Dir, "cluster.json") }
-
 // ProgramsFile lists the programs that the supervisor runs.
 func (l Layout) ProgramsFile() string { return filepath.Join(l.Dir, "programs.json") }
-
-// BundleFile is the Bundle that the cluster was made from, defaults filled in.
-func (l Layout) BundleFile() string { return filepath.Join(l.ConfigDir(), "bundle.yaml") }
-
-// AdminKubeconfig is the kubeconfig of the cluster's administrator.
-func (l Layout) AdminKubeconfig() string { return l.Kubeconfig("admin") }
-
-// Kubeconfig is the kubeconfig of one identity.
-func (l Layout) Kubeconfig(who string) string {
-	return filepath.Join(l.ConfigDir(), who+".kubeconfig")
-}
 
 // PKI is a file in PKIDir.
 func (l Layout) PKI(name string) string { return filepath.Join(l.PKIDir(), name) }
@@ -156,12 +98,6 @@ func (l Layout) TunnelSocket() string { return filepath.Join(l.RunDir, "konnecti
 
 // SupervisorSocket is where the supervisor answers.
 func (l Layout) SupervisorSocket() string { return filepath.Join(l.RunDir, "supervisor.sock") }
-
-// previousContext remembers the user's current context of before Up.
-func (l Layout) previousContext() string { return filepath.Join(l.Dir, "previous-context") }
-
-// lockFile stands beside Dir, because Dir comes and goes while the lock is held.
-func (l Layout) lockFile() string { return l.Dir + ".lock" }
 
 // ErrNotOwned says that a directory in a shared place belongs to somebody else.
 var ErrNotOwned = errors.New("directory is not owned by this user alone")

@@ -84,68 +84,6 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-func TestLockIsExclusiveAndSurvivesRemoval(t *testing.T) {
-	l, err := NewLayout(t.TempDir(), "dev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := l.lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.lock(); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), `"dev"`) {
-		t.Errorf("second lock = %v, want ErrBusy", err)
-	}
-	// Down removes the file while it holds the lock; the next command makes a new one.
-	if err := os.Remove(l.lockFile()); err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-	unlock, err = l.lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-}
-
-func TestHalfWrittenState(t *testing.T) {
-	for name, content := range map[string]string{"no file": "", "cut off": `{"stateVersion": 1, "na`, "empty object": "{}"} {
-		t.Run(name, func(t *testing.T) {
-			l, err := NewLayout(t.TempDir(), "dev")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.MkdirAll(l.Dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if content != "" {
-				if err := os.WriteFile(l.StateFile(), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := l.readState(); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "fairlead down --name dev") {
-				t.Errorf("readState = %v, want ErrIncomplete and what to do", err)
-			}
-		})
-	}
-	l, err := NewLayout(t.TempDir(), "dev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.readState(); !errors.Is(err, ErrNotFound) {
-		t.Errorf("readState of nothing = %v, want ErrNotFound", err)
-	}
-	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.writeState(State{Version: stateVersion + 1, Name: "dev"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.readState(); err == nil || !strings.Contains(err.Error(), "another version") {
-		t.Errorf("state of a newer version: %v", err)
-	}
-}
-
 func TestWriteFileKeepsTheOldOneOnFailure(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "f")
@@ -166,16 +104,6 @@ func TestWriteFileKeepsTheOldOneOnFailure(t *testing.T) {
 	}
 	if info, err := os.Stat(target); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-}
-
-func TestNoSpace(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "not", "there", "yet")
-	if err := checkFree(missing, 1<<62); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "XDG_STATE_HOME") {
-		t.Errorf("checkFree = %v, want ErrNoSpace and what to do", err)
-	}
-	if err := checkFree(missing, 1); err != nil {
-		t.Errorf("checkFree of one byte: %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/aggregation"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 // authorities are the cluster's CAs, one for each purpose (AGG-32), and the key
@@ -47,7 +48,7 @@ func (p *plan) loadAuthorities(now time.Time) (authorities, error) {
 
 func (p *plan) loadCA(cfg pki.Config, file, commonName string, now time.Time) (pki.KeyPair, error) {
 	certPEM, err := os.ReadFile(p.PKI(file + ".crt"))
-	if errors.Is(err, os.ErrNotExist) && p.state.Phase == PhaseCreating {
+	if errors.Is(err, os.ErrNotExist) && p.state.Phase == cluster.PhaseCreating {
 		ca, err := pki.NewCA(cfg, commonName, now)
 		if err != nil {
 			return ca, err
@@ -87,7 +88,7 @@ func (p *plan) loadSigningKey(cfg pki.Config) (crypto.Signer, error) {
 			return nil, fmt.Errorf("reading %s: %w", p.PKI("sa.key"), err)
 		}
 		return key, nil
-	case !errors.Is(err, os.ErrNotExist) || p.state.Phase != PhaseCreating:
+	case !errors.Is(err, os.ErrNotExist) || p.state.Phase != cluster.PhaseCreating:
 		return nil, fmt.Errorf("reading the key of service-account tokens: %w", err)
 	}
 	key, err := pki.NewServiceAccountKey(cfg)

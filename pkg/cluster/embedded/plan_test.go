@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
@@ -29,7 +30,7 @@ func testPlan(t *testing.T, config string) *plan {
 		t.Fatal(err)
 	}
 	p := &plan{Layout: l, bundle: b, bins: map[string]string{}, nodeSecret: "secret"}
-	p.state = State{Name: "dev", Nodes: 3, Agents: 2, Schedulers: replicas(b), HostIP: "192.0.2.7", Ports: map[string]int{}}
+	p.state = State{Record: cluster.Record{Name: "dev", Nodes: 3}, Agents: 2, Schedulers: replicas(b), HostIP: "192.0.2.7", Ports: map[string]int{}}
 	for i, name := range portNames(2, p.state.Schedulers) {
 		p.state.Ports[name] = 21000 + i
 	}

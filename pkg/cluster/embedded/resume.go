@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
 // resume brings a cluster that was made before to life, or finds it alive.
-func (l Layout) resume(ctx context.Context, o UpOptions, state State) error {
+func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
 	pl := &plan{Layout: l, state: state}
 	var err error
-	if pl.bundle, err = l.storedBundle(); err != nil {
+	if pl.bundle, err = l.StoredBundle(); err != nil {
 		return err
 	}
 	if err := pl.sameAsAsked(o); err != nil {
@@ -71,35 +69,16 @@ func (p *plan) startStopped(ctx context.Context) error {
 	return err
 }
 
-// sameAsAsked refuses to change a cluster that exists: it would have to be made
-// anew, and that is for the user to say.
-func (p *plan) sameAsAsked(o UpOptions) error {
-	differs := func(asked, has string) error {
-		return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
-			p.Name, has, asked, p.Name)
-	}
+// sameAsAsked refuses to change a cluster that exists.
+func (p *plan) sameAsAsked(o upOptions) error {
 	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
-		return differs(fmt.Sprintf("%d nodes", o.Nodes), fmt.Sprintf("%d nodes", p.state.Nodes))
+		return p.Differs(fmt.Sprintf("%d nodes", p.state.Nodes), fmt.Sprintf("%d nodes", o.Nodes))
 	}
 	if o.Agents != 0 && o.Agents != p.state.Agents {
-		return differs(fmt.Sprintf("%d agents", o.Agents), fmt.Sprintf("%d agents", p.state.Agents))
+		return p.Differs(fmt.Sprintf("%d agents", p.state.Agents), fmt.Sprintf("%d agents", o.Agents))
 	}
 	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
-		return differs(fmt.Sprintf("API server port %d", o.APIServerPort), fmt.Sprintf("API server port %d", has))
+		return p.Differs(fmt.Sprintf("API server port %d", has), fmt.Sprintf("API server port %d", o.APIServerPort))
 	}
-	if o.Bundle != nil {
-		b, err := completeBundle(o.Bundle)
-		if err != nil {
-			return err
-		}
-		asked, err1 := yaml.Marshal(b)
-		has, err2 := yaml.Marshal(p.bundle)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		if string(asked) != string(has) {
-			return differs("the one in --filename", "another bundle ("+p.BundleFile()+")")
-		}
-	}
-	return nil
+	return p.SameBundle(o.Bundle, p.bundle)
 }

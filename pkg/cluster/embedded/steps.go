@@ -25,7 +25,7 @@ const maxRestarts = 4
 
 // followUp waits for the programs, which the supervisor starts by itself, and
 // puts into the API server what they need. Every step may be done again.
-func (p *plan) followUp(ctx context.Context, o UpOptions) error {
+func (p *plan) followUp(ctx context.Context, o upOptions) error {
 	for _, step := range p.steps() {
 		if step.skip {
 			continue
@@ -68,17 +68,17 @@ func (p *plan) steps() []step {
 			n, err := p.installBundle(ctx)
 			return fmt.Sprintf("%d objects", n), err
 		}},
-		{title: fmt.Sprintf("Adding %s", count(p.state.Nodes, "node")), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: fmt.Sprintf("Adding %s", cluster.Count(p.state.Nodes, "node")), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
 			if err := p.waitReady(ctx, pr, progKwok, progNodeGate); err != nil {
 				return "", err
 			}
 			return "", p.addNodes(ctx, client)
 		}},
-		{title: fmt.Sprintf("Starting the tunnel: server and %s", count(p.state.Agents, "agent")), skip: !p.tunnel(),
+		{title: fmt.Sprintf("Starting the tunnel: server and %s", cluster.Count(p.state.Agents, "agent")), skip: !p.tunnel(),
 			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
 				return "", p.waitReady(ctx, pr, append([]string{progTunnelServer}, names(p.state.Agents, agentName)...)...)
 			}},
-		{title: fmt.Sprintf("Starting the second scheduler: %s", count(p.state.Schedulers, "replica")), skip: p.state.Schedulers == 0,
+		{title: fmt.Sprintf("Starting the second scheduler: %s", cluster.Count(p.state.Schedulers, "replica")), skip: p.state.Schedulers == 0,
 			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
 				if err := p.waitReady(ctx, pr, names(p.state.Schedulers, schedulerName)...); err != nil {
 					return "", err
@@ -94,14 +94,6 @@ func names(n int, name func(int) string) []string {
 		list[i] = name(i)
 	}
 	return list
-}
-
-// count writes "1 node" and "3 nodes".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // waitReady waits until the named programs are ready. It gives up early on one

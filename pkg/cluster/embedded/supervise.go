@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
@@ -36,7 +37,7 @@ func Supervise(ctx context.Context, dir string) error {
 		return err
 	}
 	var todo supervision
-	if err := readJSON(l.ProgramsFile(), &todo); err != nil {
+	if err := cluster.ReadJSON(l.ProgramsFile(), &todo); err != nil {
 		return fmt.Errorf("supervising cluster %q: %w", l.Name, err)
 	}
 	supervisor, err := process.New(l.Dir, todo.Programs)

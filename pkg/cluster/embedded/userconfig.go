@@ -15,7 +15,7 @@ import (
 func (l Layout) userKubeconfig() ([]byte, error) {
 	data, err := os.ReadFile(l.AdminKubeconfig())
 	if err != nil {
-		return nil, l.incomplete("it has no kubeconfig")
+		return nil, l.Incomplete("it has no kubeconfig")
 	}
 	config, err := clientcmd.Load(data)
 	if err != nil {
@@ -23,7 +23,7 @@ func (l Layout) userKubeconfig() ([]byte, error) {
 	}
 	from := config.Contexts[config.CurrentContext]
 	if from == nil {
-		return nil, l.incomplete(l.AdminKubeconfig() + " has no context")
+		return nil, l.Incomplete(l.AdminKubeconfig() + " has no context")
 	}
 	name := cluster.ContextName(l.Name)
 	context := clientcmdapi.NewContext()

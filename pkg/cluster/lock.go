@@ -1,12 +1,10 @@
-package embedded
+package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,25 +12,25 @@ import (
 // ErrBusy says that another command works on the same cluster at this moment.
 var ErrBusy = errors.New("another fairlead command is working on this cluster")
 
-// lock takes the cluster's lock for one command. The kernel gives it back when
+// Lock takes the cluster's lock for one command. The kernel gives it back when
 // the process ends, however it ends.
-func (l Layout) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(l.lockFile()), 0o700); err != nil {
+func (h Home) Lock() (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(h.LockFile()), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w", err)
 	}
 	for {
-		f, err := os.OpenFile(l.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(h.LockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("locking cluster %q: %w", l.Name, err)
+			return nil, fmt.Errorf("locking cluster %q: %w", h.Name, err)
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			_ = f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, l.Name)
+				return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, h.Name)
 			}
-			return nil, fmt.Errorf("locking %s: %w", l.lockFile(), err)
+			return nil, fmt.Errorf("locking %s: %w", h.LockFile(), err)
 		}
-		if sameFile(f, l.lockFile()) {
+		if sameFile(f, h.LockFile()) {
 			return func() { _ = f.Close() }, nil
 		}
 		_ = f.Close() // Down removed the file between opening and locking it: take the new one.
@@ -47,19 +45,4 @@ func sameFile(f *os.File, path string) bool {
 	}
 	there, err := os.Stat(path)
 	return err == nil && os.SameFile(mine, there)
-}
-
-// poll calls f until it returns true or an error, or ctx ends.
-func poll(ctx context.Context, every time.Duration, f func() (bool, error)) error {
-	for {
-		done, err := f()
-		if done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(every):
-		}
-	}
 }

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoSpace says that the disk is too full to begin.
+var ErrNoSpace = errors.New("not enough room on the disk")
+
+// CheckFree refuses a file system with less than need bytes left for this
+// user. It looks at the nearest directory that exists.
+func CheckFree(dir string, need uint64) error {
+	for {
+		var fs unix.Statfs_t
+		err := unix.Statfs(dir, &fs)
+		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking for free space in %s: %w", dir, err)
+		}
+		if free := fs.Bavail * uint64(fs.Bsize); free < need {
+			return fmt.Errorf("%w: %s has %d MiB free and at least %d MiB are needed: make room, or set XDG_STATE_HOME and XDG_CACHE_HOME to another disk",
+				ErrNoSpace, dir, free>>20, need>>20)
+		}
+		return nil
+	}
+}
