@@ -110,7 +110,7 @@ bench-tunnel: ## Measure our tunnel beside upstream's, see docs/tunnel-benchmark
 compile-components:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	cp deploy/components/components.mod "$$dir/go.mod"; cp deploy/components/components.sum "$$dir/go.sum"; cd "$$dir"; \
-	$(GO) build $$($(GO) list tool | grep -v '/kubectl$$')
+	$(GO) build $$($(GO) list tool | grep -Ev '/(kubectl|kubelet|kubeadm|kube-proxy)$$')
 
 ##@ Check
 

@@ -18,7 +18,10 @@ func TestComponents(t *testing.T) {
 		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
 		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 		"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
+		"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",
+		"kubeadm":                 "k8s.io/kubernetes/cmd/kubeadm",
 		"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+		"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
 		"kwok":                    "sigs.k8s.io/kwok/cmd/kwok",
 	}
 	got := map[string]string{}

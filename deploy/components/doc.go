@@ -1,5 +1,5 @@
 // Package components pins the programs that Fairlead builds and runs but never links: etcd, the Kubernetes control
-// plane, kubectl and kwok. Start at Components for what there is, and at Unpack for how to build it.
+// plane, the programs of a node, kubectl and kwok. Start at Components for what there is, and at Unpack for how to build it.
 //
 // The pins are an ordinary Go module, so every byte is checked against its checksum file and nothing but the Go
 // toolchain is needed. Two things about it are not ordinary:

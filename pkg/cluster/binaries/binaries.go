@@ -22,7 +22,7 @@ import (
 // own lists the project's own programs that a cluster runs.
 var own = []string{"fairlead-scheduler", "konnectivity-server", "konnectivity-agent"}
 
-// needed lists the components that a cluster runs; kubectl is pinned too, but not needed.
+// needed lists the components that a cluster runs; the others that are pinned are for nodes and people.
 var needed = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
 
 // Options say where programs are looked for.

@@ -1,0 +1,13 @@
+// Package imagetar makes container images out of files, with no Docker, no registry and no base image: this project's
+// programs are static binaries, and an image of one is little more than its bytes.
+//
+// [Project] gives the images of this repository's programs as the Dockerfile describes them, under the names that the
+// default bundle has; [New] makes any other. An [Image] writes itself as an archive ([Image.WriteTo]) that is both an
+// OCI layout and what `docker save` writes, so `docker load`, `ctr images import`, podman and skopeo read it. The same
+// files give the same bytes, on any machine and at any time; [Image.ID] and [Image.Digest] are known beforehand, which
+// is how a caller finds out whether a node has the image already:
+//
+//	images, err := imagetar.Project("bin")
+//	...
+//	_, err = images[0].WriteTo(w) // w: standard input of "ctr --namespace k8s.io images import --digests -"
+package imagetar
