@@ -16,6 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
+	"github.com/fairlead-dev/fairlead/pkg/cli/controlplane"
 	"github.com/fairlead-dev/fairlead/pkg/cli/down"
 	"github.com/fairlead-dev/fairlead/pkg/cli/images"
 	"github.com/fairlead-dev/fairlead/pkg/cli/internalcmd"
@@ -56,6 +58,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(
 		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
 		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
+		controlplane.NewCommand(streams), certs.NewCommand(streams, controlplane.LoadBundle),
 		renderCmd, verifyCmd, images.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -13,11 +13,18 @@ import (
 // KON-22). It must be written with mode 0600 before the static Pod appears
 // (KON-23). ca is the cluster's CA and serverURL its API server.
 func ServerKubeconfig(b *v1alpha1.Bundle, ca pki.KeyPair, serverURL string, now time.Time) ([]byte, error) {
+	return ServerKubeconfigTrusting(b, ca, ca.CertPEM(), serverURL, now)
+}
+
+// ServerKubeconfigTrusting is [ServerKubeconfig] for a cluster whose CA is being
+// rotated: trust has all CAs, in PEM, that may have signed the API server's
+// certificate, and ca is the one that signs now.
+func ServerKubeconfigTrusting(b *v1alpha1.Bundle, ca pki.KeyPair, trust []byte, serverURL string, now time.Time) ([]byte, error) {
 	client, err := ca.Issue(pki.FromBundle(b), pki.Request{CommonName: ServerUser, Usages: pki.ClientAuth}, now)
 	if err != nil {
 		return nil, fmt.Errorf("issue the certificate of %s: %w", ServerUser, err)
 	}
 	return pki.Kubeconfig(pki.KubeconfigRequest{
-		Cluster: "kubernetes", Server: serverURL, CA: ca.CertPEM(), User: ServerUser, Client: client,
+		Cluster: "kubernetes", Server: serverURL, CA: trust, User: ServerUser, Client: client,
 	})
 }

@@ -1,0 +1,90 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
+)
+
+// ErrUnhealthy makes "status" end with a non-zero exit code.
+var ErrUnhealthy = errors.New("not as it should be")
+
+func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Common{Streams: streams}
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show what is installed in this machine's control plane, and whether it works",
+		Long: `Shows what is installed in this machine's control plane: every file and whether it
+is as installed, both programs and their health, and the certificates. The exit code
+is 1 unless all is well.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Complete(); err != nil {
+				return err
+			}
+			return o.runStatus(cmd.Context())
+		},
+	}
+	o.AddFlags(cmd)
+	return cmd
+}
+
+func (c *Common) runStatus(ctx context.Context) error {
+	s, err := controlplane.Inspect(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	if err := ui.Write(c.Streams.Out, c.Output, s, func(out io.Writer) error { return printStatus(out, s) }); err != nil {
+		return err
+	}
+	if len(s.Problems) > 0 {
+		return fmt.Errorf("%w: %s", ErrUnhealthy, s.Problems[0])
+	}
+	return nil
+}
+
+func printStatus(out io.Writer, s controlplane.Status) error {
+	switch {
+	case s.Interrupted != "":
+		_, _ = fmt.Fprintf(out, "Node %s: an %s was interrupted\n", s.Node, s.Interrupted)
+	case !s.Installed:
+		_, _ = fmt.Fprintf(out, "Node %s: not installed by fairlead\n", s.Node)
+	default:
+		_, _ = fmt.Fprintf(out, "Node %s: installed %s by fairlead %s\n", s.Node, s.Since.Local().Format(time.DateTime), s.Version)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "\nPROGRAM\tPROCESS\tHEALTH\tREADY\tIMAGE")
+	tunnel := "direct"
+	if s.APIServer.Tunnel {
+		tunnel = "tunnel"
+	}
+	_, _ = fmt.Fprintf(w, "kube-apiserver (%s)\t%s\t%s\t\t%s\n", tunnel, pid(s.APIServer.Process), s.APIServer.Health, s.APIServer.Image)
+	_, _ = fmt.Fprintf(w, "konnectivity-server\t%s\t%s\t%s\t%s\n", pid(s.Server.Process), s.Server.Health, s.Server.Ready, s.Server.Image)
+	if len(s.Files) > 0 {
+		_, _ = fmt.Fprintln(w, "\nFILE\tSTATE")
+		for _, f := range s.Files {
+			_, _ = fmt.Fprintf(w, "%s\t%s\n", f.Path, f.State)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(out)
+	return certs.Print(out, s.Certificates)
+}
+
+func pid(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}

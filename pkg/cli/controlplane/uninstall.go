@@ -1,0 +1,78 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
+)
+
+const uninstallLong = `Take away what "fairlead controlplane install" has brought: first kube-apiserver's
+part, so that it dials nodes directly again, then the server and its files.
+
+Files that are as they were installed become what they were before, byte for byte.
+From a kube-apiserver manifest that was edited since, only the installed lines are
+taken out; other files that were changed since are left and named. An installation
+that was interrupted is put back.`
+
+// UninstallOptions are the flags of "uninstall".
+type UninstallOptions struct {
+	Common
+	DryRun        bool
+	KubeadmConfig bool
+}
+
+func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &UninstallOptions{Common: Common{Streams: streams}}
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Take the tunnel out of this machine's control plane", Long: uninstallLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.LeaveKubeadmConfig = !o.KubeadmConfig
+			if err := o.Complete(); err != nil {
+				return err
+			}
+			return o.Run(cmd.Context())
+		},
+	}
+	o.AddFlags(cmd)
+	o.AddRunFlags(cmd)
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
+	cmd.Flags().BoolVar(&o.KubeadmConfig, "kubeadm-config", true, "also take it out of kubeadm's stored configuration, once no other node uses it")
+	return cmd
+}
+
+// Run uninstalls, or says what that would change.
+func (o *UninstallOptions) Run(ctx context.Context) error {
+	if o.DryRun {
+		diffs, left, err := controlplane.PlanUninstall(ctx, o.Options)
+		if err != nil {
+			return err
+		}
+		return o.printPlan(diffs, left)
+	}
+	result, err := controlplane.Uninstall(ctx, o.Options)
+	if errors.Is(err, controlplane.ErrNotInstalled) {
+		return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error {
+			_, err := fmt.Fprintln(out, "Nothing to do: fairlead has not installed the tunnel on this node.")
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error {
+		for _, l := range result.Left {
+			if _, err := fmt.Fprintln(out, "left:", l); err != nil {
+				return err
+			}
+		}
+		_, err := fmt.Fprintln(out, "The control plane dials nodes directly again.")
+		return err
+	})
+}

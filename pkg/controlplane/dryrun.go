@@ -1,0 +1,126 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+)
+
+// FileDiff is what a run would do with one file, or with kubeadm's ConfigMap.
+type FileDiff struct {
+	// Path of the file, or "ConfigMap kube-system/kubeadm-config".
+	Path string `json:"path"`
+	// Action is create, replace or remove.
+	Action string `json:"action"`
+	// Mode of the new file, such as "0600".
+	Mode string `json:"mode,omitempty"`
+	// Diff is unified. It is empty where the content is secret.
+	Diff   string `json:"diff,omitempty"`
+	Secret bool   `json:"secret,omitempty"`
+}
+
+// PlanInstall says what Install would change, and changes nothing. It fails where
+// Install would refuse.
+func PlanInstall(ctx context.Context, o Options) ([]FileDiff, error) {
+	n := newNode(o.defaulted())
+	if err := n.checkNode(); err != nil {
+		return nil, preflightError(err)
+	}
+	if err := n.settledState(); err != nil {
+		return nil, preflightError(err)
+	}
+	j, err := n.planInstall(ctx)
+	if err != nil {
+		return nil, preflightError(err)
+	}
+	return n.diffs(j)
+}
+
+// PlanUninstall says what Uninstall would change and what it would leave, and
+// changes nothing.
+func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []string, err error) {
+	n := newNode(o.defaulted())
+	if err := n.checkNode(); err != nil {
+		return nil, nil, preflightError(err)
+	}
+	if err := n.settledState(); err != nil {
+		return nil, nil, preflightError(err)
+	}
+	if n.state == nil {
+		return nil, nil, ErrNotInstalled
+	}
+	j, left, err := n.planUninstall(ctx)
+	if err != nil {
+		return nil, nil, preflightError(err)
+	}
+	diffs, err = n.diffs(j)
+	return diffs, left, err
+}
+
+// settledState reads the state; after an interrupted run there is nothing to
+// compare with.
+func (n *node) settledState() (err error) {
+	if n.exists(journalFile) {
+		return errors.New("an earlier run was interrupted: run the command without --dry-run, which completes it or puts everything back")
+	}
+	n.state, err = n.readState()
+	return err
+}
+
+func (n *node) diffs(j *journal) ([]FileDiff, error) {
+	var out []FileDiff
+	for _, c := range j.Changes {
+		old, err := n.read(c.Path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || n.isSecret(c.Path)}
+		from, to := c.Path, c.Path
+		if c.Old == absent {
+			d.Action, from = "create", "/dev/null"
+		}
+		if c.Remove {
+			d.Action, to, d.Mode = "remove", "/dev/null", ""
+		}
+		if !d.Secret {
+			if d.Diff, err = unified(from, to, string(old), string(c.Data)); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, d)
+	}
+	if k := j.Kubeadm; k != nil {
+		name := "ConfigMap kube-system/" + kubeadmConfigMap
+		diff, err := unified(name, name, k.Before, k.After)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, FileDiff{Path: name, Action: "replace", Diff: diff})
+	}
+	return out, nil
+}
+
+// isSecret: files that hold private keys, also when they are removed.
+func (n *node) isSecret(p string) bool {
+	return p == n.bundle.Konnectivity.Server.Kubeconfig || strings.HasSuffix(p, ".key")
+}
+
+func unified(from, to, before, after string) (string, error) {
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: diffLines(before), B: diffLines(after), FromFile: from, ToFile: to, Context: 3,
+	})
+}
+
+// diffLines ends every line, also the last: the diff has no other sign for one
+// that does not end.
+func diffLines(text string) []string {
+	lines := splitLines([]byte(text))
+	if n := len(lines); n > 0 && !strings.HasSuffix(lines[n-1], "\n") {
+		lines[n-1] += "\n"
+	}
+	return lines
+}

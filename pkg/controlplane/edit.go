@@ -1,0 +1,222 @@
+package controlplane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// ErrManifest is returned for a manifest that cannot be read or edited.
+var ErrManifest = errors.New("cannot edit kube-apiserver's manifest")
+
+const apiServer = "kube-apiserver"
+
+// Additions are what a manifest got, so that exactly this can be taken out again.
+type Additions struct {
+	// List is "command" or "args", whichever holds the container's flags.
+	List         string               `json:"list,omitempty"`
+	Flags        []string             `json:"flags,omitempty"`
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+	Volumes      []corev1.Volume      `json:"volumes,omitempty"`
+}
+
+// Empty tells whether nothing was added.
+func (a Additions) Empty() bool { return len(a.Flags)+len(a.VolumeMounts)+len(a.Volumes) == 0 }
+
+// decodePod reads a manifest as the kubelet does, which ignores unknown fields;
+// keys that stand twice are refused, as nobody can say which one counts.
+func decodePod(manifest []byte) (*corev1.Pod, error) {
+	if err := oneDocument(manifest); err != nil {
+		return nil, err
+	}
+	raw, err := sigsyaml.YAMLToJSONStrict(manifest)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(raw, pod); err != nil {
+		return nil, err
+	}
+	if pod.Kind != "Pod" || pod.APIVersion != "v1" {
+		return nil, fmt.Errorf("it is %s %s, not a v1 Pod", pod.APIVersion, pod.Kind)
+	}
+	return pod, nil
+}
+
+func oneDocument(manifest []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(manifest))
+	for n := 0; ; n++ {
+		var node yaml.Node
+		if err := decoder.Decode(&node); err != nil {
+			if n == 0 {
+				return fmt.Errorf("it is not YAML: %w", err)
+			}
+			return nil // the end, or something that the strict decoder will name
+		}
+		if n > 0 {
+			return errors.New("it holds several documents, of which the kubelet reads one: keep that one")
+		}
+	}
+}
+
+// AddToManifest returns kube-apiserver's manifest with what the bundle needs and
+// says what that was. Lines are inserted and nothing else changes. Applied twice
+// it adds nothing more. It fails with [ErrManifest] or egress.ErrConflict.
+func AddToManifest(manifest []byte, b *v1alpha1.Bundle) ([]byte, Additions, error) {
+	pod, err := decodePod(manifest)
+	if err != nil {
+		return nil, Additions{}, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	patched, err := egress.PatchPod(pod, b)
+	if err != nil {
+		return nil, Additions{}, err
+	}
+	add := additions(pod, patched)
+	if add.Empty() {
+		return manifest, add, nil
+	}
+	tree, err := edited(manifest, add, appendAll)
+	if err != nil {
+		return nil, add, err
+	}
+	for _, edit := range []editor{insertText, appendNodes} {
+		out, err := edit(manifest, add)
+		if err != nil || !sameTree(out, tree) {
+			continue
+		}
+		if got, err := decodePod(out); err != nil || !reflect.DeepEqual(got, patched) {
+			continue
+		}
+		return out, add, nil
+	}
+	return nil, add, fmt.Errorf("%w: its YAML is written in a way that cannot be edited safely: write it as kubeadm does", ErrManifest)
+}
+
+// RemoveFromManifest takes additions out of a manifest that may have been edited
+// since. What is not there, or is no longer as it was added, is left alone.
+func RemoveFromManifest(manifest []byte, add Additions) ([]byte, error) {
+	if _, err := decodePod(manifest); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	tree, err := edited(manifest, add, removeAll)
+	if err != nil {
+		return nil, err
+	}
+	for _, edit := range []editor{deleteText, removeNodes} {
+		if out, err := edit(manifest, add); err == nil && sameTree(out, tree) {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: its YAML is written in a way that cannot be edited safely: take out %s by hand",
+		ErrManifest, strings.Join(add.Flags, " "))
+}
+
+// editor is one way to edit the text of a manifest.
+type editor func(manifest []byte, add Additions) ([]byte, error)
+
+// additions are the difference that PatchPod, which only appends, has made.
+func additions(before, after *corev1.Pod) Additions {
+	i := apiServerIndex(before)
+	was, is := before.Spec.Containers[i], after.Spec.Containers[i]
+	add := Additions{
+		List: "command", Flags: is.Command[len(was.Command):],
+		VolumeMounts: is.VolumeMounts[len(was.VolumeMounts):], Volumes: after.Spec.Volumes[len(before.Spec.Volumes):],
+	}
+	if len(is.Args) > len(was.Args) {
+		add.List, add.Flags = "args", is.Args[len(was.Args):]
+	}
+	return add
+}
+
+func apiServerIndex(pod *corev1.Pod) int {
+	return slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == apiServer })
+}
+
+// list is one list of the manifest and what was added to it, as untyped values.
+type list struct {
+	// inContainer tells lists of the container from those of the Pod.
+	inContainer bool
+	key         string
+	items       []any
+}
+
+func (a Additions) lists() ([]list, error) {
+	lists := []list{{true, a.List, nil}, {true, "volumeMounts", nil}, {false, "volumes", nil}}
+	for i, items := range []any{a.Flags, a.VolumeMounts, a.Volumes} {
+		data, err := json.Marshal(items)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, &lists[i].items); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(lists, func(l list) bool { return len(l.items) == 0 }), nil
+}
+
+// edited is the content that a correct edit has: the second of two independent
+// ways to the same result, which knows nothing of text.
+func edited(manifest []byte, add Additions, change func(values, items []any) []any) (map[string]any, error) {
+	lists, err := add.lists()
+	if err != nil {
+		return nil, err
+	}
+	var tree map[string]any
+	if err := sigsyaml.Unmarshal(manifest, &tree); err != nil {
+		return nil, err
+	}
+	spec, _ := tree["spec"].(map[string]any)
+	container := treeContainer(spec)
+	if container == nil {
+		return nil, fmt.Errorf("%w: it has no container %s", ErrManifest, apiServer)
+	}
+	for _, l := range lists {
+		parent := spec
+		if l.inContainer {
+			parent = container
+		}
+		values, _ := parent[l.key].([]any)
+		if out := change(values, l.items); len(out) > 0 {
+			parent[l.key] = out
+		} else {
+			delete(parent, l.key)
+		}
+	}
+	return tree, nil
+}
+
+func treeContainer(spec map[string]any) map[string]any {
+	containers, _ := spec["containers"].([]any)
+	for _, c := range containers {
+		if m, ok := c.(map[string]any); ok && m["name"] == apiServer {
+			return m
+		}
+	}
+	return nil
+}
+
+func appendAll(values, items []any) []any { return append(slices.Clone(values), items...) }
+
+func removeAll(values, items []any) []any {
+	return slices.DeleteFunc(slices.Clone(values), func(v any) bool { return contains(items, v) })
+}
+
+func contains(items []any, v any) bool {
+	return slices.ContainsFunc(items, func(item any) bool { return reflect.DeepEqual(item, v) })
+}
+
+func sameTree(manifest []byte, want map[string]any) bool {
+	var got map[string]any
+	return sigsyaml.UnmarshalStrict(manifest, &got) == nil && reflect.DeepEqual(got, want)
+}

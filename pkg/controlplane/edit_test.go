@@ -1,0 +1,222 @@
+package controlplane
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
+	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// kubeadmManifest lets kubeadm itself write kube-apiserver's manifest.
+func kubeadmManifest(t *testing.T, change func(*kubeadmapi.InitConfiguration)) []byte {
+	t.Helper()
+	config, err := kubeadmconfig.DefaultedStaticInitConfiguration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(config)
+	}
+	dir := host{root: t.TempDir()}
+	if err := controlplane.CreateStaticPodFiles(dir.path("/"), "", &config.ClusterConfiguration, &config.LocalAPIEndpoint, false, apiServer); err != nil {
+		t.Fatal(err)
+	}
+	data, err := dir.read("/kube-apiserver.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// odd is a manifest as people write them: comments everywhere, fields that
+// nobody knows, blank lines, block scalars, a second container, arguments.
+const odd = `# our API server; ask Eve before you touch it
+apiVersion: v1
+kind: Pod
+metadata:
+  name: kube-apiserver
+  namespace: kube-system
+  annotations: {owner: "eve"}   # not bob
+spec:
+  hostNetwork: true
+  ourOwnField: {keep: me}
+  containers:
+  # the helper comes first
+  - name: helper
+    image: example.com/helper:1
+    command: [sleep, infinity]
+  - name: kube-apiserver
+    image: registry.k8s.io/kube-apiserver:v1.36.3
+    command:
+    - kube-apiserver
+    args:
+    # must be this one
+    - --advertise-address=192.0.2.1   # the first address
+
+    - "--secure-port=6443"
+    - >-
+      --oidc-issuer-url=https://example.com/a
+    # end of arguments
+
+    volumeMounts:
+      - mountPath: /etc/kubernetes/pki
+        name: k8s-certs   # certificates
+
+        readOnly: true
+      # nothing below
+    env:
+    - name: TEXT
+      value: |
+        - this is no item
+        # and this no comment
+  volumes:
+  - name: k8s-certs
+    hostPath:
+      path: /etc/kubernetes/pki
+      type: DirectoryOrCreate
+# the end
+status: {}
+`
+
+const flow = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kube-apiserver","namespace":"kube-system"},
+"spec":{"containers":[{"name":"kube-apiserver","image":"registry.k8s.io/kube-apiserver:v1.36.3","command":["kube-apiserver","--secure-port=6443"]}]}}
+`
+
+// TestManifestEdits: KON-07 to KON-09 in manifests of kubeadm's own making and in
+// odd ones. The result is what the typed edit gives, inserted lines are the only
+// difference, and taking them out gives the very bytes of before.
+func TestManifestEdits(t *testing.T) {
+	tcp := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect,
+		Transport: v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{URL: "https://127.0.0.1:8131"}}}}
+	noNewline := strings.TrimSuffix(string(kubeadmManifest(t, nil)), "status: {}\n")
+	for name, tc := range map[string]struct {
+		manifest []byte
+		b        *v1alpha1.Bundle
+		lines    bool // only whole lines are inserted
+	}{
+		"kubeadm": {kubeadmManifest(t, nil), nil, true},
+		"kubeadm, extra arguments and volumes": {kubeadmManifest(t, func(c *kubeadmapi.InitConfiguration) {
+			c.APIServer.ExtraArgs = []kubeadmapi.Arg{{Name: "audit-log-path", Value: "/x: #y"}}
+			c.APIServer.ExtraVolumes = []kubeadmapi.HostPathMount{{Name: "zz", HostPath: "/zz", MountPath: "/zz"}}
+		}), nil, true},
+		"HTTPConnect over TCP":  {kubeadmManifest(t, nil), tcp, true},
+		"comments":              {[]byte(odd), nil, true},
+		"volumes last, no newline": {[]byte(strings.TrimSuffix(noNewline, "\n")), nil, false},
+		"JSON":                  {[]byte(flow), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, err := decodePod(tc.manifest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := egress.PatchPod(pod, tc.b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, add, err := AddToManifest(tc.manifest, tc.b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decodePod(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-PatchPod +edited:\n%s", diff)
+			}
+			if tc.lines {
+				onlyInserted(t, tc.manifest, out)
+			}
+			again, none, err := AddToManifest(out, tc.b)
+			if err != nil || !none.Empty() || !bytes.Equal(again, out) {
+				t.Errorf("the second edit added %v, error %v", none, err)
+			}
+			back, err := RemoveFromManifest(out, add)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.lines && !bytes.Equal(back, tc.manifest) {
+				t.Errorf("not what it was:\n%s", cmp.Diff(string(tc.manifest), string(back)))
+			}
+			if was, err := decodePod(back); err != nil || !reflect.DeepEqual(was, pod) {
+				t.Errorf("taken out: %v\n%s", err, cmp.Diff(pod, was))
+			}
+		})
+	}
+}
+
+// onlyInserted fails unless every line of before is in after, in that order.
+func onlyInserted(t *testing.T, before, after []byte) {
+	t.Helper()
+	rest := splitLines(after)
+	for _, line := range splitLines(before) {
+		for len(rest) > 0 && rest[0] != line {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			t.Fatalf("line %q is gone:\n%s", line, after)
+		}
+		rest = rest[1:]
+	}
+}
+
+// TestRemoveLeavesOthersEdits: a flag added by hand after the install stays, and
+// so does an addition that somebody has changed.
+func TestRemoveLeavesOthersEdits(t *testing.T) {
+	out, add, err := AddToManifest(kubeadmManifest(t, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(out), "    - --egress-selector-config-file", "    - --v=4 # loud\n    - --egress-selector-config-file", 1)
+	text = strings.Replace(text, "path: /etc/kubernetes/konnectivity-server", "path: /elsewhere", 1)
+	back, err := RemoveFromManifest([]byte(text), add)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"    - --v=4 # loud\n", "path: /elsewhere"} {
+		if !strings.Contains(string(back), want) {
+			t.Errorf("%q is gone:\n%s", want, back)
+		}
+	}
+	for _, gone := range []string{"egress-selector", "name: konnectivity-egress-config"} {
+		if strings.Contains(string(back), gone) {
+			t.Errorf("%q is still there:\n%s", gone, back)
+		}
+	}
+}
+
+func TestManifestRefused(t *testing.T) {
+	plain := string(kubeadmManifest(t, nil))
+	for name, tc := range map[string]struct {
+		manifest, want string
+		err            error
+	}{
+		"foreign egress selector": {strings.Replace(plain, "    - --etcd-servers", "    - --egress-selector-config-file=/x\n    - --etcd-servers", 1), "/x", egress.ErrConflict},
+		"not YAML":                {"a: [", "not YAML", ErrManifest},
+		"empty":                   {"", "not YAML", ErrManifest},
+		"another kind":            {"apiVersion: v1\nkind: Service\n", "not a v1 Pod", ErrManifest},
+		"two documents":           {plain + "---\n" + plain, "several documents", ErrManifest},
+		"a key twice":             {plain + "kind: Pod\n", "kind", ErrManifest},
+		"no kube-apiserver":       {strings.ReplaceAll(plain, "name: kube-apiserver", "name: other"), "no container kube-apiserver", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := AddToManifest([]byte(tc.manifest), nil)
+			if out != nil || err == nil || !strings.Contains(err.Error(), tc.want) || (tc.err != nil && !errors.Is(err, tc.err)) {
+				t.Errorf("%d bytes, error %v, want %v with %q", len(out), err, tc.err, tc.want)
+			}
+		})
+	}
+	if _, err := RemoveFromManifest([]byte("a: ["), Additions{}); !errors.Is(err, ErrManifest) || errors.Is(err, io.EOF) {
+		t.Errorf("remove from what is not YAML: %v", err)
+	}
+}

@@ -1,0 +1,155 @@
+package controlplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// StateDir is where the package keeps its journal, its state and copies of what
+// it changed. It belongs to root alone. It is not the static Pod directory: the
+// kubelet runs every file there.
+const StateDir = "/etc/kubernetes/fairlead"
+
+// Prefixes of files for the time of one run, beside the file they stand for, so
+// that taking their place is one rename. The kubelet ignores names that begin
+// with a dot (k8s.io/kubernetes/pkg/kubelet/config, extractFromDir and
+// produceWatchEvent).
+const (
+	newPrefix = ".fairlead-new."
+	oldPrefix = ".fairlead-old."
+)
+
+// host is the file system of the node. Paths are as the node names them.
+type host struct {
+	// root is put before every path; "" or "/" for the node itself.
+	root string
+}
+
+// path is where a path of the node is for this process.
+func (h host) path(p string) string {
+	if h.root == "" {
+		return p
+	}
+	return filepath.Join(h.root, p)
+}
+
+func (h host) read(p string) ([]byte, error) {
+	data, err := os.ReadFile(h.path(p))
+	if err != nil {
+		return nil, h.strip(err)
+	}
+	return data, nil
+}
+
+// strip names the file as the node does.
+func (h host) strip(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return &fs.PathError{Op: pathErr.Op, Path: h.name(pathErr.Path), Err: pathErr.Err}
+	}
+	return err
+}
+
+func (h host) name(p string) string {
+	if h.root == "" || h.root == "/" {
+		return p
+	}
+	return "/" + strings.TrimPrefix(strings.TrimPrefix(p, filepath.Clean(h.root)), "/")
+}
+
+// absent stands for the fingerprint of a file that is not there.
+const absent = ""
+
+// fingerprint identifies content and permissions of a file.
+func fingerprint(data []byte, mode fs.FileMode) string {
+	sum := sha256.Sum256(data)
+	return fmt.Sprintf("%s-%04o", hex.EncodeToString(sum[:]), mode.Perm())
+}
+
+// fingerprint of the file at p, absent if there is none.
+func (h host) fingerprint(p string) (string, error) {
+	info, err := os.Lstat(h.path(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return absent, nil
+	}
+	if err != nil {
+		return "", h.strip(err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file: %w", p, errForeign)
+	}
+	data, err := h.read(p)
+	if err != nil {
+		return "", err
+	}
+	return fingerprint(data, info.Mode()), nil
+}
+
+func (h host) exists(p string) bool {
+	_, err := os.Lstat(h.path(p))
+	return err == nil
+}
+
+func (h host) isDir(p string) bool {
+	info, err := os.Stat(h.path(p))
+	return err == nil && info.IsDir()
+}
+
+// write makes a file with its mode from the first moment and its content on the
+// disk, replacing what has the name; for names that only this package uses.
+func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat_t) (err error) {
+	name := h.path(p)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return h.strip(err)
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm()) //nolint:gosec // the mode is the point
+	if err != nil {
+		return h.strip(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(name)
+			err = h.strip(err)
+		}
+	}()
+	if _, err = file.Write(data); err == nil {
+		err = file.Chmod(mode.Perm()) // whatever the umask
+	}
+	if err == nil && owner != nil && os.Geteuid() == 0 {
+		err = file.Chown(int(owner.Uid), int(owner.Gid))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// syncDir makes renames in a directory durable. A file system that cannot is no
+// reason to stop.
+func (h host) syncDir(dir string) {
+	if d, err := os.Open(h.path(dir)); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
+}
+
+// owner of a file, nil if there is none.
+func (h host) owner(p string) *syscall.Stat_t {
+	info, err := os.Lstat(h.path(p))
+	if err != nil {
+		return nil
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return stat
+}
+
+func beside(prefix, p string) string {
+	return filepath.Join(filepath.Dir(p), prefix+filepath.Base(p))
+}

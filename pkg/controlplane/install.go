@@ -1,0 +1,291 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// Result says what a run has done.
+type Result struct {
+	// Changed tells whether anything was changed.
+	Changed bool `json:"changed"`
+	// Resumed: an earlier run had been interrupted, and this one completed it.
+	Resumed bool `json:"resumed,omitempty"`
+	// Files that were made, replaced or removed.
+	Files []string `json:"files,omitempty"`
+	// Left are files that Uninstall did not touch, and why.
+	Left []string `json:"left,omitempty"`
+}
+
+// Install brings the tunnel into this node's control plane, or brings an earlier
+// installation in line with the bundle. If anything fails, or ctx is cancelled,
+// it puts everything back and returns [ErrRolledBack]; if that could not even
+// begin, [ErrPreflight]. A run that was killed is completed, if it was for the
+// same bundle, and else rolled back first.
+func Install(ctx context.Context, o Options) (Result, error) {
+	n := newNode(o.defaulted())
+	if err := n.checkNode(); err != nil {
+		return Result{}, preflightError(err)
+	}
+	unlock, err := lock(n.host)
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
+	defer unlock()
+	if result, done, err := n.resume(ctx, OpInstall, n.desired()); err != nil || done {
+		return result, err
+	}
+	j, err := n.planInstall(ctx)
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
+	return n.run(ctx, j)
+}
+
+func preflightError(err error) error {
+	return fmt.Errorf("%w: %w", ErrPreflight, explain(err))
+}
+
+// run makes a planned change.
+func (n *node) run(ctx context.Context, j *journal) (Result, error) {
+	if j.nothingToDo() && (j.State == nil) == (n.state == nil) {
+		return Result{}, n.confirm(ctx, j)
+	}
+	t := &transaction{host: n.host, journal: j, after: n.opts.after}
+	err := cluster.Step(n.opts.Progress, "Laying new files ready", func() (string, error) {
+		return fmt.Sprintf("%d files", len(j.Changes)), t.prepare()
+	})
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
+	return n.execute(ctx, t)
+}
+
+// confirm is for a node on which everything is in place: it must work, too.
+func (n *node) confirm(ctx context.Context, j *journal) error {
+	if j.Operation != OpInstall {
+		return nil
+	}
+	e := &nodeEffects{node: n, journal: j, since: time.Now()}
+	for _, step := range []Step{StepServer, StepAPIServer} {
+		if err := e.made(ctx, step); err != nil {
+			return fmt.Errorf("everything is installed, but %w", err)
+		}
+	}
+	return nil
+}
+
+// execute goes forward, and back if that fails.
+func (n *node) execute(ctx context.Context, t *transaction) (Result, error) {
+	result := Result{Changed: true}
+	for _, c := range t.Changes {
+		result.Files = append(result.Files, c.Path)
+	}
+	e := &nodeEffects{node: n, journal: t.journal, since: time.Now()}
+	err := t.forward(ctx, e)
+	if err == nil {
+		return result, nil
+	}
+	if t.Phase == phaseDone {
+		return result, fmt.Errorf("everything is in place, but some leftovers could not be removed; run the command again: %w", explain(err))
+	}
+	return Result{}, n.putBack(ctx, t, err)
+}
+
+// putBack undoes a run that failed for a reason. An interrupt does not keep it
+// from that.
+func (n *node) putBack(ctx context.Context, t *transaction, reason error) error {
+	if ctx.Err() != nil {
+		reason = fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+	e := &nodeEffects{node: n, journal: t.journal, since: time.Now(), back: true}
+	err := t.back(context.WithoutCancel(ctx), e)
+	if err != nil {
+		return fmt.Errorf("%w\nputting everything back failed, too: %w\nrun the same command again, or \"fairlead controlplane uninstall\"", explain(reason), err)
+	}
+	return fmt.Errorf("%w; %w", explain(reason), ErrRolledBack)
+}
+
+// resume deals with the journal of a run that was killed: it completes it where
+// that is what is asked for now, and else puts everything back. done tells that
+// nothing more is to be done.
+func (n *node) resume(ctx context.Context, op Operation, desired string) (result Result, done bool, err error) {
+	j := &journal{}
+	found, err := readJSON(n.host, journalFile, j)
+	if err != nil {
+		return Result{}, false, err
+	}
+	if found {
+		result, done, err = n.resumeJournal(ctx, j, op, desired)
+		if err != nil || done {
+			return result, done, err
+		}
+	}
+	n.state, err = n.readState()
+	return Result{}, false, err
+}
+
+func (n *node) readState() (*State, error) {
+	s := &State{}
+	found, err := readJSON(n.host, stateFile, s)
+	if err != nil || !found {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desired string) (Result, bool, error) {
+	t := &transaction{host: n.host, journal: j, after: n.opts.after}
+	n.opts.Notef("an earlier %s of %s did not end (it was %s)", j.Operation, j.Started.Format(time.DateTime), j.Phase)
+	n.connect()
+	switch j.Phase {
+	case phasePreparing:
+		return Result{}, false, t.discard()
+	case phaseDone:
+		return Result{}, false, t.finish()
+	case phaseApplying:
+		if j.Operation == op && j.Desired == desired {
+			result, err := n.execute(ctx, t)
+			result.Resumed = true
+			return result, true, err
+		}
+	}
+	e := &nodeEffects{node: n, journal: j, since: time.Now(), back: true}
+	err := cluster.Step(n.opts.Progress, "Putting back what the earlier "+string(j.Operation)+" changed", func() (string, error) {
+		return "", t.back(ctx, &quietEffects{e})
+	})
+	return Result{}, false, err
+}
+
+// nodeEffects waits for the kubelet and speaks to the API server.
+type nodeEffects struct {
+	*node
+	journal *journal
+	since   time.Time
+	// back: a failed run is being undone.
+	back bool
+}
+
+// quietEffects does the same within one step of the progress.
+type quietEffects struct{ *nodeEffects }
+
+func (e *quietEffects) unmade(ctx context.Context, step Step) error { return e.undo(ctx, step) }
+
+func (e *nodeEffects) changes(step Step) bool {
+	for _, c := range e.journal.Changes {
+		if c.Step == step {
+			return true
+		}
+	}
+	return false
+}
+
+// made implements effects.
+func (e *nodeEffects) made(ctx context.Context, step Step) error {
+	w := &e.journal.Wait
+	switch step {
+	case StepServer:
+		return e.serverMade(ctx)
+	case StepAPIServer:
+		if !e.changes(step) && e.journal.Operation != OpInstall {
+			return nil
+		}
+		return cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
+			return e.took(), e.waitAPIServer(ctx, w.NewAPIServer)
+		})
+	case StepKubeadm:
+		if c := e.journal.Kubeadm; c != nil {
+			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
+				return "", e.setClusterConfiguration(ctx, c.Before, c.After, false)
+			})
+		}
+	}
+	return nil
+}
+
+func (e *nodeEffects) took() string { return time.Since(e.since).Round(100 * time.Millisecond).String() }
+
+func (e *nodeEffects) serverMade(ctx context.Context) error {
+	w := &e.journal.Wait
+	if w.NewServer == nil {
+		if w.OldServer == nil || !e.changes(StepServer) {
+			return nil
+		}
+		return cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
+			return "", e.waitGone(ctx, w.OldServer)
+		})
+	}
+	err := cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
+		if err := e.waitFor(ctx, w.NewServer); err != nil {
+			return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
+		}
+		return "", nil
+	})
+	if err != nil || e.opts.ServerOnly || !e.changes(StepAPIServer) {
+		return err
+	}
+	return e.waitForAgent(ctx)
+}
+
+// waitForAgent keeps kube-apiserver on direct connections until the tunnel leads
+// somewhere, if there are agents to wait for.
+func (e *nodeEffects) waitForAgent(ctx context.Context) error {
+	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.Force {
+		return nil //nolint:nilerr // the preflight check has said what there is to say
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", e.bundle.Konnectivity.Server.HealthPort)
+	return cluster.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
+		err := await(ctx, e.opts.Timeout, 0, e.opts.Progress, func(ctx context.Context) error { return e.healthy(ctx, url) })
+		if err != nil {
+			return "", fmt.Errorf("no agent has connected: look at \"kubectl -n %s logs daemonset/%s\": %w", e.bundle.Namespace, konnectivity.AgentName, err)
+		}
+		return "", nil
+	})
+}
+
+func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process) error {
+	if err := e.waitFor(ctx, p); err != nil {
+		return e.notReady(ctx, apiServer, apiServer, e.since, err)
+	}
+	return nil
+}
+
+// unmade implements effects.
+func (e *nodeEffects) unmade(ctx context.Context, step Step) error {
+	if step == StepAPIServer && e.changes(step) {
+		return cluster.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
+			return e.took(), e.undo(ctx, step)
+		})
+	}
+	return e.undo(ctx, step)
+}
+
+func (e *nodeEffects) undo(ctx context.Context, step Step) error {
+	w := &e.journal.Wait
+	switch step {
+	case StepServer:
+		// A server that was not there before need not be waited for.
+		if w.OldServer != nil && e.changes(step) {
+			return e.waitFor(ctx, w.OldServer)
+		}
+	case StepAPIServer:
+		if e.changes(step) {
+			return e.waitAPIServer(ctx, w.OldAPIServer)
+		}
+	case StepKubeadm:
+		if c := e.journal.Kubeadm; c != nil {
+			err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+			if errors.Is(err, errEdited) {
+				e.opts.Notef("%v: it is left as it is", err)
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}

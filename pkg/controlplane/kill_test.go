@@ -1,0 +1,250 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What TestMain makes once: a node as kubeadm leaves it, and the files of that
+// node after an undisturbed installation.
+var (
+	pristine  string
+	installed map[string]string
+)
+
+// Environment of this test binary when it runs as the command that is killed.
+const (
+	envRoot   = "CONTROLPLANE_TEST_ROOT"
+	envOp     = "CONTROLPLANE_TEST_OPERATION"
+	envKillAt = "CONTROLPLANE_TEST_KILL_AT"
+)
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(envRoot); root != "" {
+		os.Exit(killed(root))
+	}
+	dir, err := os.MkdirTemp("", "controlplane")
+	if err == nil {
+		pristine = filepath.Join(dir, "node")
+		err = kubeadmNode(pristine, nil)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// testOptions are for a node without a kubelet and an API server: everything but
+// the waits is real.
+func testOptions(root string) Options {
+	return Options{
+		Root: root, LeaveKubeadmConfig: true,
+		// Ports that no other test on this machine uses do not matter here: nothing listens.
+		user:  func() int { return 0 },
+		waits: func(context.Context, *process) error { return nil },
+	}
+}
+
+// killed runs an operation and kills this process after its n-th effect; it
+// reports the number of effects if that never happens.
+func killed(root string) int {
+	killAt, _ := strconv.Atoi(os.Getenv(envKillAt))
+	o, n := testOptions(root), 0
+	o.after = func(point string) {
+		n++
+		if n == killAt {
+			fmt.Println(point)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	var err error
+	if os.Getenv(envOp) == string(OpInstall) {
+		_, err = Install(context.Background(), o)
+	} else {
+		_, err = Uninstall(context.Background(), o)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Printf("effects %d\n", n)
+	return 0
+}
+
+// runKilled runs an operation in a process of its own, and says where it was
+// killed; alive if it came to its end first.
+func runKilled(t *testing.T, root string, op Operation, killAt int) (point string, alive bool) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envRoot+"="+root, envOp+"="+string(op), fmt.Sprintf("%s=%d", envKillAt, killAt))
+	out, err := cmd.Output()
+	point = strings.TrimSpace(string(out))
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return point, true
+	case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL:
+		return point, false
+	}
+	t.Fatalf("%s: %v\n%s", op, err, out)
+	return "", false
+}
+
+func install(t *testing.T, root string) Result {
+	t.Helper()
+	r, err := Install(t.Context(), testOptions(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func uninstall(t *testing.T, root string) Result {
+	t.Helper()
+	r, err := Uninstall(t.Context(), testOptions(root))
+	if err != nil && !errors.Is(err, ErrNotInstalled) {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// reference installs undisturbed.
+func reference(t *testing.T) {
+	t.Helper()
+	if installed == nil {
+		root := testNode(t)
+		install(t, root)
+		installed = snapshot(t, root)
+	}
+}
+
+// TestKilledAtEveryEffect: the process is killed by SIGKILL after each single
+// effect of an installation and of an uninstallation. Whatever the moment, the
+// next run of either command reaches the end that it names: the complete
+// installation, or the node as it was, byte by byte.
+func TestKilledAtEveryEffect(t *testing.T) {
+	reference(t)
+	before := snapshot(t, pristine)
+	for _, op := range []Operation{OpInstall, OpUninstall} {
+		points := 0
+		for killAt := 1; ; killAt++ {
+			start := testNode(t)
+			if op == OpUninstall {
+				install(t, start)
+			}
+			point, alive := runKilled(t, start, op, killAt)
+			if alive {
+				break
+			}
+			points++
+			other := start + "-2"
+			if out, err := exec.Command("cp", "-a", start, other).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			t.Run(fmt.Sprintf("%s killed after %d %s", op, killAt, point), func(t *testing.T) {
+				install(t, start)
+				complete(t, start)
+				if r := install(t, start); r.Changed {
+					t.Errorf("the second run changed %v", r.Files)
+				}
+				uninstall(t, start)
+				sameTrees(t, before, snapshot(t, start))
+				uninstall(t, other)
+				sameTrees(t, before, snapshot(t, other))
+			})
+		}
+		if points < 15 {
+			t.Errorf("%s was killed at %d points only", op, points)
+		}
+	}
+}
+
+// TestFailureAtEveryStep: the wait of each step fails, and the run puts everything
+// back by itself.
+func TestFailureAtEveryStep(t *testing.T) {
+	before := snapshot(t, pristine)
+	for _, program := range []string{"proxy-server", apiServer} {
+		root := testNode(t)
+		o := testOptions(root)
+		failed := false
+		o.waits = func(_ context.Context, p *process) error {
+			if p.Name == program && !failed {
+				failed = true
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		_, err := Install(t.Context(), o)
+		if !errors.Is(err, ErrRolledBack) || !strings.Contains(err.Error(), "no answer") {
+			t.Errorf("%s: %v, want ErrRolledBack", program, err)
+		}
+		sameTrees(t, before, snapshot(t, root))
+	}
+}
+
+// TestInterrupt: SIGINT and SIGTERM cancel the context, and the run puts
+// everything back although it is cancelled.
+func TestInterrupt(t *testing.T) {
+	root := testNode(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := testOptions(root)
+	o.waits = func(ctx context.Context, p *process) error {
+		if p.Name == apiServer {
+			cancel(errors.New("SIGTERM"))
+		}
+		return ctx.Err()
+	}
+	_, err := Install(ctx, o)
+	if !errors.Is(err, ErrRolledBack) || !strings.Contains(err.Error(), "interrupted: SIGTERM") {
+		t.Errorf("%v", err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestUninstallAfterEdits: what others have changed since stays, and only our
+// lines leave kube-apiserver's manifest.
+func TestUninstallAfterEdits(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	const manifest, config = "/etc/kubernetes/manifests/kube-apiserver.yaml", v1alpha1Egress
+	data, err := h.read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.Replace(string(data), "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4 # loud\n", 1)
+	for name, text := range map[string]string{manifest: edited, config: "# mine\n"} {
+		if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := uninstall(t, root)
+	if len(r.Left) != 1 || !strings.Contains(r.Left[0], config) {
+		t.Errorf("left %v, want %s", r.Left, config)
+	}
+	want, err := host{root: pristine}.read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := strings.Replace(string(got), "    - --v=4 # loud\n", "", 1); s != string(want) || s == string(got) {
+		t.Errorf("the manifest is\n%s", got)
+	}
+}
+
+const v1alpha1Egress = "/etc/kubernetes/konnectivity/egress-selector-configuration.yaml"

@@ -1,0 +1,254 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// The ConfigMap, in kube-system, from which "kubeadm upgrade" and "kubeadm join"
+// make kube-apiserver's manifest and certificate anew.
+const (
+	kubeadmConfigMap = "kubeadm-config"
+	kubeadmKey       = "ClusterConfiguration"
+)
+
+// kubeadmChange is the text of the stored ClusterConfiguration before and after.
+type kubeadmChange struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// clusterAdditions are items that lists below apiServer got, by the list's name.
+type clusterAdditions map[string][]any
+
+var clusterLists = []string{"certSANs", "extraArgs", "extraVolumes"}
+
+// addToClusterConfiguration returns the stored configuration with the bundle's
+// part, and what that was. Comments, order and unknown fields stay.
+func addToClusterConfiguration(text string, b *v1alpha1.Bundle) (string, clusterAdditions, error) {
+	patch, err := egress.KubeadmPatch(b)
+	if err != nil {
+		return "", nil, err
+	}
+	var want struct {
+		APIServer map[string][]any `json:"apiServer"`
+	}
+	if err := sigsyaml.Unmarshal(patch, &want); err != nil {
+		return "", nil, err
+	}
+	added := clusterAdditions{}
+	out, err := editCluster(text, func(server *yaml.Node) error {
+		for _, key := range clusterLists {
+			for _, item := range want.APIServer[key] {
+				isNew, err := addItem(server, key, item)
+				if err != nil {
+					return err
+				}
+				if isNew {
+					added[key] = append(added[key], item)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || len(added) == 0 {
+		return text, nil, err
+	}
+	return out, added, nil
+}
+
+// addItem appends to a list of apiServer, if it is not in it; extraArgs may be a
+// mapping, as older configurations have it.
+func addItem(server *yaml.Node, key string, item any) (isNew bool, err error) {
+	values := child(server, key)
+	if values == nil || values.Kind == yaml.ScalarNode {
+		if values == nil {
+			values = &yaml.Node{}
+			server.Content = append(server.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, values)
+		}
+		*values = yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	}
+	name, value := named(item)
+	if values.Kind == yaml.MappingNode {
+		if now := child(values, name); now != nil {
+			return false, sameValue(key, name, now.Value, value)
+		}
+		values.Content = append(values.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name},
+			&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value})
+		return true, nil
+	}
+	for _, v := range values.Content {
+		if equalsOne(v, []any{item}) {
+			return false, nil
+		}
+		if n := child(v, "name"); n != nil && n.Value == name {
+			now := ""
+			if v := child(v, "value"); v != nil {
+				now = v.Value
+			}
+			return false, sameValue(key, name, now, value)
+		}
+	}
+	node := &yaml.Node{}
+	if err := node.Encode(item); err != nil {
+		return false, err
+	}
+	values.Content = append(values.Content, node)
+	return true, nil
+}
+
+func named(item any) (name, value string) {
+	m, _ := item.(map[string]any)
+	name, _ = m["name"].(string)
+	value, _ = m["value"].(string)
+	return name, value
+}
+
+func sameValue(key, name, now, want string) error {
+	if now == want && want != "" {
+		return nil
+	}
+	return fmt.Errorf("%w: ConfigMap %s has another %s in apiServer.%s: take it out, or leave the ConfigMap alone with --kubeadm-config=false",
+		egress.ErrConflict, kubeadmConfigMap, name, key)
+}
+
+// removeFromClusterConfiguration takes additions out of a text that may have
+// changed since.
+func removeFromClusterConfiguration(text string, added clusterAdditions) (string, error) {
+	return editCluster(text, func(server *yaml.Node) error {
+		for _, key := range clusterLists {
+			values := child(server, key)
+			if values == nil {
+				continue
+			}
+			for _, item := range added[key] {
+				removeItem(values, item)
+			}
+			if len(values.Content) == 0 && len(added[key]) > 0 {
+				i := slices.Index(server.Content, values)
+				server.Content = slices.Delete(server.Content, i-1, i+1)
+			}
+		}
+		return nil
+	})
+}
+
+func removeItem(values *yaml.Node, item any) {
+	if values.Kind == yaml.MappingNode {
+		name, value := named(item)
+		if now := child(values, name); now != nil && now.Value == value {
+			i := slices.Index(values.Content, now)
+			values.Content = slices.Delete(values.Content, i-1, i+1)
+		}
+		return
+	}
+	values.Content = slices.DeleteFunc(values.Content, func(v *yaml.Node) bool { return equalsOne(v, []any{item}) })
+}
+
+func editCluster(text string, edit func(apiServer *yaml.Node) error) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return "", fmt.Errorf("ConfigMap %s: %w", kubeadmConfigMap, err)
+	}
+	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return "", fmt.Errorf("ConfigMap %s holds no %s", kubeadmConfigMap, kubeadmKey)
+	}
+	root := document.Content[0]
+	server := child(root, "apiServer")
+	if server == nil {
+		server = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "apiServer"}, server)
+	}
+	server.Style &^= yaml.FlowStyle // "{}" is what kubeadm writes for nothing
+	if err := edit(server); err != nil {
+		return "", err
+	}
+	if len(server.Content) == 0 {
+		server.Style |= yaml.FlowStyle
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	encoder.CompactSeqIndent() // as kubeadm writes it
+	if err := encoder.Encode(&document); err != nil {
+		return "", err
+	}
+	return out.String(), encoder.Close()
+}
+
+// clusterConfiguration reads what kubeadm has stored.
+func (n *node) clusterConfiguration(ctx context.Context) (string, error) {
+	if n.client == nil {
+		return "", n.clientErr
+	}
+	cm, err := n.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, kubeadmConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	text, ok := cm.Data[kubeadmKey]
+	if !ok {
+		return "", fmt.Errorf("ConfigMap %s holds no %s", kubeadmConfigMap, kubeadmKey)
+	}
+	return text, nil
+}
+
+// setClusterConfiguration replaces the text from with to; it fails if the text
+// is neither.
+func (n *node) setClusterConfiguration(ctx context.Context, from, to string, dryRun bool) error {
+	if n.client == nil {
+		return n.clientErr
+	}
+	options := metav1.UpdateOptions{FieldManager: "fairlead"}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	maps := n.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		cm, err := maps.Get(ctx, kubeadmConfigMap, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		switch cm.Data[kubeadmKey] {
+		case to:
+			return nil
+		case from:
+		default:
+			return fmt.Errorf("ConfigMap %s %w", kubeadmConfigMap, errEdited)
+		}
+		cm.Data[kubeadmKey] = to
+		_, err = maps.Update(ctx, cm, options)
+		return err
+	})
+}
+
+// otherServers are the nodes, besides this one, that run a Konnectivity server.
+func (n *node) otherServers(ctx context.Context) ([]string, error) {
+	if n.client == nil {
+		return nil, n.clientErr
+	}
+	pods, err := n.client.CoreV1().Pods(n.bundle.Namespace).List(ctx, metav1.ListOptions{LabelSelector: serverSelector(n.bundle)})
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for _, p := range pods.Items {
+		if p.Spec.NodeName != n.name_ && p.DeletionTimestamp == nil {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+var errKubeadmConfig = errors.New("kubeadm's stored configuration cannot be changed, so the next \"kubeadm upgrade\" would take the tunnel away again: " +
+	"leave it alone with --kubeadm-config=false")

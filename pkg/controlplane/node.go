@@ -1,0 +1,239 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+const (
+	adminConf   = "/etc/kubernetes/admin.conf"
+	kubeletConf = "/etc/kubernetes/kubelet.conf"
+	// configHash is the kubelet's annotation on mirror Pods: the hash of a manifest.
+	configHash = "kubernetes.io/config.hash"
+)
+
+// node is a control plane node: what is known about it and how to ask it.
+type node struct {
+	host
+	opts   Options
+	bundle *v1alpha1.Bundle
+	state  *State
+
+	// manifest is kube-apiserver's, at manifestPath.
+	manifestPath string
+	manifest     []byte
+	pod          *corev1.Pod
+	container    corev1.Container
+
+	// name is the node's, as far as it could be found out.
+	name_ string
+	// address is that of this node's own API server.
+	address string
+	trust   *x509.CertPool
+	// client speaks to it as administrator; nil, with the reason, if there is no
+	// kubeconfig.
+	client    kubernetes.Interface
+	clientErr error
+
+	// hidden: the node's processes do not show kube-apiserver.
+	hidden       bool
+	mirrorBefore string
+}
+
+// newNode reads what can be read without an API server.
+func newNode(o Options) *node {
+	b := o.Bundle.Defaulted()
+	n := &node{host: host{root: o.Root}, opts: o, bundle: b}
+	n.manifestPath = path.Join(b.ControlPlane.ManifestsDir, apiServer+".yaml")
+	return n
+}
+
+// readManifest reads kube-apiserver's manifest and what follows from it.
+func (n *node) readManifest() error {
+	data, err := n.read(n.manifestPath)
+	if err != nil {
+		return err
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return fmt.Errorf("%w %s: %w", ErrManifest, n.manifestPath, err)
+	}
+	i := apiServerIndex(pod)
+	if i < 0 {
+		var names []string
+		for _, c := range pod.Spec.Containers {
+			names = append(names, c.Name)
+		}
+		return fmt.Errorf("%w %s: none of its containers is named %s, only %s", ErrManifest, n.manifestPath, apiServer, strings.Join(names, ", "))
+	}
+	n.manifest, n.pod, n.container = data, pod, pod.Spec.Containers[i]
+	n.address = localAddress(n.container)
+	return nil
+}
+
+// localAddress is where this node's API server listens, by its own flags.
+func localAddress(c corev1.Container) string {
+	args := append(append([]string{}, c.Command...), c.Args...)
+	host := flag(args, "bind-address")
+	if ip, err := netip.ParseAddr(host); err != nil || ip.IsUnspecified() {
+		host = flag(args, "advertise-address")
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	port := flag(args, "secure-port")
+	if port == "" {
+		port = "6443"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// connect prepares to speak to this node's API server, whether it runs or not.
+func (n *node) connect() {
+	n.name_ = n.nodeName()
+	n.trust = x509.NewCertPool()
+	if ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
+		n.trust.AppendCertsFromPEM(ca)
+	}
+	file := n.opts.Kubeconfig
+	data, err := []byte(nil), error(nil)
+	if file == "" {
+		file = adminConf
+		data, err = n.read(file)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		n.clientErr = fmt.Errorf("%w: give an administrator's with --kubeconfig", err)
+		return
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		n.clientErr = fmt.Errorf("%s: %w", file, err)
+		return
+	}
+	// The kubeconfig may lead to a load balancer; what counts is this node's own.
+	config.Host, config.ServerName, config.Timeout = "https://"+n.address, n.serverName(), 10*time.Second
+	config.QPS = -1
+	n.client, n.clientErr = kubernetes.NewForConfig(rest.AddUserAgent(config, "fairlead"))
+}
+
+// serverName is what to expect in kube-apiserver's certificate: its address, or
+// if that is not in it, a name that is.
+func (n *node) serverName() string {
+	host, _, err := net.SplitHostPort(n.address)
+	if err != nil {
+		return ""
+	}
+	file := flag(append(append([]string{}, n.container.Command...), n.container.Args...), "tls-cert-file")
+	data, err := n.read(file)
+	if err != nil {
+		return ""
+	}
+	cert, err := pki.ParseCert(data)
+	if err != nil || cert.VerifyHostname(host) == nil || len(cert.DNSNames) == 0 {
+		return ""
+	}
+	return cert.DNSNames[0]
+}
+
+func (n *node) http(url string) *http.Client {
+	transport := &http.Transport{DisableKeepAlives: true}
+	if strings.HasPrefix(url, "https://") {
+		transport.TLSClientConfig = &tls.Config{RootCAs: n.trust, ServerName: n.serverName(), MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}
+}
+
+// nodeName is the name under which the kubelet has registered: that in its
+// certificate, else the machine's.
+func (n *node) nodeName() string {
+	if name := n.kubeletIdentity(); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+func (n *node) kubeletIdentity() string {
+	data, err := n.read(kubeletConf)
+	if err != nil {
+		return ""
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		return ""
+	}
+	for _, user := range config.AuthInfos {
+		cert := user.ClientCertificateData
+		if len(cert) == 0 && user.ClientCertificate != "" {
+			cert, _ = n.read(user.ClientCertificate)
+		}
+		if parsed, err := pki.ParseCert(cert); err == nil {
+			if name, ok := strings.CutPrefix(parsed.Subject.CommonName, "system:node:"); ok {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// mirror is the kubelet's picture of a static Pod in the API.
+func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
+	if n.client == nil {
+		return nil, n.clientErr
+	}
+	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.name_, metav1.GetOptions{})
+}
+
+func (n *node) mirrorHash(ctx context.Context) (string, error) {
+	pod, err := n.mirror(ctx, apiServer)
+	if err != nil {
+		return "", err
+	}
+	return pod.Annotations[configHash], nil
+}
+
+// mirrorReason is why a container of a static Pod waits, such as
+// ImagePullBackOff, as far as the API knows.
+func (n *node) mirrorReason(ctx context.Context, name string) string {
+	pod, err := n.mirror(ctx, name)
+	if err != nil {
+		return ""
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+	}
+	return ""
+}
+
+func (n *node) namespaceOf(pod string) string {
+	if pod == konnectivity.ServerName {
+		return n.bundle.Namespace
+	}
+	return metav1.NamespaceSystem
+}

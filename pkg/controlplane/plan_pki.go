@@ -1,0 +1,258 @@
+package controlplane
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+)
+
+// authority reads the cluster's CA once, when the first certificate has to be
+// issued: a node without its key is fine where none has to be.
+func (p *planner) authority() (authority, error) {
+	if p.ca == nil && p.caErr == nil {
+		var ca authority
+		if ca, p.caErr = p.clusterCA(); p.caErr == nil {
+			p.ca = &ca
+		}
+	}
+	if p.caErr != nil {
+		return authority{}, p.caErr
+	}
+	return *p.ca, nil
+}
+
+// planKubeconfig plans the server's identity (KON-20 to KON-24). It comes before
+// the manifest, whose mount would make an empty file that everybody may read.
+func (p *planner) planKubeconfig() {
+	w := wanted{
+		step: StepPKI, path: p.bundle.Konnectivity.Server.Kubeconfig, mode: 0o600, secret: true,
+		good:   p.checkServerKubeconfig,
+		advice: "move it away, or set konnectivity.server.kubeconfig",
+	}
+	if p.opts.ServerKubeconfig != "" {
+		data, _, err := p.optionFile(p.opts.ServerKubeconfig, "")
+		if err == nil {
+			err = p.checkServerKubeconfig(data)
+		}
+		if err != nil {
+			p.fail(fmt.Errorf("--server-kubeconfig %s: %w", p.opts.ServerKubeconfig, err))
+			return
+		}
+		w.data, w.good = data, func(now []byte) error {
+			if !bytes.Equal(now, data) {
+				return errors.New("it is not the one given with --server-kubeconfig")
+			}
+			return nil
+		}
+	} else {
+		w.make = p.issueKubeconfig
+	}
+	p.want(w)
+}
+
+func (p *planner) issueKubeconfig() ([]byte, error) {
+	ca, err := p.authority()
+	if err != nil {
+		return nil, err
+	}
+	server := p.opts.Server
+	if server == "" {
+		server = "https://" + p.address
+	}
+	return konnectivity.ServerKubeconfigTrusting(p.bundle, ca.KeyPair, ca.trust, server, p.opts.Now())
+}
+
+// planServerCertificate sees to it that the certificate which the server shows
+// agents has the name that they dial (KON-36, KON-65).
+func (p *planner) planServerCertificate() {
+	k := &p.bundle.Konnectivity
+	cert, key := k.Server.CertFile, k.Server.KeyFile
+	if cert != path.Join(p.bundle.ControlPlane.PKIDir, "apiserver.crt") {
+		p.ownCertificate(cert, key, k.ServerHost, konnectivity.ServerName)
+		return
+	}
+	data, err := p.read(cert)
+	if err != nil {
+		p.fail(fmt.Errorf("%w: it is what the server shows agents: set konnectivity.server.certFile and keyFile to another", err))
+		return
+	}
+	parsed, err := pki.ParseCert(data)
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", cert, err))
+		return
+	}
+	if parsed.VerifyHostname(k.ServerHost) == nil {
+		return
+	}
+	ca, err := p.authority()
+	if err != nil {
+		p.fail(fmt.Errorf("%s has to be issued again, as agents dial %s and that name is not in it (or set konnectivity.serverHost to one that is): %w",
+			cert, k.ServerHost, err))
+		return
+	}
+	issued, err := withName(parsed, ca.KeyPair, k.ServerHost)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	now, err := p.fingerprint(cert)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.put(wanted{step: StepPKI, path: cert, mode: modeOf(now), data: issued}, now, data)
+}
+
+// ownCertificate plans a certificate and key for one name, issued by the
+// cluster's CA if there is none.
+func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
+	if p.exists(certFile) && p.exists(keyFile) {
+		p.fail(p.checkCertificate(certFile, keyFile, host))
+		return
+	}
+	if p.exists(certFile) || p.exists(keyFile) {
+		p.fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
+		return
+	}
+	ca, err := p.authority()
+	if err != nil {
+		p.fail(fmt.Errorf("%s has to be made: %w", certFile, err))
+		return
+	}
+	p.issuePair(ca.KeyPair, certFile, keyFile, serverRequest(host, commonName))
+}
+
+func serverRequest(host, commonName string) pki.Request {
+	r := pki.Request{CommonName: commonName, Usages: pki.ServerAuth}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		r.IPs = []net.IP{ip.AsSlice()}
+	} else {
+		r.DNSNames = []string{host}
+	}
+	return r
+}
+
+func (p *planner) issuePair(ca pki.KeyPair, certFile, keyFile string, r pki.Request) {
+	pair, err := ca.Issue(pki.FromBundle(p.bundle), r, p.opts.Now())
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", certFile, err))
+		return
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.create(keyFile, key, 0o600, true)
+	p.create(certFile, pair.CertPEM(), 0o644, false)
+}
+
+// create plans a file that is known not to be there.
+func (p *planner) create(file string, data []byte, mode fs.FileMode, secret bool) {
+	p.parents(file)
+	p.put(wanted{step: StepPKI, path: file, mode: mode, data: data, secret: secret}, absent, nil)
+}
+
+func (p *planner) checkCertificate(certFile, keyFile, host string) error {
+	cert, err := p.read(certFile)
+	if err != nil {
+		return err
+	}
+	key, err := p.read(keyFile)
+	if err != nil {
+		return err
+	}
+	pair, err := pki.ParseKeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("%s, %s: %w", certFile, keyFile, err)
+	}
+	if err := pki.VerifyTime(pair.Cert, p.opts.Now()); err != nil {
+		return fmt.Errorf("%s: %w", certFile, err)
+	}
+	if err := pair.Cert.VerifyHostname(host); err != nil {
+		return fmt.Errorf("%s: %w: give one that has it, or move both files away to have them made", certFile, err)
+	}
+	if err := p.verifyChain(pair.Cert, x509.ExtKeyUsageServerAuth); err != nil {
+		return fmt.Errorf("%s: %w: agents trust the cluster's CA only", certFile, err)
+	}
+	return nil
+}
+
+// planTCP plans the certificates of the connection between kube-apiserver and
+// server, if it is TCP (KON-05). Clients get a CA of their own: the cluster's
+// signs kubelets, too, and they have no business in the tunnel. Its key is not
+// kept, as a renewal makes a new one beside it.
+func (p *planner) planTCP() {
+	tcp := p.bundle.Konnectivity.Transport.TCP
+	if tcp == nil {
+		return
+	}
+	if name := tcpServerName(tcp.URL, tcp.TLSServerName); tcp.ServerCert == p.bundle.Konnectivity.Server.CertFile {
+		p.fail(p.checkTCPName(tcp.ServerCert, name))
+	} else {
+		p.ownCertificate(tcp.ServerCert, tcp.ServerKey, name, konnectivity.ServerName)
+	}
+	if tcp.CABundle != "" && !p.exists(tcp.CABundle) {
+		p.fail(fmt.Errorf("konnectivity.transport.tcp.caBundle: %s does not exist: the cluster's CA is %s/ca.crt", tcp.CABundle, p.bundle.ControlPlane.PKIDir))
+	}
+	files := []string{tcp.ClientCA, tcp.ClientCert, tcp.ClientKey}
+	there := 0
+	for _, f := range files {
+		if p.exists(f) {
+			there++
+		}
+	}
+	switch there {
+	case len(files):
+		return
+	case 0:
+		p.issueClient(tcp.ClientCA, tcp.ClientCert, tcp.ClientKey)
+	default:
+		p.fail(fmt.Errorf("of %v some are missing: move the others away, then all are made", files))
+	}
+}
+
+func tcpServerName(rawURL, serverName string) string {
+	if serverName != "" {
+		return serverName
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// checkTCPName: kube-apiserver must find the name in the certificate that the
+// server shows it.
+func (p *planner) checkTCPName(certFile, name string) error {
+	data, err := p.read(certFile)
+	if err != nil {
+		return nil //nolint:nilerr // planServerCertificate says so, or makes it
+	}
+	cert, err := pki.ParseCert(data)
+	if err != nil || cert.VerifyHostname(name) == nil {
+		return err
+	}
+	return fmt.Errorf("konnectivity.transport.tcp.url: %s is not a name of %s: set tlsServerName to one of %v", name, certFile, cert.DNSNames)
+}
+
+func (p *planner) issueClient(caFile, certFile, keyFile string) {
+	config := pki.FromBundle(p.bundle)
+	ca, err := pki.NewCA(config, "konnectivity-client-ca", p.opts.Now())
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.create(caFile, ca.CertPEM(), 0o644, false)
+	p.issuePair(ca, certFile, keyFile, pki.Request{CommonName: "kube-apiserver-konnectivity-client", Usages: pki.ClientAuth})
+}

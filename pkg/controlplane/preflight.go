@@ -1,0 +1,266 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+)
+
+// Versions of kube-apiserver for which this has been tried, or differs in nothing
+// that matters here: from 1.31 on kubeadm stores its configuration as v1beta4.
+const (
+	minMinor = 31
+	maxMinor = 37
+)
+
+// preflight makes every check that needs no plan. It reads only.
+func (p *planner) preflight(ctx context.Context) {
+	if !ptr.Deref(p.bundle.Konnectivity.Enabled, true) {
+		p.fail(errors.New("konnectivity.enabled is false in the bundle: there is nothing to install on a control plane node"))
+		return
+	}
+	if errs := bundle.Validate(p.bundle); len(errs) > 0 {
+		p.fail(fmt.Errorf("%w: %w", bundle.ErrInvalid, errs.ToAggregate()))
+		return
+	}
+	if err := p.checkNode(); err != nil {
+		p.fail(err)
+		return
+	}
+	p.connect()
+	p.fail(p.checkVersion())
+	p.fail(p.checkManifestsDir())
+	p.fail(p.checkCA())
+	p.fail(p.checkReady(ctx))
+	p.checkPorts(ctx)
+	p.checkAgents(ctx)
+	p.hidden = len(programOf(p.container).find()) == 0
+	if p.hidden {
+		p.mirrorBefore, _ = p.mirrorHash(ctx) // empty is compared like any other
+	}
+}
+
+// checkNode: root, on a kubeadm control plane node, with a manifest that can be
+// read.
+func (n *node) checkNode() error {
+	user := os.Geteuid
+	if n.opts.user != nil {
+		user = n.opts.user
+	}
+	if user() != 0 {
+		return errors.New("only root may change a control plane: run it with sudo")
+	}
+	dir := n.bundle.ControlPlane.ManifestsDir
+	if !n.exists(n.manifestPath) {
+		return fmt.Errorf("%s does not exist: this is not a kubeadm control plane node; run the command on each of those, "+
+			"or set controlPlane.manifestsDir if its kubelet reads another directory than %s", n.manifestPath, dir)
+	}
+	return n.readManifest()
+}
+
+// checkVersion looks at the image of the manifest, and asks the API server where
+// that has no version.
+func (n *node) checkVersion() error {
+	text := n.container.Image[strings.LastIndex(n.container.Image, ":")+1:]
+	version, err := utilversion.ParseGeneric(strings.TrimPrefix(text, "v"))
+	if err != nil && n.client != nil {
+		if info, e := n.client.Discovery().ServerVersion(); e == nil {
+			version, err = utilversion.ParseGeneric(info.GitVersion)
+		}
+	}
+	if err != nil {
+		n.opts.Notef("the version of kube-apiserver is unknown: its image is %s", n.container.Image)
+		return nil
+	}
+	if version.Major() == 1 && version.Minor() >= minMinor && version.Minor() <= maxMinor || n.opts.Force {
+		return nil
+	}
+	advice := "upgrade the cluster first"
+	if version.Minor() > maxMinor {
+		advice = "use a newer fairlead"
+	}
+	return fmt.Errorf("kube-apiserver is v%s, this fairlead knows v1.%d to v1.%d: %s, or try it with --force", version, minMinor, maxMinor, advice)
+}
+
+// checkManifestsDir: the kubelet must read the directory, and no other file in it
+// may be the same Pod, such as a copy that somebody made by hand.
+func (n *node) checkManifestsDir() error {
+	dir := n.bundle.ControlPlane.ManifestsDir
+	if data, err := n.read("/var/lib/kubelet/config.yaml"); err == nil {
+		var config struct {
+			StaticPodPath string `json:"staticPodPath"`
+		}
+		if err := sigsyaml.Unmarshal(data, &config); err == nil && config.StaticPodPath != "" && path.Clean(config.StaticPodPath) != path.Clean(dir) {
+			return fmt.Errorf("this node's kubelet reads static Pods from %s, not from %s: set controlPlane.manifestsDir", config.StaticPodPath, dir)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(n.path(dir), "[^.]*"))
+	if err != nil {
+		return err
+	}
+	own := map[string]string{apiServer: n.manifestPath, konnectivity.ServerName: serverManifest(n.bundle)}
+	for _, file := range files {
+		name := n.host.name(file)
+		data, err := n.read(name)
+		if err != nil {
+			continue // a directory
+		}
+		pod, err := decodePod(data)
+		if err != nil {
+			continue
+		}
+		if should := own[pod.Name]; should != "" && should != name {
+			return fmt.Errorf("%s is a static Pod %s, too, and the kubelet runs every file in that directory: move it out", name, pod.Name)
+		}
+	}
+	return nil
+}
+
+// checkCA: an expired CA makes whatever is issued worthless, and the cluster with
+// it.
+func (n *node) checkCA() error {
+	name := path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")
+	data, err := n.read(name)
+	if err != nil {
+		return fmt.Errorf("%w: it is the cluster's CA: set controlPlane.pkiDir if it is elsewhere", err)
+	}
+	certs, err := parseCerts(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return !n.opts.Now().After(c.NotAfter) }) {
+		return fmt.Errorf("%s: the cluster's CA has expired on %s: renew the CA first", name, certs[0].NotAfter.Format("2006-01-02"))
+	}
+	return nil
+}
+
+// checkReady: a control plane that does not work now could not be told from one
+// that the change has broken.
+func (n *node) checkReady(ctx context.Context) error {
+	if n.opts.waits != nil {
+		return nil
+	}
+	if err := n.healthy(ctx, "https://"+n.address+"/readyz"); err != nil {
+		return fmt.Errorf("kube-apiserver is not ready as it is now: get it to work first: %w", err)
+	}
+	return nil
+}
+
+// checkPorts: a port that somebody else listens on would keep the server from
+// starting. A server that is there already has them.
+func (p *planner) checkPorts(ctx context.Context) {
+	if p.exists(serverManifest(p.bundle)) || p.serverRuns() {
+		return
+	}
+	for _, port := range konnectivity.Server(p.bundle).Ports {
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", fmt.Sprintf(":%d", port.Number))
+		if err == nil {
+			_ = listener.Close()
+			continue
+		}
+		if owner := listenerOn(port.Number); owner != "" {
+			err = errors.New("used by " + owner)
+		}
+		p.fail(fmt.Errorf("port %d, which the server needs as %s, is taken (%w): stop that, or set %s",
+			port.Number, port.Name, err, portField(port.Name)))
+	}
+}
+
+func (p *planner) serverRuns() bool {
+	c := konnectivity.Server(p.bundle)
+	server := process{Name: path.Base(c.Command[0]), Args: component.Args(c.Flags)}
+	return len(server.find()) > 0
+}
+
+func portField(name string) string {
+	switch name {
+	case konnectivity.PortAgent:
+		return "konnectivity.agentPort"
+	case konnectivity.PortAdmin:
+		return "konnectivity.server.adminPort"
+	case konnectivity.PortHealth:
+		return "konnectivity.server.healthPort"
+	}
+	return "konnectivity.transport.tcp.url"
+}
+
+// checkAgents: from the moment kube-apiserver uses the tunnel until the first
+// agent is connected it reaches no webhook. One that must be asked for every Pod
+// would then refuse the agents' Pods, for good.
+func (p *planner) checkAgents(ctx context.Context) {
+	if p.opts.ServerOnly || p.opts.Force || p.client == nil || (p.state != nil && !p.state.Manifest.Empty()) {
+		return
+	}
+	if agents, err := p.clusterHasAgents(ctx); err != nil || agents {
+		if err != nil {
+			p.opts.Notef("could not look for agents: %v", err)
+		}
+		return
+	}
+	hooks, err := p.blockingWebhooks(ctx)
+	if err != nil {
+		p.opts.Notef("could not look for webhooks: %v", err)
+		return
+	}
+	if len(hooks) > 0 {
+		p.fail(fmt.Errorf("the cluster has no agents yet, and without one kube-apiserver would not reach the webhooks that it must ask (%s), "+
+			"not even to let agents in: run it with --server-only, then \"fairlead install\", then again without --server-only", strings.Join(hooks, ", ")))
+		return
+	}
+	p.opts.Notef("the cluster has no agents yet: logs, exec and everything else on the way to nodes fails until \"fairlead install\" has brought them")
+}
+
+// blockingWebhooks are admission webhooks behind Services that must answer.
+func (n *node) blockingWebhooks(ctx context.Context) ([]string, error) {
+	validating, err := n.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	mutating, err := n.client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	add := func(config string, client admissionregistrationv1.WebhookClientConfig, policy *admissionregistrationv1.FailurePolicyType) {
+		if client.Service != nil && ptr.Deref(policy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail && !slices.Contains(names, config) {
+			names = append(names, config)
+		}
+	}
+	for _, c := range validating.Items {
+		for _, w := range c.Webhooks {
+			add(c.Name, w.ClientConfig, w.FailurePolicy)
+		}
+	}
+	for _, c := range mutating.Items {
+		for _, w := range c.Webhooks {
+			add(c.Name, w.ClientConfig, w.FailurePolicy)
+		}
+	}
+	return names, nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

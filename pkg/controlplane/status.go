@@ -1,0 +1,177 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+)
+
+// Status is what Inspect finds.
+type Status struct {
+	// Installed by fairlead; Version and Since of the installation.
+	Installed  bool      `json:"installed"`
+	ServerOnly bool      `json:"serverOnly,omitempty"`
+	Version    string    `json:"version,omitempty"`
+	Since      time.Time `json:"since,omitzero"`
+	// Interrupted says which operation did not end; empty for none.
+	Interrupted string `json:"interrupted,omitempty"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Files of the installation.
+	Files []FileStatus `json:"files,omitempty"`
+	// APIServer and Server are the two programs.
+	APIServer ProgramStatus `json:"apiServer"`
+	Server    ProgramStatus `json:"server"`
+	// Certificates that expire, see [Certificates].
+	Certificates []Certificate `json:"certificates"`
+	// Problems is everything that is not as it should be; empty if all is well.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// FileStatus is one file of the installation.
+type FileStatus struct {
+	Path string `json:"path"`
+	// State is as installed, changed, or missing.
+	State string `json:"state"`
+}
+
+// The states of a file.
+const (
+	FileAsInstalled = "as installed"
+	FileChanged     = "changed"
+	FileMissing     = "missing"
+)
+
+// ProgramStatus is one of the two programs of the tunnel on a control plane node.
+type ProgramStatus struct {
+	// Image of its manifest.
+	Image string `json:"image,omitempty"`
+	// Process is its id, 0 if none runs with the manifest's flags.
+	Process int `json:"process,omitempty"`
+	// Tunnel: kube-apiserver's flags make it use the tunnel.
+	Tunnel bool `json:"tunnel,omitempty"`
+	// Health is ok, or why not.
+	Health string `json:"health"`
+	// Ready is ok, or why not; the server is when an agent is connected.
+	Ready string `json:"ready,omitempty"`
+}
+
+const ok = "ok"
+
+// Inspect looks at this node and changes nothing. It fails only where there is no
+// control plane to look at.
+func Inspect(ctx context.Context, o Options) (Status, error) {
+	n := newNode(o.defaulted())
+	state, err := n.readState()
+	if err != nil {
+		return Status{}, err
+	}
+	if state != nil && state.Bundle != nil {
+		n = n.withBundle(state)
+	}
+	if err := n.checkNode(); err != nil {
+		return Status{}, err
+	}
+	n.connect()
+	s := Status{Node: n.name_, Certificates: n.certificates(WarnBefore)}
+	if state != nil {
+		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
+	}
+	j := journal{}
+	if found, err := readJSON(n.host, journalFile, &j); err != nil || found {
+		s.Interrupted = string(j.Operation)
+		s.Problems = append(s.Problems, fmt.Sprintf("an %s was interrupted while %s: \"fairlead controlplane install\" completes it, \"fairlead controlplane uninstall\" puts everything back",
+			j.Operation, j.Phase))
+	}
+	s.inspectFiles(n)
+	s.inspectPrograms(ctx, n)
+	for _, c := range s.Certificates {
+		if c.State != CertGood && (s.Installed || c.State != CertMissing) {
+			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
+		}
+	}
+	return s, nil
+}
+
+// withBundle is the node as it was installed.
+func (n *node) withBundle(state *State) *node {
+	o := n.opts
+	o.Bundle = state.Bundle
+	out := newNode(o.defaulted())
+	out.state = state
+	return out
+}
+
+func (s *Status) inspectFiles(n *node) {
+	if n.state == nil {
+		return
+	}
+	for _, f := range n.state.Files {
+		fs := FileStatus{Path: f.Path, State: FileAsInstalled}
+		now, err := n.fingerprint(f.Path)
+		switch {
+		case err != nil || now == absent:
+			fs.State = FileMissing
+		case f.Path == n.manifestPath:
+			if _, add, err := AddToManifest(n.manifest, n.bundle); err != nil || !add.Empty() && !s.ServerOnly {
+				fs.State = FileChanged
+			}
+		case now != f.Now:
+			fs.State = FileChanged
+		}
+		if fs.State != FileAsInstalled {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s is %s: \"fairlead controlplane install\" says what to do about it", f.Path, fs.State))
+		}
+		s.Files = append(s.Files, fs)
+	}
+}
+
+func (s *Status) inspectPrograms(ctx context.Context, n *node) {
+	api := programOf(n.container)
+	s.APIServer = ProgramStatus{Image: n.container.Image, Health: word(n.healthy(ctx, "https://"+n.address+"/readyz"))}
+	_, add, err := AddToManifest(n.manifest, n.bundle)
+	s.APIServer.Tunnel = err == nil && add.Empty()
+	s.APIServer.Process = first(api.find())
+	if s.APIServer.Health != ok {
+		s.Problems = append(s.Problems, "kube-apiserver: "+s.APIServer.Health)
+	}
+	data, err := n.read(serverManifest(n.bundle))
+	if err != nil {
+		s.Server.Health = "not on this node"
+		return
+	}
+	pod, err := decodePod(data)
+	if err != nil || len(pod.Spec.Containers) == 0 {
+		s.Server.Health = errors.Join(err, errors.New("its manifest cannot be read")).Error()
+		s.Problems = append(s.Problems, konnectivity.ServerName+": "+s.Server.Health)
+		return
+	}
+	container := pod.Spec.Containers[0]
+	program := programOf(container)
+	url := "http://127.0.0.1:" + flag(program.Args, "health-port")
+	s.Server = ProgramStatus{Image: container.Image, Process: first(program.find()),
+		Health: word(n.healthy(ctx, url+"/healthz")), Ready: word(n.healthy(ctx, url+"/readyz"))}
+	for _, p := range []string{s.Server.Health, s.Server.Ready} {
+		if p != ok {
+			s.Problems = append(s.Problems, konnectivity.ServerName+": "+p)
+			break
+		}
+	}
+}
+
+func word(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ok
+}
+
+func first(pids []int) int {
+	if len(pids) == 0 {
+		return 0
+	}
+	return pids[0]
+}

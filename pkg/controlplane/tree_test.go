@@ -1,0 +1,140 @@
+package controlplane
+
+import (
+	"crypto/x509"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	kubeadmconstants "k8s.io/kubernetes/cmd/kubeadm/app/constants"
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/certs"
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/kubeconfig"
+	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// kubeadmNode lets kubeadm's own code make the files of a control plane node
+// below dir: certificates, kubeconfigs and kube-apiserver's manifest.
+func kubeadmNode(dir string, change func(*kubeadmapi.InitConfiguration)) error {
+	config, err := kubeadmconfig.DefaultedStaticInitConfiguration()
+	if err != nil {
+		return err
+	}
+	config.NodeRegistration.Name = "node-1"
+	if change != nil {
+		change(config)
+	}
+	at := host{root: dir}
+	stdout := os.Stdout
+	os.Stdout, _ = os.Open(os.DevNull) // kubeadm talks
+	defer func() { os.Stdout = stdout }()
+	config.CertificatesDir = at.path("/etc/kubernetes/pki")
+	if err := certs.CreatePKIAssets(config); err != nil {
+		return err
+	}
+	for _, name := range []string{kubeadmconstants.AdminKubeConfigFileName, kubeadmconstants.KubeletKubeConfigFileName} {
+		if err := kubeconfig.CreateKubeConfigFile(name, at.path("/etc/kubernetes"), config); err != nil {
+			return err
+		}
+	}
+	config.CertificatesDir = "/etc/kubernetes/pki"
+	return controlplane.CreateStaticPodFiles(at.path("/etc/kubernetes/manifests"), "", &config.ClusterConfiguration,
+		&config.LocalAPIEndpoint, false, apiServer)
+}
+
+// testNode is a copy of a node that kubeadm has made.
+func testNode(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("cp", "-a", pristine, dir+"/node").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir + "/node"
+}
+
+// snapshot is every file below root with mode and content.
+func snapshot(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel := strings.TrimPrefix(name, root)
+		if d.IsDir() {
+			out[rel+"/"] = info.Mode().String()
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		out[rel] = fmt.Sprintf("%s\n%s", info.Mode(), data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func sameTrees(t *testing.T, want, got map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// complete fails unless the tunnel is installed below root as the bundle says:
+// every file byte by byte, but for those with keys, which are checked for what
+// they are good for.
+func complete(t *testing.T, root string) {
+	t.Helper()
+	h := host{root: root}
+	got := snapshot(t, root)
+	for name, want := range installed {
+		switch {
+		case strings.HasSuffix(name, "konnectivity-server.conf"), strings.HasSuffix(name, "apiserver.crt"), strings.HasPrefix(name, StateDir):
+			if mode, _, _ := strings.Cut(want, "\n"); !strings.HasPrefix(got[name], mode) {
+				t.Errorf("%s is %.10s, want %s", name, got[name], mode)
+			}
+		case got[name] != want:
+			t.Errorf("%s is not as after an undisturbed installation:\n%s", name, cmp.Diff(want, got[name]))
+		}
+	}
+	for name := range got {
+		if _, wanted := installed[name]; !wanted {
+			t.Errorf("%s was left over", name)
+		}
+	}
+	n := newNode(testOptions(root).defaulted())
+	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
+		t.Errorf("kubeconfig: %v, %v", err, n.checkServerKubeconfig(data))
+	}
+	data, err := h.read("/etc/kubernetes/pki/apiserver.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := pki.ParseCert(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"konnectivity-server.kube-system.svc", "kubernetes.default.svc", "node-1"} {
+		if err := cert.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := n.verifyChain(cert, x509.ExtKeyUsageServerAuth); err != nil {
+		t.Error(err)
+	}
+}

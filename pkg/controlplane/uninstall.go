@@ -1,0 +1,177 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// Uninstall takes away what Install has brought, in the opposite order. Files
+// that are as Install left them become what they were before, byte for byte. From
+// kube-apiserver's manifest that has been edited since, only Install's own lines
+// are taken out. Other files that somebody has changed since are left, and named
+// in the result. An installation that was interrupted is rolled back.
+//
+// It fails with [ErrNotInstalled] where there is nothing to do.
+func Uninstall(ctx context.Context, o Options) (Result, error) {
+	n := newNode(o.defaulted())
+	if err := n.checkNode(); err != nil {
+		return Result{}, preflightError(err)
+	}
+	if !n.exists(StateDir) {
+		return Result{}, ErrNotInstalled
+	}
+	unlock, err := lock(n.host)
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
+	defer unlock()
+	hadJournal := n.exists(journalFile)
+	if result, done, err := n.resume(ctx, OpUninstall, string(OpUninstall)); err != nil || done {
+		return result, err
+	}
+	if n.state == nil {
+		if hadJournal {
+			return Result{Changed: true, Resumed: true}, nil
+		}
+		return Result{}, ErrNotInstalled
+	}
+	j, left, err := n.planUninstall(ctx)
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
+	result, err := n.run(ctx, j)
+	result.Left = left
+	return result, err
+}
+
+// planUninstall returns the journal and what will be left.
+func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
+	n.bundle = n.state.Bundle.Defaulted()
+	n.connect()
+	p := &planner{node: n, j: &journal{
+		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(),
+		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
+	}}
+	p.planServerProcess(nil)
+	p.fail(n.checkReady(ctx))
+	var left []string
+	for _, f := range n.state.Files {
+		reason, err := p.takeAway(f)
+		p.fail(err)
+		if reason != "" {
+			left = append(left, f.Path+": "+reason)
+		}
+	}
+	if reason, err := p.undoKubeadm(ctx); err != nil || reason != "" {
+		p.fail(err)
+		if reason != "" {
+			left = append(left, "ConfigMap "+kubeadmConfigMap+": "+reason)
+		}
+	}
+	p.j.RemoveDirs = slices.Clone(n.state.Dirs)
+	slices.Reverse(p.j.RemoveDirs)
+	return p.j, left, errors.Join(p.errs...)
+}
+
+// stepOf is the step that takes a file away.
+func (n *node) stepOf(p string) Step {
+	switch p {
+	case n.manifestPath:
+		return StepAPIServer
+	case serverManifest(n.bundle):
+		return StepServer
+	case n.bundle.ControlPlane.EgressSelectorFile:
+		return StepEgress
+	}
+	return StepPKI
+}
+
+// takeAway plans one file; the reason is set if it has to stay.
+func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
+	now, err := p.fingerprint(f.Path)
+	if err != nil {
+		return "", err
+	}
+	c := Change{Step: p.stepOf(f.Path), Path: f.Path, Old: now, New: f.Was}
+	switch {
+	case now == absent:
+		return "", nil
+	case f.Path == p.manifestPath:
+		return "", p.takeAwayManifest(f, now)
+	case now != f.Now:
+		return "it was changed since the installation", nil
+	case f.Backup == "":
+		c.Remove = true
+	default:
+		if c.Data, err = p.read(f.Backup); err != nil {
+			return "", err
+		}
+		c.Mode = modeOf(f.Was)
+		c.New = fingerprint(c.Data, c.Mode)
+	}
+	p.j.Changes = append(p.j.Changes, c)
+	return "", nil
+}
+
+// takeAwayManifest brings back the very bytes of before, or if the manifest has
+// been edited since takes out what was added.
+func (p *planner) takeAwayManifest(f InstalledFile, now string) error {
+	var data []byte
+	var err error
+	if now == f.Now {
+		data, err = p.read(f.Backup)
+	}
+	if now != f.Now || errors.Is(err, fs.ErrNotExist) {
+		data, err = RemoveFromManifest(p.manifest, p.state.Manifest)
+	}
+	if err != nil {
+		return err
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.manifestPath, err)
+	}
+	before, after := programOf(p.container), programOf(pod.Spec.Containers[apiServerIndex(pod)])
+	before.Health = "https://" + p.address + "/readyz"
+	after.Health = before.Health
+	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.without(after), after.without(before)
+	mode := modeOf(now)
+	c := Change{Step: StepAPIServer, Path: f.Path, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
+	if c.New != c.Old {
+		p.j.Changes = append(p.j.Changes, c)
+	}
+	return nil
+}
+
+// undoKubeadm plans to take the tunnel out of kubeadm's stored configuration,
+// once no other control plane node has a server.
+func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
+	k := p.state.Kubeadm
+	if k == nil || p.opts.LeaveKubeadmConfig {
+		return "", nil
+	}
+	now, err := p.clusterConfiguration(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
+	}
+	others, err := p.otherServers(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(others) > 0 {
+		return fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out", others), nil
+	}
+	after := k.Before
+	if now != k.After || k.Shared {
+		if after, err = removeFromClusterConfiguration(now, k.Additions); err != nil {
+			return "", err
+		}
+	}
+	if after != now {
+		p.j.Kubeadm = &kubeadmChange{Before: now, After: after}
+	}
+	return "", nil
+}

@@ -1,0 +1,131 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+const (
+	pollEvery   = 250 * time.Millisecond
+	pollTimeout = 5 * time.Second
+	// settled is how long a restarted program must stay ready: one that crashes
+	// does so at once.
+	settled = 2 * time.Second
+	// logLines are shown of a program that does not get ready.
+	logLines = 8
+)
+
+// await asks until it is answered with nil, which must hold for settled without
+// a break, or the limit is over; then the last error counts.
+func await(ctx context.Context, limit, stable time.Duration, progress cluster.Progress, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	var since time.Time
+	for {
+		err := ask(ctx)
+		if err != nil {
+			since = time.Time{}
+			progress.Detail("%v", err)
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		if err == nil && time.Since(since) >= stable {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				err = errors.New("was ready for less than a moment")
+			}
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// waitFor waits until the program runs with its flags, only with those, and its
+// health check answers.
+func (n *node) waitFor(ctx context.Context, p *process) error {
+	if n.opts.waits != nil {
+		return n.opts.waits(ctx, p)
+	}
+	return await(ctx, n.opts.Timeout, settled, n.opts.Progress, func(ctx context.Context) error {
+		if err := n.running(ctx, p); err != nil {
+			return err
+		}
+		return n.healthy(ctx, p.Health)
+	})
+}
+
+// waitGone waits until no process has those flags any more.
+func (n *node) waitGone(ctx context.Context, p *process) error {
+	if n.opts.waits != nil {
+		return nil
+	}
+	return await(ctx, n.opts.Timeout, 0, n.opts.Progress, func(context.Context) error {
+		if pids := p.find(); len(pids) > 0 {
+			return fmt.Errorf("%s still runs (process %d)", p.Name, pids[0])
+		}
+		return nil
+	})
+}
+
+// running fails unless the program has been started with its flags, by what the
+// node's processes say. Where the container runtime hides them, the mirror Pod
+// must do: the kubelet changes its hash when it has taken up a manifest.
+func (n *node) running(ctx context.Context, p *process) error {
+	if len(p.find()) > 0 {
+		return nil
+	}
+	if p.Name == apiServer && n.hidden {
+		hash, err := n.mirrorHash(ctx)
+		if err == nil && hash != "" && hash != n.mirrorBefore {
+			return nil
+		}
+	}
+	return fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
+}
+
+// healthy asks a health check; the client verifies kube-apiserver by the
+// cluster's CA and uses the administrator's identity if there is one.
+func (n *node) healthy(ctx context.Context, url string) error {
+	if url == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := n.http(url).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// notReady adds to a wait's error what the container said last.
+func (n *node) notReady(ctx context.Context, pod, container string, since time.Time, err error) error {
+	text := fmt.Sprintf("%s did not get ready", pod)
+	if reason := n.mirrorReason(context.WithoutCancel(ctx), pod); reason != "" {
+		text += " (" + reason + ")"
+	}
+	lines := n.lastLogLines(n.namespaceOf(pod), pod, container, since, logLines)
+	if len(lines) == 0 {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return fmt.Errorf("%s: %w\nlast lines of its log, %s:\n  %s", text, err, podLogs, strings.Join(lines, "\n  "))
+}
