@@ -136,7 +136,9 @@ func (n *node) certificates(warnBefore time.Duration) []Certificate {
 	var out []Certificate
 	for _, f := range n.certFiles() {
 		for _, c := range n.inspectFile(f, warnBefore) {
-			same := func(o Certificate) bool { return o.Path == c.Path && o.Expires.Equal(c.Expires) && o.Subject == c.Subject }
+			same := func(o Certificate) bool {
+				return o.Path == c.Path && o.Expires.Equal(c.Expires) && o.Subject == c.Subject
+			}
 			if !slices.ContainsFunc(out, same) {
 				out = append(out, c)
 			}

@@ -109,10 +109,10 @@ func TestManifestEdits(t *testing.T) {
 			c.APIServer.ExtraArgs = []kubeadmapi.Arg{{Name: "audit-log-path", Value: "/x: #y"}}
 			c.APIServer.ExtraVolumes = []kubeadmapi.HostPathMount{{Name: "zz", HostPath: "/zz", MountPath: "/zz"}}
 		}), nil, true},
-		"HTTPConnect over TCP":  {kubeadmManifest(t, nil), tcp, true},
-		"comments":              {[]byte(odd), nil, true},
+		"HTTPConnect over TCP":     {kubeadmManifest(t, nil), tcp, true},
+		"comments":                 {[]byte(odd), nil, true},
 		"volumes last, no newline": {[]byte(strings.TrimSuffix(noNewline, "\n")), nil, false},
-		"JSON":                  {[]byte(flow), nil, false},
+		"JSON":                     {[]byte(flow), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, err := decodePod(tc.manifest)

@@ -97,11 +97,6 @@ func (h host) exists(p string) bool {
 	return err == nil
 }
 
-func (h host) isDir(p string) bool {
-	info, err := os.Stat(h.path(p))
-	return err == nil && info.IsDir()
-}
-
 // write makes a file with its mode from the first moment and its content on the
 // disk, replacing what has the name; for names that only this package uses.
 func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat_t) (err error) {

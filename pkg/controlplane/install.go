@@ -208,7 +208,9 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 	return nil
 }
 
-func (e *nodeEffects) took() string { return time.Since(e.since).Round(100 * time.Millisecond).String() }
+func (e *nodeEffects) took() string {
+	return time.Since(e.since).Round(100 * time.Millisecond).String()
+}
 
 func (e *nodeEffects) serverMade(ctx context.Context) error {
 	w := &e.journal.Wait

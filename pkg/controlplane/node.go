@@ -114,14 +114,7 @@ func (n *node) connect() {
 	if ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
 		n.trust.AppendCertsFromPEM(ca)
 	}
-	file := n.opts.Kubeconfig
-	data, err := []byte(nil), error(nil)
-	if file == "" {
-		file = adminConf
-		data, err = n.read(file)
-	} else {
-		data, err = os.ReadFile(file)
-	}
+	data, file, err := n.optionFile(n.opts.Kubeconfig, adminConf)
 	if err != nil {
 		n.clientErr = fmt.Errorf("%w: give an administrator's with --kubeconfig", err)
 		return

@@ -71,4 +71,3 @@ func (o Options) defaulted() Options {
 	o.Bundle = o.Bundle.Defaulted()
 	return o
 }
-

@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
@@ -82,7 +81,9 @@ func (p *planner) fail(err error) {
 }
 
 // nothingToDo tells whether the node is as it should be.
-func (j *journal) nothingToDo() bool { return len(j.Changes) == 0 && j.Kubeadm == nil && len(j.Dirs) == 0 }
+func (j *journal) nothingToDo() bool {
+	return len(j.Changes) == 0 && j.Kubeadm == nil && len(j.Dirs) == 0
+}
 
 // wanted is a file that should be on the node.
 type wanted struct {
@@ -356,4 +357,3 @@ func (n *node) clusterHasAgents(ctx context.Context) (bool, error) {
 	}
 	return ds.Status.DesiredNumberScheduled > 0, nil
 }
-

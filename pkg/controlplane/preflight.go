@@ -80,13 +80,13 @@ func (n *node) checkNode() error {
 // that has no version.
 func (n *node) checkVersion() error {
 	text := n.container.Image[strings.LastIndex(n.container.Image, ":")+1:]
-	version, err := utilversion.ParseGeneric(strings.TrimPrefix(text, "v"))
-	if err != nil && n.client != nil {
-		if info, e := n.client.Discovery().ServerVersion(); e == nil {
-			version, err = utilversion.ParseGeneric(info.GitVersion)
+	version, _ := utilversion.ParseGeneric(text)
+	if version == nil && n.client != nil {
+		if info, err := n.client.Discovery().ServerVersion(); err == nil {
+			version, _ = utilversion.ParseGeneric(info.GitVersion)
 		}
 	}
-	if err != nil {
+	if version == nil {
 		n.opts.Notef("the version of kube-apiserver is unknown: its image is %s", n.container.Image)
 		return nil
 	}

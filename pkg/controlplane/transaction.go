@@ -188,8 +188,11 @@ func (t *transaction) finish() error {
 		return err
 	}
 	t.reached("state")
+	if err := t.removeStaged(); err != nil {
+		return err
+	}
 	t.removeDirs(t.RemoveDirs)
-	return t.removeLeftovers()
+	return t.removeJournal()
 }
 
 func (t *transaction) removeState() error {
@@ -206,13 +209,15 @@ func (t *transaction) discard() error {
 			_ = os.Remove(t.path(c.Backup))
 		}
 	}
-	err := t.removeLeftovers()
+	if err := t.removeStaged(); err != nil {
+		return err
+	}
 	made := make([]string, 0, len(t.Dirs))
 	for _, d := range slices.Backward(t.Dirs) {
 		made = append(made, d.Path)
 	}
 	t.removeDirs(made)
-	return err
+	return t.removeJournal()
 }
 
 // removeDirs removes directories that are empty but for a socket that nobody
@@ -233,8 +238,8 @@ func (t *transaction) removeDirs(dirs []string) {
 	}
 }
 
-// removeLeftovers removes the second names and, last, the journal.
-func (t *transaction) removeLeftovers() error {
+// removeStaged removes the second names of files.
+func (t *transaction) removeStaged() error {
 	for _, c := range t.Changes {
 		for _, prefix := range []string{newPrefix, oldPrefix} {
 			if err := os.Remove(t.path(beside(prefix, c.Path))); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -244,6 +249,11 @@ func (t *transaction) removeLeftovers() error {
 		t.syncDir(filepath.Dir(c.Path))
 		t.reached("cleaned %s", c.Path)
 	}
+	return nil
+}
+
+// removeJournal is the last effect of a run.
+func (t *transaction) removeJournal() error {
 	if err := os.Remove(t.path(journalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t.strip(err)
 	}

@@ -29,7 +29,7 @@ func kubeadmNode(dir string, change func(*kubeadmapi.InitConfiguration)) error {
 	if err != nil {
 		return err
 	}
-	config.NodeRegistration.Name = "node-1"
+	config.NodeRegistration.Name, config.KubernetesVersion = "node-1", "v1.36.3"
 	if change != nil {
 		change(config)
 	}
