@@ -75,9 +75,22 @@ test-local: build compile-components
 	$(GO) test -timeout 30m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
 
 # By themselves, because they measure times; never from the cache, because Go does not see which programs they start.
+# Packages one after the other. Each has a cluster of its own, which it removes, also after a failure or Ctrl-C.
+PROVIDER ?= embedded
+ifeq ($(PROVIDER),kind)
+E2E_PACKAGES := ./e2e/suite ./e2e/kind/...
+else
+E2E_PACKAGES := ./e2e/...
+endif
+GOTESTSUM = $(GO) tool -modfile=deploy/tools/gotestsum/go.mod gotestsum
+
 .PHONY: e2e
-e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (TEST_FLAGS)
-	$(GO) test -timeout 60m -count 1 -p 1 $(TEST_FLAGS) ./e2e/...
+e2e: export PROVIDER := $(PROVIDER)
+e2e: export FAIRLEAD_E2E_BIN := $(BIN)
+e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (PROVIDER=embedded|kind, TEST_FLAGS)
+	@mkdir -p $(OUT)/e2e
+	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(PROVIDER).xml --junitfile-project-name fairlead \
+		-- -timeout 60m -count 1 -p 1 $(TEST_FLAGS) $(E2E_PACKAGES)
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane (TEST_FLAGS)

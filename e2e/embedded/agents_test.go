@@ -26,14 +26,14 @@ import (
 
 // supervisor controls the programs of a cluster.
 func (h *home) supervisor(name string) *process.Client {
-	return process.NewClient(filepath.Join(h.stateDir(name), "run/supervisor.sock"))
+	return process.NewClient(filepath.Join(h.StateDir(name), "run/supervisor.sock"))
 }
 
 // programArgs reads the arguments of a program of the cluster.
 func (h *home) programArgs(name, program string) []string {
 	h.t.Helper()
 	var todo struct{ Programs []process.Spec }
-	data, err := os.ReadFile(filepath.Join(h.stateDir(name), "programs.json"))
+	data, err := os.ReadFile(filepath.Join(h.StateDir(name), "programs.json"))
 	if err == nil {
 		err = json.Unmarshal(data, &todo)
 	}
@@ -117,7 +117,7 @@ func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 		"--agent-id=stranger", "--service-account-token-path="+tokenFile,
 		fmt.Sprintf("--health-server-port=%d", ports[0]), fmt.Sprintf("--admin-server-port=%d", ports[1]))
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, filepath.Join(h.bin, "konnectivity-agent"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(h.Bin, "konnectivity-agent"), args...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -179,7 +179,7 @@ func checkRBAC(t *testing.T, h *home) {
 	if _, err := mine.CoreV1().ConfigMaps("kube-system").Create(t.Context(), other, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("creating a ConfigMap: %v, want forbidden", err)
 	}
-	log, err := os.ReadFile(filepath.Join(h.stateDir("dev"), "logs/second-scheduler-0.log"))
+	log, err := os.ReadFile(filepath.Join(h.StateDir("dev"), "logs/second-scheduler-0.log"))
 	if err != nil || len(log) == 0 {
 		t.Errorf("the second scheduler's log: %d bytes, %v", len(log), err)
 	}
@@ -192,7 +192,7 @@ func checkRBAC(t *testing.T, h *home) {
 
 // The tunnel's socket is for its owner and group only (KON-48).
 func checkSocket(t *testing.T, h *home) {
-	info, err := os.Stat(filepath.Join(h.stateDir("dev"), "run/konnectivity-server.socket"))
+	info, err := os.Stat(filepath.Join(h.StateDir("dev"), "run/konnectivity-server.socket"))
 	if err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm()&0o007 != 0 {
 		t.Errorf("socket: %v, %v; want nothing for others", info, err)
 	}

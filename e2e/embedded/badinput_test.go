@@ -44,7 +44,7 @@ func TestWrongBundles(t *testing.T) {
 		"a transport of both": {"konnectivity: {proxyProtocol: HTTPConnect, transport: {uds: {path: /a/b}, tcp: {url: 'https://a:8131'}}}", []string{"konnectivity.transport"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(h.dir, "bundle.yaml")
+			file := filepath.Join(h.Dir, "bundle.yaml")
 			content := tc.yaml
 			if !strings.Contains(content, "apiVersion") {
 				content = "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + strings.TrimPrefix(content, "---\n")
@@ -54,10 +54,10 @@ func TestWrongBundles(t *testing.T) {
 			}
 			r := h.try("up", "-f", file)
 			r.want(t, 1, tc.want...)
-			if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 0 {
-				t.Errorf("%d lines of error for one mistake:\n%s", lines+1, r.stderr)
+			if lines := strings.Count(strings.TrimSpace(r.Stderr), "\n"); lines > 0 {
+				t.Errorf("%d lines of error for one mistake:\n%s", lines+1, r.Stderr)
 			}
-			if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+			if _, err := os.Stat(h.StateDir("dev")); !os.IsNotExist(err) {
 				t.Errorf("something was made: %v", err)
 			}
 		})
@@ -76,7 +76,7 @@ func TestWrongArguments(t *testing.T) {
 		"missing file":    {[]string{"up", "-f", "/nowhere.yaml"}, []string{"/nowhere.yaml"}},
 		"no such cluster": {[]string{"status", "--name", "none"}, []string{"none", "list"}},
 		"no kubeconfig":   {[]string{"kubeconfig", "--name", "none"}, []string{"none"}},
-		"empty directory": {[]string{"up", "--component-dir", h.dir}, []string{h.dir, "etcd"}},
+		"empty directory": {[]string{"up", "--component-dir", h.Dir}, []string{h.Dir, "etcd"}},
 		"bad output":      {[]string{"list", "-o", "xml"}, []string{"xml", "json"}},
 		"unknown command": {[]string{"upp"}, []string{"upp"}},
 	} {
@@ -99,14 +99,14 @@ func TestPortTaken(t *testing.T) {
 // neverMade wants no state of a cluster that never came to be.
 func (h *home) neverMade() {
 	h.t.Helper()
-	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.StateDir("dev")); !os.IsNotExist(err) {
 		h.t.Errorf("state was made: %v", err)
 	}
 }
 
 func TestMissingToolchain(t *testing.T) {
 	h := newHome(t)
-	h.env = append(h.env, "PATH=/nonexistent", "XDG_CACHE_HOME="+h.dir+"/empty-cache")
+	h.Env = append(h.Env, "PATH=/nonexistent", "XDG_CACHE_HOME="+h.Dir+"/empty-cache")
 	h.try("up").want(t, 1, "Go", "PATH", "--component-dir")
 	h.neverMade()
 }
@@ -129,7 +129,7 @@ func builtComponents(t *testing.T) string {
 // components returns a directory with links to the built programs.
 func (h *home) components() string {
 	h.t.Helper()
-	from, to := builtComponents(h.t), filepath.Join(h.dir, "components")
+	from, to := builtComponents(h.t), filepath.Join(h.Dir, "components")
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		h.t.Fatal(err)
 	}
@@ -157,15 +157,15 @@ func TestFailedUp(t *testing.T) {
 	dir := h.components()
 	breakProgram(t, dir, "kube-controller-manager")
 	r := h.try("up", "--component-dir", dir)
-	logs := filepath.Join(h.dir, "state/fairlead/failed-logs/dev")
+	logs := filepath.Join(h.Dir, "state/fairlead/failed-logs/dev")
 	r.want(t, 1, "kube-controller-manager", "exit status 7", "the dog ate my flags", logs)
 	if data, err := os.ReadFile(filepath.Join(logs, "kube-controller-manager.log")); err != nil || !bytes.Contains(data, []byte("the dog")) {
 		t.Errorf("the log was not kept: %q, %v", data, err)
 	}
-	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+	if left, _ := process.FindMarked(h.StateDir("dev")); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
-	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.StateDir("dev")); !os.IsNotExist(err) {
 		t.Errorf("state is left: %v", err)
 	}
 	h.must("down") // takes the logs away
@@ -174,8 +174,8 @@ func TestFailedUp(t *testing.T) {
 	}
 
 	r = h.try("up", "--component-dir", dir, "--retain")
-	r.want(t, 1, "kube-controller-manager", "kept for inspection", h.stateDir("dev"))
-	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) == 0 {
+	r.want(t, 1, "kube-controller-manager", "kept for inspection", h.StateDir("dev"))
+	if left, _ := process.FindMarked(h.StateDir("dev")); len(left) == 0 {
 		t.Error("--retain kept no process")
 	}
 	h.must("down")
@@ -200,7 +200,7 @@ func startUp(t *testing.T, h *home) (stop func(os.Signal), wait func() result) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the supervisor's programs", func() bool {
-		left, _ := process.FindMarked(h.stateDir("dev"))
+		left, _ := process.FindMarked(h.StateDir("dev"))
 		return len(left) >= 3
 	})
 	return func(s os.Signal) { _ = cmd.Process.Signal(s) }, func() result {
@@ -214,10 +214,10 @@ func TestInterruptedUp(t *testing.T) {
 	stop, wait := startUp(t, h)
 	stop(os.Interrupt)
 	wait().want(t, 130, "interrupted", "removed what was made", "failed-logs")
-	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+	if left, _ := process.FindMarked(h.StateDir("dev")); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
-	if _, err := os.Stat(h.stateDir("dev")); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.StateDir("dev")); !os.IsNotExist(err) {
 		t.Errorf("state is left: %v", err)
 	}
 }
@@ -229,8 +229,8 @@ func TestKilledUp(t *testing.T) {
 	h.try("up").want(t, 1, "another fairlead command", `"dev"`) // a second up at the same time
 	stop(syscall.SIGKILL)
 	wait()
-	h.try("up").want(t, 1, "incomplete", h.stateDir("dev"), "down --name dev")
-	if left, _ := process.FindMarked(h.stateDir("dev")); len(left) == 0 {
+	h.try("up").want(t, 1, "incomplete", h.StateDir("dev"), "down --name dev")
+	if left, _ := process.FindMarked(h.StateDir("dev")); len(left) == 0 {
 		t.Error("the refused up ended the processes of the first")
 	}
 	h.must("down")
@@ -246,10 +246,10 @@ func TestBrokenAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the programs to end", func() bool {
-		left, _ := process.FindMarked(h.stateDir("dev"))
+		left, _ := process.FindMarked(h.StateDir("dev"))
 		return len(left) == 0
 	})
-	dir := filepath.Join(h.stateDir("dev"), "pki")
+	dir := filepath.Join(h.StateDir("dev"), "pki")
 	expired, stranger := newCA(t, time.Now().Add(-48*time.Hour)), newCA(t, time.Now())
 	leaf, err := stranger.Issue(shortLived, pki.Request{CommonName: "leaf", Usages: pki.ServerAuth}, time.Now())
 	if err != nil {
@@ -286,7 +286,7 @@ func TestBrokenAuthority(t *testing.T) {
 				}
 			}
 			h.try("up").want(t, 1, tc.want, "down --name dev")
-			if left, _ := process.FindMarked(h.stateDir("dev")); len(left) > 0 {
+			if left, _ := process.FindMarked(h.StateDir("dev")); len(left) > 0 {
 				t.Errorf("processes %v were left running", left)
 			}
 		})

@@ -13,7 +13,7 @@ func mountSmall(t *testing.T, h *home, flags uintptr, options string) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small disk takes root")
 	}
-	dir := filepath.Join(h.dir, "state")
+	dir := filepath.Join(h.Dir, "state")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -30,13 +30,13 @@ func mountSmall(t *testing.T, h *home, flags uintptr, options string) {
 func TestFullDisk(t *testing.T) {
 	h := newHome(t)
 	mountSmall(t, h, 0, "size=64m")
-	h.try("up").want(t, 1, "not enough room", filepath.Join(h.dir, "state"), "MiB", "XDG_STATE_HOME")
+	h.try("up").want(t, 1, "not enough room", filepath.Join(h.Dir, "state"), "MiB", "XDG_STATE_HOME")
 	h.neverMade()
 }
 
 func TestReadOnlyDisk(t *testing.T) {
 	h := newHome(t)
 	mountSmall(t, h, syscall.MS_RDONLY, "size=1g")
-	h.try("up").want(t, 1, "read-only file system", filepath.Join(h.dir, "state"))
+	h.try("up").want(t, 1, "read-only file system", filepath.Join(h.Dir, "state"))
 	h.neverMade()
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
@@ -34,57 +35,37 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (int, error) {
-	var err error
-	if binDir, err = os.MkdirTemp("", "fairlead-e2e-bin-"); err != nil {
+	harness.SweepUp(context.Background())
+	dir, done, err := harness.BuildPrograms(context.Background())
+	if err != nil {
 		return 1, err
 	}
-	defer func() { _ = os.RemoveAll(binDir) }()
-	build := exec.Command("go", "build", "-o", binDir+"/", "github.com/fairlead-dev/fairlead/cmd/...")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the binaries under test: %w\n%s", err, out)
-	}
+	defer done()
+	binDir = dir
 	return m.Run(), nil
 }
 
 // home is a user with nothing but the cache of built components.
 type home struct {
+	*harness.Home
 	t    *testing.T
-	dir  string
-	bin  string
-	env  []string
 	user *userID
 }
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fl-") //nolint:usetesting // t.TempDir is too deep for sockets, which is a case of its own
+	made, err := harness.NewHome(binDir, harness.HomePrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &home{t: t, dir: dir, bin: binDir}
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(name, "XDG_") && name != "HOME" && name != "KUBECONFIG" {
-			h.env = append(h.env, kv)
-		}
-	}
-	h.env = append(h.env, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state", "XDG_CACHE_HOME="+cache)
-	// Go's own caches stay the user's.
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
-		if out, err := exec.Command("go", "env", name).Output(); err == nil {
-			h.env = append(h.env, name+"="+strings.TrimSpace(string(out)))
-		}
-	}
+	h := &home{Home: made, t: t}
 	t.Cleanup(h.cleanUp)
 	return h
 }
 
 // cleanUp removes what a failed test left, and fails one that left processes.
 func (h *home) cleanUp() {
-	dirs, _ := filepath.Glob(h.stateDir("*"))
+	dirs, _ := filepath.Glob(h.StateDir("*"))
 	for _, dir := range dirs {
 		if left, _ := process.FindMarked(dir); len(left) > 0 {
 			h.t.Logf("ending processes %v of %s", left, dir)
@@ -96,7 +77,7 @@ func (h *home) cleanUp() {
 			h.showLogs(dir)
 		}
 	}
-	_ = os.RemoveAll(h.dir)
+	_ = os.RemoveAll(h.Dir)
 }
 
 // showLogs prints the end of every log of a cluster of a failed test.
@@ -108,27 +89,14 @@ func (h *home) showLogs(dir string) {
 	}
 }
 
-func (h *home) stateDir(name string) string {
-	return filepath.Join(h.dir, "state/fairlead/clusters", name)
-}
-
-func (h *home) kubeconfig() string { return filepath.Join(h.dir, ".kube/config") }
-
 // result is how a command ended.
-type result struct {
-	stdout, stderr string
-	code           int
-}
+type result harness.Result
 
 // command prepares fairlead with arguments.
 func (h *home) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-	cmd := exec.CommandContext(ctx, filepath.Join(h.bin, "fairlead"), args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, &stdout, &stderr
-	// What it starts in the background must not keep the test waiting for the pipes.
-	cmd.WaitDelay = 5 * time.Second
+	cmd, stdout, stderr := h.Command(ctx, args...)
 	h.user.apply(cmd)
-	return cmd, &stdout, &stderr
+	return cmd, stdout, stderr
 }
 
 // try runs fairlead and returns how it ended.
@@ -150,10 +118,10 @@ func (h *home) try(args ...string) result {
 func (h *home) must(args ...string) string {
 	h.t.Helper()
 	r := h.try(args...)
-	if r.code != 0 {
-		h.t.Fatalf("fairlead %v ended with %d\n%s%s", args, r.code, r.stdout, r.stderr)
+	if r.Code != 0 {
+		h.t.Fatalf("fairlead %v ended with %d\n%s%s", args, r.Code, r.Stdout, r.Stderr)
 	}
-	return r.stdout
+	return r.Stdout
 }
 
 // status is what "fairlead status -o json" says.
@@ -171,8 +139,8 @@ func (h *home) status(name string) status {
 	h.t.Helper()
 	r := h.try("status", "--name", name, "-o", "json")
 	var s status
-	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
-		h.t.Fatalf("status: %v\n%s%s", err, r.stdout, r.stderr)
+	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil {
+		h.t.Fatalf("status: %v\n%s%s", err, r.Stdout, r.Stderr)
 	}
 	return s
 }
@@ -191,15 +159,15 @@ func (s status) find(t *testing.T, name string) process.Status {
 // nothingLeft wants no process, file, socket or context of a cluster.
 func (h *home) nothingLeft(name string) {
 	h.t.Helper()
-	if left, err := process.FindMarked(h.stateDir(name)); err != nil || len(left) > 0 {
+	if left, err := process.FindMarked(h.StateDir(name)); err != nil || len(left) > 0 {
 		h.t.Errorf("processes %v are left (%v)", left, err)
 	}
-	for _, path := range []string{h.stateDir(name), h.stateDir(name) + ".lock"} {
+	for _, path := range []string{h.StateDir(name), h.StateDir(name) + ".lock"} {
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			h.t.Errorf("%s is left (%v)", path, err)
 		}
 	}
-	if data, _ := os.ReadFile(h.kubeconfig()); bytes.Contains(data, []byte("fairlead-"+name+"\n")) {
+	if data, _ := os.ReadFile(h.Kubeconfig()); bytes.Contains(data, []byte("fairlead-"+name+"\n")) {
 		h.t.Errorf("the kubeconfig still has the context:\n%s", data)
 	}
 }
@@ -207,12 +175,12 @@ func (h *home) nothingLeft(name string) {
 // want checks that an error is what a user needs: one that says all of these.
 func (r result) want(t *testing.T, code int, texts ...string) {
 	t.Helper()
-	if r.code != code {
-		t.Errorf("exit code %d, want %d\n%s", r.code, code, r.stderr)
+	if r.Code != code {
+		t.Errorf("exit code %d, want %d\n%s", r.Code, code, r.Stderr)
 	}
 	for _, text := range texts {
-		if !strings.Contains(r.stderr, text) {
-			t.Errorf("standard error lacks %q:\n%s", text, r.stderr)
+		if !strings.Contains(r.Stderr, text) {
+			t.Errorf("standard error lacks %q:\n%s", text, r.Stderr)
 		}
 	}
 }

@@ -28,13 +28,13 @@ func TestOrdinaryUser(t *testing.T) {
 	h := newHome(t)
 	// Nothing of root's home is readable for others: give copies of the programs.
 	h.user = &userID{id: 12345}
-	h.bin = filepath.Join(h.dir, "bin")
+	h.Bin = filepath.Join(h.Dir, "bin")
 	sources := []string{binDir, builtComponents(t)}
 	for _, source := range sources {
-		copyPrograms(t, source, h.bin)
+		copyPrograms(t, source, h.Bin)
 	}
-	h.env = append(h.env, "XDG_CACHE_HOME="+h.dir+"/cache", "PATH=/usr/bin:/bin")
-	if err := filepath.WalkDir(h.dir, func(path string, _ os.DirEntry, err error) error {
+	h.Env = append(h.Env, "XDG_CACHE_HOME="+h.Dir+"/cache", "PATH=/usr/bin:/bin")
+	if err := filepath.WalkDir(h.Dir, func(path string, _ os.DirEntry, err error) error {
 		if err == nil {
 			err = os.Lchown(path, int(h.user.id), int(h.user.id))
 		}
@@ -42,7 +42,7 @@ func TestOrdinaryUser(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	h.must("up", "--component-dir", h.bin)
+	h.must("up", "--component-dir", h.Bin)
 	s := h.status("dev")
 	for _, p := range s.Processes {
 		info, err := os.Stat(filepath.Join("/proc", pidText(p.PID)))

@@ -17,7 +17,7 @@ func TestBundleVariants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
-			file := filepath.Join(h.dir, "bundle.yaml")
+			file := filepath.Join(h.Dir, "bundle.yaml")
 			if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n"+yaml+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -31,7 +31,7 @@ func TestBundleVariants(t *testing.T) {
 
 func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
 	h := newHome(t)
-	file := filepath.Join(h.dir, "bundle.yaml")
+	file := filepath.Join(h.Dir, "bundle.yaml")
 	if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {leaderElection: {leaseNamespace: locks}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
 // given by flag loses its context again.
 func TestKubeconfigs(t *testing.T) {
 	h := newHome(t)
-	own := filepath.Join(h.dir, "own.kubeconfig")
+	own := filepath.Join(h.Dir, "own.kubeconfig")
 	if err := os.WriteFile(own, []byte("clusters: [unclosed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestKubeconfigs(t *testing.T) {
 	}
 	h.must("up", "--kubeconfig", own, "-q")
 	h.must("verify", "--kubeconfig", own, "--only", "scheduler-lease")
-	if _, err := os.Stat(h.kubeconfig()); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.Kubeconfig()); !os.IsNotExist(err) {
 		t.Errorf("the usual kubeconfig was touched: %v", err)
 	}
 	h.must("down", "-q")

@@ -1,0 +1,168 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The providers.
+const (
+	Embedded = "embedded"
+	Kind     = "kind"
+)
+
+// Cluster is one that fairlead up has made.
+type Cluster struct {
+	*Home
+	// Name and Provider are what up was told.
+	Name, Provider string
+	// Config and Client reach the API server as its administrator.
+	Config *rest.Config
+	Client kubernetes.Interface
+	// Nodes runs commands in the nodes of a kind cluster; nil in an embedded one.
+	Nodes *Nodes
+	// hostIP is where Pods of an embedded cluster reach this machine.
+	hostIP string
+	// tool is the path of testpod as a command of a Pod.
+	tool string
+	// closers end what runs on this machine for the cluster.
+	closers []func()
+}
+
+// Options say what cluster to make.
+type Options struct {
+	// Name tells clusters of several test packages apart.
+	Name string
+	// ControlPlanes and Workers are for kind; defaults: 1 and 2. An embedded cluster
+	// has three nodes.
+	ControlPlanes, Workers int
+	// Bundle is YAML without apiVersion and kind; empty: the default bundle.
+	Bundle string
+	// Only is the one provider that has what the tests need; empty: any.
+	Only string
+}
+
+// upLimit bounds up: an embedded cluster may build Kubernetes first.
+const upLimit = 25 * time.Minute
+
+// Up makes a cluster for tests. On error nothing is left but the home directory.
+func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, upLimit)
+	defer cancel()
+	args := []string{"up", "--name", o.Name, "--no-verify"}
+	if provider == Kind {
+		args = append(args, "--provider", Kind, "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
+	}
+	if o.Bundle != "" {
+		file := filepath.Join(h.Dir, "bundle.yaml")
+		if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n"+o.Bundle+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--filename", file)
+	}
+	if _, err := h.Must(ctx, args...); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Home: h, Name: o.Name, Provider: provider}
+	if err := c.connect(ctx); err != nil {
+		return c, err
+	}
+	return c, c.prepareTool(ctx)
+}
+
+// connect reads the kubeconfig and finds the nodes.
+func (c *Cluster) connect(ctx context.Context) error {
+	text, err := c.Must(ctx, "kubeconfig", "--name", c.Name)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	if err != nil {
+		return err
+	}
+	// The default of 5 requests a second would make the tests measure the client.
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	if err := c.use(config); err != nil {
+		return err
+	}
+	if c.Provider == Kind {
+		c.Nodes, err = findNodes(c.Name)
+		return err
+	}
+	status, err := c.Must(ctx, "status", "--name", c.Name, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var s struct{ HostIP string }
+	if err := json.Unmarshal([]byte(status), &s); err != nil || s.HostIP == "" {
+		return fmt.Errorf("status tells no address of the machine: %w", errors.Join(err, errors.New(status)))
+	}
+	c.hostIP = s.HostIP
+	return nil
+}
+
+func (c *Cluster) use(config *rest.Config) (err error) {
+	c.Config = config
+	c.Client, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+// At returns the cluster as seen through one of its API servers.
+func (c *Cluster) At(host string) (*Cluster, error) {
+	other := *c
+	config := rest.CopyConfig(c.Config)
+	config.Host = host
+	return &other, other.use(config)
+}
+
+// Simulated says that no container is started in this cluster: kwok plays the
+// nodes. What that means for logs, exec and the rest: docs/embedded.md.
+func (c *Cluster) Simulated() bool { return c.Provider == Embedded }
+
+// Context is the name of the cluster's kubeconfig context.
+func (c *Cluster) Context() string { return "fairlead-" + c.Name }
+
+// Down removes the cluster.
+func (c *Cluster) Down(ctx context.Context) error {
+	c.Close()
+	_, err := c.Must(ctx, "down", "--name", c.Name)
+	return err
+}
+
+// SaveLogs copies the logs of nodes or processes into dir.
+func (c *Cluster) SaveLogs(dir string) error {
+	if c.Provider == Kind {
+		return saveKindLogs(c.Name, dir)
+	}
+	for _, part := range []string{"logs", "config", "programs.json", "cluster.json"} {
+		from := filepath.Join(c.StateDir(c.Name), part)
+		if err := copyTree(from, filepath.Join(dir, part)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyTree(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.CopyFS(to, os.DirFS(from))
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}

@@ -1,0 +1,89 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	kind "sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+	"sigs.k8s.io/kind/pkg/log"
+)
+
+// Nodes are the containers of a kind cluster that are Kubernetes nodes.
+type Nodes struct {
+	ControlPlanes, Workers []nodes.Node
+}
+
+func newKind() *kind.Provider {
+	options := []kind.ProviderOption{kind.ProviderWithLogger(log.NoopLogger{})}
+	if runtime, err := kind.DetectNodeProvider(); err == nil {
+		options = append(options, runtime)
+	}
+	return kind.NewProvider(options...)
+}
+
+func findNodes(cluster string) (*Nodes, error) {
+	all, err := newKind().ListInternalNodes(cluster)
+	if err != nil {
+		return nil, err
+	}
+	var found Nodes
+	for _, n := range all {
+		role, err := n.Role()
+		switch {
+		case err != nil:
+			return nil, err
+		case role == "control-plane":
+			found.ControlPlanes = append(found.ControlPlanes, n)
+		case role == "worker":
+			found.Workers = append(found.Workers, n)
+		}
+	}
+	if len(found.ControlPlanes) == 0 {
+		return nil, fmt.Errorf("kind has no cluster %s with a control plane", cluster)
+	}
+	return &found, nil
+}
+
+// All are control planes and workers.
+func (n *Nodes) All() []nodes.Node {
+	return append(append([]nodes.Node{}, n.ControlPlanes...), n.Workers...)
+}
+
+// Run runs a command in a node and returns what it printed; its error holds that too.
+func Run(ctx context.Context, node nodes.Node, command string, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := node.CommandContext(ctx, command, args...).SetStdout(&out).SetStderr(&out).Run()
+	if err != nil {
+		err = fmt.Errorf("%s: %s %s: %w\n%s", node, command, strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), err
+}
+
+// LoadImage gives an image archive to every node.
+func (n *Nodes) LoadImage(open func() (io.ReadCloser, error)) error {
+	for _, node := range n.All() {
+		archive, err := open()
+		if err != nil {
+			return err
+		}
+		err = nodeutils.LoadImageArchive(node, archive)
+		_ = archive.Close()
+		if err != nil {
+			return fmt.Errorf("loading an image into %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// Address is a node's IPv4 address in the containers' network.
+func Address(node nodes.Node) (string, error) {
+	ip, _, err := node.IP()
+	return ip, err
+}
+
+func saveKindLogs(cluster, dir string) error { return newKind().CollectLogs(cluster, dir) }

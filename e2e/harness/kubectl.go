@@ -1,0 +1,40 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+)
+
+// BuildKubectl compiles the pinned kubectl into dir; its packages are compiled already.
+func BuildKubectl(ctx context.Context, dir string) (string, error) {
+	if err := components.Unpack(dir); err != nil {
+		return "", err
+	}
+	c, err := components.Get("kubectl")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "kubectl")
+	args := append([]string{"build"}, components.Flags()...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-ldflags", c.LDFlags, "-o", out, c.Package)...)
+	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), components.Environ()...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building kubectl: %w\n%s", err, text)
+	}
+	return out, nil
+}
+
+// Kubectl runs a kubectl against the user's current context.
+func (c *Cluster) Kubectl(ctx context.Context, path, stdin string, args ...string) (string, error) {
+	cmd, stdout, stderr := c.Program(ctx, path, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %v: %w\n%s%s", args, err, stdout, stderr)
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,202 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/e2e-framework/pkg/env"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+)
+
+// Suite is a cluster that the tests of a package share.
+type Suite struct {
+	env.Environment
+	*Cluster
+
+	options  Options
+	provider string
+	prepare  []func(context.Context, *Cluster) error
+
+	mu     sync.Mutex
+	failed bool
+	ended  bool
+}
+
+// New makes the suite of a package; Main brings its cluster up. prepare is what
+// to do with the cluster before the tests.
+func New(o Options, prepare ...func(context.Context, *Cluster) error) *Suite {
+	return &Suite{Environment: env.New(), options: o, prepare: prepare}
+}
+
+// tearDownTime is kept free before go test's own time limit, which would leave
+// the cluster behind.
+const tearDownTime = 90 * time.Second
+
+// Main is for TestMain: it brings the cluster up, runs the tests and removes the
+// cluster, also after a failure, an interrupt or when time is up. Logs of a
+// failed run are kept in _output/e2e.
+func (s *Suite) Main(m *testing.M) int {
+	flag.Parse()
+	// What client-go logs of connections that a test has ended is no news.
+	klog.SetLogger(logr.Discard())
+	s.provider = os.Getenv("PROVIDER")
+	if s.provider == "" {
+		s.provider = Embedded
+	}
+	if s.provider != Embedded && s.provider != Kind {
+		fmt.Fprintf(os.Stderr, "PROVIDER=%s: want %s or %s\n", s.provider, Embedded, Kind)
+		return 2
+	}
+	if s.options.Only != "" && s.options.Only != s.provider {
+		fmt.Fprintf(os.Stderr, "these tests are for PROVIDER=%s; not made\n", s.options.Only)
+		return 0
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.Environment, _ = env.NewWithContext(ctx, envconf.New()) // neither is nil
+	defer s.watch(cancel)()
+	s.Setup(func(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+		ctx, err := s.setUp(ctx, cfg)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "preparing the cluster of the tests:", err)
+		}
+		return ctx, err
+	})
+	s.AfterEachTest(func(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) {
+		if t.Failed() {
+			s.mu.Lock()
+			s.failed = true
+			s.mu.Unlock()
+		}
+		return ctx, nil
+	})
+	code := s.Run(m)
+	if err := s.tearDown(code != 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+	SweepUp(ctx)
+	bin, done, err := BuildPrograms(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	defer done()
+	begin := time.Now()
+	h, err := NewHome(bin, HomePrefix())
+	if err != nil {
+		return ctx, err
+	}
+	s.mu.Lock()
+	s.Cluster = &Cluster{Home: h, Name: s.options.Name, Provider: s.provider}
+	s.mu.Unlock()
+	c, err := Up(ctx, h, s.provider, s.options)
+	if err != nil {
+		return ctx, err
+	}
+	s.mu.Lock()
+	s.Cluster = c
+	s.mu.Unlock()
+	fmt.Printf("%s cluster %s came up in %s\n", s.provider, c.Name, time.Since(begin).Round(time.Second))
+	cfg.WithKubeconfigFile(h.Kubeconfig())
+	for _, f := range s.prepare {
+		if err := f(ctx, c); err != nil {
+			return ctx, err
+		}
+	}
+	return ctx, nil
+}
+
+// tearDown keeps the logs of a failure and removes cluster and home, once.
+func (s *Suite) tearDown(failed bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Cluster == nil || s.ended {
+		return nil
+	}
+	s.ended = true
+	ctx, cancel := context.WithTimeout(context.Background(), tearDownTime)
+	defer cancel()
+	if failed || s.failed {
+		dir := filepath.Join(OutputDir(), "logs", s.provider+"-"+s.Name)
+		err := os.RemoveAll(dir)
+		if err == nil {
+			err = s.SaveLogs(dir)
+		}
+		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s (%v)\n", s.Name, dir, err)
+	}
+	if os.Getenv("E2E_RETAIN") != "" {
+		fmt.Fprintf(os.Stderr, "cluster %s is kept; KUBECONFIG=%s, HOME=%s\n", s.Name, s.Kubeconfig(), s.Dir)
+		return nil
+	}
+	if err := s.Down(ctx); err != nil {
+		return fmt.Errorf("removing the cluster of the tests: %w", err)
+	}
+	return os.RemoveAll(s.Dir)
+}
+
+// watch tears the cluster down when the run is interrupted or its time is up.
+func (s *Suite) watch(cancel context.CancelFunc) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var late <-chan time.Time
+	if f := flag.Lookup("test.timeout"); f != nil {
+		if limit, err := time.ParseDuration(f.Value.String()); err == nil && limit > 2*tearDownTime {
+			late = time.After(limit - tearDownTime)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		code := 130
+		select {
+		case <-done:
+			return
+		case sig := <-signals:
+			fmt.Fprintf(os.Stderr, "%v: removing the cluster\n", sig)
+		case <-late:
+			code = 2
+			fmt.Fprintln(os.Stderr, "the tests take too long; this is what they are at:")
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		}
+		cancel()
+		if err := s.tearDown(true); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}()
+	return func() { signal.Stop(signals); close(done) }
+}
+
+// OutputDir is where reports and logs go: _output/e2e of the repository.
+func OutputDir() string {
+	if dir := os.Getenv("E2E_OUTPUT"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, statErr := os.Stat(filepath.Join(dir, "go.mod")); statErr == nil {
+			return filepath.Join(dir, "_output", "e2e")
+		}
+		if parent := filepath.Dir(dir); parent != dir {
+			dir = parent
+			continue
+		}
+		err = errors.New("no go.mod above")
+	}
+	return filepath.Join(os.TempDir(), "fairlead-e2e")
+}

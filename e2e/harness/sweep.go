@@ -1,0 +1,65 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const homePrefix = "fl-"
+
+// HomePrefix begins the names of this process's home directories, so that a
+// later run can tell what a killed one has left.
+func HomePrefix() string { return fmt.Sprintf("%s%d-", homePrefix, os.Getpid()) }
+
+// ClusterName is a name for a cluster that no other run of tests has: container
+// names are one for the whole machine.
+func ClusterName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
+
+// SweepUp removes the clusters of test runs that were killed.
+func SweepUp(ctx context.Context) {
+	homes, _ := filepath.Glob(filepath.Join(os.TempDir(), homePrefix+"*-*"))
+	for _, dir := range homes {
+		pid, ok := ownerOf(dir)
+		if !ok || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		bin, done, err := BuildPrograms(ctx)
+		if err != nil {
+			return
+		}
+		fmt.Fprintf(os.Stderr, "removing what a killed run left in %s\n", dir)
+		if err := removeHome(ctx, bin, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		done()
+	}
+}
+
+// ownerOf returns the process that made a home directory.
+func ownerOf(dir string) (int, bool) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), homePrefix), "-")
+	pid, err := strconv.Atoi(text)
+	return pid, err == nil && pid > 0
+}
+
+func removeHome(ctx context.Context, bin, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	h, err := homeAt(bin, dir)
+	if err != nil {
+		return err
+	}
+	clusters, _ := filepath.Glob(h.StateDir("*"))
+	for _, c := range clusters {
+		if _, err := h.Must(ctx, "down", "--name", filepath.Base(c)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
+}

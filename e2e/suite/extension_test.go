@@ -1,0 +1,195 @@
+package suite_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+)
+
+// A validating webhook behind a Service is asked through the tunnel (KON-10).
+func TestWebhook(t *testing.T) {
+	run(t, "webhook", 2*time.Minute, step{"it refuses and admits", func(ctx context.Context, t *testing.T) {
+		registerWebhook(ctx, t)
+		create := func(ctx context.Context, labels map[string]string) error {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "reviewed-", Labels: labels}}
+			_, err := suite.Client.CoreV1().ConfigMaps(harness.Namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}
+		deny := map[string]string{harness.DenyLabel: "true"}
+		// The API server learns of the webhook in a moment.
+		err := harness.Wait(ctx, time.Minute, "the webhook to refuse", func(ctx context.Context) error {
+			if err := create(ctx, deny); err == nil || !strings.Contains(err.Error(), harness.DenyMessage) {
+				return fmt.Errorf("want %q, got %v", harness.DenyMessage, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := create(ctx, deny); err == nil || !strings.Contains(err.Error(), harness.DenyMessage) {
+				t.Errorf("want %q, got %v", harness.DenyMessage, err)
+			}
+			if err := create(ctx, nil); err != nil {
+				t.Errorf("without the label it must be admitted: %v", err)
+			}
+		}
+	}})
+}
+
+func registerWebhook(ctx context.Context, t *testing.T) {
+	t.Helper()
+	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e.fairlead.dev"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "server.e2e.fairlead.dev",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				CABundle: serverCA,
+				Service:  &admissionregistrationv1.ServiceReference{Namespace: harness.Namespace, Name: harness.ServerName, Path: ptr.To("/validate"), Port: ptr.To[int32](443)},
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: harness.Namespace}},
+			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+	hooks := suite.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := hooks.Create(ctx, hook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := hooks.Delete(ctx, hook.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("removing the webhook: %v", err)
+		}
+	})
+}
+
+const whoami = "/apis/" + harness.ExtensionGroup + "/v1/whoami"
+
+// An aggregated API is reached through the tunnel, from a front proxy that
+// proves itself and tells the true user (AGG-02, AGG-06 to AGG-09, AGG-21,
+// AGG-31, AGG-40 to AGG-46).
+func TestAggregatedAPI(t *testing.T) {
+	run(t, "aggregated API", 4*time.Minute,
+		step{"front proxy and clients have CAs of their own", func(ctx context.Context, t *testing.T) {
+			front, err := suite.ReadFrontProxy(ctx)
+			if err != nil || len(front.CA) == 0 || len(front.ClientCA) == 0 || string(front.CA) == string(front.ClientCA) {
+				t.Errorf("%v\n%s\n%s", err, front.CA, front.ClientCA)
+			}
+		}},
+		step{"it learns who asks, and who is away", aggregated},
+		step{"nobody but the front proxy gets in", func(ctx context.Context, t *testing.T) {
+			// The Service proxy has no certificate of the front proxy.
+			body, err := suite.Client.CoreV1().RESTClient().Get().Namespace(harness.Namespace).Resource("services").
+				Name("https:" + harness.ServerName + ":https").SubResource("proxy").Suffix(whoami).Do(ctx).Raw()
+			if !apierrors.IsForbidden(err) || !strings.Contains(fmt.Sprint(string(body), err), "only the front proxy") {
+				t.Errorf("want a refusal by the server, got %q, %v", body, err)
+			}
+		}},
+	)
+}
+
+func aggregated(ctx context.Context, t *testing.T) {
+	registerAPI(ctx, t)
+	var body []byte
+	err := harness.Wait(ctx, time.Minute, "the aggregated API", func(ctx context.Context) (err error) {
+		// The client's own headers must not be believed (AGG-07).
+		body, err = suite.Client.CoreV1().RESTClient().Get().AbsPath(whoami).SetHeader("X-Remote-User", "mallory").Do(ctx).Raw()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got http.Header
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	if user := got.Values("X-Remote-User"); len(user) != 1 || user[0] != "kubernetes-admin" {
+		t.Errorf("X-Remote-User = %v, want kubernetes-admin alone", user)
+	}
+	// kubeadm's administrator is in a group of its own, the embedded cluster's in system:masters.
+	if groups := strings.Join(got.Values("X-Remote-Group"), ","); !strings.Contains(groups, "system:masters") && !strings.Contains(groups, "kubeadm:cluster-admins") {
+		t.Errorf("X-Remote-Group = %s", groups)
+	}
+	withoutAgents(ctx, t)
+}
+
+// withoutAgents takes the agents away: so is the API, until they are back (AGG-46).
+func withoutAgents(ctx context.Context, t *testing.T) {
+	agents := suite.Agents()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if err := agents.Start(ctx); err != nil {
+			t.Errorf("starting the agents: %v", err)
+		}
+	})
+	if err := agents.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return suite.Client.CoreV1().RESTClient().Get().AbsPath(whoami).Do(ctx).Error()
+	}
+	err := harness.Wait(ctx, time.Minute, "the aggregated API to go away", func(ctx context.Context) error {
+		if err := ask(ctx); !apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("want that it is unavailable, got %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := agents.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Wait(ctx, time.Minute, "the aggregated API to come back", ask); err != nil {
+		t.Error(err)
+	}
+}
+
+func registerAPI(ctx context.Context, t *testing.T) {
+	t.Helper()
+	object, err := json.Marshal(map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1." + harness.ExtensionGroup},
+		"spec": map[string]any{
+			"group": harness.ExtensionGroup, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15, "caBundle": serverCA,
+			"service": map[string]any{"namespace": harness.Namespace, "name": harness.ServerName, "port": 443},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
+	rest := suite.Client.CoreV1().RESTClient()
+	if err := rest.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(object).Do(ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := rest.Delete().AbsPath(path, "v1."+harness.ExtensionGroup).Do(ctx).Error(); err != nil {
+			t.Errorf("removing the APIService: %v", err)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+// Package suite_test holds the end-to-end tests that are the same for every
+// provider: what a cluster's user does, through the tunnel. They share one
+// cluster. With PROVIDER=kind, a firewall in its nodes lets nothing but the
+// tunnel through (kind_firewall_test.go), and a few tests more need real nodes.
+package suite_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+)
+
+// suite is the cluster of all tests of this package, serverCA what its test
+// server's certificate is of, and firewall what stands in the way of everything
+// but the tunnel where nodes are real.
+var (
+	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2}, prepare)
+	serverCA []byte
+	firewall *harness.Firewall
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
+
+func prepare(ctx context.Context, c *harness.Cluster) (err error) {
+	if serverCA, err = c.StartServer(ctx); err != nil || c.Simulated() {
+		return err
+	}
+	firewall, err = c.RaiseFirewall(ctx)
+	return err
+}
+
+// step is one thing that must hold.
+type step struct {
+	name string
+	do   func(ctx context.Context, t *testing.T)
+}
+
+// run makes the steps of a feature, each within a time limit.
+func run(t *testing.T, feature string, limit time.Duration, steps ...step) {
+	f := features.New(feature)
+	for _, s := range steps {
+		f.Assess(s.name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			limited, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			s.do(limited, t)
+			return ctx
+		})
+	}
+	suite.Test(t, f.Feature())
+}

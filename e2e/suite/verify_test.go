@@ -1,0 +1,42 @@
+package suite_test
+
+import (
+	"context"
+	"encoding/xml"
+	"strings"
+	"testing"
+	"time"
+)
+
+// All checks of fairlead verify pass, those that stop parts included, and their
+// JUnit report says so (KON-10, KON-11, KON-85).
+func TestVerify(t *testing.T) {
+	run(t, "fairlead verify", 6*time.Minute, step{"all checks pass", func(ctx context.Context, t *testing.T) {
+		r, err := suite.Try(ctx, "verify", "--context", suite.Context(), "--disruptive", "-o", "junit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var suites struct {
+			Suites []struct {
+				Tests    int `xml:"tests,attr"`
+				Failures int `xml:"failures,attr"`
+				Skipped  int `xml:"skipped,attr"`
+				Cases    []struct {
+					Name      string  `xml:"name,attr"`
+					Time      float64 `xml:"time,attr"`
+					SystemOut string  `xml:"system-out"`
+				} `xml:"testcase"`
+			} `xml:"testsuite"`
+		}
+		if err := xml.Unmarshal([]byte(r.Stdout), &suites); err != nil || len(suites.Suites) != 1 {
+			t.Fatalf("not a JUnit report (%v):\n%s%s", err, r.Stdout, r.Stderr)
+		}
+		report := suites.Suites[0]
+		if r.Code != 0 || report.Failures != 0 || report.Skipped != 0 || report.Tests < 12 {
+			t.Errorf("exit code %d, %d checks, %d failed, %d skipped\n%s%s", r.Code, report.Tests, report.Failures, report.Skipped, r.Stdout, r.Stderr)
+		}
+		for _, c := range report.Cases {
+			t.Logf("%6.1f s  %s  %s", c.Time, c.Name, strings.ReplaceAll(c.SystemOut, "\n", "; "))
+		}
+	}})
+}
