@@ -95,18 +95,22 @@ func (c *Cluster) Forward(ctx context.Context, pod string, port int) (address st
 		cancel()
 		return "", nil, err
 	}
-	ready, done := make(chan struct{}), make(chan error, 1)
+	ready, done := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddressesForStreaming(portforward.NewFallbackDialerForStreaming(ws, plain, isUpgradeFailure),
 		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
 		return "", nil, err
 	}
-	go func() { done <- forwarder.ForwardPorts() }()
+	var ended error
+	go func() {
+		defer close(done)
+		ended = forwarder.ForwardPorts()
+	}()
 	select {
-	case err := <-done:
+	case <-done:
 		cancel()
-		return "", nil, errors.Join(err, errors.New("the forwarding ended at once"))
+		return "", nil, errors.Join(ended, errors.New("the forwarding ended at once"))
 	case <-ready:
 	}
 	local, err := forwarder.GetPorts()

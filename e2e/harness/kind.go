@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	kind "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
-	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 	"sigs.k8s.io/kind/pkg/log"
 )
 
@@ -62,22 +60,6 @@ func Run(ctx context.Context, node nodes.Node, command string, args ...string) (
 		err = fmt.Errorf("%s: %s %s: %w\n%s", node, command, strings.Join(args, " "), err, out.String())
 	}
 	return out.String(), err
-}
-
-// LoadImage gives an image archive to every node.
-func (n *Nodes) LoadImage(open func() (io.ReadCloser, error)) error {
-	for _, node := range n.All() {
-		archive, err := open()
-		if err != nil {
-			return err
-		}
-		err = nodeutils.LoadImageArchive(node, archive)
-		_ = archive.Close()
-		if err != nil {
-			return fmt.Errorf("loading an image into %s: %w", node, err)
-		}
-	}
-	return nil
 }
 
 // Address is a node's IPv4 address in the containers' network.

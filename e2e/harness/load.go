@@ -119,19 +119,21 @@ type LongStreams struct {
 	mu     sync.Mutex
 	alive  map[string]int
 	opened int
+	failed int
 	broken []string
 }
 
 // StreamCount is what LongStreams counted.
 type StreamCount struct {
-	// Opened counts streams, Alive how often they got something.
-	Opened, Alive int
+	// Opened counts streams, Failed those of them that broke before they got
+	// anything, and Alive how often any got something.
+	Opened, Failed, Alive int
 	// Broken says which broke, after how long and how.
 	Broken []string
 }
 
 func (s StreamCount) String() string {
-	text := fmt.Sprintf("%d streams opened, %d broken", s.Opened, len(s.Broken))
+	text := fmt.Sprintf("%d streams opened, %d of them in vain, %d broken", s.Opened, s.Failed, len(s.Broken))
 	if len(s.Broken) > 0 {
 		text += "\n  " + strings.Join(s.Broken, "\n  ")
 	}
@@ -168,6 +170,7 @@ func (l *LongStreams) keep(ctx context.Context, name string, stream Stream) {
 		begin := time.Now()
 		l.mu.Lock()
 		l.opened++
+		before := l.alive[name]
 		l.mu.Unlock()
 		err := l.watch(ctx, name, stream)
 		if ctx.Err() != nil {
@@ -176,6 +179,9 @@ func (l *LongStreams) keep(ctx context.Context, name string, stream Stream) {
 		l.mu.Lock()
 		if err == nil {
 			err = errors.New("it ended")
+		}
+		if l.alive[name] == before {
+			l.failed++
 		}
 		l.broken = append(l.broken, fmt.Sprintf("%s after %s: %s", name, time.Since(begin).Round(100*time.Millisecond), shorten(err)))
 		l.mu.Unlock()
@@ -207,7 +213,7 @@ func (l *LongStreams) Stop() StreamCount {
 	l.wg.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := StreamCount{Opened: l.opened, Broken: l.broken}
+	c := StreamCount{Opened: l.opened, Failed: l.failed, Broken: l.broken}
 	for _, n := range l.alive {
 		c.Alive += n
 	}

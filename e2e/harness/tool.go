@@ -27,7 +27,7 @@ func (c *Cluster) prepareTool(ctx context.Context) error {
 	}
 	if c.Simulated() {
 		c.tool = path
-		c.startTicking()
+		c.startTicking(context.WithoutCancel(ctx))
 		return nil
 	}
 	c.tool = podTool
@@ -35,8 +35,8 @@ func (c *Cluster) prepareTool(ctx context.Context) error {
 }
 
 // startTicking plays the Pod that writes into its log all the time.
-func (c *Cluster) startTicking() {
-	ctx, cancel := context.WithCancel(context.Background())
+func (c *Cluster) startTicking(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -74,7 +74,7 @@ func execFails(ctx context.Context, t *testing.T) {
 
 func execTerminal(ctx context.Context, t *testing.T) {
 	in, keyboard := io.Pipe()
-	defer keyboard.Close()
+	defer func() { _ = keyboard.Close() }()
 	var screen lockedBuffer
 	ended := make(chan error, 1)
 	go func() {

@@ -31,7 +31,7 @@ func TestWebhook(t *testing.T) {
 		// The API server learns of the webhook in a moment.
 		err := harness.Wait(ctx, time.Minute, "the webhook to refuse", func(ctx context.Context) error {
 			if err := create(ctx, deny); err == nil || !strings.Contains(err.Error(), harness.DenyMessage) {
-				return fmt.Errorf("want %q, got %v", harness.DenyMessage, err)
+				return fmt.Errorf("want %q, got %w", harness.DenyMessage, err)
 			}
 			return nil
 		})
@@ -73,9 +73,7 @@ func registerWebhook(ctx context.Context, t *testing.T) {
 	if _, err := hooks.Create(ctx, hook, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
+	atEnd(ctx, t, func(ctx context.Context) {
 		if err := hooks.Delete(ctx, hook.Name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("removing the webhook: %v", err)
 		}
@@ -135,9 +133,7 @@ func aggregated(ctx context.Context, t *testing.T) {
 // withoutAgents takes the agents away: so is the API, until they are back (AGG-46).
 func withoutAgents(ctx context.Context, t *testing.T) {
 	agents := suite.Agents()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
+	atEnd(ctx, t, func(ctx context.Context) {
 		if err := agents.Start(ctx); err != nil {
 			t.Errorf("starting the agents: %v", err)
 		}
@@ -152,7 +148,7 @@ func withoutAgents(ctx context.Context, t *testing.T) {
 	}
 	err := harness.Wait(ctx, time.Minute, "the aggregated API to go away", func(ctx context.Context) error {
 		if err := ask(ctx); !apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("want that it is unavailable, got %v", err)
+			return fmt.Errorf("want that it is unavailable, got %w", err)
 		}
 		return nil
 	})
@@ -185,9 +181,7 @@ func registerAPI(ctx context.Context, t *testing.T) {
 	if err := rest.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(object).Do(ctx).Error(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
+	atEnd(ctx, t, func(ctx context.Context) {
 		if err := rest.Delete().AbsPath(path, "v1."+harness.ExtensionGroup).Do(ctx).Error(); err != nil {
 			t.Errorf("removing the APIService: %v", err)
 		}

@@ -34,10 +34,13 @@ func underLoad(ctx context.Context, t *testing.T, do func(context.Context) error
 	return dials, count
 }
 
-// wantNoDamage wants that streams that broke did so cleanly: none got other data
-// than was sent, and none was left to hang.
+// wantNoDamage wants that streams that broke did so cleanly (none got other data
+// than was sent, and none was left to hang) and could be opened again at once.
 func wantNoDamage(t *testing.T, s harness.StreamCount) {
 	t.Helper()
+	if s.Failed > 0 {
+		t.Errorf("%d streams could not be opened", s.Failed)
+	}
 	for _, b := range s.Broken {
 		if strings.Contains(b, harness.ErrCorrupt.Error()) || strings.Contains(b, harness.ErrStalled.Error()) {
 			t.Errorf("a stream must end cleanly: %s", b)

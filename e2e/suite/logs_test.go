@@ -119,9 +119,10 @@ func attachShows(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var screen lockedBuffer
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
-		ended <- suite.Attach(ctx, harness.ServerName, harness.Streams{Stdout: &screen, Stderr: io.Discard})
+		defer close(ended)
+		_ = suite.Attach(ctx, harness.ServerName, harness.Streams{Stdout: &screen, Stderr: io.Discard}) // that it was cut off
 	}()
 	// Attached is who sees the ticks.
 	err := harness.Wait(ctx, 30*time.Second, "attach to show ticks", func(context.Context) error {

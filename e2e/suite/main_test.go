@@ -35,6 +35,17 @@ func prepare(ctx context.Context, c *harness.Cluster) (err error) {
 	return err
 }
 
+// atEnd cleans up after a test, also when its own time is over.
+func atEnd(ctx context.Context, t *testing.T, do func(context.Context)) {
+	t.Helper()
+	ctx = context.WithoutCancel(ctx)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+		defer cancel()
+		do(ctx)
+	})
+}
+
 // step is one thing that must hold.
 type step struct {
 	name string

@@ -22,11 +22,11 @@ func main() {
 	defer stop()
 	args := os.Args[1:]
 	// Installed as /bin/tar it is tar: kubectl cp calls that.
-	if name := filepath.Base(os.Args[0]); name == "tar" || name == "head" {
+	if name := filepath.Base(os.Args[0]); name == "tar" {
 		args = append([]string{name}, args...)
 	}
 	err := run(ctx, args)
-	var code exitCode
+	var code exitError
 	if errors.As(err, &code) {
 		os.Exit(int(code))
 	}
@@ -36,10 +36,10 @@ func main() {
 	}
 }
 
-// exitCode is an error that is nothing but an exit code.
-type exitCode int
+// exitError is an error that is nothing but an exit code.
+type exitError int
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // run does what the first argument names.
 func run(ctx context.Context, args []string) error {

@@ -54,7 +54,7 @@ func exit(args []string) error {
 	if err != nil {
 		return err
 	}
-	return exitCode(n)
+	return exitError(n)
 }
 
 // tty says whether standard input is a terminal, and repeats words until one is "bye".
@@ -140,7 +140,7 @@ func unpack(in io.Reader, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	r := tar.NewReader(in)
 	for {
 		header, err := r.Next()
