@@ -73,6 +73,8 @@ func validate(t *testing.T, obj runtime.Object) field.ErrorList {
 		return rbacvalidation.ValidateRole(o)
 	case *rbac.RoleBinding:
 		return rbacvalidation.ValidateRoleBinding(o)
+	case *rbac.ClusterRole:
+		return rbacvalidation.ValidateClusterRole(o, rbacvalidation.ClusterRoleValidationOptions{})
 	case *rbac.ClusterRoleBinding:
 		return rbacvalidation.ValidateClusterRoleBinding(o)
 	}
@@ -188,18 +190,20 @@ func TestNoSystemRole(t *testing.T) {
 	for name, b := range variants(t) {
 		own := map[string]bool{}
 		for _, o := range render(t, b).Objects {
-			if o.GetName() == "system:kube-scheduler" || o.GetObjectKind().GroupVersionKind().Kind == "ClusterRole" || taken[o.GetName()] {
+			if o.GetName() == "system:kube-scheduler" || system[o.GetObjectKind().GroupVersionKind().Kind+"/"+o.GetName()] || taken[o.GetName()] {
 				t.Errorf("%s: %T %s is Kubernetes' own", name, o, o.GetName())
 			}
 			switch o := decodeStrict(t, encode(t, o)).(type) {
 			case *rbac.Role:
 				own["Role/"+o.Name] = true
+			case *rbac.ClusterRole:
+				own["ClusterRole/"+o.Name] = true
 			case *rbac.RoleBinding:
 				if ref := o.RoleRef.Kind + "/" + o.RoleRef.Name; !system[ref] && !own[ref] {
 					t.Errorf("%s: %s binds unknown %s", name, o.Name, ref)
 				}
 			case *rbac.ClusterRoleBinding:
-				if ref := o.RoleRef.Kind + "/" + o.RoleRef.Name; !system[ref] {
+				if ref := o.RoleRef.Kind + "/" + o.RoleRef.Name; !system[ref] && !own[ref] {
 					t.Errorf("%s: %s binds unknown %s", name, o.Name, ref)
 				}
 			}

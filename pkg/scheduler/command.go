@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/tunnelcondition"
 	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
@@ -28,13 +29,16 @@ const Name = "fairlead-scheduler"
 var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
 	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
 
-// NewCommand returns kube-scheduler's command with the plugins of Options, and three things that differ from
-// kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, and a SIGTERM leads
-// to exit code 0 without leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
+// NewCommand returns kube-scheduler's command with the plugins of Options, and four things that differ from
+// kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, so is a configuration
+// that would not do what it says and an API server that is too old (see checkStart), and a SIGTERM leads to exit code 0
+// without leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
 func NewCommand() *cobra.Command {
 	cmd := app.NewSchedulerCommand(Options()...)
 	cmd.Use = Name
 	cmd.SilenceUsage = true
+
+	cmd.AddCommand(tunnelcondition.NewCommand())
 
 	setFeatureGates := cmd.PersistentPreRunE
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -45,6 +49,9 @@ func NewCommand() *cobra.Command {
 		if cmd.Flag("version").Value.String() == "true" {
 			fmt.Fprint(cmd.OutOrStdout(), versionText())
 			return nil
+		}
+		if err := checkStart(cmd); err != nil {
+			return err
 		}
 		return exitCleanly(func() error { return run(cmd, args) })
 	}
@@ -82,10 +89,13 @@ func exitCleanly(run func() error) error {
 // versionText has one line for Fairlead and, as kube-scheduler prints it, one for Kubernetes. The latter is stamped by
 // the Makefile; other builds know it as the version of the linked module.
 func versionText() string {
-	info := version.Get()
-	kubernetes := componentversion.Get().String()
-	if strings.HasPrefix(kubernetes, "v0.0.0") && info.Kubernetes != "" {
-		kubernetes = info.Kubernetes
+	return fmt.Sprintf("%s %s\nKubernetes %s\n", Name, version.Get().Version, kubernetesVersion())
+}
+
+func kubernetesVersion() string {
+	linked := version.Get().Kubernetes
+	if stamped := componentversion.Get().String(); linked == "" || !strings.HasPrefix(stamped, "v0.0.0") {
+		return stamped
 	}
-	return fmt.Sprintf("%s %s\nKubernetes %s\n", Name, info.Version, kubernetes)
+	return linked
 }

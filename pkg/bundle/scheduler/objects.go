@@ -4,13 +4,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -27,35 +25,14 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	}
 	objects := []component.Object{serviceAccount(b)}
 	objects = append(objects, rights(b)...)
-	return append(objects, configMap(b, config), disruptionBudget(b), deployment(b, config)), nil
+	objects = append(objects, configMap(b, config), disruptionBudget(b), deployment(b, config))
+	return append(objects, tunnelConditionObjects(b)...), nil
 }
 
 func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace},
-	}
-}
-
-// rights binds the two system roles and adds one for the Lease. The system roles
-// are bound, never restated: their rules change with Kubernetes, and an object
-// of the same name would replace them for the default scheduler too (SCHED-33).
-func rights(b *v1alpha1.Bundle) []component.Object {
-	name, lease := b.Scheduler.Name, b.Scheduler.LeaderElection
-	subject := rbac.ServiceAccount(b.Namespace, name)
-	return []component.Object{
-		rbac.ClusterRoleBinding(name+"-as-kube-scheduler", "system:kube-scheduler", subject),
-		rbac.ClusterRoleBinding(name+"-as-volume-scheduler", "system:volume-scheduler", subject),
-		rbac.RoleBinding(metav1.NamespaceSystem, name+"-extension-apiserver-authentication-reader",
-			"extension-apiserver-authentication-reader", subject),
-		rbac.Role(lease.LeaseNamespace, name+"-leader-election",
-			// A create request has no name yet, so it cannot be limited by one.
-			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-				Verbs: []string{"create"}},
-			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-				ResourceNames: []string{lease.LeaseName}, Verbs: []string{"get", "update", "list", "watch"}},
-		),
-		rbac.RoleBinding(lease.LeaseNamespace, name+"-leader-election", name+"-leader-election", subject),
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 	"k8s.io/component-base/featuregate"
 	_ "k8s.io/kubernetes/pkg/features" // registers the gates that kube-scheduler knows
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
 // Validate checks what the types alone cannot: that kube-scheduler would load
@@ -90,23 +90,15 @@ func validateConfiguration(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	for _, err := range flatten(validation.ValidateKubeSchedulerConfiguration(config)) {
 		errs = append(errs, atField(err, p))
 	}
-	return errs
+	// An image of one's own may have plugins of its own.
+	own := profilecheck.Options{AnyPlugin: b.Scheduler.Image != v1alpha1.DefaultSchedulerImage}
+	return append(errs, profilecheck.Check(Profiles(b), config.Profiles, p.Child("profiles"), own)...)
 }
 
 // Load decodes a scheduler's configuration as kube-scheduler does: strictly, and
 // with its defaults.
 func Load(data []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	obj, gvk, err := scheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	config, ok := obj.(*schedulerconfig.KubeSchedulerConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("not a KubeSchedulerConfiguration but a %s", gvk)
-	}
-	// Validation looks at the version; conversion cleared it.
-	config.APIVersion = gvk.GroupVersion().String()
-	return config, nil
+	return profilecheck.Load(data)
 }
 
 func flatten(err error) []error {

@@ -35,6 +35,8 @@ func (s Scheduler) deepCopy() Scheduler {
 	for i := range s.Profiles {
 		s.Profiles[i] = *s.Profiles[i].DeepCopy()
 	}
+	s.BuiltInProfiles = s.BuiltInProfiles.deepCopy()
+	s.Plugins = s.Plugins.deepCopy()
 	s.DelayCacheUntilActive = clonePtr(s.DelayCacheUntilActive)
 	s.FeatureGates = maps.Clone(s.FeatureGates)
 	s.Resources = s.Resources.DeepCopy()
@@ -42,6 +44,36 @@ func (s Scheduler) deepCopy() Scheduler {
 	s.Tolerations = s.Tolerations.deepCopy()
 	s.ExtraArgs = slices.Clone(s.ExtraArgs)
 	return s
+}
+
+func (b BuiltInProfiles) deepCopy() BuiltInProfiles {
+	if b.Binpack = clonePtr(b.Binpack); b.Binpack != nil {
+		b.Binpack.PercentageOfNodesToScore = clonePtr(b.Binpack.PercentageOfNodesToScore)
+		b.Binpack.Resources = slices.Clone(b.Binpack.Resources)
+		b.Binpack.Weight = clonePtr(b.Binpack.Weight)
+	}
+	if b.Spread = clonePtr(b.Spread); b.Spread != nil {
+		b.Spread.PercentageOfNodesToScore = clonePtr(b.Spread.PercentageOfNodesToScore)
+		b.Spread.TopologyKeys = slices.Clone(b.Spread.TopologyKeys)
+		b.Spread.MaxSkew = clonePtr(b.Spread.MaxSkew)
+		b.Spread.Weight = clonePtr(b.Spread.Weight)
+	}
+	if b.Batch = clonePtr(b.Batch); b.Batch != nil {
+		b.Batch.PercentageOfNodesToScore = clonePtr(b.Batch.PercentageOfNodesToScore)
+	}
+	return b
+}
+
+func (p SchedulerPlugins) deepCopy() SchedulerPlugins {
+	p.TunnelReach.Enabled = clonePtr(p.TunnelReach.Enabled)
+	p.TunnelReach.TunnelReachArgs = *p.TunnelReach.TunnelReachArgs.DeepCopy()
+	p.PolitePreemption.Enabled = clonePtr(p.PolitePreemption.Enabled)
+	p.PolitePreemption.PolitePreemptionArgs = *p.PolitePreemption.PolitePreemptionArgs.DeepCopy()
+	p.ForeignNominations.Enabled = clonePtr(p.ForeignNominations.Enabled)
+	p.ForeignNominations.ForeignNominationsArgs = *p.ForeignNominations.ForeignNominationsArgs.DeepCopy()
+	p.FailoverBarrier.Enabled = clonePtr(p.FailoverBarrier.Enabled)
+	p.FailoverBarrier.FailoverBarrierArgs = *p.FailoverBarrier.FailoverBarrierArgs.DeepCopy()
+	return p
 }
 
 func (k Konnectivity) deepCopy() Konnectivity {

@@ -77,6 +77,8 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	if s.Profiles == nil {
 		s.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To(DefaultSchedulerName)}}
 	}
+	defaultBuiltInProfiles(&s.BuiltInProfiles)
+	defaultPlugins(&s.Plugins)
 	setPtr(&s.DelayCacheUntilActive, false)
 	set(&s.SecurePort, DefaultSecurePort)
 	if s.Resources == nil {
@@ -86,6 +88,41 @@ func defaultScheduler(s *Scheduler, namespace string) {
 		criticalAddonsOnly(),
 		{Key: LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	})
+}
+
+func defaultBuiltInProfiles(p *BuiltInProfiles) {
+	if p.Binpack != nil {
+		set(&p.Binpack.SchedulerName, DefaultBinpackProfile)
+		setPtr(&p.Binpack.PercentageOfNodesToScore, 100)
+		setPtr(&p.Binpack.Weight, 5)
+		if p.Binpack.Resources == nil {
+			p.Binpack.Resources = []schedulerv1.ResourceSpec{
+				{Name: string(corev1.ResourceCPU), Weight: 1}, {Name: string(corev1.ResourceMemory), Weight: 1},
+			}
+		}
+	}
+	if p.Spread != nil {
+		set(&p.Spread.SchedulerName, DefaultSpreadProfile)
+		setPtr(&p.Spread.PercentageOfNodesToScore, 0)
+		setPtr(&p.Spread.MaxSkew, 1)
+		setPtr(&p.Spread.Weight, 5)
+	}
+	if p.Batch != nil {
+		set(&p.Batch.SchedulerName, DefaultBatchProfile)
+		setPtr(&p.Batch.PercentageOfNodesToScore, 0)
+		set(&p.Batch.Placement, BatchPack)
+	}
+}
+
+func defaultPlugins(p *SchedulerPlugins) {
+	setPtr(&p.TunnelReach.Enabled, false)
+	p.TunnelReach.Default()
+	setPtr(&p.PolitePreemption.Enabled, true)
+	p.PolitePreemption.Default()
+	setPtr(&p.ForeignNominations.Enabled, true)
+	p.ForeignNominations.Default()
+	setPtr(&p.FailoverBarrier.Enabled, true)
+	p.FailoverBarrier.Default()
 }
 
 func defaultLeaderElection(l *LeaderElection, name, namespace string) {

@@ -18,7 +18,9 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs = append(errs, atLeastOne(s.Parallelism, p.Child("parallelism"), "remove it for the default")...)
 	errs = append(errs, validateLeaderElection(&s.LeaderElection, p.Child("leaderElection"))...)
 	errs = append(errs, validateClientConnection(&s.ClientConnection, p.Child("clientConnection"))...)
-	errs = append(errs, validateProfileNames(s, p.Child("profiles"))...)
+	errs = append(errs, validateProfileNames(s, p)...)
+	errs = append(errs, validateBuiltInProfiles(&s.BuiltInProfiles, p.Child("builtInProfiles"))...)
+	errs = append(errs, validatePlugins(&s.Plugins, p.Child("plugins"))...)
 	errs = append(errs, port(s.SecurePort, p.Child("securePort"))...)
 	errs = append(errs, resources(s.Resources, p.Child("resources"))...)
 	errs = append(errs, nodeSelector(s.NodeSelector, p.Child("nodeSelector"))...)
@@ -73,33 +75,6 @@ func validateClientConnection(c *ClientConnection, p *field.Path) field.ErrorLis
 	errs = append(errs, atLeastOne(c.Burst, p.Child("burst"), "in requests")...)
 	if types := []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}; !slices.Contains(types, c.ContentType) {
 		errs = append(errs, field.NotSupported(p.Child("contentType"), c.ContentType, types))
-	}
-	return errs
-}
-
-func validateProfileNames(s *Scheduler, p *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(s.Profiles) == 0 {
-		return field.ErrorList{field.Required(p, "remove the field for the default profile, or give at least one")}
-	}
-	seen := map[string]int{}
-	for i, profile := range s.Profiles {
-		at, name := p.Index(i).Child("schedulerName"), ptr.Deref(profile.SchedulerName, "")
-		switch first, again := seen[name]; {
-		case name == "":
-			errs = append(errs, field.Required(at,
-				"without a name the profile would serve "+DefaultSchedulerProfile+" and fight the default scheduler; name it"))
-		case name == DefaultSchedulerProfile:
-			errs = append(errs, field.Invalid(at, name,
-				"is the default scheduler's, and two schedulers would fight over its Pods; use a name of its own, such as "+DefaultSchedulerName))
-		case again:
-			duplicate := field.Duplicate(at, name)
-			duplicate.Detail = fmt.Sprintf("is also the name of %s; rename one", p.Index(first))
-			errs = append(errs, duplicate)
-		default:
-			seen[name] = i
-			errs = append(errs, dnsSubdomain(name, at)...)
-		}
 	}
 	return errs
 }

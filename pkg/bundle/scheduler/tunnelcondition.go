@@ -1,0 +1,89 @@
+package scheduler
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
+)
+
+// tunnelConditionSuffix follows the scheduler's name in all objects of the
+// controller that keeps the nodes' condition TunnelReady.
+const tunnelConditionSuffix = "-tunnel-condition"
+
+// NeedsTunnelCondition says whether a profile enables TunnelReach, and so
+// whether the controller is rendered.
+func NeedsTunnelCondition(b *v1alpha1.Bundle) bool {
+	return slices.ContainsFunc(Profiles(b.Defaulted()), func(p schedulerv1.KubeSchedulerProfile) bool {
+		return profilecheck.Enables(&p, pluginargs.TunnelReach)
+	})
+}
+
+// TunnelCondition describes the controller: another command of the scheduler's
+// image, with an identity of its own. Its rights let it write every node's
+// status, and the scheduler has no use for them.
+func TunnelCondition(b *v1alpha1.Bundle) component.Component {
+	b = b.Defaulted()
+	s := &b.Scheduler
+	name := s.Name + tunnelConditionSuffix
+	agents := konnectivity.Agent(b)
+	own := map[string]string{nameLabel: name}
+	c := component.Component{
+		Name: name, Namespace: b.Namespace, Binary: Binary,
+		Labels: own, Selector: own, PodLabels: own,
+		ContainerName: "tunnel-condition", Image: s.Image,
+		Command: []string{"/usr/local/bin/kube-scheduler", "tunnel-condition"},
+		Flags: []component.Flag{
+			component.PlainFlag("agent-namespace", agents.Namespace),
+			component.PlainFlag("agent-selector", labels.FormatLabels(agents.Selector)),
+		},
+		ServiceAccount: name,
+		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
+		PriorityClass: "system-cluster-critical",
+		NodeSelector:  s.NodeSelector,
+		// Nobody waits for it: without it the conditions stay as they are.
+		Replicas: 1,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+	}
+	if s.Tolerations != nil {
+		c.Tolerations = *s.Tolerations
+	}
+	return c
+}
+
+// tunnelConditionObjects are none unless a profile enables TunnelReach.
+func tunnelConditionObjects(b *v1alpha1.Bundle) []component.Object {
+	if !NeedsTunnelCondition(b) {
+		return nil
+	}
+	c := TunnelCondition(b)
+	subject := rbac.ServiceAccount(c.Namespace, c.Name)
+	read := []string{"get", "list", "watch"}
+	return []component.Object{
+		&corev1.ServiceAccount{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace},
+		},
+		rbac.ClusterRole(c.Name,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: read},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
+		),
+		rbac.ClusterRoleBinding(c.Name, c.Name, subject),
+		rbac.Role(c.Namespace, c.Name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read}),
+		rbac.RoleBinding(c.Namespace, c.Name, c.Name, subject),
+		component.Deployment(c),
+	}
+}

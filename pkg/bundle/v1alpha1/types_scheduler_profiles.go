@@ -1,0 +1,147 @@
+package v1alpha1
+
+import (
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+)
+
+// Names that Pods put into spec.schedulerName for the built-in profiles.
+const (
+	DefaultBinpackProfile = "fairlead-binpack"
+	DefaultSpreadProfile  = "fairlead-spread"
+	DefaultBatchProfile   = "fairlead-batch"
+)
+
+// BuiltInProfiles are the profiles that Fairlead brings along. One that is there, be it empty, is rendered;
+// docs/scheduler-profiles.md says for whom each is and what it costs. They need this release's scheduler image, as
+// they enable Fairlead's plugins.
+type BuiltInProfiles struct {
+	// Binpack fills nodes up before it takes the next.
+	Binpack *BinpackProfile `json:"binpack,omitempty"`
+
+	// Spread is for services: Pods of one workload far from each other.
+	Spread *SpreadProfile `json:"spread,omitempty"`
+
+	// Batch is for many equal Pods at once, best with one Pod per node.
+	Batch *BatchProfile `json:"batch,omitempty"`
+}
+
+// BinpackProfile scores nodes by how full they are.
+type BinpackProfile struct {
+	// SchedulerName that Pods name. Default: fairlead-binpack.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// PercentageOfNodesToScore of this profile. Default: 100, since a fuller node that
+	// was not looked at is room wasted.
+	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
+
+	// Resources by whose requests a node counts as full, with weights from 1 to 100.
+	// Default: cpu and memory with weight 1 each.
+	Resources []schedulerv1.ResourceSpec `json:"resources,omitempty"`
+
+	// Weight of fullness beside the Pod's own preferences (node affinity 2, untolerated
+	// soft taints 3), from 1 to 100. Default: 5.
+	Weight *int32 `json:"weight,omitempty"`
+}
+
+// SpreadProfile scores nodes by how few Pods of the same workload are near.
+type SpreadProfile struct {
+	// SchedulerName that Pods name. Default: fairlead-spread.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// PercentageOfNodesToScore of this profile. Default: 0, kube-scheduler's own choice
+	// by the size of the cluster (42 % of 1,000 nodes, 10 % of 5,000).
+	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
+
+	// TopologyKeys over which to spread Pods that say nothing of it themselves. Default:
+	// none, which is Kubernetes' own choice (hosts with a skew of 3 and zones with one of
+	// 5), the only one that also works on nodes without a zone label: with keys given
+	// here, nodes that lack one of the labels are scored last.
+	TopologyKeys []string `json:"topologyKeys,omitempty"`
+
+	// MaxSkew for TopologyKeys, at least 1. Default: 1.
+	MaxSkew *int32 `json:"maxSkew,omitempty"`
+
+	// Weight of spreading beside the other scores, from 1 to 100. Default: 5
+	// (kube-scheduler's is 2).
+	Weight *int32 `json:"weight,omitempty"`
+}
+
+// BatchPlacement says which nodes a batch takes first.
+type BatchPlacement string
+
+// The placements of a batch.
+const (
+	// BatchPack takes the fullest node on which the Pod still fits.
+	BatchPack BatchPlacement = "Pack"
+	// BatchSpread takes the emptiest node.
+	BatchSpread BatchPlacement = "Spread"
+)
+
+// BatchProfile lets OpportunisticBatching work: it leaves out what makes one Pod's
+// placement depend on other Pods', so that equal Pods share one look at the nodes.
+type BatchProfile struct {
+	// SchedulerName that Pods name. Default: fairlead-batch.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// PercentageOfNodesToScore of this profile. Default: 0, kube-scheduler's own choice.
+	// What was scored is what later Pods of the batch take hints from.
+	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
+
+	// Placement is Pack or Spread. Default: Pack.
+	Placement BatchPlacement `json:"placement,omitempty"`
+}
+
+// SchedulerPlugins are Fairlead's plugins in the built-in profiles. A profile under
+// Profiles is not touched; it enables them by name and with the same arguments.
+type SchedulerPlugins struct {
+	// TunnelReach keeps Pods that the control plane must reach on nodes with a live
+	// tunnel agent. With it a small Deployment is rendered that keeps the nodes'
+	// condition TunnelReady.
+	TunnelReach TunnelReachPlugin `json:"tunnelReach,omitempty"`
+
+	// PolitePreemption takes the place of DefaultPreemption: it never evicts Pods of
+	// other schedulers, unless told so or the Pod has a system priority.
+	PolitePreemption PolitePreemptionPlugin `json:"politePreemption,omitempty"`
+
+	// ForeignNominations counts the room that other schedulers' preemption has made for
+	// Pods that are not bound yet.
+	ForeignNominations ForeignNominationsPlugin `json:"foreignNominations,omitempty"`
+
+	// FailoverBarrier lets a new leader bind nothing before its caches have caught up
+	// with the API server.
+	FailoverBarrier FailoverBarrierPlugin `json:"failoverBarrier,omitempty"`
+}
+
+// TunnelReachPlugin is TunnelReach with its arguments.
+type TunnelReachPlugin struct {
+	// Enabled in the built-in profiles. Default: false.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	pluginargs.TunnelReachArgs `json:",inline"`
+}
+
+// PolitePreemptionPlugin is PolitePreemption with its arguments.
+type PolitePreemptionPlugin struct {
+	// Enabled in the built-in profiles. Default: true.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	pluginargs.PolitePreemptionArgs `json:",inline"`
+}
+
+// ForeignNominationsPlugin is ForeignNominations with its arguments.
+type ForeignNominationsPlugin struct {
+	// Enabled in the built-in profiles. Default: true.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	pluginargs.ForeignNominationsArgs `json:",inline"`
+}
+
+// FailoverBarrierPlugin is FailoverBarrier with its arguments.
+type FailoverBarrierPlugin struct {
+	// Enabled in the built-in profiles. Default: true.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	pluginargs.FailoverBarrierArgs `json:",inline"`
+}

@@ -1,0 +1,17 @@
+package pluginargs
+
+import "k8s.io/apimachinery/pkg/util/validation/field"
+
+// ForeignNominationsArgs are the arguments of ForeignNominations.
+type ForeignNominationsArgs struct {
+	// Ignore names schedulers whose nominations do not count. Default: none.
+	Ignore []string `json:"ignore,omitempty"`
+}
+
+// Default implements Args.
+func (a *ForeignNominationsArgs) Default() {}
+
+// Validate implements Args.
+func (a *ForeignNominationsArgs) Validate(p *field.Path) field.ErrorList {
+	return schedulerNames(a.Ignore, p.Child("ignore"))
+}

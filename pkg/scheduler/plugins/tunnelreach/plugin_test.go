@@ -1,0 +1,258 @@
+package tunnelreach
+
+import (
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/plugintest"
+)
+
+const refused = "no live tunnel agent"
+
+// node has a hostname, a zone and, unless "", the condition.
+func node(name, zone string, ready corev1.ConditionStatus) *corev1.Node {
+	n := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Label(corev1.LabelTopologyZone, zone).
+		Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourcePods: "10"})
+	if ready != "" {
+		n.Condition(pluginargs.TunnelReadyCondition, ready, "", "")
+	}
+	return n.Obj()
+}
+
+func pod(label string) *corev1.Pod {
+	p := st.MakePod().Name("pod").Namespace("default").UID("pod").SchedulerName(plugintest.Profile).Label("app", "hook")
+	if label != "" {
+		p.Label(pluginargs.ReachLabel, label)
+	}
+	return p.Obj()
+}
+
+// TestRequire: nodes without an agent in their domain are refused, but only to pods that must be reached and only as
+// long as any agent lives.
+func TestRequire(t *testing.T) {
+	a, b := node("a", "1", corev1.ConditionTrue), node("b", "1", corev1.ConditionFalse)
+	c, d := node("c", "2", ""), node("d", "", corev1.ConditionTrue)
+	delete(d.Labels, corev1.LabelTopologyZone)
+	for name, tc := range map[string]struct {
+		args, label string
+		nodes       []*corev1.Node
+		fits        string
+	}{
+		"by host":               {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{a, b, c}, "a"},
+		"by zone":               {`{"mode": "Require", "automatic": false, "topologyKey": "topology.kubernetes.io/zone"}`, "true", []*corev1.Node{a, b, c}, "ab"},
+		"agent without zone":    {`{"mode": "Require", "automatic": false, "topologyKey": "topology.kubernetes.io/zone"}`, "true", []*corev1.Node{c, d}, "cd"},
+		"not to be reached":     {`{"mode": "Require", "automatic": false}`, "", []*corev1.Node{a, b, c}, "abc"},
+		"need not be reached":   {`{"mode": "Require", "automatic": false}`, "false", []*corev1.Node{a, b, c}, "abc"},
+		"no agent lives":        {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{b, c}, "bc"},
+		"prefer refuses no-one": {`{"automatic": false}`, "true", []*corev1.Node{a, b, c}, "abc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := plugintest.New(t, Name, New, tc.args, tc.nodes, nil, "PreFilter", "Filter", "PreScore", "Score")
+			said, _ := cluster.Filter(t, pod(tc.label))
+			for _, n := range tc.nodes {
+				if got, want := said[n.Name] == "", strings.Contains(tc.fits, n.Name); got != want {
+					t.Errorf("%s fits: %t, want %t (%s)", n.Name, got, want, said[n.Name])
+				} else if !got && !strings.Contains(said[n.Name], refused) {
+					t.Errorf("%s does not say why: %q", n.Name, said[n.Name])
+				}
+			}
+		})
+	}
+}
+
+// TestFailsOpenLoudly: the event says that the plugin lets the pod go anywhere.
+func TestFailsOpenLoudly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes []*corev1.Node
+		want  bool
+	}{
+		"no agent": {[]*corev1.Node{node("b", "1", corev1.ConditionUnknown)}, true},
+		"an agent": {[]*corev1.Node{node("a", "1", corev1.ConditionTrue)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := plugintest.New(t, Name, New, `{"mode": "Require", "automatic": false}`, tc.nodes, nil, "PreFilter", "Filter", "PreScore", "Score")
+			c.Filter(t, pod("true"))
+			select {
+			case got := <-c.Events.Events:
+				if !tc.want || !strings.Contains(got, EventNoAgent) || !strings.Contains(got, "may run anywhere") {
+					t.Errorf("event %q", got)
+				}
+			default:
+				if tc.want {
+					t.Error("no event")
+				}
+			}
+		})
+	}
+}
+
+func TestPrefer(t *testing.T) {
+	nodes := []*corev1.Node{node("a", "1", corev1.ConditionTrue), node("b", "1", corev1.ConditionFalse)}
+	c := plugintest.New(t, Name, New, `{"automatic": false}`, nodes, nil, "PreFilter", "Filter", "PreScore", "Score")
+	for label, want := range map[string]map[string]int64{"true": {"a": 100, "b": 0}, "": {"a": 0, "b": 0}} {
+		_, state := c.Filter(t, pod(label))
+		infos, err := c.Framework.SnapshotSharedLister().NodeInfos().List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := c.Framework.RunPreScorePlugins(t.Context(), state, pod(label), infos); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		scores, status := c.Framework.RunScorePlugins(t.Context(), state, pod(label), infos)
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		for _, s := range scores {
+			if s.TotalScore != want[s.Name] {
+				t.Errorf("label %q: %s has %d, want %d", label, s.Name, s.TotalScore, want[s.Name])
+			}
+		}
+	}
+}
+
+func object(kind, name string, fields map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: fields}
+	o.SetKind(kind)
+	o.SetName(name)
+	return o
+}
+
+func serviceRef(name string) map[string]any {
+	return map[string]any{"namespace": "default", "name": name}
+}
+
+// sources name Service "hook" in each way that makes the API server call it.
+func sources() map[string]any {
+	client := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "hook"}}
+	return map[string]any{
+		"mutating webhook": &admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{}, {ClientConfig: client}}},
+		"validating webhook": &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{ClientConfig: client}}},
+		"APIService": object("APIService", "x", map[string]any{"spec": map[string]any{"service": serviceRef("hook")}}),
+		"CRD conversion": object("CustomResourceDefinition", "x", map[string]any{"spec": map[string]any{
+			"versions":   []any{map[string]any{"schema": "large"}},
+			"conversion": map[string]any{"webhook": map[string]any{"clientConfig": map[string]any{"service": serviceRef("hook")}}},
+		}}),
+	}
+}
+
+// TestAutomatic: a pod behind a Service that the API server calls must be reached, as long as it is named.
+func TestAutomatic(t *testing.T) {
+	for name, source := range sources() {
+		t.Run(name, func(t *testing.T) {
+			factory := informers.NewSharedInformerFactory(fake.NewClientset(
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: "default"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "hook"}}},
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: "default"}},
+			), 0)
+			s := newServices(factory.Core().V1().Services().Lister())
+			factory.Start(t.Context().Done())
+			factory.WaitForCacheSync(t.Context().Done())
+			p := &Plugin{args: pluginargs.TunnelReachArgs{}, services: s}
+
+			elsewhere, others := pod(""), pod("")
+			elsewhere.Namespace, others.Labels = "elsewhere", map[string]string{"app": "other"}
+			if p.mustReach(pod("")) {
+				t.Error("before it is named")
+			}
+			s.set(source, false)
+			s.set(source, false) // an update does not count twice
+			if !p.mustReach(pod("")) || p.mustReach(pod("false")) || p.mustReach(elsewhere) || p.mustReach(others) {
+				t.Errorf("selected %t, opted out %t, elsewhere %t, others %t", p.mustReach(pod("")), p.mustReach(pod("false")), p.mustReach(elsewhere), p.mustReach(others))
+			}
+			s.set(cache.DeletedFinalStateUnknown{Obj: source}, true)
+			if p.mustReach(pod("")) {
+				t.Error("after it is not named any more")
+			}
+		})
+	}
+}
+
+// TestServiceWithoutSelector selects nothing, although an empty selector matches everything.
+func TestServiceWithoutSelector(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: "default"}}), 0)
+	s := newServices(factory.Core().V1().Services().Lister())
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	s.set(sources()["APIService"], false)
+	if s.selects(pod("")) {
+		t.Error("selected")
+	}
+}
+
+// TestTransform: of a CRD nothing is kept but what is asked for, and that is kept whole.
+func TestTransform(t *testing.T) {
+	full := sources()["CRD conversion"].(*unstructured.Unstructured)
+	full.SetResourceVersion("7")
+	for resource, path := range dynamicSources {
+		if resource.Resource != "customresourcedefinitions" {
+			continue
+		}
+		small, err := only(path)(full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := small.(*unstructured.Unstructured)
+		if _, kept, _ := unstructured.NestedSlice(o.Object, "spec", "versions"); kept || o.GetResourceVersion() != "7" {
+			t.Errorf("kept %v", o.Object)
+		}
+		key, refs := references(o)
+		if key != "CustomResourceDefinition/x" || len(refs) != 1 || refs[0].String() != "default/hook" {
+			t.Errorf("%s: %v", key, refs)
+		}
+	}
+}
+
+func TestQueueingHints(t *testing.T) {
+	c := plugintest.New(t, Name, New, `{"automatic": false}`, nil, nil, "PreFilter", "Filter", "PreScore", "Score")
+	events, err := c.Plugin.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%v %v", events, err)
+	}
+	ready, not := node("a", "1", corev1.ConditionTrue), node("a", "1", corev1.ConditionFalse)
+	moved := node("a", "1", corev1.ConditionFalse)
+	moved.Labels[corev1.LabelHostname] = "other"
+	other := pod("false")
+	other.UID = "other"
+	for name, tc := range map[string]struct {
+		event    int
+		old, new any
+		want     fwk.QueueingHint
+	}{
+		"agent comes":       {0, not, ready, fwk.Queue},
+		"agent goes":        {0, ready, not, fwk.Queue},
+		"nothing of it":     {0, not, not, fwk.QueueSkip},
+		"node comes":        {0, nil, not, fwk.Queue},
+		"node goes":         {0, not, nil, fwk.Queue},
+		"node moves":        {0, not, moved, fwk.Queue},
+		"label opts out":    {1, pod("true"), pod("false"), fwk.Queue},
+		"label stays":       {1, pod("true"), pod("true"), fwk.QueueSkip},
+		"other pod's label": {1, pod("true"), other, fwk.QueueSkip},
+	} {
+		if got, err := events[tc.event].QueueingHintFn(klog.Background(), pod("true"), tc.old, tc.new); err != nil || got != tc.want {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+}
+
+// TestSign: pods that must be reached are not like the others.
+func TestSign(t *testing.T) {
+	c := plugintest.New(t, Name, New, `{"automatic": false}`, nil, nil, "PreFilter", "Filter", "PreScore", "Score")
+	reached, other := c.Framework.SignPod(t.Context(), pod("true")), c.Framework.SignPod(t.Context(), pod(""))
+	if len(reached) == 0 || string(reached) == string(other) || string(other) != string(c.Framework.SignPod(t.Context(), pod("false"))) {
+		t.Errorf("signatures %s and %s", reached, other)
+	}
+}

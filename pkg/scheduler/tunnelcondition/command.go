@@ -1,0 +1,58 @@
+package tunnelcondition
+
+import (
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// CommandName is the subcommand of fairlead-scheduler.
+const CommandName = "tunnel-condition"
+
+// Flags of the command, which the bundle renders.
+const (
+	FlagNamespace = "agent-namespace"
+	FlagSelector  = "agent-selector"
+)
+
+// NewCommand returns the subcommand that runs the controller.
+func NewCommand() *cobra.Command {
+	var kubeconfig, namespace, selector string
+	cmd := &cobra.Command{
+		Use:   CommandName,
+		Short: "Keep the condition TunnelReady of nodes from the readiness of Konnectivity agents",
+		Args:  cobra.NoArgs,
+		// The scheduler's own, which sets feature gates, is not for this command.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			agents, err := labels.Parse(selector)
+			if err != nil || agents.Empty() {
+				return fmt.Errorf("--%s=%q: give a label selector such as k8s-app=konnectivity-agent: %w", FlagSelector, selector, err)
+			}
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("load the kubeconfig: %w", err)
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("make a client: %w", err)
+			}
+			controller, err := New(client, namespace, agents)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return controller.Run(ctx)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address and an identity; default: the Pod's own")
+	cmd.Flags().StringVar(&namespace, FlagNamespace, "kube-system", "namespace of the agents")
+	cmd.Flags().StringVar(&selector, FlagSelector, "k8s-app=konnectivity-agent", "label selector of the agents' Pods")
+	return cmd
+}
