@@ -27,6 +27,15 @@ var programs = []struct {
 	{"konnectivity-agent", "/proxy-agent", nonRoot},
 }
 
+// ProjectNames are the full names of the images that Project makes.
+func ProjectNames() []string {
+	names := make([]string, 0, len(programs))
+	for _, p := range programs {
+		names = append(names, "docker.io/"+repository+p.name+":"+v1alpha1.ImageTag)
+	}
+	return names
+}
+
 // ErrBinary says that a program cannot run in an image that holds nothing else.
 var ErrBinary = errors.New("not a static Linux program")
 

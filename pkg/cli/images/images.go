@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 )
 
@@ -58,18 +55,5 @@ func read(file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return List(b), nil
-}
-
-// List returns the images of a defaulted bundle, sorted, each once.
-func List(b *v1alpha1.Bundle) []string {
-	list := []string{}
-	if ptr.Deref(b.Scheduler.Enabled, true) {
-		list = append(list, b.Scheduler.Image)
-	}
-	if ptr.Deref(b.Konnectivity.Enabled, true) {
-		list = append(list, b.Konnectivity.Server.Image, b.Konnectivity.Agent.Image)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return bundle.Images(b), nil
 }

@@ -53,7 +53,7 @@ func TestListIsWhatIsRendered(t *testing.T) {
 			}
 			slices.Sort(want)
 			want = slices.Compact(want)
-			if got := List(b); !slices.Equal(got, want) {
+			if got := bundle.Images(b); !slices.Equal(got, want) {
 				t.Errorf("List = %v, rendered are %v", got, want)
 			}
 		})

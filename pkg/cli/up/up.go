@@ -11,13 +11,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // VerifyFunc runs the quick checks against a context of a kubeconfig file.
@@ -34,21 +37,28 @@ type Options struct {
 	Up       cluster.UpOptions
 	Settings providers.Settings
 
+	workers  int
 	verify   VerifyFunc
 	provider cluster.Provider
 }
 
-const long = `Brings up a cluster of plain processes on this machine: etcd, kube-apiserver,
-kube-controller-manager, kube-scheduler and simulated nodes, with a second
-scheduler beside the first and all traffic to nodes through a Konnectivity
-tunnel. Then it proves that both work.
+const long = `Brings up a cluster on this machine, with a second scheduler beside the first and
+all traffic to nodes through a Konnectivity tunnel. Then it proves that both work.
 
-The first time it builds Kubernetes from source, which takes some minutes; the
-programs are kept in a cache. A cluster that was stopped, by a restart of the
-machine for example, is started again; one that runs is left as it is.`
+With provider embedded, the default, a cluster is plain processes: etcd,
+kube-apiserver, kube-controller-manager, kube-scheduler and simulated nodes. The
+first time it builds Kubernetes from source, which takes some minutes; the
+programs are kept in a cache.
+
+With provider kind a cluster is containers, in Docker, Podman or nerdctl, with
+real kubeadm, kubelet and containerd.
+
+A cluster that was stopped, by a restart of the machine for example, is started
+again; one that runs is left as it is.`
 
 const example = `  fairlead up                        # cluster "dev" with 3 nodes
   fairlead up --name big --nodes 50  # a second one beside it
+  fairlead up --provider kind        # real nodes in containers
   fairlead up -f bundle.yaml         # with settings of your own; see "fairlead render"`
 
 // NewCommand makes the command.
@@ -58,7 +68,7 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 		Use: "up", Short: "Bring up a cluster and verify it", Long: long, Example: example,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Complete(); err != nil {
+			if err := o.Complete(cmd); err != nil {
 				return err
 			}
 			if err := o.Validate(cmd); err != nil {
@@ -67,23 +77,40 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 			return o.Run(cmd.Context())
 		},
 	}
-	f := cmd.Flags()
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+// ownFlags are those that only one provider has.
+var ownFlags = map[string][]string{
+	cluster.Embedded: {"nodes", "agents", "component-dir"},
+	cluster.Kind:     {"image", "control-planes", "workers"},
+}
+
+func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Up.Name, "name", cluster.DefaultName, "name of the cluster; its context is fairlead-NAME")
 	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("how to make the cluster: %s (default: the one that it has, %s for a new one)", strings.Join(providers.Names(), " or "), providers.Names()[0]))
 	f.StringVarP(&o.Config, "filename", "f", "", "Bundle file (default: the default bundle)")
-	f.IntVar(&o.Settings.Embedded.Nodes, "nodes", 0, fmt.Sprintf("number of simulated nodes (default %d)", embedded.DefaultNodes))
-	f.IntVar(&o.Settings.Embedded.Agents, "agents", 0, fmt.Sprintf("number of Konnectivity agents (default %d)", embedded.DefaultAgents))
 	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free one, remembered)")
 	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed bring-up has made")
 	f.BoolVar(&o.NoVerify, "no-verify", false, "do not run the quick checks at the end")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
 	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "file that gets the context (default: $KUBECONFIG or ~/.kube/config)")
-	f.StringVar(&o.Settings.Embedded.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "directory with ready-built etcd, kube-apiserver, ... instead of building them")
-	return cmd
+
+	e, k := &o.Settings.Embedded, &o.Settings.Kind
+	f.IntVar(&e.Nodes, "nodes", 0, fmt.Sprintf("embedded: number of simulated nodes (default %d)", embedded.DefaultNodes))
+	f.IntVar(&e.Agents, "agents", 0, fmt.Sprintf("embedded: number of Konnectivity agents (default %d)", embedded.DefaultAgents))
+	f.StringVar(&e.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with ready-built etcd, kube-apiserver, ... instead of building them")
+	f.StringVar(&k.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it is there, else kind's own)", nodeimage.Name()))
+	f.IntVar(&k.ControlPlanes, "control-planes", 0, fmt.Sprintf("kind: number of control plane nodes, 1 or 3 (default %d)", kind.DefaultControlPlanes))
+	f.IntVar(&o.workers, "workers", 0, fmt.Sprintf("kind: number of other nodes (default %d)", kind.DefaultWorkers))
 }
 
-// Complete reads the bundle file and finds the clusters.
-func (o *Options) Complete() error {
+// Complete reads the bundle file and finds the cluster's provider.
+func (o *Options) Complete(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("workers") {
+		o.Settings.Kind.Workers = &o.workers
+	}
 	o.Up.Progress = ui.NewProgress(o.ErrOut, o.Quiet)
 	if o.Config != "" {
 		data, err := os.ReadFile(o.Config)
@@ -102,9 +129,17 @@ func (o *Options) Complete() error {
 	return err
 }
 
-// Validate refuses numbers that are given and make no cluster.
+// Validate refuses flags of another provider, and numbers that are given and
+// make no cluster.
 func (o *Options) Validate(cmd *cobra.Command) error {
-	for _, name := range []string{"nodes", "agents"} {
+	for provider, flags := range ownFlags {
+		for _, name := range flags {
+			if provider != o.provider.Name() && cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s is for --provider %s only, and cluster %q is of provider %s: leave it out, or add --provider %s", name, provider, o.Up.Name, o.provider.Name(), provider)
+			}
+		}
+	}
+	for _, name := range []string{"nodes", "agents", "control-planes"} {
 		if n, err := cmd.Flags().GetInt(name); err == nil && cmd.Flags().Changed(name) && n < 1 {
 			return fmt.Errorf("--%s %d: at least 1 is needed", name, n)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 func TestLayoutRefusesNames(t *testing.T) {
@@ -55,8 +56,8 @@ func TestPortsAreDistinctAndRemembered(t *testing.T) {
 	seen := map[int]string{}
 	for _, name := range names {
 		port := ports[name]
-		if port < portMin || port > portMax {
-			t.Errorf("%s: port %d is outside %d to %d", name, port, portMin, portMax)
+		if port < cluster.PortMin || port > cluster.PortMax {
+			t.Errorf("%s: port %d is outside %d to %d", name, port, cluster.PortMin, cluster.PortMax)
 		}
 		if other, twice := seen[port]; twice {
 			t.Errorf("%s and %s share port %d", name, other, port)
@@ -76,10 +77,10 @@ func TestPortInUse(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	port := l.Addr().(*net.TCPAddr).Port
 	_, err = choosePorts(t.Context(), []string{portAPIServer}, map[string]int{portAPIServer: port}, loopback)
-	if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), portAPIServer) {
+	if !errors.Is(err, cluster.ErrPortInUse) || !strings.Contains(err.Error(), portAPIServer) {
 		t.Errorf("choosePorts = %v, want ErrPortInUse that names the user", err)
 	}
-	if err := portsFree(t.Context(), map[string]int{portKwok: port}, loopback); !errors.Is(err, ErrPortInUse) {
+	if err := portsFree(t.Context(), map[string]int{portKwok: port}, loopback); !errors.Is(err, cluster.ErrPortInUse) {
 		t.Errorf("portsFree = %v, want ErrPortInUse", err)
 	}
 }

@@ -4,24 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"slices"
-	"strconv"
-	"syscall"
 	"time"
-)
 
-// Ports are taken from below the range that Linux gives to outgoing
-// connections (32768 up), so that a remembered port is not lost to one of them,
-// and within what the Konnectivity flags allow (1024 to 49151, KON-38).
-const (
-	portMin = 20000
-	portMax = 32767
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 // loopback is where everything listens.
-const loopback = "127.0.0.1"
+const loopback = cluster.Loopback
 
 // Users of ports. Agents and second schedulers come several times: see agentName, schedulerName.
 const (
@@ -59,7 +48,7 @@ func portNames(agents, schedulers int) []string {
 func choosePorts(ctx context.Context, names []string, fixed map[string]int, hostIP string) (map[string]int, error) {
 	ports := map[string]int{}
 	for name, port := range fixed {
-		if err := portFree(ctx, name, port, loopback); err != nil {
+		if err := cluster.CheckPort(ctx, name, port, loopback); err != nil {
 			return nil, err
 		}
 		ports[name] = port
@@ -72,7 +61,7 @@ func choosePorts(ctx context.Context, names []string, fixed map[string]int, host
 		if _, ok := ports[name]; ok {
 			continue
 		}
-		port, err := freePort(ctx, taken, hostIP)
+		port, err := cluster.FreePort(ctx, taken, loopback, hostIP)
 		if err != nil {
 			return nil, fmt.Errorf("finding a port for %s: %w", name, err)
 		}
@@ -80,37 +69,6 @@ func choosePorts(ctx context.Context, names []string, fixed map[string]int, host
 		taken = append(taken, port)
 	}
 	return ports, nil
-}
-
-func freePort(ctx context.Context, taken []int, hostIP string) (int, error) {
-	for range 500 {
-		port := portMin + rand.IntN(portMax-portMin+1)
-		if !slices.Contains(taken, port) && portFree(ctx, "", port, loopback, hostIP) == nil {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port between %d and %d on %s", portMin, portMax, loopback)
-}
-
-// ErrPortInUse says that another program listens on a port that is needed.
-var ErrPortInUse = errors.New("port in use")
-
-// portFree fails when somebody listens on the port at one of the addresses.
-func portFree(ctx context.Context, name string, port int, addresses ...string) error {
-	for _, address := range addresses {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
-				ErrPortInUse, address, port, name, port)
-		}
-		if err != nil {
-			return fmt.Errorf("trying port %d for %s: %w", port, name, err)
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // awaitPorts is portsFree with patience: the kernel closes the sockets of killed
@@ -121,7 +79,7 @@ func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error 
 	defer cancel()
 	_ = poll(limit, 50*time.Millisecond, func() (bool, error) {
 		last = portsFree(ctx, ports, hostIP)
-		return !errors.Is(last, ErrPortInUse), nil
+		return !errors.Is(last, cluster.ErrPortInUse), nil
 	})
 	return last
 }
@@ -133,7 +91,7 @@ func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 		if name == portNodeGate {
 			address = hostIP
 		}
-		if err := portFree(ctx, name, port, address); err != nil {
+		if err := cluster.CheckPort(ctx, name, port, address); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ func (p *Provider) Kubeconfig(name string) ([]byte, error) {
 	if _, err := l.readState(); err != nil {
 		return nil, err
 	}
-	return l.userKubeconfig()
+	return l.AdminKubeconfigData()
 }
 
 // fairlead is the path of the running executable, for the supervisor and the node gate.

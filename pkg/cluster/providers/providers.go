@@ -15,11 +15,13 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 )
 
 // Settings are what only one provider has each.
 type Settings struct {
 	Embedded embedded.Settings
+	Kind     kind.Settings
 }
 
 // Set is all providers of the clusters below one directory.
@@ -39,11 +41,13 @@ func New(settings Settings) (*Set, error) {
 
 // NewAt returns the providers of the clusters below another directory.
 func NewAt(root string, settings Settings) *Set {
-	return &Set{root: root, all: []cluster.Provider{embedded.NewProvider(root, settings.Embedded)}}
+	return &Set{root: root, all: []cluster.Provider{
+		embedded.NewProvider(root, settings.Embedded), kind.NewProvider(root, settings.Kind),
+	}}
 }
 
 // Names of all providers; the first is the default.
-func Names() []string { return []string{cluster.Embedded} }
+func Names() []string { return []string{cluster.Embedded, cluster.Kind} }
 
 // ErrUnknown says that there is no such provider.
 var ErrUnknown = errors.New("no such provider")

@@ -1,0 +1,23 @@
+package bundle
+
+import (
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// Images returns the container images of a bundle, sorted, each once.
+func Images(b *v1alpha1.Bundle) []string {
+	b = b.Defaulted()
+	list := []string{}
+	if ptr.Deref(b.Scheduler.Enabled, true) {
+		list = append(list, b.Scheduler.Image)
+	}
+	if ptr.Deref(b.Konnectivity.Enabled, true) {
+		list = append(list, b.Konnectivity.Server.Image, b.Konnectivity.Agent.Image)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

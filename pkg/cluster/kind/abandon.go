@@ -1,0 +1,86 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/fsutil"
+)
+
+// interrupted says so instead of what an interrupt made fail.
+func interrupted(ctx context.Context, cause error) error {
+	if ctx.Err() != nil {
+		return cluster.ErrInterrupted
+	}
+	return cause
+}
+
+// abandon undoes a failed create and adds to its error what the user needs to
+// know. It is bounded by what the container runtime takes to remove containers.
+func (p *plan) abandon(ctx context.Context, library *kindcluster.Provider, log *logger, retain bool, cause error) error {
+	stopped := ctx.Err() != nil
+	cause = interrupted(ctx, cause)
+	remove := fmt.Sprintf("\"fairlead down --name %s\"", p.Name)
+	if retain {
+		logErr := p.keepLogs(library, log, !stopped)
+		return errors.Join(fmt.Errorf("%w\nkept for inspection: %s and its containers (logs in %s); remove it with %s", cause, p.Dir, p.LogDir(), remove), logErr)
+	}
+	var logs string
+	var err error
+	if !stopped {
+		// Best effort: the logs of nodes that never came up cannot be had.
+		_ = p.keepLogs(library, log, true)
+		logs, err = p.SaveLogs()
+	}
+	if err = errors.Join(err, p.remove(library), os.Remove(p.LockFile())); err != nil {
+		return fmt.Errorf("%w\ncleaning up failed too: %w: run %s", cause, err, remove)
+	}
+	if logs == "" {
+		return cause
+	}
+	return fmt.Errorf("%w\nremoved what was made; logs of kind and of the nodes are in %s", cause, logs)
+}
+
+// logLimit bounds the collecting of logs; kind takes no context.
+const logLimit = 30 * time.Second
+
+// keepLogs writes what kind said, and with nodes also their logs.
+func (p *plan) keepLogs(library *kindcluster.Provider, log *logger, nodes bool) error {
+	if err := os.MkdirAll(p.LogDir(), 0o700); err != nil {
+		return err
+	}
+	if text := log.text(); text != "" {
+		if err := fsutil.WriteFile(filepath.Join(p.LogDir(), "kind.log"), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	if !nodes {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- library.CollectLogs(kindName(p.Name), p.LogDir()) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(logLimit):
+		return fmt.Errorf("the nodes' logs were not to be had within %v", logLimit)
+	}
+}
+
+// remove deletes the containers and the files of the cluster.
+func (p *plan) remove(library *kindcluster.Provider) error {
+	if err := library.Delete(kindName(p.Name), kindKubeconfig(p.Home)); err != nil {
+		return fmt.Errorf("removing the containers of %s: %w", kindName(p.Name), err)
+	}
+	if err := os.RemoveAll(p.Dir); err != nil {
+		return fmt.Errorf("removing the cluster's files: %w", err)
+	}
+	return nil
+}

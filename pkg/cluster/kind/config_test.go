@@ -1,0 +1,216 @@
+package kind
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// newTestPlan is a cluster of three control plane nodes and two workers on a
+// machine that lacks everything that can be made up for.
+func newTestPlan(t *testing.T, config string) *plan {
+	t.Helper()
+	given, err := bundle.Load([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := completeBundle(given, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := cluster.NewHome(t.TempDir(), "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &plan{
+		Home: home, bundle: b, facts: facts{version: "v1.36.3", cgroupV1: true},
+		state: State{
+			Record: cluster.Record{Name: "dev", Nodes: 5}, ControlPlanes: 3, Workers: 2, Image: "node:v1", Port: 20000, OwnPodNetwork: true,
+		},
+	}
+}
+
+// fakeRuntime puts a docker into PATH, alone, that is this shell script.
+func fakeRuntime(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	t.Setenv(runtimeVariable, "")
+}
+
+// kind's own strict loader reads the configuration and its own validation takes
+// it. kind makes its network only after both, so that is where this docker stops.
+func TestKindReadsTheConfiguration(t *testing.T) {
+	fakeRuntime(t, `case "$1" in
+info) echo '{"CgroupVersion": "2", "MemoryLimit": true, "PidsLimit": true, "CPUShares": true}' ;;
+ps | inspect) ;;
+*) exit 1 ;;
+esac
+`)
+	for name, config := range map[string]string{"default": "", "no tunnel": "konnectivity: {enabled: false}"} {
+		t.Run(name, func(t *testing.T) {
+			p := newTestPlan(t, config)
+			data, err := p.configYAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			library := kindcluster.NewProvider(kindcluster.ProviderWithDocker())
+			create := func(data []byte) error {
+				return library.Create("x", kindcluster.CreateWithRawConfig(data), kindcluster.CreateWithRetain(true))
+			}
+			if err := create(append(data, "surprise: true\n"...)); err == nil || !strings.Contains(err.Error(), "surprise") {
+				t.Fatalf("kind's loader is not strict: %v", err)
+			}
+			if err := create(data); err == nil || !strings.Contains(err.Error(), "failed to ensure docker network") {
+				t.Errorf("kind refuses the configuration: %v\n%s", err, data)
+			}
+		})
+	}
+}
+
+// What the nodes mount is there once the material is written, and nothing of it
+// can be read by others on this machine.
+func TestMountsExistAndArePrivate(t *testing.T) {
+	p := newTestPlan(t, "")
+	if err := p.Claim(cluster.Kind); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.writeMaterial(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Nodes) != 5 {
+		t.Fatalf("%d nodes", len(c.Nodes))
+	}
+	for i, n := range c.Nodes {
+		hasCA := false
+		for _, m := range n.ExtraMounts {
+			if _, err := os.Stat(m.HostPath); err != nil {
+				t.Errorf("node %d mounts %v", i, err)
+			}
+			if !m.Readonly || !filepath.IsAbs(m.HostPath) || !strings.HasPrefix(m.HostPath, p.Dir+"/") {
+				t.Errorf("node %d: mount %+v is not read-only or not of the cluster's directory", i, m)
+			}
+			hasCA = hasCA || strings.HasSuffix(m.ContainerPath, "/ca.key")
+		}
+		if hasCA != (i == 0) {
+			t.Errorf("node %d has the CA's key: %v; only the first control plane node may, kind copies it to the others", i, hasCA)
+		}
+	}
+	if info, err := os.Stat(p.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v of the state directory (%v)", info.Mode(), err)
+	}
+}
+
+// kubeadmDocs are the kubeadm patches by kind.
+func kubeadmDocs(t *testing.T, p *plan) map[string]string {
+	t.Helper()
+	patches, err := p.kubeadmPatches()
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	for _, patch := range patches {
+		var meta kindv1alpha4.TypeMeta
+		if err := yaml.Unmarshal([]byte(patch), &meta); err != nil || meta.Kind == "" {
+			t.Fatalf("%v in %s", err, patch)
+		}
+		docs[meta.Kind] += patch + "---\n"
+	}
+	return docs
+}
+
+// A patch says what it changes and nothing else: kind merges it over what it has,
+// empty values too (KON-07 to KON-09).
+func TestKubeadmPatchesSayNoMore(t *testing.T) {
+	p := newTestPlan(t, "")
+	docs := kubeadmDocs(t, p)
+	if got := docs["KubeletConfiguration"]; got != "apiVersion: kubelet.config.k8s.io/v1beta1\nfailCgroupV1: false\nkind: KubeletConfiguration\n---\n" {
+		t.Errorf("the kubelet's patch:\n%s", got)
+	}
+	var kubelet kubeletv1beta1.KubeletConfiguration
+	if err := yaml.UnmarshalStrict([]byte(strings.TrimSuffix(docs["KubeletConfiguration"], "---\n")), &kubelet); err != nil || kubelet.FailCgroupV1 == nil || *kubelet.FailCgroupV1 {
+		t.Errorf("the kubelet reads %v, %v", kubelet.FailCgroupV1, err)
+	}
+	for _, want := range []string{"egress-selector-config-file", "konnectivity-server.kube-system.svc", "allocate-node-cidrs"} {
+		if !strings.Contains(docs["ClusterConfiguration"], want) {
+			t.Errorf("the patches lack %s:\n%s", want, docs["ClusterConfiguration"])
+		}
+	}
+	for _, never := range []string{"null", "{}", `""`, "0s"} {
+		for kind, doc := range docs {
+			if strings.Contains(doc, never) {
+				t.Errorf("the patch of %s says %s:\n%s", kind, never, doc)
+			}
+		}
+	}
+	p.facts.cgroupV1, p.state.OwnPodNetwork = false, false
+	p.bundle.Konnectivity.Enabled = new(bool)
+	if docs := kubeadmDocs(t, p); len(docs) != 0 {
+		t.Errorf("nothing to patch, and still: %v", docs)
+	}
+}
+
+// Only where containers lack CAP_SYS_RESOURCE is containerd told to do without.
+func TestOOMScoreOnlyWhereNeeded(t *testing.T) {
+	p := newTestPlan(t, "")
+	c, err := p.config()
+	if err != nil || len(c.ContainerdConfigPatches) == 0 {
+		t.Errorf("without the capability: %v, %v", c.ContainerdConfigPatches, err)
+	}
+	p.facts.sysResource = true
+	if c, err = p.config(); err != nil || len(c.ContainerdConfigPatches) != 0 {
+		t.Errorf("with it: %v, %v", c.ContainerdConfigPatches, err)
+	}
+}
+
+// Names, roles and Pod ranges are kind's and do not overlap.
+func TestNodes(t *testing.T) {
+	p := newTestPlan(t, "")
+	var names []string
+	for i, n := range p.nodes() {
+		names = append(names, n.name)
+		for _, other := range p.nodes()[:i] {
+			if other.podCIDR.Overlaps(n.podCIDR) {
+				t.Errorf("%s and %s share %s", other.name, n.name, n.podCIDR)
+			}
+		}
+	}
+	want := []string{"fairlead-dev-control-plane", "fairlead-dev-control-plane2", "fairlead-dev-control-plane3", "fairlead-dev-worker", "fairlead-dev-worker2"}
+	if !slices.Equal(names, want) {
+		t.Errorf("nodes %v, want %v", names, want)
+	}
+}
+
+// Agents have to be connected to the server of each control plane node (KON-50),
+// unless they count them by Leases.
+func TestServerCount(t *testing.T) {
+	if n := *newTestPlan(t, "").bundle.Konnectivity.Server.Count; n != 3 {
+		t.Errorf("server.count %d for three control plane nodes", n)
+	}
+	given, err := bundle.Load([]byte("konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131', clientCert: /etc/kubernetes/pki/a.crt, clientKey: /etc/kubernetes/pki/a.key, clientCA: /etc/kubernetes/pki/ca.crt}}, proxyProtocol: HTTPConnect}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := completeBundle(given, 1); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "transport.uds") {
+		t.Errorf("TCP transport: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// Down implements cluster.Provider: it removes containers, files and context. It
+// needs no readable state, so that it also removes what a killed command left.
+func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
+	home, err := cluster.NewHome(p.root, o.Name)
+	if err != nil {
+		return err
+	}
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
+	unlock, err := home.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Read before it is deleted. A cluster without readable state loses whatever context has its name.
+	var state State
+	server := ""
+	if home.ReadState(&state, &state.Record) == nil {
+		server = state.serverURL()
+	}
+	previous := home.PreviousContext()
+	has, err := home.Provider()
+	if err != nil {
+		return err
+	}
+	found := has == cluster.Kind
+	if found {
+		err := cluster.Step(o.Progress, "Removing the containers and files of "+kindName(home.Name), func() (string, error) {
+			return "", errors.Join(removeContainers(ctx, &plan{Home: home, state: state}), os.RemoveAll(home.FailedLogs()))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	defer home.RemoveTraces()
+	hadContext, err := home.RemoveContexts(server, previous, append(state.Kubeconfigs, o.Kubeconfig))
+	if err == nil && !found && !hadContext {
+		err = fmt.Errorf("%w: %q: nothing to remove", cluster.ErrNotFound, home.Name)
+	}
+	return err
+}
+
+// removeContainers removes the cluster. Containers of the same name that somebody
+// else made meanwhile are left alone.
+func removeContainers(ctx context.Context, p *plan) error {
+	rt, err := p.runtime()
+	if err != nil {
+		return err
+	}
+	if err := rt.ping(ctx); err != nil {
+		return fmt.Errorf("the containers of %s cannot be removed: %w", kindName(p.Name), err)
+	}
+	library := rt.kind(newLogger(cluster.Silent))
+	list, err := rt.containers(ctx, library, p.Name)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 && !ours(list, p.Dir) {
+		return os.RemoveAll(p.Dir)
+	}
+	return p.remove(library)
+}
+
+// runtime is the one with which the cluster was made; of a cluster that does not
+// say, the one that is found.
+func (p *plan) runtime() (*runtime, error) {
+	if p.state.Runtime != "" {
+		return &runtime{command: p.state.Runtime}, nil
+	}
+	return findRuntime()
+}

@@ -1,0 +1,141 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	kinddefaults "sigs.k8s.io/kind/pkg/apis/config/defaults"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+)
+
+var (
+	// ErrNoImage says that there is no node image.
+	ErrNoImage = errors.New("no node image")
+	// ErrImage says that an image is no node image, or not one that fits.
+	ErrImage = errors.New("the node image does not fit")
+)
+
+// facts are what decides the configuration and is not known before the image is
+// there: about the image itself, and about containers on this machine.
+type facts struct {
+	// version is the image's Kubernetes, such as v1.36.3.
+	version string
+	// defaultCNI says that the image brings a Pod network that kind can install.
+	defaultCNI bool
+	// sysResource says that containers have CAP_SYS_RESOURCE.
+	sysResource bool
+	// cgroupV1 says that containers see cgroups of version 1.
+	cgroupV1 bool
+	// baked are the digests of the images in the node image by name, as far as it tells.
+	baked map[string]string
+}
+
+// probe is what a container of the image says about itself and the machine, one
+// fact a line. kind's own files are where kind looks for them.
+const probe = `set -u
+echo "version $(cat /kind/version)"
+grep -qs '^kind: DaemonSet' /kind/manifests/default-cni.yaml && echo cni
+[ -f /sys/fs/cgroup/cgroup.controllers ] || echo cgroup1
+echo "caps $(sed -n 's/^CapBnd:[[:space:]]*//p' /proc/self/status)"
+[ -f /kind/fairlead-images ] && sed 's/^/image /' /kind/fairlead-images
+true`
+
+// capSysResource is the number of CAP_SYS_RESOURCE.
+const capSysResource = 24
+
+// look runs a container of the image for a moment to learn the facts.
+func (r *runtime) look(ctx context.Context, image string) (facts, error) {
+	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", image, "-c", probe)
+	if err != nil {
+		return facts{}, fmt.Errorf("looking into node image %s: %w", image, err)
+	}
+	f := facts{baked: map[string]string{}}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case fields[0] == "version" && len(fields) > 1:
+			f.version = fields[1]
+		case fields[0] == "cni":
+			f.defaultCNI = true
+		case fields[0] == "cgroup1":
+			f.cgroupV1 = true
+		case fields[0] == "caps" && len(fields) > 1:
+			caps, err := strconv.ParseUint(fields[1], 16, 64)
+			f.sysResource = err != nil || caps&(1<<capSysResource) != 0
+		case fields[0] == "image" && len(fields) > 2:
+			f.baked[fields[1]] = fields[2]
+		}
+	}
+	return f, checkVersion(image, f.version)
+}
+
+// checkVersion refuses a Kubernetes that the bundle does not work with. Older
+// than the pinned minor: kube-scheduler must not be newer than the API server
+// (version skew policy), and kind gives older ones a kubeadm configuration of
+// another version. Newer by more than one minor: the same policy's other end.
+func checkVersion(image, found string) error {
+	if found == "" {
+		return fmt.Errorf("%w: %s is no kind node image: it has no /kind/version: choose one with --image, such as %s", ErrImage, image, kinddefaults.Image)
+	}
+	have, err := version.ParseSemantic(found)
+	if err != nil {
+		return fmt.Errorf("%w: %s: its /kind/version: %w", ErrImage, image, err)
+	}
+	pinned := version.MustParseSemantic(components.KubernetesVersion())
+	oldest, newest := pinned.Minor(), pinned.Minor()+1
+	if have.Major() != pinned.Major() || have.Minor() < oldest || have.Minor() > newest {
+		age := "new"
+		if have.LessThan(pinned) {
+			age = "old"
+		}
+		return fmt.Errorf("%w: %s has Kubernetes %s, which is too %s: this fairlead works with %d.%d and %d.%d: choose another --image",
+			ErrImage, image, found, age, pinned.Major(), oldest, pinned.Major(), newest)
+	}
+	return nil
+}
+
+// chooseImage returns the node image and what is in it: the one asked for, else
+// the one that this repository builds, else kind's own, which is pulled if need be.
+func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluster.Progress) (string, facts, error) {
+	image := asked
+	if image == "" {
+		image = kinddefaults.Image
+		if r.hasImage(ctx, nodeimage.Name()) {
+			image = nodeimage.Name()
+		}
+	}
+	if !r.hasImage(ctx, image) {
+		if err := r.pull(ctx, image, asked == "", progress); err != nil {
+			return "", facts{}, err
+		}
+	}
+	f, err := r.look(ctx, image)
+	return image, f, err
+}
+
+func (r *runtime) hasImage(ctx context.Context, image string) bool {
+	_, err := r.run(ctx, "image", "inspect", "--format={{.ID}}", image)
+	return err == nil
+}
+
+func (r *runtime) pull(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {
+	return cluster.Step(progress, "Pulling node image "+image, func() (string, error) {
+		_, err := r.run(ctx, "pull", image)
+		if err == nil || ctx.Err() != nil {
+			return "", err
+		}
+		if byDefault {
+			return "", fmt.Errorf("%w: neither %s nor %s is here, and the latter cannot be pulled: %w: \"make node-image\" in the repository builds the former without any registry, --image names another one",
+				ErrNoImage, nodeimage.Name(), image, err)
+		}
+		return "", fmt.Errorf("%w: %s is not here and cannot be pulled: %w: check the name, or leave --image out", ErrNoImage, image, err)
+	})
+}

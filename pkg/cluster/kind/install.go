@@ -1,0 +1,140 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// bootstrapUser is who installs the bundle before kubeadm has made its own
+// administrator's rights. The certificate is never written and ends soon.
+const (
+	bootstrapUser     = "fairlead-bootstrap"
+	bootstrapValidity = time.Hour
+)
+
+// bootstrapConfig reaches the API server from its first moment.
+func (p *plan) bootstrapConfig(ca pki.KeyPair, now time.Time) (*rest.Config, error) {
+	cfg := pki.FromBundle(p.bundle)
+	cfg.Validity = bootstrapValidity
+	client, err := ca.Issue(cfg, pki.Request{CommonName: bootstrapUser, Organizations: []string{"system:masters"}, Usages: pki.ClientAuth}, now)
+	if err != nil {
+		return nil, err
+	}
+	key, err := client.KeyPEM()
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: p.state.serverURL(), QPS: -1, // the default is slow enough to notice
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca.CertPEM(), CertData: client.CertPEM(), KeyData: key},
+	}, nil
+}
+
+// install waits for the API server and applies the bundle's objects.
+func (p *plan) install(ctx context.Context, config *rest.Config) error {
+	out, err := bundle.Render(p.bundle)
+	if err != nil {
+		return err
+	}
+	quick := rest.CopyConfig(config)
+	quick.Timeout = 2 * time.Second
+	client, err := kubernetes.NewForConfig(quick)
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, 200*time.Millisecond, func() (bool, error) {
+		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	// The API server may be away again for a moment: kubeadm is still at work.
+	var last error
+	err = poll(ctx, 500*time.Millisecond, func() (bool, error) {
+		last = applyAll(ctx, config, out.Objects)
+		return last == nil || !transient(last), last
+	})
+	return errors.Join(last, err)
+}
+
+// poll calls f until it returns true or ctx ends; with true f's error is returned.
+func poll(ctx context.Context, every time.Duration, f func() (bool, error)) error {
+	for {
+		if done, err := f(); done {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
+}
+
+// awaitReady waits until nodes and the bundle's workloads are ready and the
+// second scheduler leads.
+func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress cluster.Progress) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	limit, cancel := context.WithTimeoutCause(ctx, readyLimit, errNotReady)
+	defer cancel()
+	for _, step := range []struct {
+		title string
+		skip  bool
+		check func(context.Context, kubernetes.Interface) (string, error)
+	}{
+		{"Waiting for nodes", false, p.nodesReady},
+		{"Starting the tunnel: agents", !p.tunnel(), p.agentsReady},
+		{"Starting the second scheduler", !p.secondScheduler(), p.schedulerReady},
+	} {
+		if step.skip {
+			continue
+		}
+		err := cluster.Step(progress, step.title, func() (string, error) { return await(limit, client, progress, step.check) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+	}
+	return nil
+}
+
+// readyLimit is generous: images may have to be pulled.
+const readyLimit = 5 * time.Minute
+
+var errNotReady = errors.New("not ready in time")
+
+// waitError is what a check returns as long as waiting may help.
+type waitError string
+
+func (n waitError) Error() string { return string(n) }
+
+// await repeats a check until it is content; its last word explains a timeout.
+func await(ctx context.Context, client kubernetes.Interface, progress cluster.Progress, check func(context.Context, kubernetes.Interface) (string, error)) (string, error) {
+	var result string
+	var last error
+	err := poll(ctx, 250*time.Millisecond, func() (bool, error) {
+		result, last = check(ctx, client)
+		var wait waitError
+		if errors.As(last, &wait) || (last != nil && transient(last)) {
+			progress.Detail("%v", last)
+			return false, nil
+		}
+		return true, last
+	})
+	if errors.Is(err, errNotReady) {
+		return "", fmt.Errorf("%w after %v: %w", err, readyLimit, last)
+	}
+	return result, err
+}

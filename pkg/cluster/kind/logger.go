@@ -1,0 +1,141 @@
+package kind
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	kindlog "sigs.k8s.io/kind/pkg/log"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// logger turns kind's own log into the steps of a cluster.Progress and keeps the
+// rest for when something fails.
+type logger struct {
+	progress cluster.Progress
+
+	mu      sync.Mutex
+	running string
+	kept    strings.Builder
+}
+
+var _ kindlog.Logger = (*logger)(nil)
+
+func newLogger(progress cluster.Progress) *logger { return &logger{progress: progress} }
+
+// titles are our words for kind's steps, by the beginning of kind's.
+var titles = []struct{ kind, ours string }{
+	{"Ensuring node image", ""}, // it is there
+	{"Preparing nodes", "Starting the node containers"},
+	{"Configuring the external load balancer", "Configuring the load balancer"},
+	{"Writing configuration", "Writing kubeadm's configuration"},
+	{"Starting control-plane", "Starting the control plane: kubeadm init"},
+	{"Installing CNI", "Installing the Pod network"},
+	{"Installing StorageClass", "Installing the StorageClass"},
+	{"Joining more control-plane nodes", "Joining control plane nodes"},
+	{"Joining worker nodes", "Joining worker nodes"},
+}
+
+// title is "" for a step that is not worth a line.
+func title(text string) string {
+	for _, t := range titles {
+		if strings.HasPrefix(text, t.kind) {
+			return t.ours
+		}
+	}
+	return text
+}
+
+// info is a message that kind shows by default; its steps look like
+// " • Preparing nodes ...", and end with " ✓ Preparing nodes" or a cross.
+func (l *logger) info(text string) {
+	trimmed := strings.TrimSpace(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case strings.HasPrefix(trimmed, "•") && strings.HasSuffix(trimmed, "..."):
+		l.running = title(strings.TrimSpace(strings.Trim(trimmed, "•.")))
+		if l.running != "" {
+			l.progress.Begin(l.running)
+		}
+	case strings.HasPrefix(trimmed, "✓"):
+		l.end(nil)
+	case strings.HasPrefix(trimmed, "✗"):
+		l.end(errStep)
+	}
+}
+
+// errStep only marks a step; kind returns the error itself.
+var errStep = fmt.Errorf("failed")
+
+func (l *logger) end(err error) {
+	if l.running != "" {
+		l.progress.End("", err)
+	}
+	l.running = ""
+}
+
+// close ends a step that kind left open.
+func (l *logger) close(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end(err)
+}
+
+// keptLimit bounds what is kept; kubeadm with -v6 is talkative.
+const keptLimit = 8 << 20
+
+func (l *logger) keep(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept.Len() < keptLimit {
+		l.kept.WriteString(strings.TrimRight(text, "\n") + "\n")
+	}
+}
+
+// text is all that kind said.
+func (l *logger) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.String()
+}
+
+// Warn implements kind's logger.
+func (l *logger) Warn(message string) { l.keep("warning: " + message) }
+
+// Warnf implements kind's logger.
+func (l *logger) Warnf(format string, args ...any) { l.Warn(fmt.Sprintf(format, args...)) }
+
+// Error implements kind's logger.
+func (l *logger) Error(message string) { l.keep("error: " + message) }
+
+// Errorf implements kind's logger.
+func (l *logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
+
+// V implements kind's logger.
+func (l *logger) V(level kindlog.Level) kindlog.InfoLogger { return infoLogger{l, level} }
+
+type infoLogger struct {
+	*logger
+	level kindlog.Level
+}
+
+// keptLevel is that of kubeadm's output.
+const keptLevel = 3
+
+// Enabled implements kind's logger.
+func (i infoLogger) Enabled() bool { return i.level <= keptLevel }
+
+// Info implements kind's logger.
+func (i infoLogger) Info(message string) {
+	if i.Enabled() {
+		i.keep(message)
+	}
+	if i.level == 0 {
+		i.info(message)
+	}
+}
+
+// Infof implements kind's logger.
+func (i infoLogger) Infof(format string, args ...any) { i.Info(fmt.Sprintf(format, args...)) }

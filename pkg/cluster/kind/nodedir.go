@@ -1,0 +1,191 @@
+package kind
+
+import (
+	"archive/tar"
+	"bytes"
+	"embed"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/fsutil"
+)
+
+// unitFiles are systemd units and the scripts that they run in nodes.
+//
+//go:embed node
+var unitFiles embed.FS
+
+// dropIn makes containerd and kubelet want our units and wait for files.
+const dropIn = "20-fairlead.conf"
+
+// units are the systemd units of a node; scripts stand beside them.
+func (p *plan) units() []string {
+	list := []string{"fairlead-files.service"}
+	if len(p.load) > 0 {
+		list = append(list, "fairlead-images.service")
+	}
+	if p.state.OwnPodNetwork {
+		list = append(list, "fairlead-network.service")
+	}
+	return list
+}
+
+// writeMaterial writes what nodes mount, and returns the CA that kubeadm will
+// use. Nodes read it as root, nobody else can: the state directory is private.
+func (p *plan) writeMaterial(now time.Time) (pki.KeyPair, error) {
+	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "kubernetes", now)
+	if err != nil {
+		return ca, err
+	}
+	key, err := ca.KeyPEM()
+	if err != nil {
+		return ca, err
+	}
+	files := []bundle.File{
+		{Path: filepath.Join(p.PKIDir(), "ca.crt"), Mode: 0o644, Data: ca.CertPEM()},
+		{Path: filepath.Join(p.PKIDir(), "ca.key"), Mode: 0o600, Data: key},
+	}
+	for _, write := range []func() ([]bundle.File, error){p.unitFiles, func() ([]bundle.File, error) { return p.nodeFiles(ca, now) }, p.configFiles} {
+		more, err := write()
+		if err != nil {
+			return ca, err
+		}
+		files = append(files, more...)
+	}
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+			return ca, fmt.Errorf("creating the cluster's directories: %w", err)
+		}
+		if err := fsutil.WriteFile(f.Path, f.Data, os.FileMode(f.Mode)); err != nil {
+			return ca, err
+		}
+	}
+	return ca, p.StoreBundle(p.bundle)
+}
+
+func (p *plan) configFiles() ([]bundle.File, error) {
+	data, err := p.configYAML()
+	return []bundle.File{{Path: p.kindConfigFile(), Mode: 0o600, Data: data}}, err
+}
+
+// unitFiles are all of directory node: a unit that is not mounted does nothing.
+func (p *plan) unitFiles() ([]bundle.File, error) {
+	entries, err := unitFiles.ReadDir("node")
+	if err != nil {
+		return nil, err
+	}
+	var files []bundle.File
+	for _, e := range entries {
+		data, err := unitFiles.ReadFile(path.Join("node", e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, bundle.File{Path: filepath.Join(p.unitDir(), e.Name()), Mode: 0o644, Data: data})
+	}
+	return files, nil
+}
+
+// nodeFiles are the directories that each node mounts as its own.
+func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
+	var files []bundle.File
+	for _, n := range p.nodes() {
+		contents, err := p.contents(n, ca, now)
+		if err != nil {
+			return nil, err
+		}
+		archive, err := rootArchive(contents, p.privateDirs())
+		if err != nil {
+			return nil, err
+		}
+		files = append(files,
+			bundle.File{Path: filepath.Join(p.nodeDir(n), "files.tar"), Mode: 0o600, Data: archive},
+			bundle.File{Path: filepath.Join(p.nodeDir(n), "network"), Mode: 0o600, Data: p.networkFile(n)})
+	}
+	return files, nil
+}
+
+// contents are the files that a node gets copies of, with their paths there. The
+// server's kubeconfig stands before its manifest (KON-23).
+func (p *plan) contents(n node, ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
+	var files []bundle.File
+	if p.state.OwnPodNetwork {
+		data, err := podNetwork(n)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, bundle.File{Path: conflistPath, Mode: 0o644, Data: data})
+	}
+	if !n.controlPlane || !p.tunnel() {
+		return files, nil
+	}
+	out, err := bundle.Render(p.bundle)
+	if err != nil {
+		return nil, err
+	}
+	// Each server asks the API server beside it, so that one control plane node
+	// does not depend on another.
+	kubeconfig, err := konnectivity.ServerKubeconfig(p.bundle, ca, loopbackURL(nodePort), now)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, bundle.File{Path: p.bundle.Konnectivity.Server.Kubeconfig, Mode: 0o600, Data: kubeconfig})
+	return append(files, out.HostFiles...), nil
+}
+
+// privateDirs are the directories that are root's alone: static Pods, as kubeadm
+// makes it, and the socket's (KON-47).
+func (p *plan) privateDirs() []string {
+	dirs := []string{p.bundle.ControlPlane.ManifestsDir}
+	if uds := p.bundle.Konnectivity.Transport.UDS; uds != nil && p.tunnel() {
+		dirs = append(dirs, path.Dir(uds.Path))
+	}
+	return dirs
+}
+
+// rootArchive is a tar archive of files that belong to root, with their
+// directories.
+func rootArchive(files []bundle.File, private []string) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	made := []string{"/"}
+	for _, f := range files {
+		for _, dir := range missingDirs(path.Dir(f.Path), made) {
+			mode := int64(0o755)
+			if slices.Contains(private, dir) {
+				mode = 0o700
+			}
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: inArchive(dir) + "/", Mode: mode}); err != nil {
+				return nil, err
+			}
+			made = append(made, dir)
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: inArchive(f.Path), Mode: int64(f.Mode), Size: int64(len(f.Data))}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return out.Bytes(), err
+}
+
+// missingDirs are dir and what is above it, from the top, without those made already.
+func missingDirs(dir string, made []string) []string {
+	var list []string
+	for ; !slices.Contains(made, dir); dir = path.Dir(dir) {
+		list = append([]string{dir}, list...)
+	}
+	return list
+}
+
+func inArchive(p string) string { return strings.TrimPrefix(p, "/") }

@@ -1,0 +1,112 @@
+package kind
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+)
+
+// State is what is remembered of a cluster, in Home.StateFile.
+type State struct {
+	cluster.Record
+	// ControlPlanes and Workers count the nodes of each role.
+	ControlPlanes int `json:"controlPlanes"`
+	Workers       int `json:"workers"`
+	// Image is the node image.
+	Image string `json:"image"`
+	// Runtime is the command of the container runtime: docker, podman or nerdctl.
+	Runtime string `json:"runtime"`
+	// Port is the API server's, on loopback.
+	Port int `json:"port"`
+	// OwnPodNetwork says that nodes have the Pod network of this package, because
+	// their image brings none.
+	OwnPodNetwork bool `json:"ownPodNetwork"`
+}
+
+// plan is everything that is decided of one cluster.
+type plan struct {
+	cluster.Home
+	state  State
+	bundle *v1alpha1.Bundle
+	facts  facts
+	// load are the images that nodes do not have and this machine can make.
+	load []*imagetar.Image
+}
+
+// kindName is what kind calls the cluster. Containers, and with them nodes, are
+// named after it. It is the context's name too, so that people find one by the
+// other, and it keeps clear of kind clusters that users make themselves.
+func kindName(name string) string { return cluster.ContextName(name) }
+
+// Where kind lets the API server listen in the node, and where it is published.
+const nodePort = 6443
+
+func (s State) serverURL() string { return loopbackURL(s.Port) }
+
+func loopbackURL(port int) string {
+	return "https://" + net.JoinHostPort(cluster.Loopback, strconv.Itoa(port))
+}
+
+func (p *plan) tunnel() bool { return ptr.Deref(p.bundle.Konnectivity.Enabled, true) }
+
+// node is one node as it is planned.
+type node struct {
+	// name is that of container and Node.
+	name         string
+	controlPlane bool
+	// first is the control plane node on which kubeadm init runs.
+	first bool
+	// podCIDR is for the Pods on this node, where the Pod network is our own.
+	podCIDR netip.Prefix
+}
+
+// nodes lists all nodes under the names that kind gives them, in the order of
+// kind's configuration.
+func (p *plan) nodes() []node {
+	var list []node
+	add := func(role string, n int, controlPlane bool) {
+		for i := range n {
+			name := kindName(p.Name) + "-" + role
+			if i > 0 {
+				name += fmt.Sprint(i + 1)
+			}
+			list = append(list, node{name: name, controlPlane: controlPlane, first: controlPlane && i == 0, podCIDR: podCIDR(len(list))})
+		}
+	}
+	add("control-plane", p.state.ControlPlanes, true)
+	add("worker", p.state.Workers, false)
+	return list
+}
+
+// podSubnet is kind's own default.
+const podSubnet = "10.244.0.0/16"
+
+// podCIDR is the i-th part of podSubnet, of the size that kubeadm gives to nodes.
+func podCIDR(i int) netip.Prefix {
+	a := netip.MustParsePrefix(podSubnet).Addr().As4()
+	a[2] = byte(i)
+	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
+}
+
+// nodeDir holds what one node mounts.
+func (p *plan) nodeDir(n node) string { return filepath.Join(p.Dir, "nodes", n.name) }
+
+// imageDir holds the images that all nodes load.
+func (p *plan) imageDir() string { return filepath.Join(p.Dir, "images") }
+
+// unitDir holds the systemd units and scripts that nodes mount.
+func (p *plan) unitDir() string { return filepath.Join(p.Dir, "units") }
+
+// kindConfigFile is the configuration from which kind made the cluster.
+func (p *plan) kindConfigFile() string { return filepath.Join(p.ConfigDir(), "kind.yaml") }
+
+// kindKubeconfig is where kind writes its context; the user's file gets ours.
+func kindKubeconfig(h cluster.Home) string { return h.Kubeconfig("kind") }

@@ -1,0 +1,63 @@
+package kind
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// # The Pod network of nodes whose image brings none
+//
+// Every node has a fixed part of the Pod subnet, decided before it exists, so that
+// its network works from the kubelet's first second and no controller is waited
+// for. The controller manager allocates none; Up writes the part into the Node's
+// spec.podCIDR, where everybody else looks for it. In the node a unit keeps routes
+// to the other nodes' parts (node/network.sh): it asks the container runtime's DNS
+// for their addresses, again and again, because a restarted container may have
+// another one.
+
+// conflist is a CNI network configuration list, as far as it is needed.
+type conflist struct {
+	CNIVersion string           `json:"cniVersion"`
+	Name       string           `json:"name"`
+	Plugins    []map[string]any `json:"plugins"`
+}
+
+// conflistPath is where containerd finds it.
+const conflistPath = "/etc/cni/net.d/10-fairlead.conflist"
+
+// podNetwork renders a node's CNI configuration: a pair of interfaces and routes
+// for every Pod, addresses from the node's range, and host ports.
+func podNetwork(n node) ([]byte, error) {
+	data, err := json.MarshalIndent(conflist{
+		CNIVersion: "0.4.0", Name: "fairlead",
+		Plugins: []map[string]any{
+			{
+				"type": "ptp", "ipMasq": false,
+				"ipam": map[string]any{
+					"type": "host-local", "dataDir": "/run/cni-ipam-state",
+					"routes": []any{map[string]any{"dst": "0.0.0.0/0"}},
+					"ranges": []any{[]any{map[string]any{"subnet": n.podCIDR.String()}}},
+				},
+			},
+			{"type": "portmap", "capabilities": map[string]any{"portMappings": true}},
+		},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the Pod network of %s: %w", n.name, err)
+	}
+	return data, nil
+}
+
+// networkFile tells node/network.sh the Pod subnet, the node's own part of it,
+// and the parts of its peers by name.
+func (p *plan) networkFile(self node) []byte {
+	var out strings.Builder
+	fmt.Fprintf(&out, "subnet %s\nown %s\n", podSubnet, self.podCIDR)
+	for _, n := range p.nodes() {
+		if n.name != self.name {
+			fmt.Fprintf(&out, "peer %s %s\n", n.podCIDR, n.name)
+		}
+	}
+	return []byte(out.String())
+}

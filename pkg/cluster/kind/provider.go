@@ -1,0 +1,134 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// Provider makes and removes kind clusters whose state is below one directory.
+type Provider struct {
+	root     string
+	settings Settings
+}
+
+var _ cluster.Provider = (*Provider)(nil)
+
+// NewProvider returns a provider for the clusters below root, mostly cluster.Root().
+func NewProvider(root string, settings Settings) *Provider {
+	return &Provider{root: root, settings: settings}
+}
+
+// Name implements cluster.Provider.
+func (p *Provider) Name() string { return cluster.Kind }
+
+// Defaults of Settings.
+const (
+	DefaultControlPlanes = 1
+	DefaultWorkers       = 2
+)
+
+// Settings are what only kind clusters have; Up reads them.
+type Settings struct {
+	// Image is the node image; "" means the one that this repository builds, if it
+	// is there, else kind's own for a new cluster, and what it has for an existing one.
+	Image string
+	// ControlPlanes is 1 or 3; 0 means 1 for a new cluster, and as many as it has
+	// for an existing one.
+	ControlPlanes int
+	// Workers counts the other nodes; nil means 2 for a new cluster, and as many as
+	// it has for an existing one.
+	Workers *int
+}
+
+// upOptions are all that Up goes by.
+type upOptions struct {
+	cluster.UpOptions
+	Settings
+}
+
+// Limits: of the names of containers, which are host names of at most 63
+// characters, and against typing errors.
+const (
+	maxName    = 38
+	maxWorkers = 50
+)
+
+// ErrOptions says that a cluster of the wanted kind cannot be.
+var ErrOptions = errors.New("no such cluster can be made")
+
+func (o *upOptions) complete() error {
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
+	if len(o.Name) > maxName {
+		return fmt.Errorf("%w: cluster name %q has %d characters: use at most %d with --provider kind, as it is part of host names", ErrOptions, o.Name, len(o.Name), maxName)
+	}
+	if !slices.Contains([]int{0, 1, 3}, o.ControlPlanes) {
+		return fmt.Errorf("%w: --control-planes %d: choose 1 or 3: etcd needs a majority, which an even number does not make safer", ErrOptions, o.ControlPlanes)
+	}
+	if workers := ptr.Deref(o.Workers, DefaultWorkers); workers < 0 || workers > maxWorkers {
+		return fmt.Errorf("%w: --workers %d: choose 0 to %d", ErrOptions, workers, maxWorkers)
+	}
+	if o.ControlPlanes > 1 && ptr.Deref(o.Workers, DefaultWorkers) == 0 {
+		return fmt.Errorf("%w: --control-planes %d --workers 0: agents run on no control plane node, so at least one worker is needed", ErrOptions, o.ControlPlanes)
+	}
+	if o.APIServerPort != 0 && (o.APIServerPort < 1024 || o.APIServerPort > 65535) {
+		return fmt.Errorf("%w: --api-server-port %d: choose 1024 to 65535", ErrOptions, o.APIServerPort)
+	}
+	return nil
+}
+
+// completeBundle is the bundle for so many control plane nodes, each of which
+// has a server that agents must be connected to (KON-50).
+func completeBundle(given *v1alpha1.Bundle, controlPlanes int) (*v1alpha1.Bundle, error) {
+	b, err := cluster.CompleteBundle(given)
+	if err != nil {
+		return nil, err
+	}
+	if b.Konnectivity.Transport.TCP != nil {
+		return nil, fmt.Errorf("%w: konnectivity.transport.tcp: the certificates that it names would have to be in the nodes: set konnectivity.transport.uds instead", ErrOptions)
+	}
+	if ptr.Deref(b.Konnectivity.Server.Count, 1) < int32(controlPlanes) {
+		b.Konnectivity.Server.Count = ptr.To(int32(controlPlanes))
+	}
+	return b, nil
+}
+
+// Kubeconfig implements cluster.Provider.
+func (p *Provider) Kubeconfig(name string) ([]byte, error) {
+	home, _, err := p.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return home.AdminKubeconfigData()
+}
+
+// find returns a cluster that exists.
+func (p *Provider) find(name string) (cluster.Home, State, error) {
+	var state State
+	home, err := cluster.NewHome(p.root, name)
+	if err != nil {
+		return home, state, err
+	}
+	return home, state, home.ReadState(&state, &state.Record)
+}
+
+// load makes the plan of a cluster that exists.
+func (p *Provider) load(ctx context.Context, name string) (*plan, error) {
+	home, state, err := p.find(name)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{Home: home, state: state}
+	if pl.bundle, err = home.StoredBundle(); err != nil {
+		return nil, err
+	}
+	return pl, ctx.Err()
+}

@@ -1,0 +1,193 @@
+package kind
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+func (p *plan) secondScheduler() bool { return ptr.Deref(p.bundle.Scheduler.Enabled, true) }
+
+// nodesReady wants every planned node Ready, and gives those that have none their
+// part of the Pod subnet.
+func (p *plan) nodesReady(ctx context.Context, client kubernetes.Interface) (string, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, want := range p.nodes() {
+		i := slices.IndexFunc(list.Items, func(n corev1.Node) bool { return n.Name == want.name })
+		if i < 0 {
+			return "", waitError("waiting for " + want.name)
+		}
+		n := &list.Items[i]
+		if p.state.OwnPodNetwork && n.Spec.PodCIDR == "" {
+			if err := setPodCIDR(ctx, client, want); err != nil {
+				return "", err
+			}
+		}
+		if !nodeReady(n) {
+			return "", waitError("waiting for " + want.name)
+		}
+	}
+	return cluster.Count(len(p.nodes()), "node"), nil
+}
+
+func nodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// setPodCIDR writes down where everybody looks for it what the node has already.
+func setPodCIDR(ctx context.Context, client kubernetes.Interface, n node) error {
+	cidr := n.podCIDR.String()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}}})
+	if err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Nodes().Patch(ctx, n.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("setting the Pod range of node %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// part is a workload of the bundle: how many of its Pods are ready, and should be.
+type part struct {
+	Name  string `json:"name"`
+	Form  string `json:"form"`
+	Ready int    `json:"ready"`
+	Want  int    `json:"want"`
+}
+
+func (w part) ok() bool { return w.Want > 0 && w.Ready >= w.Want }
+
+func (w part) String() string { return fmt.Sprintf("%d of %d %s ready", w.Ready, w.Want, w.Name) }
+
+// servers are the Konnectivity servers, one for each control plane node.
+func (p *plan) servers(ctx context.Context, client kubernetes.Interface) (part, error) {
+	c := konnectivity.Server(p.bundle)
+	w := part{Name: c.Name, Form: string(p.bundle.Konnectivity.Server.Form), Want: p.state.ControlPlanes}
+	pods, err := client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: c.Selector})})
+	if err != nil {
+		return w, err
+	}
+	for i := range pods.Items {
+		if podReady(&pods.Items[i]) {
+			w.Ready++
+		}
+	}
+	return w, nil
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// agents are the Konnectivity agents.
+func (p *plan) agents(ctx context.Context, client kubernetes.Interface) (part, error) {
+	c := konnectivity.Agent(p.bundle)
+	w := part{Name: c.Name, Form: string(p.bundle.Konnectivity.Agent.Form)}
+	if p.bundle.Konnectivity.Agent.Form == v1alpha1.FormDeployment {
+		return deployment(ctx, client, c.Namespace, w)
+	}
+	ds, err := client.AppsV1().DaemonSets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if err != nil {
+		return w, err
+	}
+	if ds.Status.ObservedGeneration == ds.Generation {
+		w.Ready, w.Want = int(min(ds.Status.NumberReady, ds.Status.UpdatedNumberScheduled)), int(ds.Status.DesiredNumberScheduled)
+	}
+	return w, nil
+}
+
+// schedulers are the replicas of the second scheduler.
+func (p *plan) schedulers(ctx context.Context, client kubernetes.Interface) (part, error) {
+	c := scheduler.Component(p.bundle)
+	return deployment(ctx, client, c.Namespace, part{Name: c.Name, Form: string(v1alpha1.FormDeployment)})
+}
+
+func deployment(ctx context.Context, client kubernetes.Interface, namespace string, w part) (part, error) {
+	d, err := client.AppsV1().Deployments(namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	if err != nil {
+		return w, err
+	}
+	w.Want = int(ptr.Deref(d.Spec.Replicas, 1))
+	if d.Status.ObservedGeneration == d.Generation {
+		w.Ready = int(min(d.Status.ReadyReplicas, d.Status.UpdatedReplicas))
+	}
+	return w, nil
+}
+
+// agentsReady wants servers and agents ready: a server is when an agent is
+// connected to it, an agent when it is connected to a server.
+func (p *plan) agentsReady(ctx context.Context, client kubernetes.Interface) (string, error) {
+	return p.settled(ctx, client, p.agents, p.servers)
+}
+
+// schedulerReady wants a leader, too: readiness says nothing of that.
+func (p *plan) schedulerReady(ctx context.Context, client kubernetes.Interface) (string, error) {
+	result, err := p.settled(ctx, client, p.schedulers)
+	if err != nil {
+		return "", err
+	}
+	e := p.bundle.Scheduler.LeaderElection
+	lease, err := client.CoordinationV1().Leases(e.LeaseNamespace).Get(ctx, e.LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+		return "", waitError("waiting for a leader")
+	}
+	return result, nil
+}
+
+func (p *plan) settled(ctx context.Context, client kubernetes.Interface, look ...func(context.Context, kubernetes.Interface) (part, error)) (string, error) {
+	var words []string
+	for _, f := range look {
+		w, err := f(ctx, client)
+		if err != nil {
+			return "", err
+		}
+		if !w.ok() {
+			return "", waitError(w.String() + p.whyNot(ctx, client, w.Name))
+		}
+		words = append(words, fmt.Sprintf("%d %s", w.Ready, w.Name))
+	}
+	return strings.Join(words, ", "), nil
+}
+
+// whyNot quotes what the first waiting container of a workload says, such as that
+// its image cannot be pulled.
+func (p *plan) whyNot(ctx context.Context, client kubernetes.Interface, workload string) string {
+	pods, err := client.CoreV1().Pods(p.bundle.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return ""
+	}
+	for _, pod := range pods.Items {
+		if !strings.HasPrefix(pod.Name, workload) {
+			continue
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil && w.Message != "" {
+				return fmt.Sprintf(": Pod %s: %s: %s", pod.Name, w.Reason, w.Message)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// ErrNodesMissing says that containers of a cluster were removed by others.
+var ErrNodesMissing = errors.New("containers of the cluster are missing")
+
+// resume starts a cluster whose containers are stopped, or finds it running.
+func (p *plan) resume(ctx context.Context, o upOptions) error {
+	if err := p.sameAsAsked(o); err != nil {
+		return err
+	}
+	rt, err := p.runtime()
+	if err != nil {
+		return err
+	}
+	if err := rt.ping(ctx); err != nil {
+		return err
+	}
+	stopped, err := p.stopped(ctx, rt)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	config, err := p.adminConfig()
+	if err != nil {
+		return err
+	}
+	if len(stopped) == 0 {
+		err = cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", p.Name), func() (string, error) {
+			return "", p.awaitReady(ctx, config, cluster.Silent)
+		})
+	} else {
+		err = p.start(ctx, rt, stopped, config, o.Progress)
+	}
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return p.addContext(o)
+}
+
+// start starts containers that were stopped, control plane nodes first.
+func (p *plan) start(ctx context.Context, rt *runtime, stopped []string, config *rest.Config, progress cluster.Progress) error {
+	err := cluster.Step(progress, "Starting "+cluster.Count(len(stopped), "stopped container"), func() (string, error) {
+		_, err := rt.run(ctx, append([]string{"start"}, stopped...)...)
+		return "", err
+	})
+	if err != nil {
+		return err
+	}
+	return p.awaitReady(ctx, config, progress)
+}
+
+// stopped are the containers that do not run, in the order in which they were
+// made: addresses are given in that order, and etcd's members know each other by
+// address.
+func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
+	library := rt.kind(newLogger(cluster.Silent))
+	list, err := rt.containers(ctx, library, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	var missing, stopped []string
+	for _, n := range p.nodes() {
+		if !slices.ContainsFunc(list, func(c container) bool { return c.name == n.name }) {
+			missing = append(missing, n.name)
+		}
+	}
+	if len(missing) > 0 || !ours(list, p.Dir) {
+		return nil, fmt.Errorf("%w: %v: somebody removed them by other means than fairlead: run \"fairlead down --name %s\" and then \"up\" again", ErrNodesMissing, missing, p.Name)
+	}
+	for _, c := range list {
+		if !c.running {
+			stopped = append(stopped, c.name)
+		}
+	}
+	return stopped, nil
+}
+
+// sameAsAsked refuses to change a cluster that exists.
+func (p *plan) sameAsAsked(o upOptions) error {
+	if o.Image != "" && o.Image != p.state.Image {
+		return p.Differs("image "+p.state.Image, o.Image)
+	}
+	if o.ControlPlanes != 0 && o.ControlPlanes != p.state.ControlPlanes {
+		return p.Differs(cluster.Count(p.state.ControlPlanes, "control plane"), fmt.Sprint(o.ControlPlanes))
+	}
+	if o.Workers != nil && *o.Workers != p.state.Workers {
+		return p.Differs(cluster.Count(p.state.Workers, "worker"), fmt.Sprint(*o.Workers))
+	}
+	if o.APIServerPort != 0 && o.APIServerPort != p.state.Port {
+		return p.Differs(fmt.Sprintf("API server port %d", p.state.Port), fmt.Sprintf("port %d", o.APIServerPort))
+	}
+	if o.Bundle == nil {
+		return nil
+	}
+	asked, err := completeBundle(o.Bundle, p.state.ControlPlanes)
+	if err != nil {
+		return err
+	}
+	return p.SameBundle(asked, p.bundle)
+}
+
+// adminConfig reaches the API server as the administrator.
+func (p *plan) adminConfig() (*rest.Config, error) {
+	data, err := p.AdminKubeconfigData()
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", p.AdminKubeconfig(), err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// libraryOf is kind's library for a cluster that exists.
+func (p *plan) library() (*kindcluster.Provider, error) {
+	rt, err := p.runtime()
+	if err != nil {
+		return nil, err
+	}
+	return rt.kind(newLogger(cluster.Silent)), nil
+}

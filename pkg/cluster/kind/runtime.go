@@ -1,0 +1,112 @@
+package kind
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+)
+
+var (
+	// ErrNoRuntime says that no container runtime is installed.
+	ErrNoRuntime = errors.New("no container runtime found")
+	// ErrRuntimeDown says that the container runtime does not answer.
+	ErrRuntimeDown = errors.New("the container runtime does not answer")
+	// ErrRuntimeDenied says that this user may not use the container runtime.
+	ErrRuntimeDenied = errors.New("not allowed to use the container runtime")
+)
+
+// runtime is the container runtime that kind uses, by its command. kind's library
+// speaks to it by the same command, but does not say what it found out.
+type runtime struct {
+	// command is docker, podman, nerdctl, or a name that nerdctl goes by.
+	command string
+}
+
+// runtimeVariable is how users of kind choose the runtime; we heed it, too.
+const runtimeVariable = "KIND_EXPERIMENTAL_PROVIDER"
+
+const embeddedInstead = "or use a cluster that needs none: \"fairlead up --provider embedded\""
+
+// findRuntime returns the runtime that kind would use: the one that the
+// environment names, else the first that is installed.
+func findRuntime() (*runtime, error) {
+	switch asked := os.Getenv(runtimeVariable); asked {
+	case "":
+	case "docker", "podman", "nerdctl", "finch", "nerdctl.lima":
+		if _, err := exec.LookPath(asked); err != nil {
+			return nil, fmt.Errorf("%w: %s is %s, which is not in PATH: install it, unset the variable, %s", ErrNoRuntime, runtimeVariable, asked, embeddedInstead)
+		}
+		return &runtime{command: asked}, nil
+	default:
+		return nil, fmt.Errorf("%w: %s is %q: choose docker, podman or nerdctl", ErrNoRuntime, runtimeVariable, asked)
+	}
+	for _, command := range []string{"docker", "nerdctl", "finch", "podman"} {
+		if _, err := exec.LookPath(command); err == nil {
+			return &runtime{command: command}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: neither docker, nerdctl nor podman is in PATH: install one, %s", ErrNoRuntime, embeddedInstead)
+}
+
+// kind returns kind's library for the same runtime.
+func (r *runtime) kind(logger *logger) *kindcluster.Provider {
+	option := kindcluster.ProviderWithNerdctl(r.command)
+	switch r.command {
+	case "docker":
+		option = kindcluster.ProviderWithDocker()
+	case "podman":
+		option = kindcluster.ProviderWithPodman()
+	}
+	return kindcluster.NewProvider(option, kindcluster.ProviderWithLogger(logger))
+}
+
+// commandError is a failed command with what it said.
+type commandError struct {
+	command string
+	said    string
+	err     error
+}
+
+func (e *commandError) Error() string {
+	if e.said == "" {
+		return fmt.Sprintf("%s: %v", e.command, e.err)
+	}
+	return fmt.Sprintf("%s: %s", e.command, e.said)
+}
+
+func (e *commandError) Unwrap() error { return e.err }
+
+// run runs one command of the runtime and returns what it printed.
+func (r *runtime) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, r.command, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		return "", &commandError{command: r.command + " " + strings.Join(args[:min(2, len(args))], " "), said: strings.TrimSpace(stderr.String()), err: err}
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// ping makes sure that the runtime answers this user.
+func (r *runtime) ping(ctx context.Context) error {
+	_, err := r.run(ctx, "info")
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	lower := strings.ToLower(err.Error())
+	for _, denied := range []string{"permission denied", "access denied", "operation not permitted"} {
+		if strings.Contains(lower, denied) {
+			return fmt.Errorf("%w: %w: add yourself to the group that may (for Docker: \"sudo usermod -aG docker $USER\", then log in again), %s", ErrRuntimeDenied, err, embeddedInstead)
+		}
+	}
+	return fmt.Errorf("%w: %w: start it (for Docker: \"sudo systemctl start docker\", or set DOCKER_HOST to where it listens), %s", ErrRuntimeDown, err, embeddedInstead)
+}
