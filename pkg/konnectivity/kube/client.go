@@ -113,6 +113,10 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
 	}
+	if resp.StatusCode == http.StatusUnauthorized && c.cfg.exec != nil {
+		c.cfg.exec.forget() // the next call asks the plugin again
+		c.http.CloseIdleConnections()
+	}
 	defer resp.Body.Close()
 	se := &StatusError{Code: resp.StatusCode}
 	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&struct {
@@ -123,7 +127,18 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 }
 
 func (c *Client) authorize(req *http.Request) error {
+	for k, vs := range c.cfg.Impersonate {
+		req.Header[k] = vs
+	}
 	switch {
+	case c.cfg.exec != nil:
+		token, err := c.cfg.exec.token(req.Context())
+		if err != nil {
+			return err
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
 	case c.cfg.TokenFile != "":
 		b, err := os.ReadFile(c.cfg.TokenFile)
 		if err != nil {

@@ -168,20 +168,6 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-func TestLoadRefusesWhatItCannotDo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "k")
-	for name, text := range map[string]string{
-		"exec":       "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {server: https://x}}]\nusers: [{name: u, user: {exec: {command: x}}}]\n",
-		"no context": "current-context: c\n",
-		"not yaml":   "\t{",
-	} {
-		_ = os.WriteFile(path, []byte(text), 0o600)
-		if _, err := Load(path); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
-}
-
 func TestRate(t *testing.T) {
 	c := &Client{cfg: Config{QPS: 100, Burst: 5}}
 	start := time.Now()

@@ -1,0 +1,210 @@
+package kube
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+type kubeconfig struct {
+	CurrentContext string `json:"current-context"`
+	Contexts       []struct {
+		Name    string `json:"name"`
+		Context struct {
+			Cluster string `json:"cluster"`
+			User    string `json:"user"`
+		} `json:"context"`
+	} `json:"contexts"`
+	Clusters []struct {
+		Name    string  `json:"name"`
+		Cluster cluster `json:"cluster"`
+	} `json:"clusters"`
+	Users []struct {
+		Name string `json:"name"`
+		User user   `json:"user"`
+	} `json:"users"`
+}
+
+type cluster struct {
+	Server        string `json:"server"`
+	CAData        string `json:"certificate-authority-data"`
+	CAFile        string `json:"certificate-authority"`
+	Insecure      bool   `json:"insecure-skip-tls-verify"`
+	TLSServerName string `json:"tls-server-name"`
+	ProxyURL      string `json:"proxy-url"`
+}
+
+type user struct {
+	CertData         string              `json:"client-certificate-data"`
+	CertFile         string              `json:"client-certificate"`
+	KeyData          string              `json:"client-key-data"`
+	KeyFile          string              `json:"client-key"`
+	Token            string              `json:"token"`
+	TokenFile        string              `json:"tokenFile"`
+	Username         string              `json:"username"`
+	Password         string              `json:"password"`
+	Exec             *execConfig         `json:"exec"`
+	AuthProvider     map[string]any      `json:"auth-provider"`
+	Impersonate      string              `json:"as"`
+	ImpersonateUID   string              `json:"as-uid"`
+	ImpersonateGroup []string            `json:"as-groups"`
+	ImpersonateExtra map[string][]string `json:"as-user-extra"`
+}
+
+// ErrUnsupported reports a kubeconfig that needs more than this client can do.
+var ErrUnsupported = errors.New("kubeconfig uses a feature that is not supported here")
+
+// Load reads a kubeconfig. An empty path means the service account of the Pod.
+func Load(path string) (*Config, error) {
+	if path == "" {
+		return inCluster("/var/run/secrets/kubernetes.io/serviceaccount")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(b, &k); err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	cl, us, err := k.current()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	cfg, err := build(cl, us, filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+func (k *kubeconfig) current() (*cluster, *user, error) {
+	for _, c := range k.Contexts {
+		if c.Name != k.CurrentContext {
+			continue
+		}
+		var cl *cluster
+		us := &user{}
+		for i := range k.Clusters {
+			if k.Clusters[i].Name == c.Context.Cluster {
+				cl = &k.Clusters[i].Cluster
+			}
+		}
+		for i := range k.Users {
+			if k.Users[i].Name == c.Context.User {
+				us = &k.Users[i].User
+			}
+		}
+		if cl == nil || cl.Server == "" {
+			return nil, nil, fmt.Errorf("context %q has no cluster", c.Name)
+		}
+		return cl, us, nil
+	}
+	return nil, nil, fmt.Errorf("current context %q does not exist", k.CurrentContext)
+}
+
+func build(cl *cluster, us *user, dir string) (*Config, error) {
+	if us.AuthProvider != nil {
+		return nil, fmt.Errorf("%w: auth-provider, which Kubernetes has removed too; use exec, a client certificate or a token", ErrUnsupported)
+	}
+	host := cl.Server
+	if !strings.Contains(host, "://") {
+		host = "https://" + host
+	}
+	t := &tls.Config{ServerName: cl.TLSServerName, InsecureSkipVerify: cl.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // as the file says
+	ca, err := content(cl.CAData, cl.CAFile, dir)
+	if err != nil {
+		return nil, err
+	}
+	if ca != nil {
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, errors.New("certificate-authority holds no certificate")
+		}
+	}
+	if err := clientCert(t, us, dir); err != nil {
+		return nil, err
+	}
+	cfg := &Config{Host: strings.TrimSuffix(host, "/"), TLS: t, Token: us.Token, TokenFile: inDir(us.TokenFile, dir),
+		Username: us.Username, Password: us.Password, Impersonate: us.impersonation()}
+	if cl.ProxyURL != "" {
+		if cfg.Proxy, err = url.Parse(cl.ProxyURL); err != nil || cfg.Proxy.Host == "" {
+			return nil, fmt.Errorf("proxy-url %q is not a URL", cl.ProxyURL)
+		}
+	}
+	if us.Exec != nil {
+		if cfg.exec, err = newPlugin(us.Exec, cl, ca, dir); err != nil {
+			return nil, err
+		}
+		t.GetClientCertificate = cfg.exec.certificate
+	}
+	return cfg, nil
+}
+
+// impersonation returns the headers that the API server knows for it.
+func (us *user) impersonation() http.Header {
+	h := http.Header{}
+	if us.Impersonate != "" {
+		h.Set("Impersonate-User", us.Impersonate)
+	}
+	if us.ImpersonateUID != "" {
+		h.Set("Impersonate-Uid", us.ImpersonateUID)
+	}
+	for _, g := range us.ImpersonateGroup {
+		h.Add("Impersonate-Group", g)
+	}
+	for k, vs := range us.ImpersonateExtra {
+		for _, v := range vs {
+			h.Add("Impersonate-Extra-"+url.PathEscape(k), v)
+		}
+	}
+	return h
+}
+
+// clientCert makes the certificate be read for each handshake, so that a renewed
+// one is used.
+func clientCert(t *tls.Config, us *user, dir string) error {
+	load := func() (*tls.Certificate, error) {
+		cert, err := content(us.CertData, us.CertFile, dir)
+		if err != nil || cert == nil {
+			return &tls.Certificate{}, err
+		}
+		key, err := content(us.KeyData, us.KeyFile, dir)
+		if err != nil {
+			return nil, err
+		}
+		c, err := tls.X509KeyPair(cert, key)
+		return &c, err
+	}
+	if _, err := load(); err != nil {
+		return fmt.Errorf("client certificate: %w", err)
+	}
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return nil
+}
+
+func content(data, file, dir string) ([]byte, error) {
+	if data != "" {
+		return base64.StdEncoding.DecodeString(data)
+	}
+	if file == "" {
+		return nil, nil
+	}
+	return os.ReadFile(inDir(file, dir))
+}
+
+func inDir(file, dir string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
