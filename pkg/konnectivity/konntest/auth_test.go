@@ -93,14 +93,14 @@ func TestManyAgents(t *testing.T) {
 		n = 20
 	}
 	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
-	p := newProxy(t, r.AgentTLS)
+	p := NewProxy(t, r.AgentTLS)
 	for i := range n {
-		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.addr)
+		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.Addr)
 	}
-	p.down.Store(true)
-	p.cut()
+	p.Refuse(true)
+	p.Cut()
 	Eventually(t, Patience, "server has noticed that all are gone", func() bool { ok, _ := r.Server.Ready(); return !ok })
-	p.down.Store(false)
+	p.Refuse(false)
 	Eventually(t, Patience, "all agents are back", func() bool {
 		var b strings.Builder
 		r.Metrics.Registry.Write(&b)

@@ -21,92 +21,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
-// proxy stands between an agent and a server and can go bad.
-type proxy struct {
-	addr   string
-	frozen atomic.Bool
-	down   atomic.Bool // turns new connections away
-	mu     sync.Mutex
-	conns  []net.Conn
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{addr: l.Addr().String()}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			a, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if p.down.Load() {
-				a.Close()
-				continue
-			}
-			b, err := net.Dial("tcp", to)
-			if err != nil {
-				a.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, a, b)
-			p.mu.Unlock()
-			wg.Go(func() { p.copy(a, b) })
-			wg.Go(func() { p.copy(b, a) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); p.cut(); wg.Wait() })
-	return p
-}
-
-// copy passes on pieces of odd sizes while the proxy is not frozen.
-func (p *proxy) copy(dst, src net.Conn) {
-	b := make([]byte, 7001)
-	for {
-		n, err := src.Read(b)
-		for p.frozen.Load() {
-			time.Sleep(5 * time.Millisecond)
-		}
-		if n > 0 {
-			if _, werr := dst.Write(b[:n]); werr != nil {
-				return
-			}
-		}
-		if err != nil {
-			dst.Close()
-			return
-		}
-	}
-}
-
-// cut ends all connections by reset.
-func (p *proxy) cut() {
-	p.frozen.Store(false)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.(*net.TCPConn).SetLinger(0)
-		c.Close()
-	}
-	p.conns = nil
-}
-
 // TestFrozenAgent: an agent that stops answering gets no dials, and the dials that
 // it has are given to another.
 func TestFrozenAgent(t *testing.T) {
 	for _, reference := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
 			r := NewRig(t, server.Config{ReferenceOnly: reference})
-			p := newProxy(t, r.AgentTLS)
-			r.StartAgent(agent.Config{AgentID: "frozen"}, p.addr)
+			p := NewProxy(t, r.AgentTLS)
+			r.StartAgent(agent.Config{AgentID: "frozen"}, p.Addr)
 			r.StartAgent(agent.Config{AgentID: "healthy"}, "")
 			addr := Target(t, Echo)
-			p.frozen.Store(true)
+			p.Freeze(true)
 			dial := Connect(r.Connect)
 			var wg sync.WaitGroup
 			for range 20 {
@@ -150,9 +75,9 @@ func TestDeadPeer(t *testing.T) {
 		t.Skip("takes 16 s")
 	}
 	r := NewRig(t, server.Config{})
-	p := newProxy(t, r.AgentTLS)
-	a := r.StartAgent(agent.Config{}, p.addr)
-	p.frozen.Store(true)
+	p := NewProxy(t, r.AgentTLS)
+	a := r.StartAgent(agent.Config{}, p.Addr)
+	p.Freeze(true)
 	start := time.Now()
 	Eventually(t, Patience, "both have given up the link", func() bool {
 		ready, _ := r.Server.Ready()
@@ -165,11 +90,11 @@ func TestDeadPeer(t *testing.T) {
 // transfer is not taken for whole, and the agent comes back.
 func TestReset(t *testing.T) {
 	r := NewRig(t, server.Config{AgentWait: Patience})
-	p := newProxy(t, r.AgentTLS)
-	a := r.StartAgent(agent.Config{}, p.addr)
+	p := NewProxy(t, r.AgentTLS)
+	a := r.StartAgent(agent.Config{}, p.Addr)
 	addr := Target(t, Echo)
 	g, h := MustDial(t, GRPC(r.GRPC), addr), MustDial(t, Connect(r.Connect), addr)
-	p.cut()
+	p.Cut()
 	for _, c := range []net.Conn{g, h} {
 		if n, err := readFull(c, make([]byte, 1), Patience); err == nil || n > 0 {
 			t.Errorf("read %d, %v from a connection whose link is gone", n, err)
@@ -204,9 +129,9 @@ func TestDialErrors(t *testing.T) {
 // TestPendingDialExpires is upstream's #855: a dial without an answer is forgotten.
 func TestPendingDialExpires(t *testing.T) {
 	r := NewRig(t, server.Config{DialTimeout: 300 * time.Millisecond})
-	p := newProxy(t, r.AgentTLS)
-	r.StartAgent(agent.Config{}, p.addr)
-	p.frozen.Store(true)
+	p := NewProxy(t, r.AgentTLS)
+	r.StartAgent(agent.Config{}, p.Addr)
+	p.Freeze(true)
 	_, err := Connect(r.Connect)(context.Background(), "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "504") {
 		t.Errorf("got %v, want 504", err)

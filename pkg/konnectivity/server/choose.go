@@ -251,6 +251,18 @@ func (r *registry) list() []*Backend {
 	return out
 }
 
+// present returns those of the links that are connected.
+func (r *registry) present(bs []*Backend) (kept []*Backend) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, b := range bs {
+		if _, ok := r.all[b]; ok {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
 // arrival returns a channel that is closed when the next agent comes.
 func (r *registry) arrival() <-chan struct{} {
 	r.mu.RLock()

@@ -70,13 +70,11 @@ func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
 		if b == nil {
-			p.mu.Lock()
-			tries := len(p.tried)
-			p.mu.Unlock()
+			asked := p.asked()
 			if p.s.awaitAgent(p) {
 				return // next is called when an agent comes
 			}
-			if tries > 0 {
+			if asked {
 				p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
 			} else {
 				p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
@@ -115,6 +113,25 @@ func (p *Pending) pick() *Backend {
 		return nil
 	}
 	return p.s.reg.choose(p.address, tried)
+}
+
+// asked tells whether an agent was asked.
+func (p *Pending) asked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cur != nil || len(p.tried) > 0
+}
+
+// forgetGone drops agents that are not connected any more from those that were
+// tried, so that they do not count against maxTries.
+func (p *Pending) forgetGone() {
+	p.mu.Lock()
+	tried := p.tried
+	p.mu.Unlock()
+	kept := p.s.reg.present(tried)
+	p.mu.Lock()
+	p.tried = kept
+	p.mu.Unlock()
 }
 
 // finish answers the frontend once.

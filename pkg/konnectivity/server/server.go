@@ -38,9 +38,9 @@ type Config struct {
 	// is asked for a sign of life. Default 1 s.
 	RetryAfter time.Duration
 	// FrontendKeepalive is the silence after which a client is pinged; it is
-	// given up 20 s later. Default 1 h. AgentKeepalive is the same for upstream
-	// agents, on top of the probes that keep frozen ones out of new dials.
-	FrontendKeepalive, AgentKeepalive time.Duration
+	// given up 20 s later. Default 1 h. Agents are always pinged after a few
+	// seconds of silence, to keep frozen ones out of new dials.
+	FrontendKeepalive time.Duration
 	// MaxPending bounds dials without an answer, MaxConns tunnelled
 	// connections, MaxAgents agents' connections. Defaults 10,000, 200,000 and
 	// 20,000.
@@ -76,7 +76,6 @@ func (c *Config) defaults() {
 	dur(&c.DialTimeout, 35*time.Second)
 	dur(&c.RetryAfter, time.Second)
 	dur(&c.FrontendKeepalive, time.Hour)
-	dur(&c.AgentKeepalive, time.Hour)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
@@ -146,7 +145,8 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	now := time.Now()
 	lost := time.Unix(0, s.lost.Load())
 	left := wait - now.Sub(p.start)
-	if left <= 0 || (now.Sub(s.started) > recent && now.Sub(lost) > recent) {
+	hope := p.asked() || now.Sub(s.started) < recent || now.Sub(lost) < recent
+	if left <= 0 || !hope {
 		return false
 	}
 	come := s.reg.arrival()
@@ -162,6 +162,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		case <-t.C:
 		case <-s.stop:
 		}
+		p.forgetGone()
 		p.next(true)
 	}()
 	return true

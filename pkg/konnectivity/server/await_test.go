@@ -1,0 +1,84 @@
+package server_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// TestAllAgentsVanish: dials whose agents all go away wait for the next agent, also
+// on a server that has been up for long, and with more agents gone than a dial
+// asks.
+func TestAllAgentsVanish(t *testing.T) {
+	r := konntest.NewRig(t, server.Config{AgentWait: konntest.Patience})
+	r.Server.Age(time.Hour)
+	p := konntest.NewProxy(t, r.AgentTLS)
+	var old []*konntest.Agent
+	for range 12 {
+		old = append(old, r.StartAgent(agent.Config{}, p.Addr))
+	}
+	konntest.Eventually(t, konntest.Patience, "all agents are there", func() bool {
+		return konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == 12
+	})
+	addr := konntest.Target(t, konntest.Echo)
+	p.Freeze(true)
+	var wg sync.WaitGroup
+	for _, dial := range []konntest.Dialer{konntest.GRPC(r.GRPC), konntest.Connect(r.Connect)} {
+		for range 10 {
+			wg.Go(func() {
+				c, err := dial(t.Context(), addr)
+				if err != nil {
+					t.Errorf("dial: %v", err)
+					return
+				}
+				_ = c.Close()
+			})
+		}
+	}
+	konntest.Eventually(t, konntest.Patience, "dials are pending", func() bool { return r.Server.Established() == 20 })
+	time.Sleep(2500 * time.Millisecond) // beyond the time in which any number of agents is asked
+	p.Refuse(true)
+	p.Cut()
+	for _, a := range old {
+		a.Stop()
+	}
+	r.StartAgent(agent.Config{}, "")
+	wg.Wait()
+}
+
+// TestNoAgentAtOnce: without --agent-wait, or on a server that has had no agent for
+// long, dials fail at once.
+func TestNoAgentAtOnce(t *testing.T) {
+	for name, c := range map[string]struct{ wait, age time.Duration }{"no wait": {0, 0}, "none for long": {konntest.Patience, time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			r := konntest.NewRig(t, server.Config{AgentWait: c.wait})
+			r.Server.Age(c.age)
+			start := time.Now()
+			for _, dial := range []konntest.Dialer{konntest.GRPC(r.GRPC), konntest.Connect(r.Connect)} {
+				ctx, cancel := context.WithTimeout(t.Context(), konntest.Patience)
+				var conn net.Conn
+				conn, err := dial(ctx, "127.0.0.1:1")
+				cancel()
+				if err == nil {
+					_ = conn.Close()
+					t.Error("dial without an agent succeeded")
+				}
+			}
+			if d := time.Since(start); d > konntest.Patience/2 {
+				t.Errorf("took %v", d)
+			}
+		})
+	}
+}
