@@ -7,28 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
 // dialers returns HTTP CONNECT dialers through upstream's pair and through ours.
-func dialers(t *testing.T) (upstream, ours konntest.Dialer) {
-	r := konntest.NewRig(t, server.Config{})
-	r.StartAgent(agent.Config{}, "")
-	agents, socket := upstreamServer(t, r.CA, "http-connect")
-	upstreamAgent(t, r.CA, agents, "")
-	up := konntest.Connect(socket)
-	echo := konntest.Target(t, konntest.Echo)
-	konntest.Eventually(t, konntest.Patience, "upstream's pair works", func() bool {
-		c, err := up(context.Background(), echo)
-		if err != nil {
-			return false
-		}
-		c.Close()
-		return true
-	})
-	return up, konntest.Connect(r.Connect)
+func dialers(t *testing.T) (upstream, own konntest.Dialer) {
+	t.Helper()
+	up := startPair(t, options{mode: "http-connect", server: v0_36_0, agent: v0_36_0})
+	return up.dialer(), startPair(t, options{mode: "http-connect"}).dialer()
 }
 
 // lost writes and closes n times and returns the part of the bytes that did not
@@ -65,13 +51,13 @@ func lost(t *testing.T, d konntest.Dialer, n, size int, limit time.Duration) flo
 // TestWriteThenClose reproduces upstream's loss of what is written before a close
 // and shows that our pair has none.
 func TestWriteThenClose(t *testing.T) {
-	upstream, ours := dialers(t)
+	upstream, own := dialers(t)
 	if l := lost(t, upstream, 20, 1<<20, 5*time.Second); l == 0 {
 		t.Log("upstream lost nothing in this run")
 	} else {
 		t.Logf("upstream lost %.0f %%", 100*l)
 	}
-	if l := lost(t, ours, 20, 1<<20, konntest.Patience); l != 0 {
+	if l := lost(t, own, 20, 1<<20, konntest.Patience); l != 0 {
 		t.Errorf("ours lost %.2f %%", 100*l)
 	}
 }
@@ -120,9 +106,9 @@ func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
 // TestOneSlowClient reproduces upstream's #180, one client that stops reading stops
 // all, and shows that ours is free of it.
 func TestOneSlowClient(t *testing.T) {
-	upstream, ours := dialers(t)
+	upstream, own := dialers(t)
 	t.Logf("upstream stalls: %v", stalls(t, upstream, 3*time.Second))
-	if stalls(t, ours, konntest.Patience) {
+	if stalls(t, own, konntest.Patience) {
 		t.Error("ours stalls")
 	}
 }

@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +8,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
-
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 )
 
 // startBound is for programs to get ready on a busy machine.
@@ -27,16 +24,57 @@ const startBound = 30 * time.Second
 // programs is the directory that TestMain builds into.
 var programs string
 
-func ourServer() string { return filepath.Join(programs, "konnectivity-server") }
-func ourAgent() string  { return filepath.Join(programs, "konnectivity-agent") }
+// release names where a program comes from.
+type release string
+
+const (
+	ours    release = ""
+	v0_34_0 release = "v0.34.0" // upstream's, from module upstream34
+	v0_36_0 release = "v0.36.0" // upstream's, as this module pins it
+)
+
+func (r release) String() string {
+	if r == ours {
+		return "ours"
+	}
+	return string(r)
+}
+
+func (r release) server() string { return r.program("server") }
+func (r release) agent() string  { return r.program("agent") }
+
+func (r release) program(name string) string {
+	if r == ours {
+		name = "konnectivity-" + name
+	}
+	return filepath.Join(programs, string(r), name)
+}
+
+func ourAgent() string { return ours.agent() }
 
 func TestMain(m *testing.M) {
-	os.Exit(daemontest.Main(m, func(dir string) { programs = dir },
+	os.Exit(daemontest.Main(m, func(dir string) {
+		programs = dir
+		if err := buildUpstream(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	},
 		"github.com/fairlead-dev/fairlead/cmd/konnectivity-server",
 		"github.com/fairlead-dev/fairlead/cmd/konnectivity-agent",
-		"sigs.k8s.io/apiserver-network-proxy/cmd/server",
-		"sigs.k8s.io/apiserver-network-proxy/cmd/agent",
 	))
+}
+
+// buildUpstream builds upstream's programs from the modules that pin them.
+func buildUpstream(dir string) error {
+	const module = "sigs.k8s.io/apiserver-network-proxy/cmd/"
+	for from, r := range map[string]release{".": v0_36_0, "upstream34": v0_34_0} {
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-C", from, "-o", filepath.Join(dir, string(r))+"/", module+"server", module+"agent")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build upstream %s: %w\n%s", r, err, out)
+		}
+	}
+	return nil
 }
 
 // pair is a server and an agent, connected with mutual TLS over loopback, and an echo server behind the agent.
@@ -44,13 +82,19 @@ type pair struct {
 	server, agent *daemontest.Process
 	mode          string
 	socket        string
+	serverHealth  string
 	agentHealth   string
 	echo          string
+
+	startAgent  func() *daemontest.Process // one more, without ports of its own for others
+	startServer func() *daemontest.Process // the same once more
 }
 
 // options vary a pair.
 type options struct {
 	mode        string // of the frontend: "grpc" or "http-connect"
+	server      release
+	agent       release
 	serverFlags []string
 	agentFlags  []string
 	agentEnv    []string
@@ -59,35 +103,50 @@ type options struct {
 // startPair returns once the agent says that it is connected.
 func startPair(t *testing.T, o options) *pair {
 	t.Helper()
-	ports := daemontest.Ports(t, 5)
+	ports := daemontest.Ports(t, 3)
 	tls := daemontest.Certificate(t)
-	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: echoServer(t)}
-	p.server = daemontest.Start(t, nil, ourServer(), append([]string{
-		"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
-		"--cluster-cert=" + tls.Cert, "--cluster-key=" + tls.Key, "--cluster-ca-cert=" + tls.CA,
-		"--agent-bind-address=127.0.0.1", "--agent-port=" + ports[0],
-		"--health-bind-address=127.0.0.1", "--health-port=" + ports[1], "--admin-port=" + ports[2],
-	}, o.serverFlags...)...)
-	daemontest.Eventually(t, startBound, func() error { return get("http://127.0.0.1:" + ports[1] + "/healthz") })
-	p.agentHealth = "http://127.0.0.1:" + ports[3]
-	p.agent = daemontest.Start(t, o.agentEnv, ourAgent(), append([]string{
-		"--proxy-server-host=127.0.0.1", "--proxy-server-port=" + ports[0],
-		"--ca-cert=" + tls.CA, "--agent-cert=" + tls.Cert, "--agent-key=" + tls.Key,
-		"--health-server-host=127.0.0.1", "--health-server-port=" + ports[3], "--admin-server-port=" + ports[4],
-		"--deny-destinations=", // the targets are on loopback
-	}, o.agentFlags...)...)
-	daemontest.Eventually(t, startBound, func() error { return get(p.agentHealth + "/readyz") })
+	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1]}
+	p.startServer = func() *daemontest.Process {
+		return daemontest.Start(t, nil, o.server.server(), append([]string{
+			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
+			"--cluster-cert=" + tls.Cert, "--cluster-key=" + tls.Key, "--cluster-ca-cert=" + tls.CA,
+			"--agent-bind-address=127.0.0.1", "--agent-port=" + ports[0],
+			"--health-bind-address=127.0.0.1", "--health-port=" + ports[1], "--admin-port=" + ports[2],
+		}, o.serverFlags...)...)
+	}
+	p.startAgent = func() *daemontest.Process {
+		own := daemontest.Ports(t, 2)
+		flags := append([]string{
+			"--proxy-server-host=127.0.0.1", "--proxy-server-port=" + ports[0],
+			"--ca-cert=" + tls.CA, "--agent-cert=" + tls.Cert, "--agent-key=" + tls.Key,
+			"--health-server-host=127.0.0.1", "--health-server-port=" + own[0], "--admin-server-port=" + own[1],
+		}, o.agentFlags...)
+		if o.agent == ours {
+			flags = append(flags, "--deny-destinations=") // the targets are on loopback
+		}
+		p.agentHealth = "http://127.0.0.1:" + own[0]
+		agent := daemontest.Start(t, o.agentEnv, o.agent.agent(), flags...)
+		daemontest.Eventually(t, startBound, func() error { return get(p.agentHealth + "/readyz") })
+		return agent
+	}
+	p.server = p.startServer()
+	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/healthz") })
+	p.agent = p.startAgent()
 	return p
+}
+
+// dialer dials as kube-apiserver does.
+func (p *pair) dialer() konntest.Dialer {
+	if p.mode == "grpc" {
+		return konntest.GRPC(p.socket)
+	}
+	return konntest.Connect(p.socket)
 }
 
 // dial opens a connection through the tunnel to the echo server and checks that it carries bytes.
 func (p *pair) dial(t *testing.T) net.Conn {
 	t.Helper()
-	dial := p.dialConnect
-	if p.mode == "grpc" {
-		dial = p.dialGRPC
-	}
-	conn, err := dial(t)
+	conn, err := p.dialer()(context.Background(), p.echo)
 	if err != nil {
 		t.Fatalf("dial through the tunnel: %v", err)
 	}
@@ -96,37 +155,6 @@ func (p *pair) dial(t *testing.T) net.Conn {
 		t.Fatalf("echo through the tunnel: %v", err)
 	}
 	return conn
-}
-
-func (p *pair) dialGRPC(t *testing.T) (net.Conn, error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	tunnel, err := client.CreateSingleUseGrpcTunnel(ctx, "unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	return tunnel.DialContext(ctx, "tcp", p.echo)
-}
-
-func (p *pair) dialConnect(t *testing.T) (net.Conn, error) {
-	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", p.socket)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", p.echo); err != nil {
-		return nil, err
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close() // does not end the connection, which is the test's from here
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("CONNECT: %s", response.Status)
-	}
-	return conn, nil
 }
 
 // roundTrip writes a line to an echo server and reads it back.
@@ -148,42 +176,31 @@ func roundTrip(conn net.Conn) error {
 	return nil
 }
 
-func echoServer(t *testing.T) string {
+// timeout is a context for one step of a test.
+func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
-		}
-	}()
-	return listener.Addr().String()
+	return context.WithTimeout(t.Context(), d)
 }
 
 func get(url string) error {
+	_, err := fetch(url)
+	return err
+}
+
+func fetch(url string) (string, error) {
 	response, err := http.Get(url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+		return "", fmt.Errorf("%s: %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 	}
-	return nil
+	return string(body), nil
 }
 
 func absent(path string) error {

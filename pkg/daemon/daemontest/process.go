@@ -90,6 +90,12 @@ func (p *Process) Terminate(tb testing.TB) {
 	}
 }
 
+// Signal sends any signal.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // ExitCode waits for the process to end and returns its exit code, -1 if a signal ended it. The test fails if the
 // process is still there after the bound.
 func (p *Process) ExitCode(tb testing.TB, bound time.Duration) int {

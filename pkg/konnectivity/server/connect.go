@@ -34,6 +34,9 @@ func (s *Server) serveConnect(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
+	s.opening.Add(1)
+	c.open.Store(true)
+	defer c.dialling()
 	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
 	address, status, err := c.readRequest()
 	if err != nil {
@@ -58,6 +61,14 @@ type connectClient struct {
 	mu       sync.Mutex
 	up, gone bool
 	spoke    atomic.Bool // the client has sent tunnelled bytes
+	open     atomic.Bool // counted in Server.opening
+}
+
+// dialling notes that the client has dialled, or will not.
+func (c *connectClient) dialling() {
+	if c.open.CompareAndSwap(true, false) {
+		c.s.opening.Add(-1)
+	}
 }
 
 func (c *connectClient) goAway() {}
@@ -117,6 +128,7 @@ func (c *connectClient) run(address string) {
 		c.s.untrack(c)
 	}
 	p := c.s.Dial(address, c.end)
+	c.dialling()
 	// Reading now shows a client that goes away during the dial.
 	chunk, err := c.in.ReadChunk(buf.MaxPayload)
 	if err != nil {

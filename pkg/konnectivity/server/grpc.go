@@ -18,11 +18,16 @@ const proxyPath = "/ProxyService/Proxy"
 // serveGRPC serves one HTTP/2 connection of a client. kube-apiserver opens one
 // for each dial, with one stream on it.
 func (s *Server) serveGRPC(nc net.Conn) {
+	if s.goingDown() { // before the first frame, so that the client tries again
+		_ = nc.Close()
+		return
+	}
 	g := &grpcClient{s: s}
 	cfg := s.cfg.Frontend
 	cfg.OnStream = g.open
 	g.conn = h2.NewServer(nc, cfg)
 	if !s.track(g) {
+		g.goAway()
 		g.conn.Close()
 		return
 	}
@@ -54,6 +59,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 		}
 	}
 	g.s.m.grpcConns.With("Proxy").Inc()
+	g.s.opening.Add(1)
 	st.SetHandler(&grpcStream{s: g.s, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
@@ -75,6 +81,7 @@ type grpcStream struct {
 	dials map[int64]*grpcConn
 	conns map[int64]*grpcConn
 	used  bool // there was a dial
+	known bool // not counted in Server.opening any more
 	// holding counts connections that hold data back.
 	holding atomic.Int32
 	closed  bool
@@ -124,6 +131,7 @@ func (g *grpcStream) Closed(error) {
 func (g *grpcStream) over() bool {
 	g.mu.Lock()
 	dials, conns := g.dials, g.conns
+	g.openedLocked()
 	g.dials, g.conns = map[int64]*grpcConn{}, map[int64]*grpcConn{}
 	first := !g.closed
 	g.closed = true
@@ -225,6 +233,9 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 	g.dials[p.Random] = c
 	g.mu.Unlock()
 	pending := g.s.Dial(p.Address, c)
+	g.mu.Lock()
+	g.openedLocked()
+	g.mu.Unlock()
 	c.mu.Lock()
 	c.pending = pending
 	gone := c.gone
@@ -233,6 +244,14 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 		pending.Cancel()
 	}
 	return nil
+}
+
+// openedLocked notes that the first dial is counted elsewhere, or none will come.
+func (g *grpcStream) openedLocked() {
+	if !g.known {
+		g.known = true
+		g.s.opening.Add(-1)
+	}
 }
 
 func (g *grpcStream) closeReq(id int64) {

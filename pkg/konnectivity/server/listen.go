@@ -90,20 +90,26 @@ func (l *unixListener) Close() error {
 	return err
 }
 
-// accept serves connections until the listener closes. Running out of
-// descriptors only slows it down.
+// accept serves connections until the listener closes or, when the server is asked
+// to stop, its deadline has passed. Running out of descriptors only slows it down.
 func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	s.mu.Lock()
 	if s.draining {
 		s.mu.Unlock()
 		return net.ErrClosed
 	}
-	s.listeners = append(s.listeners, l)
+	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
+	defer func() {
+		_ = l.Close()
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+	}()
 	for {
 		nc, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return err
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return net.ErrClosed
 		}
 		if err != nil {
 			s.cfg.Logf(0, "accepting on %s: %v", l.Addr(), err)

@@ -102,9 +102,10 @@ type Server struct {
 	started time.Time
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
 	nextID  atomic.Int64 // connection numbers given to clients
+	opening atomic.Int64 // clients that have connected and not dialled yet
 
 	mu        sync.Mutex
-	listeners []net.Listener
+	listeners map[net.Listener]struct{}
 	conns     map[closer]struct{} // frontends' and agents' connections
 	draining  bool
 	stopped   bool
@@ -122,7 +123,7 @@ type closer interface {
 // New returns a server without listeners.
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
-	s := &Server{cfg: cfg, m: m, started: time.Now(), conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s := &Server{cfg: cfg, m: m, started: time.Now(), listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.wg.Add(1)
 	go s.watch()
@@ -174,28 +175,38 @@ func (s *Server) watch() {
 	defer s.wg.Done()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-s.stop:
 			return
-		case now := <-tick.C:
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) < 4*time.Second { // else it was this process that stood still
 			for _, b := range s.reg.list() {
 				s.watchAgent(b, now)
 			}
 			s.pingFrontends(now)
 		}
+		last = now
 	}
 }
 
-// probeSilence is the silence after which an upstream agent is pinged. Clients
-// of gRPC do not mind how often a server pings.
-const probeSilence = 3 * time.Second
+const (
+	// probeSilence is the silence after which an upstream agent is pinged.
+	// Clients of gRPC do not mind how often a server pings.
+	probeSilence = 3 * time.Second
+	// giveUp is for how long an upstream agent may leave a ping unanswered: with
+	// the silence before it and what a look takes it is gone within 20 s.
+	giveUp = 15 * time.Second
+)
 
 func (s *Server) watchAgent(b *Backend, now time.Time) {
 	late := b.overdue(s.cfg.RetryAfter)
 	if b.h2 != nil {
 		silent, open := b.h2.Silence(now)
-		if open > 20*time.Second {
+		if open > giveUp {
 			s.cfg.Logf(1, "agent %s does not answer", b.agentID)
 			b.close()
 			return
@@ -259,29 +270,31 @@ func (s *Server) untrack(c closer) {
 // Established is the number of tunnelled connections and pending dials.
 func (s *Server) Established() int64 { return s.m.established.Get() + s.m.pendingDials.Get() }
 
+// acceptLast is for how long connections are still accepted that the kernel has
+// taken before the server was asked to stop.
+const acceptLast = 10 * time.Millisecond
+
 // Shutdown takes no new connections, tells agents to go elsewhere, waits until
 // the tunnelled connections have ended or ctx ends, and ends what is left.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
-	for _, l := range s.listeners {
-		_ = l.Close()
+	for l := range s.listeners {
+		if d, ok := l.(interface{ SetDeadline(t time.Time) error }); !ok || ctx.Err() != nil || d.SetDeadline(time.Now().Add(acceptLast)) != nil {
+			_ = l.Close()
+		}
 	}
 	conns := s.connsLocked()
 	s.mu.Unlock()
 	for _, c := range conns {
 		c.goAway()
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for s.Established() > 0 && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	s.awaitIdle(ctx)
 	s.mu.Lock()
 	s.stopped = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
 	conns = s.connsLocked()
 	s.mu.Unlock()
 	close(s.stop)
@@ -289,6 +302,31 @@ func (s *Server) Shutdown(ctx context.Context) {
 		c.abort()
 	}
 	s.wg.Wait()
+}
+
+// awaitIdle returns when no listener is open and nobody is served or about to be.
+func (s *Server) awaitIdle(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		accepting := len(s.listeners)
+		s.mu.Unlock()
+		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// goingDown tells whether Shutdown was called.
+func (s *Server) goingDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 func (s *Server) connsLocked() []closer {

@@ -1,0 +1,192 @@
+package tunnel
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+)
+
+const perSecond = 50 // new connections, in tests that change something under load
+
+// TestAgentRollout replaces the only agent several times as a Deployment with
+// maxUnavailable 0 does; no new connection fails (upstream #566).
+func TestAgentRollout(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			p := startPair(t, options{mode: mode})
+			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			for range 5 {
+				time.Sleep(300 * time.Millisecond)
+				next := p.startAgent()
+				p.agent.Terminate(t)
+				wantExit(t, p.agent, 10*time.Second)
+				p.agent = next
+			}
+			load.NoneFailed(t)
+		})
+	}
+}
+
+// TestAgentRestart replaces the only agent by one that starts after it has gone, as
+// a DaemonSet with maxUnavailable 1 does: dials wait for it (--agent-wait).
+func TestAgentRestart(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			p := startPair(t, options{mode: mode})
+			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			for range 3 {
+				time.Sleep(300 * time.Millisecond)
+				p.agent.Terminate(t)
+				wantExit(t, p.agent, 10*time.Second)
+				p.agent = p.startAgent()
+			}
+			load.NoneFailed(t)
+		})
+	}
+}
+
+// TestServerRestart replaces the only server. With GRPC, kube-apiserver's client
+// tries to connect for 30 s, so that no new connection fails.
+func TestServerRestart(t *testing.T) {
+	p := startPair(t, options{mode: "grpc", serverFlags: []string{"--graceful-shutdown-timeout=5s"}})
+	load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+	for range 3 {
+		time.Sleep(time.Second)
+		p.server.Terminate(t)
+		wantExit(t, p.server, 10*time.Second)
+		p.server = p.startServer()
+		daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/readyz") })
+	}
+	time.Sleep(time.Second)
+	load.NoneFailed(t)
+}
+
+// TestFrozenAgent stops one of two agents with SIGSTOP: nothing that is dialled
+// from then on fails, and the server has given the agent up within 20 s.
+func TestFrozenAgent(t *testing.T) {
+	for _, agent := range []release{ours, v0_36_0} {
+		t.Run("agent "+agent.String(), func(t *testing.T) {
+			p := startPair(t, options{mode: "http-connect", agent: agent})
+			p.startAgent()
+			daemontest.Eventually(t, startBound, backends(p, 2))
+			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			time.Sleep(500 * time.Millisecond)
+			if err := p.agent.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			frozen := time.Now()
+			daemontest.Eventually(t, 25*time.Second, backends(p, 1))
+			found := time.Since(frozen)
+			t.Logf("given up after %v", found.Round(time.Millisecond))
+			if found > 25*time.Second {
+				t.Errorf("given up after %v, want 20 s", found)
+			}
+			// Connections that the agent had when it stopped are lost with it; all others work.
+			dials, _, errs := load.Stop()
+			if len(errs) > 5 {
+				t.Errorf("%d of %d dials failed, first: %v", len(errs), dials, errs[0])
+			}
+			for _, err := range errs {
+				if strings.HasPrefix(err.Error(), "dial:") {
+					t.Errorf("a dial failed: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// backends wants the server to see n agents.
+func backends(p *pair, n int) func() error {
+	return func() error {
+		v, err := metric(p.serverHealth, "konnectivity_network_proxy_server_ready_backend_connections")
+		if err == nil && v != float64(n) {
+			err = fmt.Errorf("%v agents, want %d", v, n)
+		}
+		return err
+	}
+}
+
+// metric returns the value of a series with exactly these labels.
+func metric(url, series string) (float64, error) {
+	text, err := fetch(url + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("no series %s", series)
+}
+
+// TestDescriptorsRunOut: a program without free descriptors refuses new
+// connections, keeps those that it has, and recovers.
+func TestDescriptorsRunOut(t *testing.T) {
+	for _, mode := range modes {
+		for _, who := range []string{"server", "agent"} {
+			t.Run(mode+"/"+who, func(t *testing.T) {
+				p := startPair(t, options{mode: mode})
+				old := p.dial(t)
+				pid := p.server.PID()
+				if who == "agent" {
+					pid = p.agent.PID()
+				}
+				limit(t, pid, 64)
+				failed := 0
+				var open []interface{ Close() error }
+				dial := p.dialer()
+				for range 100 {
+					ctx, cancel := timeout(t, 2*time.Second)
+					c, err := dial(ctx, p.echo)
+					cancel()
+					if err != nil {
+						if failed++; failed > 3 {
+							break
+						}
+						continue
+					}
+					open = append(open, c)
+				}
+				if failed == 0 {
+					t.Error("100 connections were made with 64 descriptors")
+				}
+				if err := roundTrip(old); err != nil {
+					t.Errorf("a connection from before: %v", err)
+				}
+				for _, c := range open {
+					_ = c.Close()
+				}
+				daemontest.Eventually(t, startBound, func() error {
+					ctx, cancel := timeout(t, 5*time.Second)
+					defer cancel()
+					c, err := dial(ctx, p.echo)
+					if err != nil {
+						return err
+					}
+					return c.Close()
+				})
+				if err := roundTrip(old); err != nil {
+					t.Errorf("a connection from before, after the recovery: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// limit sets how many descriptors a process may have.
+func limit(t *testing.T, pid int, n uint64) {
+	t.Helper()
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+		t.Fatal(os.NewSyscallError("prlimit", err))
+	}
+}
