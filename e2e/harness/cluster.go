@@ -95,7 +95,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 		return err
 	}
 	if c.Provider == Kind {
-		c.Nodes, err = findNodes(c.Name)
+		c.Nodes, err = findNodes(c.Context())
 		return err
 	}
 	status, err := c.Must(ctx, "status", "--name", c.Name, "-o", "json")
@@ -141,7 +141,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 // SaveLogs copies the logs of nodes or processes into dir.
 func (c *Cluster) SaveLogs(dir string) error {
 	if c.Provider == Kind {
-		return saveKindLogs(c.Name, dir)
+		return saveKindLogs(c.Context(), dir)
 	}
 	for _, part := range []string{"logs", "config", "programs.json", "cluster.json"} {
 		from := filepath.Join(c.StateDir(c.Name), part)

@@ -16,16 +16,26 @@ type Nodes struct {
 	ControlPlanes, Workers []nodes.Node
 }
 
-func newKind() *kind.Provider {
+func newKind() (*kind.Provider, error) {
 	options := []kind.ProviderOption{kind.ProviderWithLogger(log.NoopLogger{})}
 	if runtime, err := kind.DetectNodeProvider(); err == nil {
 		options = append(options, runtime)
 	}
-	return kind.NewProvider(options...)
+	provider := kind.NewProvider(options...)
+	// That there is a client does not say that there is a daemon.
+	if _, err := provider.List(); err != nil {
+		return nil, fmt.Errorf("no container runtime answers (%w): start Docker, Podman or nerdctl, or a private Docker with\n"+
+			`  eval "$(go run ./deploy/tools/dockerd start)"`, err)
+	}
+	return provider, nil
 }
 
 func findNodes(cluster string) (*Nodes, error) {
-	all, err := newKind().ListInternalNodes(cluster)
+	provider, err := newKind()
+	if err != nil {
+		return nil, err
+	}
+	all, err := provider.ListInternalNodes(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -68,4 +78,10 @@ func Address(node nodes.Node) (string, error) {
 	return ip, err
 }
 
-func saveKindLogs(cluster, dir string) error { return newKind().CollectLogs(cluster, dir) }
+func saveKindLogs(cluster, dir string) error {
+	provider, err := newKind()
+	if err != nil {
+		return err
+	}
+	return provider.CollectLogs(cluster, dir)
+}

@@ -28,8 +28,10 @@ type Suite struct {
 	options  Options
 	provider string
 	prepare  []func(context.Context, *Cluster) error
+	before   []env.TestFunc
 
 	mu     sync.Mutex
+	done   func()
 	failed bool
 	ended  bool
 }
@@ -39,6 +41,9 @@ type Suite struct {
 func New(o Options, prepare ...func(context.Context, *Cluster) error) *Suite {
 	return &Suite{Environment: env.New(), options: o, prepare: prepare}
 }
+
+// BeforeEveryTest registers what to do before each test; Main must not have been called.
+func (s *Suite) BeforeEveryTest(f ...env.TestFunc) { s.before = append(s.before, f...) }
 
 // tearDownTime is kept free before go test's own time limit, which would leave
 // the cluster behind.
@@ -67,6 +72,7 @@ func (s *Suite) Main(m *testing.M) int {
 	defer cancel()
 	s.Environment, _ = env.NewWithContext(ctx, envconf.New()) // neither is nil
 	defer s.watch(cancel)()
+	s.BeforeEachTest(s.before...)
 	s.Setup(func(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
 		ctx, err := s.setUp(ctx, cfg)
 		if err != nil {
@@ -91,12 +97,19 @@ func (s *Suite) Main(m *testing.M) int {
 }
 
 func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+	if s.provider == Kind {
+		if _, err := newKind(); err != nil {
+			return ctx, err
+		}
+	}
 	SweepUp(ctx)
 	bin, done, err := BuildPrograms(ctx)
 	if err != nil {
 		return ctx, err
 	}
-	defer done()
+	s.mu.Lock()
+	s.done = done
+	s.mu.Unlock()
 	begin := time.Now()
 	h, err := NewHome(bin, HomePrefix())
 	if err != nil {
@@ -126,6 +139,10 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 func (s *Suite) tearDown(failed bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.done != nil {
+		defer s.done()
+		s.done = nil
+	}
 	if s.Cluster == nil || s.ended {
 		return nil
 	}

@@ -25,7 +25,10 @@ var (
 	firewall *harness.Firewall
 )
 
-func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
+func TestMain(m *testing.M) {
+	suite.BeforeEveryTest(countDropped)
+	os.Exit(suite.Main(m))
+}
 
 func prepare(ctx context.Context, c *harness.Cluster) (err error) {
 	if serverCA, err = c.StartServer(ctx); err != nil || c.Simulated() {

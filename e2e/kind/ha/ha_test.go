@@ -1,0 +1,121 @@
+package ha_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+)
+
+// Every API server reaches every node, control planes' included, through the
+// server beside it (KON-50, KON-75).
+func TestEveryServerReachesEveryNode(t *testing.T) {
+	check(t, "all pairs", 3*time.Minute, func(ctx context.Context, t *testing.T) {
+		if len(servers) != 3 || len(suite.Nodes.All()) != 5 {
+			t.Fatalf("%d API servers, %d nodes", len(servers), len(suite.Nodes.All()))
+		}
+		for _, s := range servers {
+			for _, node := range suite.Nodes.All() {
+				if err := s.reaches(ctx, node); err != nil {
+					t.Errorf("from %s to %s: %v", s.node, node, err)
+				}
+			}
+		}
+	})
+}
+
+// dial makes a new connection to the test server, through one API server.
+func (s apiServer) dial(ctx context.Context) error {
+	body, err := s.ServiceGet(ctx, "echo", map[string]string{"msg": "dial"})
+	if err == nil && string(body) != "dial" {
+		err = fmt.Errorf("%q came back", body)
+	}
+	return err
+}
+
+const dialsPerSecond = 20
+
+// A server that is killed takes only its own API server's traffic along, and is
+// back by itself (KON-50, KON-85).
+func TestServerKilled(t *testing.T) {
+	check(t, "killed and back", 5*time.Minute, func(ctx context.Context, t *testing.T) {
+		victim, others := servers[1], []apiServer{servers[0], servers[2]}
+		var loads []*harness.Load
+		for _, s := range others {
+			loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, s.dial))
+		}
+		if _, err := harness.Run(ctx, victim.node, "pkill", "-KILL", "-f", "^/proxy-server"); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		err := victim.dial(ctx)
+		t.Logf("a dial through the API server of the killed one: %v", err)
+		if err := harness.Wait(ctx, 2*time.Minute, "the killed server to be back", victim.dial); err != nil {
+			t.Error(err)
+		}
+		t.Logf("its API server reaches nodes again after %s", time.Since(killed).Round(100*time.Millisecond))
+		for i, load := range loads {
+			dials := load.Stop()
+			t.Logf("meanwhile through %s: %s", others[i].node, dials)
+			if dials.Failed > 0 {
+				t.Errorf("want that no dial of the other API servers fails: %s", dials)
+			}
+		}
+		if err := waitForCount(ctx, suite.Client, 3); err != nil {
+			t.Error(err)
+		}
+		for _, node := range suite.Nodes.All() {
+			if err := victim.reaches(ctx, node); err != nil {
+				t.Errorf("from %s to %s: %v", victim.node, node, err)
+			}
+		}
+	})
+}
+
+// A control plane that is removed is forgotten: its Lease ends, agents leave it,
+// and what remains goes on (KON-50, KON-77). It is the last test: the cluster
+// has two control planes afterwards.
+func TestZControlPlaneRemoved(t *testing.T) {
+	check(t, "removed and forgotten", 5*time.Minute, func(ctx context.Context, t *testing.T) {
+		gone, rest := servers[2], servers[:2]
+		var loads []*harness.Load
+		for _, s := range rest {
+			loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, s.dial))
+		}
+		begin := time.Now()
+		// Takes the member out of etcd and ends all that kubeadm has started.
+		if out, err := harness.Run(ctx, gone.node, "kubeadm", "reset", "--force"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if err := suite.Client.CoreV1().Nodes().Delete(ctx, gone.node.String(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+		if err := waitForCount(ctx, suite.Client, 2); err != nil {
+			t.Error(err)
+		}
+		t.Logf("servers and agents count two after %s", time.Since(begin).Round(100*time.Millisecond))
+		for i, load := range loads {
+			dials := load.Stop()
+			t.Logf("meanwhile through %s: %s", rest[i].node, dials)
+			if dials.Failed > 0 {
+				t.Errorf("want that no dial of the other API servers fails: %s", dials)
+			}
+		}
+		if err := gone.dial(ctx); err == nil {
+			t.Error(errors.New("the removed API server still answers"))
+		}
+		for _, s := range rest {
+			for _, node := range append(suite.Nodes.Workers, suite.Nodes.ControlPlanes[:2]...) {
+				if err := s.reaches(ctx, node); err != nil {
+					t.Errorf("from %s to %s: %v", s.node, node, err)
+				}
+			}
+		}
+	})
+}
