@@ -103,9 +103,14 @@ RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/...
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
 
+# With PROVIDER=kind, beside plain kind, whose command is built for that.
 .PHONY: bench-up
-bench-up: build ## Measure bring-up: in a fresh clone with cold caches, warm, and the memory of the cluster (BENCH_FLAGS)
-	@$(GO) run ./deploy/tools/benchup $(BENCH_FLAGS)
+bench-up: build ## Measure bring-up: cold, warm, and memory; with PROVIDER=kind beside plain kind (BENCH_FLAGS)
+ifeq ($(PROVIDER),kind)
+	@mkdir -p $(OUT)
+	@$(GO) build -o $(OUT)/kind sigs.k8s.io/kind
+endif
+	@$(GO) run ./deploy/tools/benchup $(if $(PROVIDER),-provider $(PROVIDER)) $(BENCH_FLAGS)
 
 # Both pairs are built alike, as programs of their own.
 BENCH_TUNNEL := $(OUT)/bench-tunnel

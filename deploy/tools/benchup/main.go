@@ -1,10 +1,12 @@
 // Command benchup measures how long it takes to bring a cluster up, and how much memory it then holds:
 //
-//	go run ./deploy/tools/benchup [-cold=false] [-runs 3] [-nodes 3]
+//	go run ./deploy/tools/benchup [-provider embedded] [-cold=false] [-runs 3] [-nodes 3]
+//	go run ./deploy/tools/benchup -provider kind [-runs 3] [-image IMAGE]
 //
 // Warm runs use the programs in bin/, which `make bench-up` builds first, and components that were built before. The
 // cold run clones the repository's HEAD and calls `make up` there with an empty home and empty build caches; modules are
-// not downloaded again. Times depend on the machine: compare those of one run.
+// not downloaded again. With provider kind, clusters of one control plane node and two workers are made in turn by fairlead
+// and by `kind create cluster`, from the same image. Times depend on the machine: compare those of one run.
 package main
 
 import (
@@ -25,6 +27,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 )
 
 // name keeps the benchmark's cluster apart from the user's.
@@ -41,10 +46,16 @@ func main() {
 	cold := flag.Bool("cold", true, "measure a fresh clone with cold caches too; takes minutes")
 	runs := flag.Int("runs", 3, "number of warm runs; the median counts")
 	nodes := flag.Int("nodes", 3, "number of nodes")
+	provider := flag.String("provider", cluster.Embedded, "whose clusters to measure: "+strings.Join(providers.Names(), " or "))
+	image := flag.String("image", "", "node image, with -provider kind (default: that of fairlead up)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *cold, *runs, *nodes); err != nil {
+	measure := func() error { return run(ctx, *cold, *runs, *nodes) }
+	if *provider == cluster.Kind {
+		measure = func() error { return runKind(ctx, *runs, *image) }
+	}
+	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-up:", err)
 		os.Exit(1)
 	}

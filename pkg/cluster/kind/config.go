@@ -66,6 +66,10 @@ func (p *plan) configYAML() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return encode(c)
+}
+
+func encode(c *kindv1alpha4.Cluster) ([]byte, error) {
 	data, err := yaml.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("encode kind's configuration: %w", err)
