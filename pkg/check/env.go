@@ -46,6 +46,9 @@ type Env struct {
 	Leftovers func(ctx context.Context) ([]Leftover, error)
 	// ServerMetrics returns the Prometheus text of all konnectivity servers, one after another. Nil: the tunnel checks fail and say so.
 	ServerMetrics func(ctx context.Context) ([]byte, error)
+	// APIServerMetrics returns the Prometheus text of all API servers, one after another. Nil: that of the one that answers, which is all there
+	// is, or, behind a load balancer, any of them; see proof.go.
+	APIServerMetrics func(ctx context.Context) ([]byte, error)
 	// HostIP is an address of the machine this process runs on that the tunnel's agents can reach; not loopback, because EndpointSlices and
 	// the API server's proxies refuse that.
 	HostIP string

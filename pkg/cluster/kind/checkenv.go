@@ -15,7 +15,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // CheckEnv implements cluster.Provider.
@@ -33,9 +32,8 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 	}
 	env.Cluster = cluster.ContextName(name)
 	env.ServerMetrics = pl.serverMetrics
-	if pl.state.Image == nodeimage.Name() {
-		// No image can be pulled there. Its entrypoint serves what agnhost's netexec does.
-		env.Probe.Image, env.Probe.Args = nodeimage.PodImage, []string{}
+	if pl.state.ControlPlanes > 1 {
+		env.APIServerMetrics = pl.apiServerMetrics
 	}
 	return env, nil
 }
@@ -62,6 +60,19 @@ func hostAddress(ctx context.Context, config *rest.Config) string {
 // serverMetrics asks every Konnectivity server on its own node: the way through
 // the API server would itself go through the tunnel.
 func (p *plan) serverMetrics(ctx context.Context) ([]byte, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", p.bundle.Konnectivity.Server.HealthPort)
+	return p.onControlPlanes(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", url)
+}
+
+// apiServerMetrics asks every API server on its own node: the load balancer
+// leads to any of them.
+func (p *plan) apiServerMetrics(ctx context.Context) ([]byte, error) {
+	return p.onControlPlanes(ctx, "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server="+loopbackURL(nodePort), "get", "--raw=/metrics")
+}
+
+// onControlPlanes runs a command in all control plane nodes, one after another,
+// and returns what they printed.
+func (p *plan) onControlPlanes(ctx context.Context, command string, args ...string) ([]byte, error) {
 	library, err := p.library()
 	if err != nil {
 		return nil, err
@@ -70,7 +81,6 @@ func (p *plan) serverMetrics(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", p.bundle.Konnectivity.Server.HealthPort)
 	var text bytes.Buffer
 	for _, want := range p.nodes() {
 		for _, n := range all {
@@ -78,8 +88,7 @@ func (p *plan) serverMetrics(ctx context.Context) ([]byte, error) {
 				continue
 			}
 			var said bytes.Buffer
-			err := n.CommandContext(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", url).SetStdout(&text).SetStderr(&said).Run()
-			if err != nil {
+			if err := n.CommandContext(ctx, command, args...).SetStdout(&text).SetStderr(&said).Run(); err != nil {
 				return nil, fmt.Errorf("node %s: %s: %w", want.name, bytes.TrimSpace(said.Bytes()), err)
 			}
 			text.WriteByte('\n')
