@@ -9,9 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	kubeadmscheme "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme"
+	kubeadmv1beta4 "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
 	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/config/strict"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -219,4 +223,19 @@ func TestManifestRefused(t *testing.T) {
 	if _, err := RemoveFromManifest([]byte("a: ["), Additions{}); !errors.Is(err, ErrManifest) || errors.Is(err, io.EOF) {
 		t.Errorf("remove from what is not YAML: %v", err)
 	}
+}
+
+// kubeadmReads decodes a stored ClusterConfiguration as kubeadm does, with its
+// strict check as an error.
+func kubeadmReads(t *testing.T, text string) *kubeadmapi.ClusterConfiguration {
+	t.Helper()
+	gvk := kubeadmv1beta4.SchemeGroupVersion.WithKind("ClusterConfiguration")
+	if err := strict.VerifyUnmarshalStrict([]*runtime.Scheme{kubeadmscheme.Scheme}, gvk, []byte(text)); err != nil {
+		t.Fatalf("kubeadm does not read it: %v\n%s", err, text)
+	}
+	config := &kubeadmapi.ClusterConfiguration{}
+	if err := runtime.DecodeInto(kubeadmscheme.Codecs.UniversalDecoder(), []byte(text), config); err != nil {
+		t.Fatal(err)
+	}
+	return config
 }
