@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -157,6 +158,7 @@ func (c *Cluster) startHostServer(ctx context.Context, files map[string][]byte) 
 	}
 	// Not the caller's context: a test's would end the server with the test.
 	cmd := exec.Command(c.tool, serverArgs(p, c.hostIP, dir, string(files["front-proxy-name"]))...) //nolint:noctx // see above; Close ends it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                              // a killed test cleans nothing up
 	if err := cmd.Start(); err != nil {
 		return p, err
 	}

@@ -57,6 +57,9 @@ func removeHome(ctx context.Context, bin, dir string) error {
 	}
 	clusters, _ := filepath.Glob(h.StateDir("*"))
 	for _, c := range clusters {
+		if info, err := os.Stat(c); err != nil || !info.IsDir() {
+			continue // its lock
+		}
 		if _, err := h.Must(ctx, "down", "--name", filepath.Base(c)); err != nil {
 			return err
 		}
