@@ -31,8 +31,9 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 
 func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		// Without any field of its own nothing would tell who applied it.
+		ObjectMeta: metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace, Labels: map[string]string{nameLabel: b.Scheduler.Name}},
 	}
 }
 

@@ -1,0 +1,280 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// Options say how to apply. The zero value applies, prunes and does not wait.
+type Options struct {
+	// DryRun asks the API server what would happen, and changes nothing.
+	DryRun bool
+	// Force takes over objects and fields of others, and makes anew what cannot be
+	// changed otherwise.
+	Force bool
+	// Wait waits until workloads are rolled out, for at most Timeout.
+	Wait bool
+	// Timeout of the waiting, for other runs and for rollouts; 0 means DefaultTimeout.
+	Timeout time.Duration
+	// Leases are those that the workloads make for themselves; Uninstall deletes them.
+	Leases []Lease
+	// Progress is told what happens; nil means nobody is.
+	Progress cluster.Progress
+}
+
+// DefaultTimeout is for pulling images and starting programs on slow machines.
+const DefaultTimeout = 5 * time.Minute
+
+func (o *Options) complete() {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Progress == nil {
+		o.Progress = cluster.Silent
+	}
+}
+
+// Result is what a run did, or with DryRun would do.
+type Result struct {
+	// DryRun says that nothing was changed.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Objects are in the order in which they were worked on.
+	Objects []ObjectResult `json:"objects"`
+	// Warnings are the API server's.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ObjectResult is what happened to one object.
+type ObjectResult struct {
+	Ref    `json:",inline"`
+	Action Action `json:"action"`
+	// Note says why, where it is not obvious.
+	Note string `json:"note,omitempty"`
+}
+
+// Count counts objects by what happened to them.
+func (r *Result) Count(actions ...Action) int {
+	n := 0
+	for _, o := range r.Objects {
+		for _, a := range actions {
+			if o.Action == a {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (r *Result) add(ch change, note string) {
+	r.Objects = append(r.Objects, ObjectResult{Ref: ch.Ref, Action: ch.action, Note: note})
+}
+
+// Apply makes the cluster behind cfg have these objects, and none that an earlier
+// Apply made and this one does not name. It applies them in the order that their
+// kinds need.
+//
+// With a *BlockedError nothing has been changed. After any other error, as after a
+// crash, calling it again completes the work. A *RolloutError says that all
+// objects are applied, but not everything runs. The Result tells what was done
+// until then; it is never nil.
+func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o Options) (*Result, error) {
+	o.complete()
+	result := &Result{DryRun: o.DryRun}
+	manifests, err := sorted(objects)
+	if err != nil {
+		return result, err
+	}
+	c, err := newClient(cfg)
+	if err != nil {
+		return result, err
+	}
+	defer func() { result.Warnings = c.warnings.list() }()
+	if o.DryRun {
+		return result, c.dryRun(ctx, manifests, o, result)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
+	defer cancel()
+	err = cluster.Step(o.Progress, "Applying "+count(len(manifests), "object"), func() (string, error) {
+		if err := c.mayLock(limited, manifests); err != nil {
+			return "", err
+		}
+		err := c.locked(limited, o.Progress, func(ctx context.Context) error { return c.install(ctx, manifests, o, result) })
+		return result.summary(), err
+	})
+	if err != nil || !o.Wait {
+		return result, err
+	}
+	return result, c.waitRollouts(limited, manifests, o)
+}
+
+var errTimeout = errors.New("the time limit (--timeout) is over")
+
+// dryRun fills in the result with what would happen.
+func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
+	return cluster.Step(o.Progress, "Asking the API server about "+count(len(manifests), "object"), func() (string, error) {
+		inv, err := c.readInventory(ctx)
+		if err != nil {
+			return "", err
+		}
+		p, err := c.makePlan(ctx, manifests, inv, o.Force, true)
+		if err != nil {
+			return "", err
+		}
+		if err := c.blocked(ctx, p.problems, manifests); err != nil {
+			return "", err
+		}
+		for _, ch := range append(p.changes, p.prunes...) {
+			result.add(ch, "")
+		}
+		return result.summary(), nil
+	})
+}
+
+// install does the work. The lock is held.
+func (c *client) install(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
+	inv, err := c.readInventory(ctx)
+	if err != nil {
+		return err
+	}
+	o.Progress.Detail("asking the API server what would change")
+	p, err := c.makePlan(ctx, manifests, inv, o.Force, true)
+	if err != nil {
+		return err
+	}
+	if err := c.blocked(ctx, p.problems, manifests); err != nil {
+		return err
+	}
+	var entries []Entry
+	for _, ch := range p.changes {
+		entries = append(entries, ch.entry)
+	}
+	// Both bundles' objects are listed until both are seen to.
+	during := inv.with(union(entries, inv.Objects, sameObject), union(o.Leases, inv.Leases, sameLease))
+	if err := c.writeInventory(ctx, during); err != nil {
+		return err
+	}
+	for i, ch := range p.changes {
+		o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(p.changes))
+		uid, err := c.applyChange(ctx, ch, o.Force)
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", ch.Ref, err)
+		}
+		entries[i].UID = uid
+		result.add(ch, "")
+	}
+	for _, ch := range p.prunes {
+		o.Progress.Detail("deleting %s, which the bundle no longer has", ch.Ref)
+		if err := c.removeChange(ctx, ch); err != nil {
+			return err
+		}
+		result.add(ch, "the bundle no longer has it")
+	}
+	return c.writeInventory(ctx, during.with(entries, o.Leases))
+}
+
+// applyChange returns the object's UID.
+func (c *client) applyChange(ctx context.Context, ch change, force bool) (types.UID, error) {
+	switch ch.action {
+	case Unchanged:
+		return ch.live.GetUID(), nil
+	case Adopted:
+		if err := c.handOver(ctx, ch.live); err != nil {
+			return "", err
+		}
+	case Recreated:
+		if err := c.removeAndWait(ctx, ch.live); err != nil {
+			return "", err
+		}
+	}
+	out, err := c.apply(ctx, ch.want, force, false)
+	if err != nil {
+		return "", err
+	}
+	return out.GetUID(), nil
+}
+
+func (c *client) handOver(ctx context.Context, live *unstructured.Unstructured) error {
+	patch, err := handover(live)
+	if err != nil || patch == nil {
+		return err
+	}
+	res, err := c.resource(RefOf(live))
+	if err != nil {
+		return err
+	}
+	_, err = res.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// removeAndWait waits, because an object of the same name cannot be made before.
+func (c *client) removeAndWait(ctx context.Context, live *unstructured.Unstructured) error {
+	if err := c.remove(ctx, live, false); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		_, err := c.get(ctx, RefOf(live))
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// removeChange deletes an object, or lets go of it.
+func (c *client) removeChange(ctx context.Context, ch change) error {
+	var err error
+	if ch.action == Released {
+		err = c.release(ctx, ch.Ref)
+	} else {
+		err = c.remove(ctx, ch.live, false)
+	}
+	// A conflict says that the object of this UID is gone, and another one is there.
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("delete %s: %w", ch.Ref, err)
+}
+
+// release lets go of all fields: applying an object without any drops those that
+// nobody else owns.
+func (c *client) release(ctx context.Context, r Ref) error {
+	empty := &unstructured.Unstructured{}
+	empty.SetGroupVersionKind(r.gvk())
+	empty.SetNamespace(r.Namespace)
+	empty.SetName(r.Name)
+	_, err := c.apply(ctx, empty, false, false)
+	return err
+}
+
+func (r *Result) summary() string {
+	text := ""
+	for _, a := range []Action{Created, Configured, Adopted, Recreated, Deleted, Released, Unchanged} {
+		if n := r.Count(a); n > 0 {
+			if text != "" {
+				text += ", "
+			}
+			text += fmt.Sprintf("%d %s", n, a)
+		}
+	}
+	return text
+}
+
+// count writes "1 object" and "3 objects".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,135 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// LeasesOf are the Leases that the programs of a bundle make for themselves and
+// leave behind. The Konnectivity servers collect theirs.
+func LeasesOf(b *v1alpha1.Bundle) []Lease {
+	b = b.Defaulted()
+	if !ptr.Deref(b.Scheduler.Enabled, true) {
+		return nil
+	}
+	e := b.Scheduler.LeaderElection
+	return []Lease{{Namespace: e.LeaseNamespace, Name: e.LeaseName, HolderPrefix: b.Scheduler.Name + "-"}}
+}
+
+// scanned are the kinds of which bundles are made.
+var scanned = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "ServiceAccount"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+}
+
+// scanPage is how many objects one request lists.
+const scanPage = 500
+
+// scan finds what fairlead has applied by the managed fields of all objects of the
+// kinds that bundles have, so that a lost inventory loses nothing. It reads
+// metadata only. Kinds that the user may not list are named in the result.
+func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
+	var out []Entry
+	for _, gvk := range scanned {
+		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			continue // not served, so there is none
+		}
+		options := metav1.ListOptions{Limit: scanPage}
+		for {
+			list, err := c.metadata.Resource(mapping.Resource).List(ctx, options)
+			if apierrors.IsForbidden(err) {
+				result.Warnings = append(result.Warnings, fmt.Sprintf("may not list %s: only those of the inventory are looked at", mapping.Resource.Resource))
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", mapping.Resource.Resource, err)
+			}
+			for i := range list.Items {
+				if item := &list.Items[i]; applied(item.ManagedFields) {
+					out = append(out, Entry{Ref: Ref{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: item.Namespace, Name: item.Name}, UID: item.UID,
+						// Nothing tells whether somebody else made a namespace: keep it.
+						Adopted: gvk.Kind == "Namespace"})
+				}
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// deleteLeases deletes those that nobody holds any more.
+func (c *client) deleteLeases(ctx context.Context, leases []Lease, o UninstallOptions, result *Result) error {
+	for _, l := range leases {
+		if err := c.deleteLease(ctx, l, o, result); err != nil {
+			return fmt.Errorf("delete Lease %s/%s: %w", l.Namespace, l.Name, err)
+		}
+	}
+	return nil
+}
+
+func (c *client) deleteLease(ctx context.Context, l Lease, o UninstallOptions, result *Result) error {
+	client := c.kube.CoordinationV1().Leases(l.Namespace)
+	lease, err := client.Get(ctx, l.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r := ObjectResult{Ref: Ref{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: l.Namespace, Name: l.Name}, Action: Deleted}
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if !strings.HasPrefix(holder, l.HolderPrefix) && held(lease, time.Now()) {
+		r.Action, r.Note = Released, fmt.Sprintf("kept: %q holds it", holder)
+		result.Objects = append(result.Objects, r)
+		return nil
+	}
+	err = cluster.Step(o.Progress, "Deleting "+r.String(), func() (string, error) {
+		return "", client.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+	})
+	if err == nil {
+		result.Objects = append(result.Objects, r)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// held tells whether a Lease's holder has renewed it lately.
+func held(lease *coordinationv1.Lease, now time.Time) bool {
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
+		return false
+	}
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15)) * time.Second
+	return now.Sub(lease.Spec.RenewTime.Time) < lasts
+}
+
+// selectorOf is a workload's Pod selector, "" for what has no Pods.
+func selectorOf(u *unstructured.Unstructured) string {
+	labels, found, err := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+	if err != nil || !found || schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind()).Group != "apps" {
+		return ""
+	}
+	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})
+}

@@ -1,0 +1,100 @@
+package install
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// LockName is the Lease in kube-system that one run holds while it changes things.
+const LockName = "fairlead-install"
+
+// A run that was killed keeps others waiting for lockDuration.
+const (
+	lockDuration = 10 * time.Second
+	lockRenew    = 6 * time.Second
+	lockRetry    = 500 * time.Millisecond
+)
+
+// ErrLockLost is returned when another run took the lock because this one could
+// not renew it.
+var ErrLockLost = errors.New("lost the lock to another run: run it again, it continues where this one stopped")
+
+// locked calls run while no other process is in locked for the same cluster. The
+// context of run ends when the lock is lost.
+func (c *client) locked(ctx context.Context, progress cluster.Progress, run func(context.Context) error) error {
+	host, _ := os.Hostname()
+	identity := fmt.Sprintf("%s, process %d, %s", host, os.Getpid(), rand.Text()[:8])
+	// The lock is given up when run has returned, not when ctx ends.
+	lockCtx, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	// state goes from waiting to either running or abandoned, never on from there.
+	var state atomic.Int32
+	done := make(chan error, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Name: LockName, Namespace: metav1.NamespaceSystem}, Client: c.kube.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		LeaseDuration: lockDuration, RenewDeadline: lockRenew, RetryPeriod: lockRetry, ReleaseOnCancel: true, Name: LockName,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				if state.CompareAndSwap(lockWaiting, lockRunning) {
+					done <- runBoth(ctx, held, run)
+					release()
+				}
+			},
+			OnStoppedLeading: func() {},
+			OnNewLeader: func(holder string) {
+				if holder != identity && holder != "" {
+					progress.Detail("waiting for another run to end (%s)", holder)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		if state.CompareAndSwap(lockWaiting, lockAbandoned) {
+			release()
+		}
+	})
+	defer stop()
+	// Its log would end up between the lines of a command.
+	elector.Run(logr.NewContext(lockCtx, logr.Discard()))
+	if state.CompareAndSwap(lockWaiting, lockAbandoned) || state.Load() == lockAbandoned {
+		return fmt.Errorf("waiting for Lease %s/%s, which %q holds: %w", metav1.NamespaceSystem, LockName, elector.GetLeader(), context.Cause(ctx))
+	}
+	// When the lock was lost, run may still be on its way out.
+	return <-done
+}
+
+const (
+	lockWaiting = iota
+	lockRunning
+	lockAbandoned
+)
+
+// runBoth calls run with a context that ends with either of two.
+func runBoth(ctx, other context.Context, run func(context.Context) error) error {
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(other, func() { cancel(ErrLockLost) })()
+	err := run(both)
+	if err != nil && errors.Is(context.Cause(both), ErrLockLost) {
+		return errors.Join(ErrLockLost, err)
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package install
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+)
+
+// Ref names an object of the API.
+type Ref struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Namespace is empty for objects of the whole cluster.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// RefOf names u.
+func RefOf(u *unstructured.Unstructured) Ref {
+	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// String is for people: "Deployment kube-system/my-scheduler".
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// ShortName is what kubectl prints for -o name: "deployment.apps/my-scheduler".
+func (r Ref) ShortName() string {
+	kind := strings.ToLower(r.Kind)
+	if group := r.gvk().Group; group != "" {
+		kind += "." + group
+	}
+	return kind + "/" + r.Name
+}
+
+func (r Ref) gvk() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
+}
+
+// key ignores the version: an object is the same one in each.
+func (r Ref) key() Ref {
+	r.APIVersion = r.gvk().Group
+	return r
+}
+
+// order is in which kinds are applied; what is not listed comes between
+// configuration and workloads.
+var order = []string{
+	"Namespace", "CustomResourceDefinition", "ServiceAccount",
+	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+	"ConfigMap", "Secret", "Service", "*", "PodDisruptionBudget", "DaemonSet", "Deployment",
+}
+
+func rank(kind string) int {
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return slices.Index(order, "*")
+}
+
+// sorted are manifests of the objects in the order in which to apply them.
+func sorted(objects []component.Object) ([]*unstructured.Unstructured, error) {
+	out := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, o := range objects {
+		u, err := bundle.Manifest(o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	slices.SortStableFunc(out, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a.GetKind()), rank(b.GetKind())) })
+	return out, nil
+}
+
+// reversed sorts refs for deletion: workloads first, namespaces last.
+func reversed(refs []Entry) []Entry {
+	out := slices.Clone(refs)
+	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(rank(b.Kind), rank(a.Kind)) })
+	return out
+}

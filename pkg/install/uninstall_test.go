@@ -1,0 +1,168 @@
+package install_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+)
+
+func (e env) uninstall() *install.Result {
+	e.t.Helper()
+	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 20 * time.Second})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+// bystanders are of somebody else, and look much like ours.
+func (e env) bystanders() {
+	e.t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler-notes", Namespace: "kube-system", Labels: map[string]string{"app.kubernetes.io/managed-by": "fairlead"}}}
+	// client-go names the manager after the program: an update by ours is no apply.
+	if _, err := e.client.CoreV1().ConfigMaps("kube-system").Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: install.FieldManager}); err != nil {
+		e.t.Fatal(err)
+	}
+	lease := newLease("other-scheduler", "other", metav1.NewMicroTime(time.Now()))
+	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func newLease(name, holder string, renewed metav1.MicroTime) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](10), RenewTime: &renewed, AcquireTime: &renewed},
+	}
+}
+
+func testUninstall(e env) {
+	e.bystanders()
+	before := e.versions()
+	all := objects(e.t, nil)
+	leases := install.LeasesOf(nil)
+	e.apply(all, install.Options{Leases: leases})
+	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(e.t.Context(), newLease("my-scheduler", "my-scheduler-57d-x_1", metav1.NewMicroTime(time.Now())), metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	installed := e.versions()
+	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{DryRun: true})
+	if err != nil || r.Count(install.Deleted) != len(all) {
+		e.t.Errorf("dry run: %v, %+v", err, r.Objects)
+	}
+	if diff := cmp.Diff(installed, e.versions()); diff != "" {
+		e.t.Errorf("the dry run changed something:\n%s", diff)
+	}
+	if r := e.uninstall(); r.Count(install.Deleted) != len(all)+1 {
+		e.t.Errorf("%+v", r.Objects)
+	}
+	if diff := cmp.Diff(before, e.versions()); diff != "" {
+		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+	for name := range e.dump() {
+		if strings.Contains(name, "fairlead") || name == "Lease kube-system/my-scheduler" {
+			e.t.Errorf("left %s", name)
+		}
+	}
+}
+
+func testUninstallWithoutInventory(e env) {
+	e.bystanders()
+	before := e.names()
+	e.apply(objects(e.t, oldBundle), install.Options{})
+	if err := e.client.CoreV1().ConfigMaps("kube-system").Delete(e.t.Context(), install.InventoryName, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.uninstall()
+	if diff := cmp.Diff(before, e.names()); diff != "" {
+		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
+
+func testUninstallNothing(e env) {
+	if r := e.uninstall(); len(r.Objects) != 0 {
+		e.t.Errorf("%+v", r.Objects)
+	}
+	if left := e.dump(); len(left) != 0 {
+		e.t.Errorf("left %v", left)
+	}
+}
+
+// testRecreate: a binding's roleRef cannot be changed, so it is made anew.
+func testRecreate(e env) {
+	all := objects(e.t, nil)
+	e.apply(all, install.Options{})
+	for _, o := range all {
+		if binding, ok := o.(*rbacv1.ClusterRoleBinding); ok && strings.HasSuffix(binding.Name, "volume-scheduler") {
+			binding.RoleRef.Name = "system:node-problem-detector"
+		}
+	}
+	if r := e.apply(all, install.Options{}); r.Count(install.Recreated) != 1 {
+		e.t.Errorf("%+v", r.Objects)
+	}
+	if r := e.apply(all, install.Options{}); r.Count(install.Unchanged) != len(all) {
+		e.t.Errorf("%+v", r.Objects)
+	}
+}
+
+// bindEdit lets a user do in kube-system what Kubernetes' role edit allows (it
+// is aggregated by a controller, which does not run here), and what install needs
+// for its lock.
+func (e env) bindEdit(user string) {
+	e.t.Helper()
+	ctx, rbac := e.t.Context(), e.client.RbacV1()
+	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "test-lock", Namespace: "kube-system"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: []string{"get"}},
+	}}
+	if _, err := rbac.Roles("kube-system").Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	for name, kind := range map[string]string{"test-lock": "Role", "system:aggregate-to-edit": "ClusterRole", "system:aggregate-to-view": "ClusterRole"} {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "test-" + name, Namespace: "kube-system"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}, Subjects: subject,
+		}
+		if _, err := rbac.RoleBindings("kube-system").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	cfg := rest.CopyConfig(e.cfg)
+	cfg.Impersonate.UserName = user
+	// The authorizer sees bindings a moment later.
+	daemontest.Eventually(e.t, time.Minute, func() error {
+		_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{})
+		if err == nil {
+			_, err = kubernetes.NewForConfigOrDie(cfg).CoordinationV1().Leases("kube-system").Get(ctx, "none", metav1.GetOptions{})
+		}
+		return ignoreNotFound(err)
+	})
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func TestLeasesOf(t *testing.T) {
+	want := []install.Lease{{Namespace: "kube-system", Name: "my-scheduler", HolderPrefix: "my-scheduler-"}}
+	if diff := cmp.Diff(want, install.LeasesOf(nil)); diff != "" {
+		t.Error(diff)
+	}
+}
