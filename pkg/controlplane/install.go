@@ -214,6 +214,9 @@ func (e *nodeEffects) took() string {
 
 func (e *nodeEffects) serverMade(ctx context.Context) error {
 	w := &e.journal.Wait
+	if e.journal.Operation == OpRenew && !e.changes(StepServer) {
+		return nil
+	}
 	if w.NewServer == nil {
 		if w.OldServer == nil || !e.changes(StepServer) {
 			return nil

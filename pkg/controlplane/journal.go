@@ -24,6 +24,9 @@ type Change struct {
 	Data []byte `json:"-"`
 	// Remove takes the file away.
 	Remove bool `json:"remove,omitempty"`
+	// InPlace writes into the file that is there, so that a mount of the file shows
+	// the new content. A reader may see half of it.
+	InPlace bool `json:"inPlace,omitempty"`
 	// Secret keeps the content out of diffs.
 	Secret bool `json:"secret,omitempty"`
 	// Old and New are fingerprints of the file before and after; empty for none.

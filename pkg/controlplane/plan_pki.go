@@ -254,5 +254,5 @@ func (p *planner) issueClient(caFile, certFile, keyFile string) {
 		return
 	}
 	p.create(caFile, ca.CertPEM(), 0o644, false)
-	p.issuePair(ca, certFile, keyFile, pki.Request{CommonName: "kube-apiserver-konnectivity-client", Usages: pki.ClientAuth})
+	p.issuePair(ca, certFile, keyFile, pki.Request{CommonName: tcpClientName, Usages: pki.ClientAuth})
 }

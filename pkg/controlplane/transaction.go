@@ -71,7 +71,7 @@ func (t *transaction) stage() error {
 // keeps all its attributes, and writes the new one beside it.
 func (t *transaction) stageChange(c Change) error {
 	if c.Old != absent {
-		if err := t.linkOrCopy(c.Path, beside(oldPrefix, c.Path)); err != nil {
+		if err := t.keepOld(c, beside(oldPrefix, c.Path)); err != nil {
 			return err
 		}
 	}
@@ -89,11 +89,14 @@ func (t *transaction) stageChange(c Change) error {
 	return t.write(beside(newPrefix, c.Path), c.Data, c.Mode, t.owner(c.Path))
 }
 
-func (t *transaction) linkOrCopy(from, to string) error {
+// keepOld makes the second name; a copy where the file system knows none, or
+// where the file itself will be written to.
+func (t *transaction) keepOld(c Change, to string) error {
+	from := c.Path
 	if err := os.Remove(t.path(to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t.strip(err)
 	}
-	if err := os.Link(t.path(from), t.path(to)); err == nil {
+	if !c.InPlace && os.Link(t.path(from), t.path(to)) == nil {
 		return nil
 	}
 	info, err := os.Stat(t.path(from))
@@ -129,6 +132,8 @@ func (t *transaction) applyChange(c Change) error {
 		return err
 	case now == c.New:
 		return nil // by an earlier run
+	case c.InPlace:
+		return t.pour(beside(newPrefix, c.Path), c.Path)
 	case now != c.Old:
 		return fmt.Errorf("%s %w", c.Path, errEdited)
 	case c.Remove:
@@ -162,12 +167,35 @@ func (t *transaction) revertChange(c Change) error {
 		return err
 	case now == c.Old:
 		return nil
+	case c.InPlace:
+		return t.pour(beside(oldPrefix, c.Path), c.Path)
 	case now != c.New:
 		return fmt.Errorf("%s %w and is left as it is", c.Path, errEdited)
 	case c.Old == absent:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
 	return t.strip(os.Rename(t.path(beside(oldPrefix, c.Path)), t.path(c.Path)))
+}
+
+// pour writes the content of one file into another, which stays the same file. Half
+// of it after a kill is written again by the next run.
+func (t *transaction) pour(from, to string) error {
+	data, err := t.read(from)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(t.path(to), os.O_WRONLY, 0)
+	if err != nil {
+		return t.strip(err)
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Truncate(int64(len(data)))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return t.strip(errors.Join(err, file.Close()))
 }
 
 // commit makes the state durable and removes what was only needed to go back.

@@ -25,7 +25,7 @@ func NewCommand(streams genericiooptions.IOStreams, load Loader) *cobra.Command 
 		Long: "Check and renew the certificates that the tunnel uses on a control plane node.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCheck(streams, load))
+	cmd.AddCommand(newCheck(streams, load), newRenew(streams, load))
 	return cmd
 }
 

@@ -113,11 +113,15 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
 	}
-	if resp.StatusCode == http.StatusUnauthorized && c.cfg.exec != nil {
-		c.cfg.exec.forget() // the next call asks the plugin again
-		c.http.CloseIdleConnections()
-	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		if c.cfg.exec != nil {
+			c.cfg.exec.forget() // the next call asks the plugin again
+		}
+		// The client certificate of a connection may have expired: the next one has
+		// the renewed certificate.
+		defer c.http.CloseIdleConnections()
+	}
 	se := &StatusError{Code: resp.StatusCode}
 	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&struct {
 		Reason  *string `json:"reason"`

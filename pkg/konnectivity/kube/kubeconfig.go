@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -84,7 +85,62 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
+	if us.CertData != "" {
+		cfg.TLS.GetClientCertificate = rereading(path, us.CertData)
+	}
 	return cfg, nil
+}
+
+// rereading returns the client certificate that the kubeconfig holds when it is
+// asked for, so that a renewed one is used without a restart (KON-24). While the
+// file cannot be read, as when half of it is written, the last one stays in use.
+func rereading(path, certData string) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	var mu sync.Mutex
+	var last *tls.Certificate
+	read := func() (*tls.Certificate, error) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		var k kubeconfig
+		if err := yaml.Unmarshal(b, &k); err != nil {
+			return nil, err
+		}
+		_, us, err := k.current()
+		if err != nil {
+			return nil, err
+		}
+		if us.CertData == certData && last != nil {
+			return last, nil
+		}
+		cert, err := base64.StdEncoding.DecodeString(us.CertData)
+		if err != nil {
+			return nil, err
+		}
+		key, err := content(us.KeyData, us.KeyFile, filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		c, err := tls.X509KeyPair(cert, key)
+		if err == nil {
+			certData = us.CertData
+		}
+		return &c, err
+	}
+	if c, err := read(); err == nil {
+		last = c
+	}
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		c, err := read()
+		if err == nil {
+			last = c
+		} else if last == nil {
+			return nil, err
+		}
+		return last, nil
+	}
 }
 
 func (k *kubeconfig) current() (*cluster, *user, error) {

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // write puts a kubeconfig with these fields of cluster and user into dir.
@@ -181,5 +184,58 @@ func TestExecFailures(t *testing.T) {
 	var se *StatusError
 	if errors.As(err, &se) {
 		t.Error("counted as an answer of the API server")
+	}
+}
+
+// TestRenewedClientCertificate: KON-24. A renewed kubeconfig is used by the next
+// connection; while half of it is written the old one stays.
+func TestRenewedClientCertificate(t *testing.T) {
+	now := time.Now()
+	config := pki.Config{Algorithm: v1alpha1.KeyECDSAP256, Validity: time.Hour, CAValidity: time.Hour}
+	ca, err := pki.NewCA(config, "ca", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	renew := func(name string) []byte {
+		t.Helper()
+		client, err := ca.Issue(config, pki.Request{CommonName: name, Usages: pki.ClientAuth}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := pki.Kubeconfig(pki.KubeconfigRequest{Cluster: "k", Server: "https://x", CA: ca.CertPEM(), User: name, Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	put := func(data []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(renew("first"))
+	cfg, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := func() string {
+		t.Helper()
+		c, err := cfg.TLS.GetClientCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Leaf.Subject.CommonName
+	}
+	second := renew("second")
+	for _, step := range []struct {
+		data []byte
+		want string
+	}{{renew("first"), "first"}, {second[:len(second)/2], "first"}, {second, "second"}, {nil, "second"}} {
+		put(step.data)
+		if got := used(); got != step.want {
+			t.Errorf("certificate of %s, want %s", got, step.want)
+		}
 	}
 }

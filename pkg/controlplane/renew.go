@@ -1,0 +1,266 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// RenewOptions say what to renew.
+type RenewOptions struct {
+	Options
+	// Before limits the renewal to certificates that expire within this time; 0
+	// renews all.
+	Before time.Duration
+	// Restart says whether the server is restarted: "auto" (if its image cannot
+	// read renewed files by itself), "always" or "never".
+	Restart string
+}
+
+// Renewal is what Renew has done or would do.
+type Renewal struct {
+	Result
+	// Restarted: the server was restarted, which breaks the connections through it.
+	Restarted bool `json:"restarted,omitempty"`
+	// Notes are what remains to be done by somebody else.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// restartedAt is the annotation of the server's Pod that changes so that the
+// kubelet makes the Pod anew.
+const restartedAt = "fairlead.dev/restarted-at"
+
+// Renew issues the tunnel's certificates on this node again. Old and new ones are
+// both accepted until the old ones expire, so that no dial fails. This release's
+// server takes up renewed files while it runs; another one is restarted.
+func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
+	o.Options = o.Options.defaulted()
+	n := newNode(o.Options)
+	if err := n.checkNode(); err != nil {
+		return Renewal{}, preflightError(err)
+	}
+	unlock, err := lock(n.host)
+	if err != nil {
+		return Renewal{}, preflightError(err)
+	}
+	defer unlock()
+	if err := n.settledState(); err != nil {
+		return Renewal{}, preflightError(errors.New("an earlier run was interrupted: \"fairlead controlplane install\" completes it, " +
+			"\"fairlead controlplane uninstall\" puts everything back"))
+	}
+	n.connect()
+	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: string(OpRenew), Started: n.opts.Now(), Steps: []Step{StepPKI, StepServer}}}
+	p.newState = &State{}
+	if n.state != nil {
+		p.newState = n.state.clone()
+		p.j.State = p.newState
+	}
+	r := Renewal{}
+	p.renewAll(o, &r)
+	if err := errors.Join(p.errs...); err != nil {
+		return Renewal{}, preflightError(err)
+	}
+	if len(p.j.Changes) == 0 {
+		return r, nil
+	}
+	if err := p.restartServer(o.Restart, &r); err != nil {
+		return Renewal{}, preflightError(err)
+	}
+	r.Result, err = n.run(ctx, p.j)
+	if err != nil {
+		r.Restarted = false
+	}
+	return r, err
+}
+
+// due tells whether a certificate is to be renewed.
+func (p *planner) due(file string, kubeconfig bool, before time.Duration) bool {
+	if before <= 0 {
+		return true
+	}
+	for _, c := range p.inspectFile(certFile{path: file, kubeconfig: kubeconfig}, before) {
+		if c.State != CertGood {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) renewAll(o RenewOptions, r *Renewal) {
+	k := &p.bundle.Konnectivity
+	if p.due(k.Server.Kubeconfig, true, o.Before) {
+		p.renewKubeconfig(r)
+	}
+	own := []struct{ cert, key, host string }{}
+	if p.renewalOf(k.Server.CertFile) == byFairlead {
+		own = append(own, struct{ cert, key, host string }{k.Server.CertFile, k.Server.KeyFile, k.ServerHost})
+	} else {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s is kubeadm's: \"%s\" renews it and keeps its names", k.Server.CertFile, byKubeadm))
+	}
+	if tcp := k.Transport.TCP; tcp != nil {
+		if tcp.ServerCert != k.Server.CertFile {
+			own = append(own, struct{ cert, key, host string }{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
+		}
+		if p.due(tcp.ClientCert, false, o.Before) || p.due(tcp.ClientCA, false, o.Before) {
+			p.renewClient(tcp, r)
+		}
+	}
+	for _, f := range own {
+		if !p.due(f.cert, false, o.Before) {
+			continue
+		}
+		ca, err := p.authority()
+		if err != nil {
+			p.fail(fmt.Errorf("%s: %w", f.cert, err))
+			return
+		}
+		p.reissue(ca.KeyPair, f.cert, f.key, serverRequest(f.host, konnectivity.ServerName))
+	}
+}
+
+// renewKubeconfig keeps the API server's URL. The file is written in place: the
+// Pod has it mounted as a file, and would go on seeing one that was replaced
+// (KON-24).
+func (p *planner) renewKubeconfig(r *Renewal) {
+	file := p.bundle.Konnectivity.Server.Kubeconfig
+	data, err := p.read(file)
+	if err != nil {
+		p.fail(fmt.Errorf("%w: install first", err))
+		return
+	}
+	cert, server, err := kubeconfigIdentity(data)
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", file, err))
+		return
+	}
+	if cert == nil {
+		r.Notes = append(r.Notes, file+" uses no certificate: renew it where it was made")
+		return
+	}
+	ca, err := p.authority()
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", file, err))
+		return
+	}
+	fresh, err := konnectivity.ServerKubeconfigTrusting(p.bundle, ca.KeyPair, ca.trust, server, p.opts.Now())
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.replace(StepPKI, file, fresh, true)
+	p.j.Changes[len(p.j.Changes)-1].InPlace = true
+}
+
+// replace plans new content for a file that is there, with the mode it has.
+func (p *planner) replace(step Step, file string, data []byte, secret bool) {
+	now, err := p.fingerprint(file)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	if now == absent {
+		p.fail(fmt.Errorf("%s does not exist: install first", file))
+		return
+	}
+	c := Change{Step: step, Path: file, Mode: modeOf(now), Data: data, Secret: secret, Old: now, New: fingerprint(data, modeOf(now))}
+	p.j.Changes = append(p.j.Changes, c)
+	if known := p.newState.file(file); known != nil {
+		known.Now = c.New
+	}
+}
+
+func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.Request) {
+	pair, err := ca.Issue(pki.FromBundle(p.bundle), request, p.opts.Now())
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", certFile, err))
+		return
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.replace(StepPKI, keyFile, key, true)
+	p.replace(StepPKI, certFile, pair.CertPEM(), false)
+}
+
+// renewClient makes a new CA for kube-apiserver's client certificate, whose key
+// nobody keeps, and a certificate of it. The server goes on accepting the old CA
+// until that expires: kube-apiserver reads its certificate only when it starts.
+func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
+	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "konnectivity-client-ca", p.opts.Now())
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	bundle := ca.CertPEM()
+	old, err := p.read(tcp.ClientCA)
+	if err == nil {
+		certs, parseErr := parseCerts(old)
+		if parseErr != nil {
+			p.fail(fmt.Errorf("%s: %w", tcp.ClientCA, parseErr))
+			return
+		}
+		for _, c := range certs {
+			if p.opts.Now().Before(c.NotAfter) {
+				bundle = append(bundle, pki.EncodeCert(c)...)
+			}
+		}
+	}
+	p.replace(StepPKI, tcp.ClientCA, bundle, false)
+	p.reissue(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcpClientName, Usages: pki.ClientAuth})
+	r.Notes = append(r.Notes, fmt.Sprintf("kube-apiserver reads %s only when it starts: the old one goes on working until it expires, so restart kube-apiserver before that",
+		tcp.ClientCert))
+}
+
+const tcpClientName = "kube-apiserver-konnectivity-client"
+
+// restartServer plans the server's restart, if it is needed.
+func (p *planner) restartServer(mode string, r *Renewal) error {
+	name := serverManifest(p.bundle)
+	data, err := p.read(name)
+	if err != nil {
+		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")
+		return nil //nolint:nilerr // the note says it
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.planServerProcess(data)
+	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
+		return nil
+	}
+	if mode != "always" && mode != "" && mode != "auto" {
+		return fmt.Errorf("--restart %q: choose auto, always or never", mode)
+	}
+	changed, err := annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.replace(StepServer, name, changed, false)
+	r.Restarted = true
+	return nil
+}
+
+// reloads tells whether the server's image is this project's, by its name, under
+// whatever registry: upstream's proxy-server reads its files once.
+func reloads(containers []corev1.Container) bool {
+	for _, c := range containers {
+		image, _, _ := strings.Cut(path.Base(c.Image), "@")
+		image, _, _ = strings.Cut(image, ":")
+		if image == konnectivity.ServerBinary {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,178 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// tcpBundle speaks HTTPConnect over TCP, with a certificate of the server's own.
+func tcpBundle() *v1alpha1.Bundle {
+	const dir = "/etc/kubernetes/pki/konnectivity/"
+	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		ProxyProtocol: v1alpha1.ProxyHTTPConnect,
+		Transport: v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{
+			URL: "https://127.0.0.1:8131", ClientCert: dir + "client.crt", ClientKey: dir + "client.key",
+			ClientCA: dir + "client-ca.crt", CABundle: "/etc/kubernetes/pki/ca.crt", TLSServerName: "konnectivity-server.kube-system.svc",
+		}},
+		Server: v1alpha1.KonnectivityServer{CertFile: dir + "server.crt", KeyFile: dir + "server.key"},
+	}}
+	return b.Defaulted()
+}
+
+func renew(t *testing.T, o RenewOptions) Renewal {
+	t.Helper()
+	r, err := Renew(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func readCerts(t *testing.T, h host, p string) []*x509.Certificate {
+	t.Helper()
+	data, err := h.read(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs, err := parseCerts(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs
+}
+
+// TestRenew: the kubeconfig stays the same file, as it is mounted by itself
+// (KON-24), with the same mode and API server; after that the state knows the new
+// files, so that uninstalling takes them away.
+func TestRenew(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	const file = v1alpha1.DefaultServerKubeconfig
+	before, err := os.Stat(h.path(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := h.read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := RenewOptions{Options: testOptions(root)}
+	if r := renew(t, RenewOptions{Options: testOptions(root), Before: WarnBefore}); r.Changed {
+		t.Errorf("nothing expires within %s, but %v was renewed", WarnBefore, r.Files)
+	}
+	r := renew(t, o)
+	if !r.Changed || r.Restarted || len(r.Files) != 1 || !strings.Contains(strings.Join(r.Notes, ""), "kubeadm certs renew") {
+		t.Errorf("%+v; want the kubeconfig renewed, our server not restarted, and apiserver.crt left to kubeadm", r)
+	}
+	after, err := os.Stat(h.path(file))
+	if err != nil || !os.SameFile(before, after) || after.Mode() != 0o600 {
+		t.Errorf("the kubeconfig is another file or mode: %v, %v", after, err)
+	}
+	renewed, err := h.read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, server, err := kubeconfigIdentity(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, sameServer, err := kubeconfigIdentity(renewed)
+	if err != nil || sameServer != server || is.SerialNumber.Cmp(was.SerialNumber) == 0 || is.Subject.CommonName != was.Subject.CommonName {
+		t.Errorf("renewed: %v for %s at %s", err, is.Subject, sameServer)
+	}
+	if r := install(t, root); r.Changed {
+		t.Errorf("after the renewal an installation changed %v", r.Files)
+	}
+	uninstall(t, root)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestRenewTCP: both CAs are in the bundle until the old one expires, so that
+// kube-apiserver's old certificate is accepted until it restarts, and the new one
+// from then on.
+func TestRenewTCP(t *testing.T) {
+	root := testNode(t)
+	h, b := host{root: root}, tcpBundle()
+	options := func() Options {
+		o := testOptions(root)
+		o.Bundle = b
+		return o
+	}
+	if _, err := Install(t.Context(), options()); err != nil {
+		t.Fatal(err)
+	}
+	tcp := b.Konnectivity.Transport.TCP
+	old := readCerts(t, h, tcp.ClientCert)[0]
+	r := renew(t, RenewOptions{Options: options()})
+	if len(r.Files) != 6 || r.Restarted {
+		t.Errorf("%+v; want six files renewed without a restart", r)
+	}
+	ca, err := h.read(tcp.ClientCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cert := range map[string]*x509.Certificate{"old": old, "new": readCerts(t, h, tcp.ClientCert)[0]} {
+		if err := verifyIn(ca, cert, x509.ExtKeyUsageClientAuth); err != nil {
+			t.Errorf("the %s client certificate is refused: %v", name, err)
+		}
+	}
+	later := RenewOptions{Options: options()}
+	later.Now = func() time.Time { return old.NotAfter.AddDate(10, 0, 0) }
+	later.Before = 0
+	if _, err := Renew(t.Context(), later); !errors.Is(err, pki.ErrExpired) {
+		t.Errorf("%v, want ErrExpired: the cluster's CA has expired by then", err)
+	}
+	for _, c := range Certificates(options(), WarnBefore) {
+		if c.State != CertGood {
+			t.Errorf("%s is %s: %s", c.Path, c.State, c.Problem)
+		}
+	}
+	if _, err := Uninstall(t.Context(), options()); err != nil {
+		t.Fatal(err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestRenewRestartsForeignImages: upstream's proxy-server reads its files once. If
+// it does not come back, the old files do.
+func TestRenewRestartsForeignImages(t *testing.T) {
+	root := testNode(t)
+	o := testOptions(root)
+	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		Server: v1alpha1.KonnectivityServer{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.34.0"}}}
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, root)
+	waits := 0
+	o.waits = func(context.Context, *process) error {
+		waits++
+		if waits == 1 {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	if _, err := Renew(t.Context(), RenewOptions{Options: o}); !errors.Is(err, ErrRolledBack) {
+		t.Errorf("%v, want ErrRolledBack", err)
+	}
+	sameTrees(t, before, snapshot(t, root))
+	r := renew(t, RenewOptions{Options: o})
+	manifest, err := host{root: root}.read(serverManifest(v1alpha1.New()))
+	if err != nil || !r.Restarted || !strings.Contains(string(manifest), restartedAt) {
+		t.Errorf("%+v, %v\n%s", r, err, manifest)
+	}
+	o.waits = testOptions(root).waits
+	if _, err := Uninstall(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
