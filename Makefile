@@ -30,6 +30,7 @@ DOWN_FLAGS ?=
 STATUS_FLAGS ?=
 TEST_FLAGS ?=
 BENCH_FLAGS ?=
+NODE_IMAGE_FLAGS ?=
 
 ##@ Cluster
 
@@ -60,6 +61,10 @@ images: build ## Build the container images under the names that the default bun
 	for target in fairlead fairlead-scheduler konnectivity-server konnectivity-agent; do \
 		docker build --target "$$target" --tag "$${first%/*}/$$target:$${first##*:}" .; \
 	done
+
+.PHONY: node-image
+node-image: build ## Build an image for kind's nodes with no registry, see e2e/nodeimage (needs root, Debian and docker) (NODE_IMAGE_FLAGS)
+	@$(GO) run ./e2e/nodeimage $(NODE_IMAGE_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what was built here; clusters and Go's caches stay

@@ -101,7 +101,7 @@ func parseName(name string) (reference.NamedTagged, error) {
 func describe(l Layer) (imagev1.Descriptor, error) {
 	d := digest.SHA256.Digester()
 	size := &counter{}
-	err := l.writeTo(io.MultiWriter(d.Hash(), size))
+	err := l.WriteTar(io.MultiWriter(d.Hash(), size))
 	return imagev1.Descriptor{MediaType: imagev1.MediaTypeImageLayer, Digest: d.Digest(), Size: size.n}, err
 }
 
@@ -176,7 +176,7 @@ func writeLayer(archive *tar.Writer, layer Layer, want imagev1.Descriptor) error
 		return err
 	}
 	verifier := want.Digest.Verifier()
-	err := layer.writeTo(io.MultiWriter(archive, verifier))
+	err := layer.WriteTar(io.MultiWriter(archive, verifier))
 	if errors.Is(err, tar.ErrWriteTooLong) || (err == nil && !verifier.Verified()) {
 		return ErrChanged
 	}

@@ -106,7 +106,8 @@ func Dir(root string) (Layer, error) {
 // epoch is the time of everything in an image: times of files would make images of the same files differ.
 var epoch = time.Unix(0, 0).UTC()
 
-func (l Layer) writeTo(w io.Writer) error {
+// WriteTar writes the layer as a tar archive.
+func (l Layer) WriteTar(w io.Writer) error {
 	archive := tar.NewWriter(w)
 	for _, f := range l {
 		if err := f.writeTo(archive); err != nil {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,16 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 		}
 		paths[name] = path
 	}
+	built, err := Components(ctx, o, needed, progress)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(paths, built)
+	return paths, nil
+}
+
+// Components is Find for the named components alone, whatever an embedded cluster needs.
+func Components(ctx context.Context, o Options, names []string, progress cluster.Progress) (map[string]string, error) {
 	dir := o.Dir
 	if dir == "" {
 		cache, err := cacheDir(o)
@@ -56,15 +67,16 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 			return nil, err
 		}
 		b := builder{dir: cache, progress: progress}
-		if err := b.ensure(ctx, needed); err != nil {
+		if err := b.ensure(ctx, names); err != nil {
 			return nil, err
 		}
 		dir = cache
 	}
-	for _, name := range needed {
+	paths := map[string]string{}
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if !executable(path) {
-			return nil, fmt.Errorf("%w: %s: --component-dir has to hold %s", ErrMissing, path, strings.Join(needed, ", "))
+			return nil, fmt.Errorf("%w: %s: --component-dir has to hold %s", ErrMissing, path, strings.Join(names, ", "))
 		}
 		abs, err := filepath.Abs(path)
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/deploy/tools/debian"
 )
 
 // stopTime is how long the daemon may take to end its containers and itself.
@@ -44,7 +46,7 @@ func Stop(ctx context.Context, o Options, purge bool) error {
 		}
 		o.logf("Stopped the Docker daemon in %s.", o.Dir)
 	}
-	if err := o.unmount(); err != nil || !purge {
+	if err := debian.UnmountBelow(o.Dir); err != nil || !purge {
 		return err
 	}
 	return os.RemoveAll(o.Dir)
@@ -130,27 +132,6 @@ func (o Options) killRest() error {
 			if pid, err := strconv.Atoi(entry.Name()); err == nil && o.owns(pid, program) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-		}
-	}
-	return nil
-}
-
-// unmount lets go of what a killed daemon has left mounted below the directory.
-func (o Options) unmount() error {
-	data, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return err
-	}
-	var points []string
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], o.Dir+"/") {
-			points = append(points, fields[1])
-		}
-	}
-	slices.Reverse(points) // inner ones first
-	for _, point := range points {
-		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
-			return fmt.Errorf("unmounting %s: %w", point, err)
 		}
 	}
 	return nil

@@ -1,0 +1,4 @@
+// Command envoy is the load balancer.
+package main
+
+func main() {}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+)
+
+// container is where a stage is built: it sleeps, and commands run in it. Committed, it is the next stage.
+type container struct {
+	docker docker
+	id     string
+}
+
+// entrypoint is what a node runs; a container that builds runs something else.
+const entrypoint = `ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]`
+
+// inContainer makes a container of the stage below, lets change work in it, and keeps it as tag. Nothing is kept if that fails.
+func (b *builder) inContainer(ctx context.Context, below, tag string, change func(container) error) error {
+	out, err := b.docker.run(ctx, nil, "run", "--detach", "--network=none", "--label="+builderLabel, "--name",
+		fmt.Sprintf("fairlead-node-image-%d", os.Getpid()), "--security-opt=seccomp=unconfined", "--entrypoint=sleep", below, "infinity")
+	if err != nil {
+		return err
+	}
+	c := container{docker: b.docker, id: strings.TrimSpace(out)}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		_, _ = b.docker.run(cleanup, nil, "rm", "--force", "--volumes", c.id)
+	}()
+	if err := change(c); err != nil {
+		return err
+	}
+	_, err = b.docker.run(ctx, nil, "commit", "--change", entrypoint, c.id, tag)
+	return err
+}
+
+// sh runs a shell command in the container and returns its output.
+func (c container) sh(ctx context.Context, script string) (string, error) {
+	return c.docker.run(ctx, nil, "exec", c.id, "bash", "-o", "errexit", "-o", "pipefail", "-c", script)
+}
+
+// add puts files into the container.
+func (c container) add(ctx context.Context, layer imagetar.Layer) error {
+	return c.docker.feed(ctx, layer.WriteTar, "cp", "-", c.id+":/")
+}
+
+// withContainerd runs containerd while images are imported into its store.
+func (c container) withContainerd(ctx context.Context, importImages func() error) error {
+	if _, err := c.sh(ctx, "nohup containerd >/var/log/containerd.log 2>&1 & echo $! >/run/containerd.pid"); err != nil {
+		return err
+	}
+	const answers = `for i in {1..300}; do [ -S /run/containerd/containerd.sock ] && ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done
+tail -n 5 /var/log/containerd.log >&2; exit 1`
+	if _, err := c.sh(ctx, answers); err != nil {
+		return fmt.Errorf("containerd does not answer: %w", err)
+	}
+	if err := importImages(); err != nil {
+		return err
+	}
+	// It has to end by itself: its database is committed with the container. Nobody collects it then.
+	_, err := c.sh(ctx, `pid=$(cat /run/containerd.pid); kill "$pid"
+for i in {1..600}; do grep -qs '^State:[[:space:]]*[RSD]' "/proc/$pid/status" || break; sleep 0.05; done
+rm -rf /run/containerd* /var/log/containerd.log`)
+	return err
+}
+
+// importImage puts an image into containerd's store, under more names if there are any. It is unpacked when a pod first
+// needs it, and pinned, so that the kubelet does not collect it: nothing could bring it back.
+func (c container) importImage(ctx context.Context, img *imagetar.Image, more ...string) error {
+	const ctr = "ctr --namespace=k8s.io images "
+	write := func(w io.Writer) error { _, err := img.WriteTo(w); return err }
+	if err := c.docker.feed(ctx, write, "exec", "--interactive", c.id, "sh", "-c",
+		ctr+"import --label=io.cri-containerd.pinned=pinned --all-platforms --no-unpack --digests -"); err != nil {
+		return fmt.Errorf("importing %s: %w", img.ShortName(), err)
+	}
+	for _, name := range more {
+		if _, err := c.sh(ctx, fmt.Sprintf(ctr+"tag --force %s %s && "+ctr+"label %s io.cri-containerd.pinned=pinned >/dev/null", img.Name(), name, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

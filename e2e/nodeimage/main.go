@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+)
+
+func main() {
+	b := builder{}
+	flag.StringVar(&b.binDir, "bin", "bin", "directory with this project's programs")
+	flag.StringVar(&b.mirror, "mirror", "http://deb.debian.org/debian", "Debian mirror")
+	flag.BoolVar(&b.force, "force", false, "build all stages again, for newer Debian packages")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b.progress = ui.NewProgress(os.Stderr, false)
+	if err := b.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "node-image:", err)
+		os.Exit(1)
+	}
+}
