@@ -106,6 +106,7 @@ func (t *target) run(ctx context.Context, address string) {
 	}
 	t.a.m.dialSeconds.Observe(time.Since(start).Seconds())
 	t.a.m.endpoints.Inc()
+	sock.ShortQueues(nc)
 	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
 	end.OnClosed = func(error) { t.a.m.endpoints.Dec(); t.a.forget(end) }
 	end.Start(t.st)

@@ -11,11 +11,13 @@ const (
 	// HeaderRoom is the number of bytes in front of the payload that a link
 	// uses for its frame header.
 	HeaderRoom = 8
-	// MaxSize is the largest buffer in bytes, header room included: four full
-	// TLS records.
-	MaxSize = 4 * 16384
-	// MaxPayload is the largest payload in bytes of one buffer.
-	MaxPayload = MaxSize - HeaderRoom
+	// MaxPayload is the largest payload in bytes of one buffer. With its frame
+	// header in four TLS records it fits into one packet of the loopback
+	// device (65,483 bytes), and it is four DATA packets that fit into an
+	// HTTP/2 frame each.
+	MaxPayload = 4 * 16340
+	// MaxSize is the largest buffer in bytes, header room included.
+	MaxSize = MaxPayload + HeaderRoom
 )
 
 // sizes are the size classes in bytes. Three are enough: a keystroke, a record,

@@ -67,6 +67,13 @@ func (c *Conn) Send(chunk *buf.Chunk, _ bool) {
 	s.kick()
 }
 
+// SendAll implements tunnel.Stream.
+func (c *Conn) SendAll(chunks []*buf.Chunk, mayWait bool) {
+	for _, chunk := range chunks {
+		c.Send(chunk, mayWait)
+	}
+}
+
 func (c *Conn) listLocked() {
 	if !c.listed {
 		c.listed = true

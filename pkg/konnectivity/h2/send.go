@@ -1,6 +1,9 @@
 package h2
 
-import "github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+import (
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
 
 // pumpLocked lets the streams that have something to send do so in turn, as far
 // as windows and the socket allow. Frames of one round go out in one write.
@@ -33,18 +36,21 @@ func (c *Conn) pumpLocked() {
 // maxRound is how many bytes one stream sends before the next one gets a turn.
 const maxRound = buf.MaxPayload
 
+// maxHeads is the room for the frame headers and packet heads of one round.
+const maxHeads = 512
+
 // sendRound sends from one stream and tells whether it could send more.
 func (c *Conn) sendRound(st *Stream) (more bool) {
 	c.iov, c.hdrs = c.iov[:0], c.hdrs[:0]
-	if cap(c.hdrs) < 256 {
-		c.hdrs = make([]byte, 0, 256)
+	if cap(c.hdrs) < maxHeads {
+		c.hdrs = make([]byte, 0, maxHeads)
 	}
 	if len(c.ctrl) > 0 {
 		c.iov = append(c.iov, c.ctrl)
 	}
 	sent, total := 0, 0
 	var done []*buf.Chunk
-	for len(st.queue) > 0 && total < maxRound && len(c.hdrs)+headerLen <= cap(c.hdrs) {
+	for len(st.queue) > 0 && total < maxRound && len(c.hdrs)+headerLen+wire.MaxDataHead <= cap(c.hdrs) {
 		win := int(min(st.sendWin, c.sendWin, maxFrame))
 		if win <= 0 {
 			break
@@ -93,24 +99,31 @@ func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chu
 	m := st.queue[0]
 	at := len(c.hdrs)
 	c.hdrs = appendFrameHeader(c.hdrs, 0, frameData, 0, st.id)
+	part := m.head[:min(len(m.head), win)]
+	m.head = m.head[len(part):]
+	n = len(part)
+	if m.chunk != nil {
+		c.hdrs = append(c.hdrs, part...) // the next packet of the chunk reuses the head
+	}
 	hdr := c.hdrs[at:]
 	c.iov = append(c.iov, hdr)
-	if len(m.head) > 0 {
-		part := m.head[:min(len(m.head), win)]
-		m.head = m.head[len(part):]
+	if m.chunk == nil {
 		c.iov = append(c.iov, part)
-		n = len(part)
 	}
 	if m.chunk != nil && len(m.head) == 0 {
-		part := m.chunk.Bytes()
-		part = part[:min(len(part), win-n)]
+		part := m.chunk.Bytes()[:min(m.left, win-n)]
 		m.chunk.Consume(len(part))
+		m.left -= len(part)
 		c.iov = append(c.iov, part)
 		payload = len(part)
 		n += payload
 		m.from.Sent(payload)
 	}
-	if len(m.head) == 0 && (m.chunk == nil || m.chunk.Len() == 0) {
+	switch {
+	case len(m.head) > 0 || m.left > 0:
+	case m.chunk != nil && m.chunk.Len() > 0:
+		m.next()
+	default:
 		finished = m.chunk
 		st.queue[0] = nil
 		st.queue = st.queue[1:]

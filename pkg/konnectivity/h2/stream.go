@@ -31,13 +31,28 @@ type StreamHandler interface {
 // stream. It is called with the connection's lock held and must not call back.
 type Sender interface{ Sent(n int) }
 
-// message is a gRPC message that waits for a window: a head and perhaps a chunk.
+// message is what waits for a window: a gRPC message that is complete in head, or
+// a chunk that goes out as one DATA packet or several.
 type message struct {
-	head  []byte
-	chunk *buf.Chunk
-	from  Sender
-	inl   [wire.MaxDataHead]byte
+	head   []byte // of the packet that is being sent, or the whole message
+	chunk  *buf.Chunk
+	left   int // bytes of chunk that belong to the packet that is being sent
+	connID int64
+	from   Sender
+	inl    [wire.MaxDataHead]byte
 }
+
+// next starts the next packet of the chunk.
+func (m *message) next() {
+	m.left = min(m.chunk.Len(), maxPacket)
+	m.head = wire.AppendDataHead(m.inl[:0], m.connID, m.left)
+}
+
+// maxPacket is the number of bytes in one DATA packet. grpc-go on the other side
+// takes a message of up to 32 KiB into a pooled buffer of that size, and a larger
+// one into one of 1 MiB, which it clears each time. Two packets are a full chunk,
+// and one is two frames.
+const maxPacket = buf.MaxPayload / 2
 
 // Stream is one HTTP/2 stream.
 type Stream struct {
@@ -120,8 +135,8 @@ func (st *Stream) SendControl(b []byte) {
 // SendData queues a DATA packet for connID with the chunk, which it owns. It
 // returns false when the stream cannot send any more.
 func (st *Stream) SendData(connID int64, chunk *buf.Chunk, from Sender) bool {
-	m := &message{chunk: chunk, from: from}
-	m.head = wire.AppendDataHead(m.inl[:0], connID, chunk.Len())
+	m := &message{chunk: chunk, connID: connID, from: from}
+	m.next()
 	c := st.c
 	c.mu.Lock()
 	ok := st.push(m)

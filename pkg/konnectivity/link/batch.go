@@ -14,7 +14,7 @@ import (
 type batchConn struct {
 	net.Conn
 	in   *sock.Conn
-	head *buf.Chunk // read ahead, not yet handed to TLS
+	head []*buf.Chunk // read ahead, not yet handed to TLS
 
 	mu       sync.Mutex
 	batching bool
@@ -22,8 +22,8 @@ type batchConn struct {
 }
 
 // batchFlush is the number of gathered bytes that are written without waiting
-// for the end of a batch: four records and their overhead.
-const batchFlush = 4 * (16384 + 22)
+// for the end of a batch: sixteen records and their overhead.
+const batchFlush = 16 * (16384 + 22)
 
 var batchPool = sync.Pool{New: func() any {
 	b := make([]byte, 0, batchFlush+16384+64)
@@ -39,18 +39,22 @@ func NewBatchConn(nc net.Conn) net.Conn {
 func (b *batchConn) NetConn() net.Conn { return b.Conn }
 
 func (b *batchConn) Read(p []byte) (int, error) {
-	if b.head == nil {
-		chunk, err := b.in.ReadChunk(buf.MaxPayload)
+	if len(b.head) == 0 {
+		chunks, err := b.in.ReadChunks(sock.MaxRead)
 		if err != nil {
 			return 0, err
 		}
-		b.head = chunk
+		b.head = chunks
 	}
-	n := copy(p, b.head.Bytes())
-	b.head.Consume(n)
-	if b.head.Len() == 0 {
-		b.head.Release()
-		b.head = nil
+	n := 0
+	for n < len(p) && len(b.head) > 0 {
+		c := b.head[0]
+		m := copy(p[n:], c.Bytes())
+		n += m
+		if c.Consume(m); c.Len() == 0 {
+			c.Release()
+			b.head = b.head[1:]
+		}
 	}
 	return n, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
@@ -127,7 +128,9 @@ func New(nc net.Conn, peerWindow int, cfg Config) *Link {
 		l.sent, l.received = perFrame(cfg.Counters.Sent, toAgent), perFrame(cfg.Counters.Received, toServer)
 	}
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		l.bc, _ = t.NetConn().(*batchConn)
+		if l.bc, _ = t.NetConn().(*batchConn); l.bc != nil {
+			sock.ShortQueues(l.bc.Conn)
+		}
 	}
 	return l
 }
@@ -267,6 +270,9 @@ func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
 // paused says that this process itself was stopped, which is not the peer's
 // fault.
 func (l *Link) tick(paused bool) {
+	if l.bc != nil {
+		sock.ShortQueues(l.bc.Conn)
+	}
 	now := int64(time.Since(l.start))
 	if paused {
 		l.lastRecv.Store(now)

@@ -33,11 +33,11 @@ func (q *flowQueue) pop() *Stream {
 const quantum = buf.MaxSize
 
 // maxBatch is the number of bytes taken from the queues at a time.
-const maxBatch = 2 * buf.MaxSize
+const maxBatch = 4 * buf.MaxSize
 
 // inlineBatches is how many batches a goroutine writes on behalf of others
 // before it hands over to the writer.
-const inlineBatches = 4
+const inlineBatches = 2
 
 // schedule lists a stream. One that had nothing queued goes to the fresh queue,
 // which is served first, so that a keystroke overtakes bulk data; it can send

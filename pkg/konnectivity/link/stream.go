@@ -9,7 +9,7 @@ import (
 
 // maxQueued is the number of bytes one stream may have queued in the link before
 // its source has to wait: what is being written and what comes next.
-const maxQueued = 2 * buf.MaxSize
+const maxQueued = 4 * buf.MaxSize
 
 // endKind is how a stream ends its sending direction.
 type endKind byte
@@ -76,20 +76,28 @@ func (st *Stream) windowLocked() int {
 
 // Send implements tunnel.Stream.
 func (st *Stream) Send(c *buf.Chunk, mayWait bool) {
+	one := [1]*buf.Chunk{c}
+	st.SendAll(one[:], mayWait)
+}
+
+// SendAll implements tunnel.Stream.
+func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 	l := st.l
 	l.mu.Lock()
 	if st.dead || st.end != endNone || l.err != nil {
 		l.mu.Unlock()
-		c.Release()
+		release(chunks)
 		return
 	}
-	n := c.Len()
-	st.credit -= n
-	st.queued += n
-	if l.writing {
-		c = c.Shrink()
+	for _, c := range chunks {
+		n := c.Len()
+		st.credit -= n
+		st.queued += n
+		if l.writing {
+			c = c.Shrink()
+		}
+		st.queue = append(st.queue, c)
 	}
-	st.queue = append(st.queue, c)
 	l.schedule(st)
 	l.flushUnlock(mayWait)
 }

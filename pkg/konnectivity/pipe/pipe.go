@@ -104,15 +104,15 @@ func (e *End) Run() {
 			<-e.wake
 			continue
 		}
-		c, err := e.in.ReadChunk(w)
+		cs, err := e.in.ReadChunks(w)
 		if err != nil {
 			e.readEnded(err)
 			return
 		}
-		if e.discard(c) {
+		if e.discard(cs) {
 			continue
 		}
-		st.Send(c, true)
+		st.SendAll(cs, true)
 	}
 }
 
@@ -123,19 +123,25 @@ const maxDiscard = 256 << 10
 // discard drops what the socket sends after the dialler has gone. When that goes
 // on, the socket is closed as soon as the other end has what was written to it;
 // TCP would have sent a reset with the first byte.
-func (e *End) discard(c *buf.Chunk) bool {
+func (e *End) discard(chunks []*buf.Chunk) bool {
+	n := 0
+	for _, c := range chunks {
+		n += c.Len()
+	}
 	e.mu.Lock()
-	e.moved += int64(c.Len())
+	e.moved += int64(n)
 	gone := e.peerClosed
 	if gone {
-		e.dropped += c.Len()
+		e.dropped += n
 	}
 	over := e.dropped > maxDiscard
 	e.mu.Unlock()
 	if !gone {
 		return false
 	}
-	c.Release()
+	for _, c := range chunks {
+		c.Release()
+	}
 	if over {
 		if e.out.Buffered() == 0 && e.in.Unacked() == 0 {
 			e.shut(nil, true)

@@ -41,6 +41,7 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	shell.LimitProcessors(2)
 	m := server.NewMetrics()
 	client, err := o.kubeClient()
 	if err != nil {

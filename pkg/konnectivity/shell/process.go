@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -31,6 +32,16 @@ func Notify(state string) {
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
+	}
+}
+
+// LimitProcessors lets Go code run on the given share of the processors at the
+// same time, one at least, unless GOMAXPROCS says otherwise. What moves bytes
+// between sockets loses more by waking other processors than it gains from them;
+// docs/tunnel-benchmark.md has the measurement.
+func LimitProcessors(divisor int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/divisor))
 	}
 }
 

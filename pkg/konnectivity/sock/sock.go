@@ -22,16 +22,26 @@ type Conn struct {
 	// What the next read wants and what the last one got. They are fields so
 	// that the callback given to the runtime is allocated once.
 	want    int
-	got     *buf.Chunk
+	got     []*buf.Chunk
 	err     error
 	readFn  func(fd uintptr) bool
+	burst   int // chunks that the next read may fill
+	few     [maxBurst]*buf.Chunk
+	iov     [maxBurst][]byte
 	guess   int
 	pending []byte
 }
 
+// maxBurst is how many chunks one system call reads at most, once reads have
+// filled fewer.
+const maxBurst = 4
+
+// MaxRead is the greatest number of bytes that ReadChunks returns.
+const MaxRead = maxBurst * buf.MaxPayload
+
 // New wraps nc, which stays owned by the Conn.
 func New(nc net.Conn) *Conn {
-	c := &Conn{nc: nc, raw: rawOf(nc), guess: 1}
+	c := &Conn{nc: nc, raw: rawOf(nc), guess: 1, burst: 1}
 	c.readFn = c.tryRead
 	return c
 }
@@ -65,16 +75,29 @@ func (c *Conn) Unread(p []byte) { c.pending = append([]byte(nil), p...) }
 // ReadChunk waits until bytes are there and returns at most limit of them. The
 // error is io.EOF at an orderly end.
 func (c *Conn) ReadChunk(limit int) (*buf.Chunk, error) {
-	limit = min(limit, buf.MaxPayload)
+	chunks, err := c.ReadChunks(min(limit, buf.MaxPayload))
+	if err != nil {
+		return nil, err
+	}
+	return chunks[0], nil
+}
+
+// ReadChunks waits until bytes are there and returns at most limit of them, in
+// one chunk or more. The slice is valid until the next read.
+func (c *Conn) ReadChunks(limit int) ([]*buf.Chunk, error) {
+	c.want, c.got, c.err = limit, c.few[:0], nil
 	if len(c.pending) > 0 {
-		chunk := buf.From(c.pending[:min(limit, len(c.pending))])
+		chunk := buf.From(c.pending[:min(limit, len(c.pending), buf.MaxPayload)])
 		c.pending = c.pending[chunk.Len():]
-		return chunk, nil
+		return append(c.got, chunk), nil
 	}
 	if c.raw == nil {
-		return c.readBuffered(limit)
+		chunk, err := c.readBuffered(min(limit, buf.MaxPayload))
+		if err != nil {
+			return nil, err
+		}
+		return append(c.got, chunk), nil
 	}
-	c.want, c.got, c.err = limit, nil, nil
 	if err := c.raw.Read(c.readFn); err != nil {
 		return nil, err
 	}
@@ -83,26 +106,63 @@ func (c *Conn) ReadChunk(limit int) (*buf.Chunk, error) {
 
 // tryRead is the callback of RawConn.Read: false means wait until readable.
 func (c *Conn) tryRead(fd uintptr) bool {
-	chunk := buf.Get(c.want)
-	for {
-		n, err := unix.Read(int(fd), chunk.Free()[:c.want])
-		switch {
-		case err == unix.EINTR:
+	iov := c.iov[:0]
+	for left := c.want; left > 0 && len(iov) < c.burst; {
+		n := min(left, buf.MaxPayload)
+		chunk := buf.Get(n)
+		c.got = append(c.got, chunk)
+		iov = append(iov, chunk.Free()[:n])
+		left -= n
+	}
+	n, err := readv(int(fd), iov)
+	c.keep(max(n, 0))
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return false
+	case err != nil:
+		c.err = &net.OpError{Op: "read", Net: "tunnel", Err: err}
+	case n == 0:
+		c.err = io.EOF
+	}
+	return true
+}
+
+// keep makes n bytes the payload of the chunks and releases those without any.
+// The next read asks for more chunks if these were filled.
+func (c *Conn) keep(n int) {
+	used := 0
+	for i, chunk := range c.got {
+		m := min(n, len(c.iov[i]))
+		c.iov[i] = nil
+		if m == 0 {
+			chunk.Release()
+			c.got[i] = nil
 			continue
-		case err == unix.EAGAIN:
-			chunk.Release()
-			return false
-		case err != nil:
-			chunk.Release()
-			c.err = &net.OpError{Op: "read", Net: "tunnel", Err: err}
-		case n == 0:
-			chunk.Release()
-			c.err = io.EOF
-		default:
-			chunk.Extend(n)
-			c.got = chunk
 		}
-		return true
+		chunk.Extend(m)
+		n -= m
+		used++
+	}
+	full := used > 0 && used == len(c.got) && len(c.got[used-1].Free()) == 0
+	c.got = c.got[:used]
+	switch {
+	case full:
+		c.burst = min(2*c.burst, maxBurst)
+	case used > 0:
+		c.burst = min(c.burst, used)
+	}
+}
+
+func readv(fd int, iov [][]byte) (n int, err error) {
+	for {
+		if len(iov) == 1 {
+			n, err = unix.Read(fd, iov[0])
+		} else {
+			n, err = unix.Readv(fd, iov)
+		}
+		if err != unix.EINTR {
+			return n, err
+		}
 	}
 }
 

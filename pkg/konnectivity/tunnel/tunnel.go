@@ -19,6 +19,8 @@ type Stream interface {
 	// caller may be used to write the shared connection; a goroutine that reads
 	// a shared connection must not allow that.
 	Send(c *buf.Chunk, mayWait bool)
+	// SendAll queues several chunks, which it owns from then on, as Send does.
+	SendAll(cs []*buf.Chunk, mayWait bool)
 	// Consumed says that n bytes given to the receiver have been passed on.
 	Consumed(n int)
 	// CloseWrite ends the sending direction behind what was sent.
