@@ -69,7 +69,7 @@ func (a *Agent) dial(st incoming, address string) {
 	if n := a.dialing.Add(1); int(n) > a.cfg.MaxDials {
 		a.dialing.Add(-1)
 		cancel()
-		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending", a.cfg.MaxDials))
+		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending, its limit", a.cfg.MaxDials))
 		return
 	}
 	if int(a.m.endpoints.Get()) >= a.cfg.MaxConns {

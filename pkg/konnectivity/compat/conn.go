@@ -221,6 +221,9 @@ var kinds = []struct {
 	text string
 	code tunnel.Code
 }{
+	{"denied by rule", tunnel.CodeDenied}, // our own agents' words, which may hold others
+	{"not in the list of allowed destinations", tunnel.CodeDenied},
+	{"its limit", tunnel.CodeLimit},
 	{"i/o timeout", tunnel.CodeTimeout},
 	{"deadline exceeded", tunnel.CodeTimeout},
 	{"timed out", tunnel.CodeTimeout},

@@ -34,6 +34,8 @@ type Config struct {
 	OnHeaders func(fields []h2.Field)
 	// OnClosed is called when the stream is over.
 	OnClosed func(err error)
+	// OnBad is called for what is not the protocol; the stream ends.
+	OnBad func(err error)
 	// Observe counts packets, received or sent.
 	Observe func(received bool, t wire.Type)
 }
@@ -103,6 +105,9 @@ func (s *Session) Headers(fields []h2.Field) {
 func (s *Session) Data(p []byte) error {
 	before := s.payload
 	err := s.dec.Feed(p, s)
+	if err != nil && s.cfg.OnBad != nil {
+		s.cfg.OnBad(err)
+	}
 	if s.cfg.Pause {
 		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
 	} else {

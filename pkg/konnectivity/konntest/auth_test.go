@@ -86,32 +86,6 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyAgents: agents that all lose their server come back.
-func TestManyAgents(t *testing.T) {
-	n := 200
-	if testing.Short() {
-		n = 20
-	}
-	r := NewRig(t, server.Config{AgentWait: 5 * time.Second})
-	p := NewProxy(t, r.AgentTLS)
-	for i := range n {
-		r.StartAgent(agent.Config{AgentID: fmt.Sprint("agent-", i)}, p.Addr)
-	}
-	p.Refuse(true)
-	p.Cut()
-	Eventually(t, Patience, "server has noticed that all are gone", func() bool { ok, _ := r.Server.Ready(); return !ok })
-	p.Refuse(false)
-	Eventually(t, Patience, "all agents are back", func() bool {
-		var b strings.Builder
-		r.Metrics.Registry.Write(&b)
-		return strings.Contains(b.String(), fmt.Sprintf("fairlead_tunnel_server_links{protocol=\"fairlead\"} %d\n", n))
-	})
-	addr := Target(t, Echo)
-	for range 50 {
-		MustDial(t, Connect(r.Connect), addr).Close()
-	}
-}
-
 // TestManyDials makes 10,000 dials.
 func TestManyDials(t *testing.T) {
 	if testing.Short() {

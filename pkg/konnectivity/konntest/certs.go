@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -82,4 +83,14 @@ func writePEM(t testing.TB, path, kind string, der []byte) {
 	if err := os.Rename(tmp, path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// loadPair issues a certificate and loads it.
+func loadPair(t testing.TB, ca *CA, name string, until time.Time) []tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(ca.Issue(t, name, until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []tls.Certificate{pair}
 }

@@ -69,23 +69,6 @@ func redials(r *Rig) int {
 	return n
 }
 
-// TestDeadPeer: both sides find out when the other does not answer.
-func TestDeadPeer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 16 s")
-	}
-	r := NewRig(t, server.Config{})
-	p := NewProxy(t, r.AgentTLS)
-	a := r.StartAgent(agent.Config{}, p.Addr)
-	p.Freeze(true)
-	start := time.Now()
-	Eventually(t, Patience, "both have given up the link", func() bool {
-		ready, _ := r.Server.Ready()
-		return !ready && !a.Ready()
-	})
-	t.Logf("found after %v", time.Since(start))
-}
-
 // TestReset: when the link breaks, clients see the end of their connections, a
 // transfer is not taken for whole, and the agent comes back.
 func TestReset(t *testing.T) {
@@ -103,27 +86,6 @@ func TestReset(t *testing.T) {
 	Eventually(t, Patience, "agent is back", func() bool { ok, _ := r.Server.Ready(); return ok && a.Ready() })
 	MustDial(t, GRPC(r.GRPC), addr).Close()
 	Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
-}
-
-func TestDialErrors(t *testing.T) {
-	r := NewRig(t, server.Config{})
-	deny, err := agent.ParseRules("127.0.0.2,*.denied.test:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.StartAgent(agent.Config{Policy: agent.Policy{Deny: deny}, DialTimeout: 300 * time.Millisecond}, "")
-	for _, c := range []struct{ addr, status string }{
-		{"127.0.0.2:80", "403"},
-		{"a.denied.test:443", "403"},
-		{"127.0.0.1:1", "502"},
-		{"does-not-exist.invalid:80", "50"},
-		{"127.0.0.1:99999", "50"},
-	} {
-		_, err := Connect(r.Connect)(context.Background(), c.addr)
-		if err == nil || !strings.Contains(err.Error(), c.status) {
-			t.Errorf("dial %s: %v, want status %s", c.addr, err, c.status)
-		}
-	}
 }
 
 // TestPendingDialExpires is upstream's #855: a dial without an answer is forgotten.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
@@ -82,6 +83,38 @@ func Handshake(c net.Conn, address string) (net.Conn, error) {
 	return c, nil
 }
 
+// ConnectTLS dials as kube-apiserver does with HTTP CONNECT over TCP.
+func ConnectTLS(proxy string, cfg *tls.Config) Dialer {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		d := tls.Dialer{Config: cfg}
+		c, err := d.DialContext(ctx, "tcp", proxy)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		tunnelled, err := Handshake(c, address)
+		if !stop() && err == nil {
+			return nil, ctx.Err()
+		}
+		return tunnelled, err
+	}
+}
+
+// GRPCTLS dials with GRPC over TCP, which the reference client can.
+func GRPCTLS(proxy string, cfg *tls.Config) Dialer {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), proxy,
+			grpc.WithBlock(), grpc.FailOnNonTempDialError(true), //nolint:staticcheck // as kube-apiserver
+			grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+		if err != nil {
+			return nil, err
+		}
+		return t.DialContext(ctx, "tcp", address)
+	}
+}
+
 // Rig is our server, reachable in both modes, and agents.
 type Rig struct {
 	t        testing.TB
@@ -92,6 +125,8 @@ type Rig struct {
 	GRPC     string // socket for GRPC
 	Connect  string // socket for HTTP CONNECT
 	stop     sync.Once
+
+	agentTLS *certs.Loader // for agents that bring no TLS of their own
 }
 
 // ShortDir returns a directory that is removed with the test. Its path is short
@@ -140,6 +175,25 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 	return r
 }
 
+// FrontendsTLS opens frontends on TCP with mutual TLS and returns their addresses.
+func (r *Rig) FrontendsTLS() (grpcAddr, connectAddr string) {
+	r.t.Helper()
+	crt, key := r.CA.Issue(r.t, "frontend", time.Now().Add(time.Hour))
+	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	listen := func(serve func(net.Listener, *tls.Config) error, protos ...string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		go func() { _ = serve(l, loader.Server(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos})) }()
+		return l.Addr().String()
+	}
+	return listen(r.Server.ServeGRPC, "h2"), listen(r.Server.ServeHTTPConnect)
+}
+
 // Stop ends the server.
 func (r *Rig) Stop() {
 	r.stop.Do(func() {
@@ -160,19 +214,37 @@ type Agent struct {
 // empty, and waits until it is ready.
 func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
 	r.t.Helper()
-	crt, key := r.CA.Issue(r.t, "agent", time.Now().Add(time.Hour))
-	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
-	if err != nil {
-		r.t.Fatal(err)
+	a := r.LaunchAgent(cfg, address)
+	Eventually(r.t, Patience, "agent is ready", a.Ready)
+	return a
+}
+
+// AgentTLSConfig returns what agents use that bring no TLS of their own.
+func (r *Rig) AgentTLSConfig() func() (*tls.Config, error) {
+	r.t.Helper()
+	if r.agentTLS == nil {
+		crt, key := r.CA.Issue(r.t, "agent", time.Now().Add(time.Hour))
+		loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.agentTLS = loader
 	}
+	loader := r.agentTLS
+	return func() (*tls.Config, error) {
+		return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
+	}
+}
+
+// LaunchAgent is StartAgent without the wait.
+func (r *Rig) LaunchAgent(cfg agent.Config, address string) *Agent {
+	r.t.Helper()
 	if address == "" {
 		address = r.AgentTLS
 	}
 	cfg.Address = address
 	if cfg.TLS == nil {
-		cfg.TLS = func() (*tls.Config, error) {
-			return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
-		}
+		cfg.TLS = r.AgentTLSConfig()
 	}
 	if cfg.AgentID == "" {
 		cfg.AgentID = fmt.Sprintf("agent-%d", time.Now().UnixNano())
@@ -189,7 +261,6 @@ func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
 	var once sync.Once
 	stop := func() { once.Do(func() { cancel(); <-done }) }
 	r.t.Cleanup(stop)
-	Eventually(r.t, Patience, "agent is ready", a.Ready)
 	return &Agent{a, m, stop}
 }
 

@@ -35,6 +35,9 @@ func NewClient(cfg *Config) *Client {
 	return c
 }
 
+// CloseIdle closes connections that are kept for later requests.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
 // StatusError is an answer other than success.
 type StatusError struct {
 	Code            int
@@ -58,6 +61,10 @@ func CodeOf(err error) (int, string, bool) {
 	return 0, "", false
 }
 
+// ErrBusy says that so many requests wait already that this one would not be made
+// in time.
+var ErrBusy = errors.New("too many requests wait for the API server; see --kubeconfig-qps")
+
 // wait keeps the rate of requests.
 func (c *Client) wait(ctx context.Context) error {
 	if c.cfg.QPS < 0 {
@@ -70,6 +77,10 @@ func (c *Client) wait(ctx context.Context) error {
 		c.next = earliest
 	}
 	d := c.next.Sub(now)
+	if end, ok := ctx.Deadline(); ok && now.Add(d).After(end) {
+		c.mu.Unlock()
+		return ErrBusy // its turn must not be kept from others
+	}
 	c.next = c.next.Add(gap)
 	c.mu.Unlock()
 	if d <= 0 {

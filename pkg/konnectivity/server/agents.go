@@ -251,6 +251,10 @@ func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
 	b.session = compat.New(st, true, compat.Config{
 		ConnLimit: s.cfg.ConnLimit, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
 		OnDrain: func() { b.draining.Store(true) },
+		OnBad: func(err error) {
+			s.m.badInput.With("agent").Inc()
+			s.cfg.Logf(1, "agent at %s sent a bad packet: %v", b.peer, err)
+		},
 		Observe: func(received bool, t wire.Type) {
 			if received {
 				s.m.observe(from, t)

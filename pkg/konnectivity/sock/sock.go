@@ -249,9 +249,14 @@ func (c *Conn) Unacked() int {
 	return n
 }
 
-// Abort closes the connection so that the peer sees a reset where the transport
-// has one.
+// Abort closes the connection so that the peer sees that it was cut: by a reset on
+// TCP, and with TLS without the message that announces the end. A Unix socket has
+// nothing of the kind: its peer sees an end.
 func Abort(nc net.Conn) {
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		Abort(t.NetConn())
+		return
+	}
 	if t, ok := nc.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
 	}

@@ -1,0 +1,164 @@
+package konntest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// blackHole is an address that answers nothing: a listener whose backlog is full.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
+	for range 4 { // one is taken, the others wait for nothing
+		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	t.Fatal("the backlog takes everything")
+	return ""
+}
+
+// TestDialErrors: what kind of failure it was is told apart, in the text in both
+// modes, by status with HTTP CONNECT, and in metrics of both sides.
+func TestDialErrors(t *testing.T) {
+	deny, err := agent.ParseRules("127.0.0.2,*.denied.test:443,127.0.0.0/8:7777")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hole := blackHole(t)
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			a := r.StartAgent(agent.Config{Policy: agent.Policy{Deny: deny}, DialTimeout: 500 * time.Millisecond}, "")
+			for _, c := range []struct{ name, addr, status, text, kind string }{
+				{"refused", "127.0.0.1:1", "502", "connection refused", "refused"},
+				{"timeout", hole, "504", "timeout", "timeout"},
+				{"no route", "255.255.255.255:80", "502", "unreachable", "no_route"},
+				{"no name", "does-not-exist.invalid:80", "502", "lookup does-not-exist.invalid", "dns"},
+				{"denied address", "127.0.0.2:80", "403", "denied by rule", "denied"},
+				{"denied port", "127.0.0.1:7777", "403", "denied by rule", "denied"},
+				{"denied name", "a.denied.test:443", "403", "denied by rule", "denied"},
+				{"bad port", "127.0.0.1:99999", "502", "port", "other"},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					before := Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="`+c.kind+`"}`)
+					if conn, err := GRPC(r.GRPC)(t.Context(), c.addr); err == nil {
+						_ = conn.Close()
+						t.Error("dial succeeded")
+					} else if !strings.Contains(err.Error(), c.text) {
+						t.Errorf("GRPC: %v, want %q", err, c.text)
+					}
+					if conn, err := Connect(r.Connect)(t.Context(), c.addr); err == nil {
+						_ = conn.Close()
+						t.Error("dial succeeded")
+					} else if !strings.Contains(err.Error(), c.status) {
+						t.Errorf("HTTP CONNECT: %v, want status %s", err, c.status)
+					}
+					if n := Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="`+c.kind+`"}`); n != before+2 {
+						t.Errorf("metric counts %v failures of kind %s, want 2", n-before, c.kind)
+					}
+					reason := map[string]string{"other": "unknown"}[c.kind]
+					if reason == "" {
+						reason = c.kind
+					}
+					if Metric(a.Metrics.Registry, `konnectivity_network_proxy_agent_endpoint_dial_failure_total{reason="`+reason+`"}`) < 2 {
+						t.Errorf("the agent does not count reason %s", reason)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestLimits: what is beyond a limit is refused with its name and counted, what is
+// there goes on, and room that comes free is used.
+func TestLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		server server.Config
+		agent  agent.Config
+		text   string
+	}{
+		"connections of the server": {server.Config{MaxConns: 2}, agent.Config{}, "server has 2 connections, its limit"},
+		"connections of the agent":  {server.Config{}, agent.Config{MaxConns: 2}, "agent has 2 connections, its limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRig(t, c.server)
+			r.StartAgent(c.agent, "")
+			addr := Target(t, Echo)
+			first, second := MustDial(t, GRPC(r.GRPC), addr), MustDial(t, Connect(r.Connect), addr)
+			if _, err := GRPC(r.GRPC)(t.Context(), addr); err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("GRPC: %v, want %q", err, c.text)
+			}
+			if _, err := Connect(r.Connect)(t.Context(), addr); err == nil || !strings.Contains(err.Error(), "503") {
+				t.Errorf("HTTP CONNECT: %v, want 503", err)
+			}
+			if n := Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="limit"}`); n != 2 {
+				t.Errorf("metric counts %v, want 2", n)
+			}
+			_, _ = first.Write([]byte{1})
+			if _, err := readFull(first, make([]byte, 1), Patience); err != nil {
+				t.Errorf("a connection within the limit: %v", err)
+			}
+			_ = second.Close()
+			Eventually(t, Patience, "the room is used again", func() bool {
+				conn, err := Connect(r.Connect)(t.Context(), addr)
+				if err == nil {
+					_ = conn.Close()
+				}
+				return err == nil
+			})
+		})
+	}
+	t.Run("pending dials", func(t *testing.T) {
+		r := NewRig(t, server.Config{MaxPending: 1})
+		p := NewProxy(t, r.AgentTLS)
+		r.StartAgent(agent.Config{}, p.Addr)
+		p.Freeze(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _, _ = Connect(r.Connect)(ctx, "127.0.0.1:1") }()
+		Eventually(t, Patience, "a dial is pending", func() bool { return r.Server.Established() == 1 })
+		if _, err := Connect(r.Connect)(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Errorf("got %v, want 503", err)
+		}
+		cancel()
+		<-done
+	})
+	t.Run("agents", func(t *testing.T) {
+		r := NewRig(t, server.Config{MaxAgents: 1})
+		r.StartAgent(agent.Config{}, "")
+		b := r.LaunchAgent(agent.Config{}, "")
+		Eventually(t, Patience, "a refusal is counted", func() bool {
+			return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="limit"}`) > 0
+		})
+		if b.Ready() {
+			t.Error("an agent beyond the limit is connected")
+		}
+	})
+}

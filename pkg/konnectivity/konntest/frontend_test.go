@@ -1,0 +1,55 @@
+package konntest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestFrontendsTLS runs the suite over TCP with mutual TLS, and turns away clients
+// without a certificate, with one of another CA and with one that has expired
+// (KON-05).
+func TestFrontendsTLS(t *testing.T) {
+	r := NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	g, c := r.FrontendsTLS()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("http-connect", func(t *testing.T) {
+		Run(t, Pair{Dial: ConnectTLS(c, cfg), Lossless: true, Isolated: true, HalfClose: true, Failure: "502"})
+	})
+	t.Run("grpc", func(t *testing.T) {
+		Run(t, Pair{Dial: GRPCTLS(g, cfg), Lossless: true, Failure: "connection refused"})
+	})
+	addr := Target(t, Echo)
+	healthy := MustDial(t, ConnectTLS(c, cfg), addr)
+	none := cfg.Clone()
+	none.Certificates = nil
+	other := cfg.Clone()
+	dir := ShortDir(t)
+	other.Certificates = loadPair(t, NewCA(t, dir), "stranger", time.Now().Add(time.Hour))
+	expired := cfg.Clone()
+	expired.Certificates = loadPair(t, r.CA, "expired", time.Now().Add(-time.Hour))
+	for name, bad := range map[string]Dialer{
+		"none": ConnectTLS(c, none), "other CA": ConnectTLS(c, other), "expired": ConnectTLS(c, expired),
+	} {
+		before := Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`)
+		if conn, err := bad(t.Context(), addr); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s: accepted", name)
+		}
+		Eventually(t, Patience, name+" is counted", func() bool {
+			return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`) > before
+		})
+	}
+	if _, err := healthy.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
+		t.Errorf("a client with a good certificate: %v", err)
+	}
+}

@@ -1,0 +1,346 @@
+package konntest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+// Frame types of docs/tunnel-protocol.md, by hand, as a stranger would write them.
+const (
+	fHello = iota + 1
+	fWelcome
+	fRefuse
+	fDial
+	fDialed
+	fDialFail
+	fData
+	fFin
+	fClose
+	fReset
+	fCredit
+	fPing
+	fPong
+	fDrain
+)
+
+func frame(typ byte, stream uint32, payload string) []byte {
+	b := []byte{typ, byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload))}
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
+}
+
+// rogueHost is what rogue agents claim to reach.
+const rogueHost = "rogue.test"
+
+// rogueRig has a healthy agent and a connection through it; dials to rogueHost go to
+// the agent that claims it.
+type rogueRig struct {
+	*Rig
+	healthy net.Conn
+}
+
+func newRogueRig(t *testing.T) *rogueRig {
+	r := NewRig(t, server.Config{Strategies: []server.Strategy{server.StrategyDestHost, server.StrategyDefaultRoute}})
+	r.StartAgent(agent.Config{Identifiers: "default-route=true"}, "")
+	return &rogueRig{r, MustDial(t, GRPC(r.GRPC), Target(t, Echo))}
+}
+
+func (r *rogueRig) badInput() float64 {
+	return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="agent"}`)
+}
+
+// unharmed checks the connection through the healthy agent.
+func (r *rogueRig) unharmed(t *testing.T) {
+	t.Helper()
+	_, _ = r.healthy.Write([]byte{7})
+	if _, err := readFull(r.healthy, make([]byte, 1), Patience); err != nil {
+		t.Fatalf("a connection of another agent: %v", err)
+	}
+}
+
+// connectRogue makes a TLS connection to the agents' port.
+func (r *rogueRig) connectRogue(t *testing.T, proto string) *tls.Conn {
+	t.Helper()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NextProtos = []string{proto}
+	nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(Patience))
+	return nc
+}
+
+// rogueLink is an agent that has been accepted.
+func (r *rogueRig) rogueLink(t *testing.T) *tls.Conn {
+	t.Helper()
+	nc := r.connectRogue(t, link.ALPN)
+	if _, err := link.SendHello(nc, link.Hello{AgentID: "rogue", Identifiers: "host=" + rogueHost, Window: 1 << 16}); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// next returns the next frame of a type, past others.
+func next(t *testing.T, nc net.Conn, typ byte) (stream uint32, payload string) {
+	t.Helper()
+	for {
+		var h [8]byte
+		if _, err := io.ReadFull(nc, h[:]); err != nil {
+			t.Fatalf("waiting for frame type %d: %v", typ, err)
+		}
+		p := make([]byte, int(h[1])<<16|int(h[2])<<8|int(h[3]))
+		if _, err := io.ReadFull(nc, p); err != nil {
+			t.Fatal(err)
+		}
+		if h[0] == typ {
+			return binary.BigEndian.Uint32(h[4:]), string(p)
+		}
+	}
+}
+
+// TestRogueLink: an agent that breaks the rules of the link loses it, that is
+// counted, and nobody else notices.
+func TestRogueLink(t *testing.T) {
+	r := newRogueRig(t)
+	for name, in := range map[string][]byte{
+		"oversized DATA":         {fData, 0xff, 0xff, 0xff, 0, 0, 0, 1},
+		"empty DATA":             frame(fData, 1, ""),
+		"oversized control":      {fReset, 0xff, 0xff, 0xff, 0, 0, 0, 1},
+		"DATA, never opened":     frame(fData, 99, "x"),
+		"FIN, never opened":      frame(fFin, 99, ""),
+		"DIALED, never asked":    frame(fDialed, 99, ""),
+		"stream 0":               frame(fData, 0, "x"),
+		"DIAL to a server":       frame(fDial, 1, "127.0.0.1:1"),
+		"second HELLO":           frame(fHello, 0, ""),
+		"WELCOME to a server":    frame(fWelcome, 0, ""),
+		"PING of 3 bytes":        frame(fPing, 0, "abc"),
+		"garbage":                []byte(strings.Repeat("\xa5\x5a garbage", 9000)),
+		"unknown, then unopened": append(frame(200, 5, "from the future"), frame(fData, 99, "x")...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.badInput()
+			nc := r.rogueLink(t)
+			_, _ = nc.Write(in)
+			if _, err := io.Copy(io.Discard, nc); err != nil && strings.Contains(err.Error(), "timeout") {
+				t.Error("the link stays")
+			}
+			if name != "garbage" || r.badInput() > before { // garbage may be frames of unknown types up to its end
+				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
+			}
+			r.unharmed(t)
+		})
+	}
+	t.Run("unknown types are skipped", func(t *testing.T) {
+		nc := r.rogueLink(t)
+		_, _ = nc.Write(append(frame(200, 5, "from the future"), frame(fPing, 0, "12345678")...))
+		if _, p := next(t, nc, 13); p != "12345678" {
+			t.Errorf("pong %q", p)
+		}
+	})
+	t.Run("cut off within a frame", func(t *testing.T) {
+		nc := r.rogueLink(t)
+		_, _ = nc.Write(frame(fData, 1, "hello")[:10])
+		_ = nc.Close()
+		r.unharmed(t)
+	})
+}
+
+// TestRogueHandshake: who does not introduce itself properly is refused and counted.
+func TestRogueHandshake(t *testing.T) {
+	r := newRogueRig(t)
+	refused := func() float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="handshake"}`)
+	}
+	for name, in := range map[string][]byte{
+		"garbage": []byte("GET / HTTP/1.1\r\n\r\n"), "no agent ID": frame(fHello, 0, "\x06window\x00\x0565536"),
+		"bad fields": frame(fHello, 0, "\xff"), "key twice": frame(fHello, 0, "\x01a\x00\x00\x01a\x00\x00"),
+		"window of 0": frame(fHello, 0, "\x07agentID\x00\x01a\x06window\x00\x010"), "DATA first": frame(fData, 1, "x"),
+		"oversized": {fHello, 0xff, 0xff, 0xff, 0, 0, 0, 0},
+	} {
+		before := refused()
+		nc := r.connectRogue(t, link.ALPN)
+		_, _ = nc.Write(in)
+		_, _ = io.Copy(io.Discard, nc)
+		if refused() <= before {
+			t.Errorf("%s: not counted", name)
+		}
+	}
+	r.unharmed(t)
+}
+
+// TestRogueStream: an agent that lies on one stream loses that stream; the dialler
+// sees its end, and the link goes on where the rules say so.
+func TestRogueStream(t *testing.T) {
+	r := newRogueRig(t)
+	big := strings.Repeat("x", 65_000)
+	for name, c := range map[string]struct {
+		send  func(id uint32) []byte
+		lives bool // the link goes on
+	}{
+		"data before the dial is answered": {func(id uint32) []byte { return frame(fData, id, "early") }, true},
+		"data beyond the window": {func(id uint32) []byte {
+			b := frame(fDialed, id, "")
+			for range 40 {
+				b = append(b, frame(fData, id, big)...)
+			}
+			return b
+		}, true},
+		"data behind the end": {func(id uint32) []byte {
+			return append(append(frame(fDialed, id, ""), frame(fFin, id, "")...), frame(fData, id, "late")...)
+		}, true},
+		"credit beyond all bounds": {func(id uint32) []byte {
+			return append(append(frame(fDialed, id, ""), frame(fCredit, id, "\x7f\xff\xff\xff")...), frame(fCredit, id, "\x7f\xff\xff\xff")...)
+		}, true},
+		"DIALED twice":      {func(id uint32) []byte { return append(frame(fDialed, id, ""), frame(fDialed, id, "")...) }, false},
+		"CREDIT of 3 bytes": {func(id uint32) []byte { return append(frame(fDialed, id, ""), frame(fCredit, id, "abc")...) }, false},
+		"DIALFAIL, empty":   {func(id uint32) []byte { return frame(fDialFail, id, "") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.badInput()
+			nc := r.rogueLink(t)
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() {
+				conn, err := Connect(r.Connect)(ctx, rogueHost+":80")
+				if err == nil {
+					time.Sleep(100 * time.Millisecond) // does not read at once, so that windows fill up
+					_, err = io.Copy(io.Discard, conn)
+					_ = conn.Close()
+				}
+				done <- err
+			}()
+			id, _ := next(t, nc, fDial)
+			_, _ = nc.Write(c.send(id))
+			Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
+			if err := <-done; ctx.Err() != nil {
+				t.Errorf("the dialler does not see the end: %v", err)
+			}
+			if c.lives {
+				_, _ = nc.Write(frame(fPing, 0, "12345678"))
+				next(t, nc, fPong)
+			}
+			_ = nc.Close()
+			r.unharmed(t)
+		})
+	}
+}
+
+// rogueStream is what a rogue upstream agent gets.
+type rogueStream struct {
+	dials  chan wire.Packet
+	closed chan error
+	dec    wire.StreamDecoder
+}
+
+func (*rogueStream) Headers([]h2.Field)             {}
+func (s *rogueStream) Data(p []byte) error          { return s.dec.Feed(p, s) }
+func (*rogueStream) End()                           {}
+func (s *rogueStream) Closed(err error)             { s.closed <- err }
+func (*rogueStream) HandleData(int64, []byte) error { return nil }
+func (s *rogueStream) HandlePacket(p *wire.Packet) error {
+	if p.Type == wire.DialReq {
+		s.dials <- *p
+	}
+	return nil
+}
+
+// TestRogueReference: the same for agents of the reference protocol.
+func TestRogueReference(t *testing.T) {
+	r := newRogueRig(t)
+	msg := func(p *wire.Packet) []byte { return wire.AppendMessage(nil, p) }
+	for name, c := range map[string]struct {
+		send func(d wire.Packet) []byte
+		bad  bool // counted, and the end of the stream
+	}{
+		"garbage":                {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x03\xff\xff\xff") }, true},
+		"compressed":             {func(wire.Packet) []byte { return []byte("\x01\x00\x00\x00\x01x") }, true},
+		"oversized":              {func(wire.Packet) []byte { return []byte("\x00\xff\xff\xff\xffx") }, true},
+		"unknown type":           {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x02\x08\x63") }, false},
+		"answer to nothing":      {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.DialRsp, Random: 1, ConnID: 5}) }, false},
+		"data of no connection":  {func(wire.Packet) []byte { return append(wire.AppendDataHead(nil, 77, 1), 'x') }, false},
+		"close of no connection": {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.CloseRsp, ConnID: 77}) }, false},
+		"close twice": {func(d wire.Packet) []byte {
+			b := msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})
+			for range 2 {
+				b = append(b, msg(&wire.Packet{Payload: wire.CloseRsp, ConnID: 5})...)
+			}
+			return b
+		}, false},
+		"number used twice": {func(d wire.Packet) []byte {
+			b := msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})
+			return append(b, msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})...)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.badInput()
+			nc := r.connectRogue(t, "h2")
+			_ = nc.SetDeadline(time.Time{})
+			conn := h2.NewClient(nc, h2.Config{})
+			s := &rogueStream{dials: make(chan wire.Packet, 10), closed: make(chan error, 1)}
+			st := conn.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/AgentService/Connect"},
+				{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+				{Name: "agentid", Value: "rogue"}, {Name: "agentidentifiers", Value: "host=" + rogueHost}}, s)
+			served := make(chan struct{})
+			go func() { defer close(served); _ = conn.Serve() }()
+			defer func() { conn.Close(); <-served }()
+			Eventually(t, Patience, "the agent is there", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == 1
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if c, err := Connect(r.Connect)(ctx, rogueHost+":80"); err == nil {
+					_ = c.Close()
+				}
+			}()
+			st.SendControl(c.send(<-s.dials))
+			if c.bad {
+				<-s.closed
+				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
+			}
+			cancel()
+			<-done
+			r.unharmed(t)
+			conn.Close()
+			Eventually(t, Patience, "the agent is gone", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == 0
+			})
+		})
+	}
+}
+
+// TestRogueClaims: identifiers that cannot be read, and several sets of them, are
+// refused by both protocols.
+func TestRogueClaims(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			a := r.LaunchAgent(agent.Config{Identifiers: "%zz"}, "")
+			Eventually(t, Patience, "it is counted", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="identifiers"}`) > 0
+			})
+			if a.Ready() {
+				t.Error("agent is connected")
+			}
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package konntest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// noticed is longer than certificates are used without a look at their files.
+const noticed = 1100 * time.Millisecond
+
+// TestRotationUnderLoad renews the CA with an overlap, then the certificates of both
+// sides, then drops the old CA, while connections are made all the time and agents
+// reconnect after each step. Nothing fails and nothing restarts (upstream #801).
+func TestRotationUnderLoad(t *testing.T) {
+	r := NewRig(t, server.Config{AgentWait: Patience})
+	p := NewProxy(t, r.AgentTLS)
+	r.StartAgent(agent.Config{AgentID: "stays"}, "")
+	a := r.StartAgent(agent.Config{AgentID: "reconnects"}, p.Addr)
+	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 50)
+	reconnect := func(step string) {
+		t.Helper()
+		time.Sleep(noticed)
+		p.Refuse(true) // what is on the way goes on through the other agent
+		a.Drain(t.Context())
+		p.Refuse(false)
+		a.Stop()
+		a = r.StartAgent(agent.Config{AgentID: "reconnects"}, p.Addr)
+		t.Log(step)
+	}
+	bundle := func(cas ...*CA) {
+		t.Helper()
+		var all []byte
+		for _, ca := range cas {
+			pem, err := os.ReadFile(ca.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pem...)
+		}
+		if err := os.WriteFile(r.CA.File+".new", all, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(r.CA.File+".new", r.CA.File); err != nil {
+			t.Fatal(err)
+		}
+	}
+	oldDir, newDir := ShortDir(t), ShortDir(t)
+	old := *r.CA
+	old.File = filepath.Join(oldDir, "ca.crt") // r.CA.File is what both sides trust
+	pem, err := os.ReadFile(r.CA.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(old.File, pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := NewCA(t, newDir)
+	bundle(&old, next)
+	reconnect("both CAs are trusted")
+	next.Dir = r.CA.Dir
+	next.Issue(t, "server", time.Now().Add(time.Hour))
+	reconnect("the server has a certificate of the new CA")
+	next.Issue(t, "agent", time.Now().Add(time.Hour))
+	reconnect("agents have certificates of the new CA")
+	bundle(next)
+	reconnect("only the new CA is trusted")
+	load.NoneFailed(t)
+}
+
+// reviewer is the part of an API server that reviews tokens, well or badly.
+type reviewer struct {
+	delay  atomic.Int64
+	status atomic.Int64
+	count  atomic.Int64
+	good   atomic.Value // the token that is accepted
+}
+
+func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.count.Add(1)
+	select {
+	case <-time.After(time.Duration(v.delay.Load())):
+	case <-r.Context().Done():
+		return
+	}
+	if s := v.status.Load(); s != 0 {
+		w.WriteHeader(int(s))
+		return
+	}
+	var tr struct {
+		Spec struct {
+			Token string `json:"token"`
+		} `json:"spec"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&tr)
+	fmt.Fprintf(w, `{"status":{"authenticated":%v,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa"}}}`, tr.Spec.Token == v.good.Load())
+}
+
+// startReviewer returns a reviewer and a checker that asks it.
+func startReviewer(t *testing.T) (*reviewer, *kube.TokenAuth) {
+	t.Helper()
+	v := &reviewer{}
+	v.good.Store("good")
+	srv := httptest.NewServer(v)
+	t.Cleanup(srv.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k"}}],"clusters":[{"name":"k","cluster":{"server":%q}}]}`, srv.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := kube.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kube.NewClient(cfg)
+	t.Cleanup(client.CloseIdle)
+	return v, &kube.TokenAuth{Client: client, Namespace: "ns", ServiceAccount: "sa", Audience: "aud"}
+}
+
+// TestReviewSlowOrFailing: while the API server is slow with TokenReviews or fails
+// them, agents that are connected carry on, agents that are not do not ask more
+// often than --kubeconfig-qps, and get in as soon as it is well again.
+func TestReviewSlowOrFailing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	for name, ill := range map[string]func(v *reviewer){
+		"10 s":   func(v *reviewer) { v.delay.Store(int64(10 * time.Second)) },
+		"failed": func(v *reviewer) { v.status.Store(http.StatusInternalServerError) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, tokens := startReviewer(t)
+			r := NewRig(t, server.Config{Tokens: tokens})
+			token := func() (string, error) { return "good", nil }
+			r.StartAgent(agent.Config{Token: token}, "")
+			load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 50)
+			ill(v)
+			v.count.Store(0)
+			start := time.Now()
+			const late = 20
+			for i := range late {
+				r.LaunchAgent(agent.Config{AgentID: fmt.Sprint("late-", i), Token: token, SyncInterval: 50 * time.Millisecond, SyncIntervalCap: time.Second}, "")
+			}
+			time.Sleep(5 * time.Second)
+			if most := 10 + 5*time.Since(start).Seconds() + 1; float64(v.count.Load()) > most {
+				t.Errorf("%d reviews in %v, want at most %.0f", v.count.Load(), time.Since(start), most)
+			}
+			v.delay.Store(0)
+			v.status.Store(0)
+			Eventually(t, Patience, "all agents are in", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == late+1
+			})
+			load.NoneFailed(t)
+		})
+	}
+}
+
+// TestTokenRotation: a renewed token in the same file is used at the next connect; the
+// old one is refused (KON-69).
+func TestTokenRotation(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			v, tokens := startReviewer(t)
+			r := NewRig(t, server.Config{Tokens: tokens, ReferenceOnly: reference})
+			p := NewProxy(t, r.AgentTLS)
+			var mu sync.Mutex
+			token := "good"
+			a := r.StartAgent(agent.Config{Token: func() (string, error) { mu.Lock(); defer mu.Unlock(); return token, nil }}, p.Addr)
+			v.good.Store("renewed")
+			p.Cut()
+			Eventually(t, Patience, "the old token is refused", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && !a.Ready()
+			})
+			mu.Lock()
+			token = "renewed"
+			mu.Unlock()
+			Eventually(t, Patience, "the new token is accepted", a.Ready)
+			var b strings.Builder
+			r.Metrics.Registry.Write(&b)
+			if !strings.Contains(b.String(), `fairlead_tunnel_server_token_checks_total{result="refused"}`) {
+				t.Error("refusals of tokens are not counted")
+			}
+		})
+	}
+}
