@@ -26,7 +26,10 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	over := make(chan error, 1)
 	s := compat.New(nil, false, compat.Config{
 		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
-		OnBad:  func(err error) { a.m.violations.With(err.Error()).Inc() },
+		OnBad: func(err error) {
+			a.m.violations.With("packet").Inc()
+			a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+		},
 		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
 		OnHeaders: func(f []h2.Field) {
 			select {
