@@ -102,7 +102,7 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
-RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/...
+RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/konnectivity/...
 
 .PHONY: test-race
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)

@@ -2,11 +2,15 @@ package tunnel
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 )
 
@@ -110,5 +114,96 @@ func TestOneSlowClient(t *testing.T) {
 	t.Logf("upstream stalls: %v", stalls(t, upstream, 3*time.Second))
 	if stalls(t, own, konntest.Patience) {
 		t.Error("ours stalls")
+	}
+}
+
+// descriptors is how many a process has open.
+func descriptors(t *testing.T, p *daemontest.Process) int {
+	t.Helper()
+	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// TestPendingDials reproduces upstream's #855 and #276: a dial that the agent does not
+// answer is kept for ever, with its client's connection, although the client has
+// gone. Ours keeps nothing.
+func TestPendingDials(t *testing.T) {
+	const n = 30
+	for _, c := range []struct {
+		from release
+		left bool
+	}{{v0_36_0, true}, {ours, false}} {
+		t.Run(c.from.String(), func(t *testing.T) {
+			p := startPair(t, options{mode: "http-connect", server: c.from, agent: c.from})
+			p.dial(t)
+			before := descriptors(t, p.server)
+			if err := p.agent.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				conn, err := net.Dial("unix", p.socket)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", p.echo)
+				time.Sleep(10 * time.Millisecond) // so that the dial is under way
+				_ = conn.Close()
+			}
+			pending := func() float64 {
+				v, err := metric(p.serverHealth, "konnectivity_network_proxy_server_pending_backend_dials")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v
+			}
+			if c.left {
+				time.Sleep(3 * time.Second)
+				t.Logf("%s: %v dials pending, %d descriptors more than before", c.from, pending(), descriptors(t, p.server)-before)
+				if pending() == 0 {
+					t.Error("not reproduced")
+				}
+				return
+			}
+			daemontest.Eventually(t, 3*time.Second, func() error {
+				if d, fds := pending(), descriptors(t, p.server); d != 0 || fds > before {
+					return fmt.Errorf("%v dials pending, %d descriptors, %d before", d, fds, before)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestChurnLeak reproduces upstream's leak of the agent's sockets when clients of HTTP
+// CONNECT go away during the dial. Ours leaves none.
+func TestChurnLeak(t *testing.T) {
+	const n = 300
+	for _, from := range []release{v0_36_0, ours} {
+		t.Run(from.String(), func(t *testing.T) {
+			p := startPair(t, options{mode: "http-connect", server: from, agent: from})
+			p.dial(t)
+			before := descriptors(t, p.server) + descriptors(t, p.agent)
+			for range n {
+				conn, err := net.Dial("unix", p.socket)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", p.echo)
+				_ = conn.Close()
+			}
+			left := 0
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				if left = descriptors(t, p.server) + descriptors(t, p.agent) - before; left <= 0 {
+					break
+				}
+			}
+			t.Logf("%s: %d descriptors are left after %d connections", from, left, n)
+			if from == ours && left > 0 {
+				t.Errorf("%d descriptors are left", left)
+			}
+		})
 	}
 }

@@ -32,6 +32,9 @@ func TestPacketCounters(t *testing.T) {
 			}
 			_, _ = GRPC(r.GRPC)(t.Context(), "127.0.0.1:1") // refused: an answer without a connection
 			Eventually(t, Patience, "connections are over", func() bool { return r.Server.Established() == 0 && a.Connections() == 0 })
+			Eventually(t, Patience, "no client is counted", func() bool {
+				return Metric(r.Metrics.Registry, `konnectivity_network_proxy_server_grpc_connections{service_method="Proxy"}`) == 0
+			})
 			for series, least := range map[string]float64{
 				`segment="to_agent",packet_type="DIAL_REQ"`: dials + 1, `segment="from_agent",packet_type="DIAL_RSP"`: dials + 1,
 				`segment="to_agent",packet_type="DATA"`: dials * writes, `segment="from_agent",packet_type="DATA"`: dials * writes,

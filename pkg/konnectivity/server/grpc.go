@@ -76,6 +76,7 @@ type grpcStream struct {
 	accID    int64
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
+	ended   bool // the client has ended the stream in an orderly way
 
 	mu    sync.Mutex
 	dials map[int64]*grpcConn
@@ -113,6 +114,7 @@ func (g *grpcStream) Flush() { g.flushAcc() }
 // End implements h2.StreamHandler: the client sends no more, which ends all that
 // the stream carries.
 func (g *grpcStream) End() {
+	g.ended = true
 	g.flushAcc()
 	g.over()
 	g.st.Finish(okTrailers)
@@ -122,18 +124,19 @@ var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
 
 // Closed implements h2.StreamHandler.
 func (g *grpcStream) Closed(error) {
-	if g.over() {
-		g.s.m.grpcConns.With("Proxy").Dec()
+	g.over()
+	g.s.m.grpcConns.With("Proxy").Dec()
+	if !g.ended {
+		g.s.m.clientsLost.Inc()
 	}
 }
 
 // over ends what the stream carries. What the client sent before arrives.
-func (g *grpcStream) over() bool {
+func (g *grpcStream) over() {
 	g.mu.Lock()
 	dials, conns := g.dials, g.conns
 	g.openedLocked()
 	g.dials, g.conns = map[int64]*grpcConn{}, map[int64]*grpcConn{}
-	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
 	for _, c := range dials {
@@ -142,7 +145,6 @@ func (g *grpcStream) over() bool {
 	for _, c := range conns {
 		c.clientGone()
 	}
-	return first
 }
 
 // HandleData implements wire.Handler. Pieces of one connection are gathered.

@@ -23,6 +23,7 @@ type Metrics struct {
 	dialFailures  *metrics.Vec
 	packets       *metrics.Vec
 	streamErrors  *metrics.Vec
+	clientsLost   *metrics.Value // one of streamErrors
 	CulledLeases  *metrics.Value
 	LeaseDelTime  *metrics.HistogramVec
 	LeaseDeletes  *metrics.Vec
@@ -76,6 +77,7 @@ func NewMetrics() *Metrics {
 		tokenReview: r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
 		segments:    map[string]*[8]*metrics.Value{},
 	}
+	m.clientsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
 	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
 	r.AddProcess()
 	for _, seg := range []string{"from_client", "to_client", "from_agent", "to_agent"} {
