@@ -13,9 +13,9 @@ import (
 // steps records what a cluster.Progress is told.
 type steps struct{ lines []string }
 
-func (s *steps) Begin(step string)                { s.lines = append(s.lines, "begin "+step) }
-func (s *steps) Detail(format string, args ...any) {}
-func (s *steps) End(_ string, err error)          { s.lines = append(s.lines, fmt.Sprintf("end %v", err)) }
+func (s *steps) Begin(step string)       { s.lines = append(s.lines, "begin "+step) }
+func (s *steps) Detail(string, ...any)   {}
+func (s *steps) End(_ string, err error) { s.lines = append(s.lines, fmt.Sprintf("end %v", err)) }
 
 // kind's own steps become ours: its library tells of them through the logger.
 // This docker has the image and fails at the network, in the middle of a step.
