@@ -48,7 +48,8 @@ func boundOnlyBy(pod string, bindings []binding, scheduler string) error {
 			return WithHint(fmt.Errorf("pod %s names scheduler %q but was bound by %q", pod, scheduler, b.reporter),
 				"two schedulers serve the same schedulerName: every profile needs a name of its own")
 		}
-		if b.action != "Binding" {
+		// A scheduler that started before its API server, as kubeadm's does, found no events.k8s.io there and writes core events, which have no action.
+		if b.action != "Binding" && b.action != "" {
 			return fmt.Errorf("the Scheduled event of pod %s has action %q instead of Binding", pod, b.action)
 		}
 	}

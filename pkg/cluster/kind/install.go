@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 // bootstrapUser is who installs the bundle before kubeadm has made its own
@@ -61,7 +62,7 @@ func (p *plan) install(ctx context.Context, config *rest.Config) error {
 	// The API server may be away again for a moment: kubeadm is still at work.
 	var last error
 	err = poll(ctx, 500*time.Millisecond, func() (bool, error) {
-		last = applyAll(ctx, config, out.Objects)
+		last = applyAll(ctx, config, out.Objects, install.LeasesOf(p.bundle))
 		return last == nil || !transient(last), last
 	})
 	return errors.Join(last, err)
