@@ -1,0 +1,315 @@
+package controlplane
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// TestBadInput: what is wrong with a node or a bundle is said in one line with
+// what to do, and the node stays as it is, byte for byte.
+func TestBadInput(t *testing.T) {
+	const (
+		manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+		ca       = "/etc/kubernetes/pki/ca"
+		server   = "/etc/kubernetes/manifests/konnectivity-server.yaml"
+	)
+	edit := func(old, new string) func(*testing.T, host, *Options) {
+		return func(t *testing.T, h host, _ *Options) { replaceIn(t, h, manifest, old, new) }
+	}
+	write := func(name, text string) func(*testing.T, host, *Options) {
+		return func(t *testing.T, h host, _ *Options) { put(t, h, name, text) }
+	}
+	for name, tc := range map[string]struct {
+		spoil func(*testing.T, host, *Options)
+		want  []string
+	}{
+		"not root": {func(_ *testing.T, _ host, o *Options) { o.user = func() int { return 1000 } }, []string{"only root", "sudo"}},
+		"not a control plane node": {func(t *testing.T, h host, _ *Options) { remove(t, h, manifest) },
+			[]string{manifest, "not a kubeadm control plane node"}},
+		"foreign egress selector": {edit("    - --etcd-servers", "    - --egress-selector-config-file=/x.yaml\n    - --etcd-servers"),
+			[]string{"--egress-selector-config-file=/x.yaml", "remove that flag, or set the bundle's field to it"}},
+		"unparsable manifest": {write(manifest, "a: ["), []string{manifest, "not YAML"}},
+		"no such container": {func(t *testing.T, h host, _ *Options) {
+			replaceIn(t, h, manifest, "    name: kube-apiserver\n", "    name: api\n")
+		}, []string{manifest, "none of its containers is named kube-apiserver", "api"}},
+		"too old":          {edit("kube-apiserver:v1.36.3", "kube-apiserver:v1.30.2"), []string{"v1.30.2", "v1.31", "upgrade the cluster first"}},
+		"too new":          {edit("kube-apiserver:v1.36.3", "kube-apiserver:v1.99.0"), []string{"v1.99.0", "use a newer fairlead"}},
+		"another mount":    {edit("  volumes:\n", "  volumes:\n  - name: konnectivity-uds\n    emptyDir: {}\n"), []string{"volume konnectivity-uds", "rename that volume"}},
+		"a copy beside it": {copied(manifest, "/etc/kubernetes/manifests/kube-apiserver.yaml.bak"), []string{"kube-apiserver.yaml.bak", "move it out"}},
+		"foreign egress file": {write("/etc/kubernetes/konnectivity/egress-selector-configuration.yaml", "kind: Other\n"),
+			[]string{"egress-selector-configuration.yaml is in the way", "move it away, or set controlPlane.egressSelectorFile"}},
+		"foreign server": {write(server, "apiVersion: v1\nkind: Pod\nmetadata: {name: konnectivity-server}\n"),
+			[]string{server + " is in the way", "take it out"}},
+		"foreign kubeconfig":     {write(v1alpha1.DefaultServerKubeconfig, "kind: Config\n"), []string{v1alpha1.DefaultServerKubeconfig + " is in the way", "move it away"}},
+		"a directory in the way": {func(t *testing.T, h host, _ *Options) { mkdir(t, h, v1alpha1.DefaultServerKubeconfig) }, []string{v1alpha1.DefaultServerKubeconfig, "move it away"}},
+		"CA without its key":     {func(t *testing.T, h host, _ *Options) { remove(t, h, ca+".key") }, []string{ca + ".key", "--ca-cert and --ca-key", "--server-kubeconfig"}},
+		"CA with another key":    {copied("/etc/kubernetes/pki/front-proxy-ca.key", ca+".key"), []string{ca + ".key", "private key does not belong"}},
+		"expired CA": {func(_ *testing.T, _ host, o *Options) {
+			o.Now = func() time.Time { return time.Now().AddDate(11, 0, 0) }
+		}, []string{ca + ".crt", "expired on", "renew the CA first"}},
+		"no CA":                   {func(t *testing.T, h host, _ *Options) { remove(t, h, ca+".crt") }, []string{ca + ".crt", "controlPlane.pkiDir"}},
+		"kubelet reads elsewhere": {write("/var/lib/kubelet/config.yaml", "staticPodPath: /somewhere\n"), []string{"/somewhere", "set controlPlane.manifestsDir"}},
+		"nothing to install": {func(_ *testing.T, _ host, o *Options) {
+			o.Bundle = v1alpha1.New()
+			*o.Bundle.Konnectivity.Enabled = false
+		}, []string{"konnectivity.enabled is false"}},
+		"name not in TLS": {func(_ *testing.T, _ host, o *Options) {
+			o.Bundle = tcpBundle()
+			o.Bundle.Konnectivity.Transport.TCP.ServerCert = "/etc/kubernetes/pki/apiserver.crt"
+			o.Bundle.Konnectivity.Transport.TCP.ServerKey = "/etc/kubernetes/pki/apiserver.key"
+			o.Bundle.Konnectivity.Server.CertFile, o.Bundle.Konnectivity.Server.KeyFile = o.Bundle.Konnectivity.Transport.TCP.ServerCert, o.Bundle.Konnectivity.Transport.TCP.ServerKey
+			o.Bundle.Konnectivity.Transport.TCP.TLSServerName = "other.example.com"
+		}, []string{"other.example.com is not a name of", "set tlsServerName"}},
+		"half of a pair": {func(t *testing.T, h host, o *Options) {
+			o.Bundle = tcpBundle()
+			put(t, h, o.Bundle.Konnectivity.Server.CertFile, "x")
+		}, []string{"one is missing", "both are made"}},
+		"a kubeconfig of somebody else": {func(_ *testing.T, h host, o *Options) { o.ServerKubeconfig = h.path(adminConf) },
+			[]string{"--server-kubeconfig", "kubernetes-admin", konnectivity.ServerUser}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := testNode(t)
+			o := testOptions(root)
+			tc.spoil(t, host{root: root}, &o)
+			before := snapshot(t, root)
+			for _, run := range []func() error{
+				func() error { _, err := Install(t.Context(), o); return err },
+				func() error { _, err := PlanInstall(t.Context(), o); return err },
+			} {
+				err := run()
+				if !errors.Is(err, ErrPreflight) {
+					t.Fatalf("%v, want ErrPreflight", err)
+				}
+				for _, want := range tc.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%q is missing in: %v", want, err)
+					}
+				}
+				sameTrees(t, before, snapshot(t, root))
+			}
+		})
+	}
+}
+
+func put(t *testing.T, h host, name, text string) {
+	t.Helper()
+	mkdir(t, h, filepath.Dir(name))
+	if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t *testing.T, h host, name string) {
+	t.Helper()
+	if err := os.MkdirAll(h.path(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, h host, name string) {
+	t.Helper()
+	if err := os.Remove(h.path(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replaceIn(t *testing.T, h host, name, old, new string) {
+	t.Helper()
+	data, err := h.read(name)
+	if err != nil || !strings.Contains(string(data), old) {
+		t.Fatalf("%q is not in %s: %v", old, name, err)
+	}
+	put(t, h, name, strings.Replace(string(data), old, new, 1))
+}
+
+func copied(from, to string) func(*testing.T, host, *Options) {
+	return func(t *testing.T, h host, _ *Options) {
+		data, err := h.read(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, h, to, string(data))
+	}
+}
+
+// TestPortTaken: the line names the port, who has it, and the field.
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	root := testNode(t)
+	o := testOptions(root)
+	o.Bundle = v1alpha1.New()
+	taken := int32(l.Addr().(*net.TCPAddr).Port)
+	o.Bundle.Konnectivity.Server.HealthPort = taken
+	_, err = Install(t.Context(), o)
+	for _, want := range []string{"port " + strconv.Itoa(int(taken)), "process " + strconv.Itoa(os.Getpid()), "konnectivity.server.healthPort"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %v", want, err)
+		}
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestEqualFilesStay: what is there and says the same, however it is written, is
+// used and stays when the tunnel goes; an empty kubeconfig is what the kubelet
+// makes for a mount without a file (KON-23) and is replaced.
+func TestEqualFilesStay(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	plan, err := PlanInstall(t.Context(), testOptions(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range plan {
+		if d.Path != v1alpha1Egress {
+			continue
+		}
+		var text strings.Builder
+		for line := range strings.SplitSeq(d.Diff, "\n") {
+			if s, added := strings.CutPrefix(line, "+"); added && !strings.HasPrefix(s, "++ ") {
+				text.WriteString(s + "\n")
+			}
+		}
+		put(t, h, d.Path, "# by hand\n"+text.String())
+	}
+	put(t, h, v1alpha1.DefaultServerKubeconfig, "")
+	before := snapshot(t, root)
+	r := install(t, root)
+	for _, f := range r.Files {
+		if f == v1alpha1Egress {
+			t.Error("an equal file was replaced")
+		}
+	}
+	if info, err := os.Stat(h.path(v1alpha1.DefaultServerKubeconfig)); err != nil || info.Size() == 0 {
+		t.Errorf("the empty kubeconfig is still there: %v", err)
+	}
+	uninstall(t, root)
+	sameTrees(t, before, snapshot(t, root))
+}
+
+// TestReadyMadeKubeconfig: a node without the CA's key gets the kubeconfig from
+// elsewhere; its certificate has the name that agents dial already.
+func TestReadyMadeKubeconfig(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	n := newNode(testOptions(root).defaulted())
+	ca, err := n.clusterCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := konnectivity.ServerKubeconfig(nil, ca.KeyPair, "https://192.0.2.1:6443", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ready.conf")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, h, "/etc/kubernetes/pki/ca.key")
+	o := testOptions(root)
+	o.ServerKubeconfig = file
+	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ServerHost: "kubernetes.default.svc"}}
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || string(got) != string(data) {
+		t.Errorf("another kubeconfig: %v", err)
+	}
+}
+
+// TestTwoCAs: while the cluster's CA is rotated, ca.crt has both; the one that
+// belongs to the key signs, and the server trusts both.
+func TestTwoCAs(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	other, err := pki.NewCA(pki.FromBundle(nil), "kubernetes", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := h.read("/etc/kubernetes/pki/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, h, "/etc/kubernetes/pki/ca.crt", string(other.CertPEM())+string(now))
+	install(t, root)
+	data, err := h.read(v1alpha1.DefaultServerKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newNode(testOptions(root).defaulted()).checkServerKubeconfig(data); err != nil {
+		t.Error(err)
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs, err := parseCerts(config.Clusters["kubernetes"].CertificateAuthorityData)
+	if err != nil || len(certs) != 2 {
+		t.Errorf("the kubeconfig trusts %d CAs, want both: %v", len(certs), err)
+	}
+}
+
+// TestFullAndReadOnlyDisk: a small file system is full before the first change,
+// and nothing stays behind; a read-only one is named.
+func TestFullAndReadOnlyDisk(t *testing.T) {
+	mount := func(options string) (string, func(string) error) {
+		dir := t.TempDir()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can mount a file system of a size")
+			}
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		return dir, func(o string) error { return syscall.Mount("tmpfs", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, o) }
+	}
+	dir, readOnly := mount("size=1m")
+	copyTree(t, testNode(t), dir)
+	room, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := make([]byte, 4096); ; {
+		if _, err := room.Write(block); err != nil {
+			break
+		}
+	}
+	if err := room.Truncate(max(0, fileSize(t, room)-3*4096)); err != nil {
+		t.Fatal(err)
+	}
+	room.Close()
+	before := snapshot(t, dir)
+	_, err = Install(t.Context(), testOptions(dir))
+	if !errors.Is(err, ErrPreflight) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("full: %v", err)
+	}
+	sameTrees(t, before, snapshot(t, dir))
+	if err := readOnly("size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Install(t.Context(), testOptions(dir))
+	if !errors.Is(err, ErrPreflight) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "mount it writable") {
+		t.Errorf("read-only: %v", err)
+	}
+	sameTrees(t, before, snapshot(t, dir))
+}
