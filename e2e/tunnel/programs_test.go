@@ -86,7 +86,9 @@ type pair struct {
 	agentHealth   string
 	echo          string
 
-	startAgent  func() *daemontest.Process // one more, without ports of its own for others
+	startAgent func() *daemontest.Process // one more
+	// launchAgent is startAgent without the wait, and returns where its health is.
+	launchAgent func(flags ...string) (agent *daemontest.Process, health string)
 	startServer func() *daemontest.Process // the same once more
 }
 
@@ -95,6 +97,7 @@ type options struct {
 	mode        string // of the frontend: "grpc" or "http-connect"
 	server      release
 	agent       release
+	noClientCA  bool // agents prove themselves by token, not by certificate
 	serverFlags []string
 	agentFlags  []string
 	agentEnv    []string
@@ -107,14 +110,18 @@ func startPair(t *testing.T, o options) *pair {
 	tls := daemontest.Certificate(t)
 	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1]}
 	p.startServer = func() *daemontest.Process {
-		return daemontest.Start(t, nil, o.server.server(), append([]string{
+		flags := []string{
 			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
-			"--cluster-cert=" + tls.Cert, "--cluster-key=" + tls.Key, "--cluster-ca-cert=" + tls.CA,
+			"--cluster-cert=" + tls.Cert, "--cluster-key=" + tls.Key,
 			"--agent-bind-address=127.0.0.1", "--agent-port=" + ports[0],
 			"--health-bind-address=127.0.0.1", "--health-port=" + ports[1], "--admin-port=" + ports[2],
-		}, o.serverFlags...)...)
+		}
+		if !o.noClientCA {
+			flags = append(flags, "--cluster-ca-cert="+tls.CA)
+		}
+		return daemontest.Start(t, nil, o.server.server(), append(flags, o.serverFlags...)...)
 	}
-	p.startAgent = func() *daemontest.Process {
+	p.launchAgent = func(more ...string) (*daemontest.Process, string) {
 		own := daemontest.Ports(t, 2)
 		flags := append([]string{
 			"--proxy-server-host=127.0.0.1", "--proxy-server-port=" + ports[0],
@@ -124,9 +131,12 @@ func startPair(t *testing.T, o options) *pair {
 		if o.agent == ours {
 			flags = append(flags, "--deny-destinations=") // the targets are on loopback
 		}
-		p.agentHealth = "http://127.0.0.1:" + own[0]
-		agent := daemontest.Start(t, o.agentEnv, o.agent.agent(), flags...)
-		daemontest.Eventually(t, startBound, func() error { return get(p.agentHealth + "/readyz") })
+		return daemontest.Start(t, o.agentEnv, o.agent.agent(), append(flags, more...)...), "http://127.0.0.1:" + own[0]
+	}
+	p.startAgent = func() *daemontest.Process {
+		agent, health := p.launchAgent()
+		p.agentHealth = health
+		daemontest.Eventually(t, startBound, func() error { return get(health + "/readyz") })
 		return agent
 	}
 	p.server = p.startServer()

@@ -1,0 +1,146 @@
+package tunnel
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+const audience = "system:konnectivity-server"
+
+// tokenFile writes a token of an account of kube-system for an audience.
+func tokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience string) string {
+	t.Helper()
+	accounts := cp.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	_, err := accounts.Get(t.Context(), account, metav1.GetOptions{})
+	if err != nil {
+		_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+	token, err := accounts.CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, token.Status.Token)
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestAPIServer: agents prove themselves to a real API server, and Leases in it count
+// servers.
+func TestAPIServer(t *testing.T) {
+	cp := daemontest.StartControlPlane(t, "")
+	daemontest.Eventually(t, startBound, func() error {
+		_, err := cp.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	})
+	t.Run("tokens", func(t *testing.T) { tokens(t, cp) })
+	t.Run("leases", func(t *testing.T) { leases(t, cp) })
+}
+
+// tokens: KON-42, KON-69, KON-73. Agents of ours and of upstream's with the right token
+// get in; all others are refused and counted.
+func tokens(t *testing.T, cp *daemontest.ControlPlane) {
+	good := tokenFile(t, cp, "konnectivity-agent", audience)
+	flags := []string{
+		"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent", "--authentication-audience=" + audience,
+		"--kubeconfig=" + cp.Kubeconfig, "--kubeconfig-qps=100", "--kubeconfig-burst=100",
+	}
+	for _, agent := range []release{ours, v0_34_0, v0_36_0} {
+		t.Run(agent.String()+" agent", func(t *testing.T) {
+			p := startPair(t, options{mode: "grpc", agent: agent, noClientCA: true, serverFlags: flags, agentFlags: []string{"--service-account-token-path=" + good}})
+			conn := p.dial(t)
+			for name, path := range map[string]string{
+				"wrong audience":     tokenFile(t, cp, "konnectivity-agent", "https://127.0.0.1"),
+				"another account":    tokenFile(t, cp, "another", audience),
+				"no token at all":    write(t, "not a token"),
+				"signature is wrong": write(t, spoilt(t, good)),
+			} {
+				before, _ := metric(p.serverHealth, `fairlead_tunnel_server_agents_refused_total{reason="token"}`)
+				process, health := p.launchAgent("--service-account-token-path=" + path)
+				daemontest.Eventually(t, startBound, func() error {
+					n, err := metric(p.serverHealth, `fairlead_tunnel_server_agents_refused_total{reason="token"}`)
+					if err == nil && n <= before {
+						err = fmt.Errorf("%s: no refusal is counted", name)
+					}
+					return err
+				})
+				if get(health+"/readyz") == nil {
+					t.Errorf("%s: the agent is ready", name)
+				}
+				if err := backends(p, 1)(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				_ = process.Signal(os.Kill)
+			}
+			if err := roundTrip(conn); err != nil {
+				t.Errorf("a connection through the good agent: %v", err)
+			}
+		})
+	}
+}
+
+// spoilt changes the signature of a token.
+func spoilt(t *testing.T, path string) string {
+	t.Helper()
+	token, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := len(token) - 20
+	token[at] ^= 1
+	return string(token)
+}
+
+// leases: KON-50, KON-77. Servers come and go, and the agent knows how many there are.
+func leases(t *testing.T, cp *daemontest.ControlPlane) {
+	for _, c := range []struct{ server, agent release }{{ours, ours}, {v0_36_0, ours}, {ours, v0_36_0}} {
+		t.Run(c.server.String()+" server, "+c.agent.String()+" agent", func(t *testing.T) {
+			server := options{mode: "grpc", server: c.server, agent: c.agent, serverFlags: []string{"--enable-lease-controller", "--kubeconfig=" + cp.Kubeconfig}}
+			first := server
+			first.agentFlags = []string{"--count-server-leases", "--kubeconfig=" + cp.Kubeconfig}
+			p := startPair(t, first)
+			known := func(want float64) func() error {
+				return func() error {
+					n, err := metric(p.agentHealth, "konnectivity_network_proxy_agent_known_server_count")
+					if err == nil && n != want {
+						err = fmt.Errorf("agent knows of %v servers, want %v", n, want)
+					}
+					return err
+				}
+			}
+			daemontest.Eventually(t, startBound, known(1))
+			server.serverFlags = append(server.serverFlags, "--server-id=second")
+			second := startPair(t, server)
+			daemontest.Eventually(t, startBound, known(2))
+			second.server.Terminate(t)
+			daemontest.Eventually(t, time.Minute, known(1))
+			p.server.Terminate(t)
+			daemontest.Eventually(t, startBound, func() error {
+				list, err := cp.Client.CoordinationV1().Leases(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
+				if err == nil && len(list.Items) > 0 {
+					err = fmt.Errorf("%d Leases are left", len(list.Items))
+				}
+				return err
+			})
+		})
+	}
+}
