@@ -274,23 +274,3 @@ func TestClientServer(t *testing.T) {
 	<-done
 	sh.wait(t, "closed", func() bool { return sh.closed })
 }
-
-func FuzzServer(f *testing.F) {
-	f.Add([]byte(preface))
-	f.Add(append([]byte(preface), appendHeaders(appendSettings(nil, 1, 1), 1, []Field{{":path", "/x"}}, false)...))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		a, b := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, a) }()
-		h := &handler{}
-		c := NewServer(b, Config{OnStream: func(st *Stream, _ []Field) { st.SetHandler(h); st.WriteHeaders([]Field{{":status", "200"}}) }})
-		done := make(chan struct{})
-		go func() { defer close(done); _ = c.Serve() }()
-		_ = a.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = a.Write(in)
-		a.Close()
-		<-done
-		if c.Streams() != 0 {
-			t.Error("streams are left")
-		}
-	})
-}

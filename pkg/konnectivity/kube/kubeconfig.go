@@ -73,15 +73,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	var k kubeconfig
-	if err := yaml.Unmarshal(b, &k); err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
-	}
-	cl, us, err := k.current()
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
-	}
-	cfg, err := build(cl, us, filepath.Dir(path))
+	cfg, us, err := parse(b, filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
@@ -89,6 +81,20 @@ func Load(path string) (*Config, error) {
 		cfg.TLS.GetClientCertificate = rereading(path, us.CertData)
 	}
 	return cfg, nil
+}
+
+// parse reads a kubeconfig whose relative paths start at dir.
+func parse(b []byte, dir string) (*Config, *user, error) {
+	var k kubeconfig
+	if err := yaml.Unmarshal(b, &k); err != nil {
+		return nil, nil, err
+	}
+	cl, us, err := k.current()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := build(cl, us, dir)
+	return cfg, us, err
 }
 
 // rereading returns the client certificate that the kubeconfig holds when it is

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzConnectRequest: what is taken for a request has one destination and nothing of
+// a second line in it.
+func FuzzConnectRequest(f *testing.F) {
+	f.Add("CONNECT 10.0.0.1:10250 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	f.Add("CONNECT [fd00::1]:443 HTTP/1.0\r\n\r\n")
+	f.Add("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	f.Add("CONNECT\r\n\r\n")
+	f.Fuzz(func(t *testing.T, head string) {
+		addr, status, err := parseConnect([]byte(head))
+		if (status == 0) != (err == nil) {
+			t.Errorf("status %d, error %v", status, err)
+		}
+		if strings.ContainsAny(addr, "\r\n ") {
+			t.Errorf("destination %q", addr)
+		}
+	})
+}
+
+// FuzzIdentifiers: what agents send about themselves is read or refused, and can be
+// used.
+func FuzzIdentifiers(f *testing.F) {
+	f.Add("ipv4=1.2.3.4&ipv6=fd00::1&host=a&host=b&cidr=10.0.0.0/8&default-route=true")
+	f.Add("%zz")
+	f.Add("host=&default-route=maybe")
+	f.Fuzz(func(t *testing.T, query string) {
+		ids, err := ParseIdentifiers(query)
+		if err != nil {
+			return
+		}
+		r := newRegistry([]Strategy{StrategyDestHost, StrategyDefaultRoute, StrategyDefault}, NewMetrics())
+		b := &Backend{agentID: "a", ids: ids, dials: map[*attempt]time.Time{}}
+		r.add(b)
+		r.remove(b)
+		for _, p := range r.pools {
+			if len(p.groups) != 0 || len(p.byKey) != 0 {
+				t.Errorf("%q leaves something in strategy %v", query, p.strategy)
+			}
+		}
+	})
+}
+
+// FuzzStrategies: what is accepted reads the same again.
+func FuzzStrategies(f *testing.F) {
+	f.Add("destHost,defaultRoute,default")
+	f.Add(",")
+	f.Fuzz(func(t *testing.T, list string) {
+		got, err := ParseStrategies(list)
+		if err != nil {
+			return
+		}
+		var names []string
+		for _, s := range got {
+			names = append(names, s.String())
+		}
+		again, err := ParseStrategies(strings.Join(names, ","))
+		if err != nil || len(again) != len(got) {
+			t.Errorf("%q became %v, %v", list, again, err)
+		}
+	})
+}
