@@ -15,5 +15,9 @@ func Name() string { return "fairlead-dev/kind-node:" + components.KubernetesVer
 // server in the manner of agnhost's netexec: HTTP on port 8080 with /echo?msg=, /hostname, /clientip, /healthz.
 const PodImage = "fairlead-dev/podtest:v1"
 
+// ImageList is a file in the node image that lists this project's images in it, name and digest on each line: who has
+// the very same need not load them.
+const ImageList = "/kind/fairlead-image-list"
+
 // KindModule is where kind's own node files come from.
 const KindModule = "sigs.k8s.io/kind"

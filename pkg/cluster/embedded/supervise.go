@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -133,6 +134,12 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
+// keepOpenFiles keeps files that this process was started with from the programs
+// that outlive it: a lock of "flock FILE fairlead up" would be held, and a pipe
+// of a script be kept open, until the cluster is removed. A kernel that cannot
+// (before 5.11) leaves them open.
+func keepOpenFiles() { _ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }
+
 // startSupervisor starts the supervisor as a process of its own session, so
 // that it outlives this command and its terminal.
 func (p *plan) startSupervisor(ctx context.Context) error {
@@ -146,6 +153,7 @@ func (p *plan) startSupervisor(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	keepOpenFiles()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}

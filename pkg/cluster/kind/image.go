@@ -40,11 +40,12 @@ type facts struct {
 // probe is what a container of the image says about itself and the machine, one
 // fact a line. kind's own files are where kind looks for them.
 const probe = `set -u
+list=` + nodeimage.ImageList + `
 echo "version $(cat /kind/version)"
 grep -qs '^kind: DaemonSet' /kind/manifests/default-cni.yaml && echo cni
 [ -f /sys/fs/cgroup/cgroup.controllers ] || echo cgroup1
 echo "caps $(sed -n 's/^CapBnd:[[:space:]]*//p' /proc/self/status)"
-[ -f /kind/fairlead-images ] && sed 's/^/image /' /kind/fairlead-images
+[ -f "$list" ] && sed 's/^/image /' "$list"
 true`
 
 // capSysResource is the number of CAP_SYS_RESOURCE.

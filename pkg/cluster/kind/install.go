@@ -103,7 +103,11 @@ func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress clu
 		if step.skip {
 			continue
 		}
-		err := cluster.Step(progress, step.title, func() (string, error) { return await(limit, client, progress, step.check) })
+		began := time.Now()
+		err := cluster.Step(progress, step.title, func() (string, error) {
+			result, err := await(limit, client, progress, step.check)
+			return result + ", " + since(began), err
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.title, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	kindlog "sigs.k8s.io/kind/pkg/log"
 
@@ -17,6 +18,7 @@ type logger struct {
 
 	mu      sync.Mutex
 	running string
+	began   time.Time
 	kept    strings.Builder
 }
 
@@ -57,6 +59,7 @@ func (l *logger) info(text string) {
 	case strings.HasPrefix(trimmed, "•") && strings.HasSuffix(trimmed, "..."):
 		l.running = title(strings.TrimSpace(strings.Trim(trimmed, "•.")))
 		if l.running != "" {
+			l.began = time.Now()
 			l.progress.Begin(l.running)
 		}
 	case strings.HasPrefix(trimmed, "✓"):
@@ -71,10 +74,13 @@ var errStep = fmt.Errorf("failed")
 
 func (l *logger) end(err error) {
 	if l.running != "" {
-		l.progress.End("", err)
+		l.progress.End(since(l.began), err)
 	}
 	l.running = ""
 }
+
+// since is how a step tells how long it took.
+func since(began time.Time) string { return fmt.Sprintf("%.1fs", time.Since(began).Seconds()) }
 
 // close ends a step that kind left open.
 func (l *logger) close(err error) {

@@ -101,7 +101,7 @@ func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		archive, err := rootArchive(contents, p.privateDirs())
+		archive, err := rootArchive(contents, p.privateDirs(n), now)
 		if err != nil {
 			return nil, err
 		}
@@ -142,32 +142,42 @@ func (p *plan) contents(n node, ca pki.KeyPair, now time.Time) ([]bundle.File, e
 
 // privateDirs are the directories that are root's alone: static Pods, as kubeadm
 // makes it, and the socket's (KON-47).
-func (p *plan) privateDirs() []string {
-	dirs := []string{p.bundle.ControlPlane.ManifestsDir}
-	if uds := p.bundle.Konnectivity.Transport.UDS; uds != nil && p.tunnel() {
-		dirs = append(dirs, path.Dir(uds.Path))
+func (p *plan) privateDirs(n node) []string {
+	if !n.controlPlane || !p.tunnel() {
+		return nil
 	}
-	return dirs
+	return []string{p.bundle.ControlPlane.ManifestsDir, path.Dir(p.bundle.Konnectivity.Transport.UDS.Path)}
 }
 
 // rootArchive is a tar archive of files that belong to root, with their
 // directories.
-func rootArchive(files []bundle.File, private []string) ([]byte, error) {
+func rootArchive(files []bundle.File, private []string, now time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	made := []string{"/"}
-	for _, f := range files {
-		for _, dir := range missingDirs(path.Dir(f.Path), made) {
+	addDirs := func(dir string) error {
+		for _, dir := range missingDirs(dir, made) {
 			mode := int64(0o755)
 			if slices.Contains(private, dir) {
 				mode = 0o700
 			}
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: inArchive(dir) + "/", Mode: mode}); err != nil {
-				return nil, err
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: inArchive(dir) + "/", Mode: mode, ModTime: now}); err != nil {
+				return err
 			}
 			made = append(made, dir)
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: inArchive(f.Path), Mode: int64(f.Mode), Size: int64(len(f.Data))}
+		return nil
+	}
+	for _, dir := range private {
+		if err := addDirs(dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range files {
+		if err := addDirs(path.Dir(f.Path)); err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: inArchive(f.Path), Mode: int64(f.Mode), Size: int64(len(f.Data)), ModTime: now}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func unpacked(t *testing.T, p *plan, n node) []entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := rootArchive(files, p.privateDirs())
+	data, err := rootArchive(files, p.privateDirs(n), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestControlPlaneFiles(t *testing.T) {
 		t.Errorf("kubeconfig: mode %o, entry %d; the manifest is entry %d", kubeconfig.header.Mode, kubeconfigAt, manifestAt)
 	}
 	find(t, list, v1alpha1.DefaultEgressSelectorFile)
-	for _, dir := range []string{v1alpha1.DefaultManifestsDir} {
+	for _, dir := range []string{v1alpha1.DefaultManifestsDir, path.Dir(v1alpha1.DefaultSocket)} {
 		if _, e := find(t, list, dir); e.header.Mode != 0o700 || e.header.Typeflag != tar.TypeDir {
 			t.Errorf("%s: mode %o", dir, e.header.Mode)
 		}

@@ -168,11 +168,12 @@ func (p *plan) make(ctx context.Context, rt *runtime, o upOptions) (err error) {
 		return err
 	}
 	var ca pki.KeyPair
+	began := time.Now()
 	err = cluster.Step(o.Progress, "Writing certificates, configuration and images", func() (string, error) {
 		if ca, err = p.writeMaterial(time.Now()); err != nil {
 			return "", err
 		}
-		return "", p.writeImages()
+		return since(began), p.writeImages()
 	})
 	if err != nil {
 		return err
@@ -209,10 +210,11 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 		}
 		return err
 	}
+	began := time.Now()
 	err = cluster.Step(o.Progress, "Installing the bundle", func() (string, error) {
 		select {
 		case err := <-installed:
-			return "", err
+			return since(began), err
 		case <-time.After(installLimit):
 			cancel()
 			return "", fmt.Errorf("the API server %s did not take the bundle within %v: %w", config.Host, installLimit, <-installed)
