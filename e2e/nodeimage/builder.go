@@ -46,7 +46,9 @@ func (b *builder) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.balancer(ctx); err != nil {
+	if err := b.balancer(ctx, func(ctx context.Context) (string, []byte, error) {
+		return b.balancerPrograms(ctx, nodeimage.Name())
+	}); err != nil {
 		return err
 	}
 	if !built {
@@ -71,7 +73,7 @@ func (b *builder) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.workDir, 0o755); err != nil {
 		return err
 	}
-	out, err := goTool(ctx, programsDir, "list", "-m", "-f", "{{.Dir}}", nodeimage.KindModule)
+	out, err := goTool(ctx, ".", "list", "-m", "-f", "{{.Dir}}", nodeimage.KindModule)
 	if err != nil {
 		return fmt.Errorf("kind's module: %w", err)
 	}

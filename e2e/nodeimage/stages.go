@@ -35,9 +35,14 @@ const (
 // sources lists the files and directories of this repository that a stage is built by or from. What is in none of the
 // lists takes no part in the content of an image.
 var sources = map[string][]string{
-	"debian":     {sourceDir + "/debian.go", sourceDir + "/kindfiles.go", "pkg/imagetar/layer.go"},
-	"kubernetes": {sourceDir + "/kubernetes.go", sourceDir + "/images.go", sourceDir + "/container.go", sourceDir + "/userland.go", sourceDir + "/manifests.go", sourceDir + "/cmd", programsDir, "pkg/imagetar/image.go"},
-	"project":    {sourceDir + "/project.go"},
+	"debian": {sourceDir + "/debian.go", sourceDir + "/kindfiles.go", "pkg/imagetar/layer.go"},
+	"kubernetes": {
+		sourceDir + "/kubernetes.go", sourceDir + "/images.go", sourceDir + "/container.go", sourceDir + "/userland.go", sourceDir + "/manifests.go",
+		sourceDir + "/cmd/kindnet", sourceDir + "/cmd/pause", sourceDir + "/cmd/podtest", sourceDir + "/cmd/xtables", programsDir,
+		"pkg/imagetar/image.go", "pkg/fsutil",
+	},
+	"project":  {sourceDir + "/project.go"},
+	"balancer": {sourceDir + "/balancer.go", sourceDir + "/cmd/envoy"},
 }
 
 // stages computes the tags, which are the keys of the cache.
