@@ -56,11 +56,8 @@ build: ## Build all programs of this repository into bin/
 
 .PHONY: images
 images: export GOOS := linux
-images: build ## Build the container images under the names that the default bundle has (needs docker, but no base image and no network)
-	@first=$$($(BIN)/fairlead images | head -n 1); \
-	for target in fairlead fairlead-scheduler konnectivity-server konnectivity-agent; do \
-		docker build --target "$$target" --tag "$${first%/*}/$$target:$${first##*:}" .; \
-	done
+images: build ## Make the container images that the default bundle names, as archives in _output/images, and load them into docker if it is there
+	@env -u GOOS $(GO) run ./deploy/tools/images
 
 .PHONY: node-image
 node-image: build ## Build an image for kind's nodes with no registry, see e2e/nodeimage (needs root, Debian and docker) (NODE_IMAGE_FLAGS)
