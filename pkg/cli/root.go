@@ -18,13 +18,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
 	"github.com/fairlead-dev/fairlead/pkg/cli/controlplane"
+	"github.com/fairlead-dev/fairlead/pkg/cli/diff"
 	"github.com/fairlead-dev/fairlead/pkg/cli/down"
 	"github.com/fairlead-dev/fairlead/pkg/cli/images"
+	"github.com/fairlead-dev/fairlead/pkg/cli/install"
 	"github.com/fairlead-dev/fairlead/pkg/cli/internalcmd"
 	"github.com/fairlead-dev/fairlead/pkg/cli/kubeconfig"
 	"github.com/fairlead-dev/fairlead/pkg/cli/render"
 	"github.com/fairlead-dev/fairlead/pkg/cli/status"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/cli/uninstall"
 	"github.com/fairlead-dev/fairlead/pkg/cli/up"
 	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
 	versioncmd "github.com/fairlead-dev/fairlead/pkg/cli/version"
@@ -58,6 +61,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(
 		up.NewCommand(streams, verifyContext), down.NewCommand(streams), status.NewCommand(streams),
 		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
+		install.NewCommand(streams), diff.NewCommand(streams), uninstall.NewCommand(streams),
 		controlplane.NewCommand(streams), certs.NewCommand(streams, controlplane.LoadBundle),
 		renderCmd, verifyCmd, images.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
 	)

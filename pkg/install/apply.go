@@ -278,3 +278,19 @@ func count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// Applied is the action of a list that was made without a cluster.
+const Applied Action = "applied"
+
+// Offline lists what Apply would apply, in its order, without asking any cluster.
+func Offline(objects []component.Object) (*Result, error) {
+	manifests, err := sorted(objects)
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{DryRun: true}
+	for _, m := range manifests {
+		result.Objects = append(result.Objects, ObjectResult{Ref: RefOf(m), Action: Applied})
+	}
+	return result, nil
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 )
 
 // env asks the sources, then takes the cluster for one of which only the kubeconfig is known. Flags win over both.
@@ -41,7 +42,7 @@ func (o *Options) genericEnv() (*check.Env, error) {
 		name = raw.CurrentContext
 	}
 	if _, ok := raw.Contexts[name]; !ok {
-		return nil, noContext(name, raw, rules)
+		return nil, clusterflags.NoContext(name, raw, rules)
 	}
 	cfg, err := loader.ClientConfig()
 	if err != nil {

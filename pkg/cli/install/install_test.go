@@ -1,0 +1,116 @@
+package install_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/diff"
+	"github.com/fairlead-dev/fairlead/pkg/cli/install"
+	"github.com/fairlead-dev/fairlead/pkg/cli/uninstall"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+var commands = map[string]func(genericiooptions.IOStreams) *cobra.Command{
+	"install": install.NewCommand, "diff": diff.NewCommand, "uninstall": uninstall.NewCommand,
+}
+
+// run returns both outputs and the exit code that the process would have.
+func run(t *testing.T, name string, args ...string) (string, string, int) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := commands[name](genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	cmd.GroupID, cmd.SilenceErrors, cmd.SilenceUsage = "", true, true
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	if err == nil {
+		return out.String(), errOut.String(), 0
+	}
+	var code interface{ ExitCode() int }
+	if errors.As(err, &code) {
+		return out.String(), errOut.String() + err.Error(), code.ExitCode()
+	}
+	return out.String(), errOut.String() + err.Error(), 1
+}
+
+type want struct {
+	code     int
+	out, err string
+}
+
+func (w want) check(t *testing.T, out, err string, code int) {
+	t.Helper()
+	if code != w.code || !strings.Contains(out, w.out) || !strings.Contains(err, w.err) {
+		t.Errorf("exit code %d, printed %q, error %q; want %+v", code, out, err, w)
+	}
+	if w.out == "" && out != "" {
+		t.Errorf("printed %q", out)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	cp := daemontest.StartControlPlane(t, "")
+	t.Setenv("KUBECONFIG", cp.Kubeconfig)
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	if err := os.WriteFile(other, []byte("scheduler: {replicas: 3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		args []string
+		want want
+	}{
+		{[]string{"diff"}, want{1, "+++ bundle: Deployment kube-system/my-scheduler", "13 of the bundle's objects"}},
+		{[]string{"uninstall", "--yes"}, want{0, "", "Nothing is installed in context test"}},
+		{[]string{"install", "--dry-run"}, want{0, "deployment.apps/my-scheduler created (server dry run)", "no nodes"}},
+		{[]string{"install", "--wait=false"}, want{0, "deployment.apps/my-scheduler created\n", "Installing into context test"}},
+		{[]string{"install", "--wait=false", "-o", "json"}, want{0, `"action": "unchanged"`, ""}},
+		{[]string{"diff"}, want{0, "", ""}},
+		{[]string{"diff", "-f", other}, want{1, "-  replicas: 2\n+  replicas: 3\n", "1 of the bundle's objects"}},
+		{[]string{"diff", "-f", other, "-o", "json"}, want{1, `"action": "configured"`, ""}},
+		{[]string{"install", "-q", "--timeout", "2s"}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
+		{[]string{"uninstall"}, want{1, "", "nobody can be asked here"}},
+		{[]string{"uninstall", "--dry-run", "-o", "name"}, want{0, "deployment.apps/my-scheduler\n", ""}},
+		{[]string{"uninstall", "--yes"}, want{0, "deployment.apps/my-scheduler deleted\n", ""}},
+		{[]string{"uninstall", "--dry-run"}, want{0, "", ""}},
+		{[]string{"install", "--context", "nobody"}, want{1, "", "--context takes one of: test"}},
+		{[]string{"diff", "--context", "nobody"}, want{2, "", "--context takes one of: test"}},
+		{[]string{"install", "--server", "https://127.0.0.1:1"}, want{1, "", "connection refused"}},
+	} {
+		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
+			out, err, code := run(t, step.args[0], step.args[1:]...)
+			step.want.check(t, out, err, code)
+		})
+	}
+}
+
+func TestWithoutCluster(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "config")
+	t.Setenv("KUBECONFIG", empty)
+	t.Setenv("HOME", t.TempDir())
+	for _, step := range []struct {
+		args []string
+		want want
+	}{
+		{[]string{"install", "--dry-run=client"}, want{0, "deployment.apps/my-scheduler applied (client dry run)\n", ""}},
+		{[]string{"install", "--dry-run=client", "-o", "name"}, want{0, "serviceaccount/my-scheduler\n", ""}},
+		{[]string{"install"}, want{1, "", "no kubeconfig with a context found"}},
+		{[]string{"diff"}, want{2, "", "no kubeconfig with a context found"}},
+		{[]string{"diff", "--nonsense"}, want{2, "", "nonsense"}},
+		{[]string{"diff", "-f", empty}, want{2, "", "--filename: open " + empty}},
+		{[]string{"install", "--dry-run=maybe"}, want{1, "", "choose none, client or server"}},
+		{[]string{"install", "-o", "xml"}, want{1, "", "choose json, yaml or name"}},
+		{[]string{"install", "--timeout", "0s"}, want{1, "", "--timeout 0s"}},
+		{[]string{"uninstall", "--timeout", "-1s"}, want{1, "", "--timeout -1s"}},
+	} {
+		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
+			out, err, code := run(t, step.args[0], step.args[1:]...)
+			step.want.check(t, out, err, code)
+		})
+	}
+}

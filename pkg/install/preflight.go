@@ -1,0 +1,223 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// Finding is something about a cluster that is wrong, or worth knowing, before a
+// bundle is installed into it.
+type Finding struct {
+	// ID is what to call it when it is to be ignored.
+	ID string `json:"id"`
+	// Warning says that installing makes sense all the same.
+	Warning bool   `json:"warning,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (f Finding) String() string {
+	if f.Hint == "" {
+		return f.Message
+	}
+	return f.Message + "\nhint: " + f.Hint
+}
+
+// The IDs of findings.
+const (
+	// FindingVersion: the bundle's programs are not made for this Kubernetes.
+	FindingVersion = "version"
+	// FindingSimulated: all nodes are simulated, no program will run.
+	FindingSimulated = "simulated-nodes"
+	// FindingNoNodes: there is no node, so nothing can be rolled out.
+	FindingNoNodes = "no-nodes"
+	// FindingManaged: a cloud runs the control plane, and nobody else can change its flags.
+	FindingManaged = "managed-control-plane"
+	// FindingEgress: the API server has no egress selector and does not use the tunnel.
+	FindingEgress = "egress-selector"
+	// FindingLease: another scheduler holds the Lease.
+	FindingLease = "lease"
+	// FindingInUse: the API server uses the tunnel that is to be uninstalled.
+	FindingInUse = "tunnel-in-use"
+)
+
+// Preflight looks whether a bundle, which need not be defaulted, fits the cluster
+// behind cfg. What the user may not read is not judged.
+func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle) ([]Finding, error) {
+	b = b.Defaulted()
+	c, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findLease} {
+		f, err := look(ctx, b)
+		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("preflight: %w", err)
+		}
+		if f != nil {
+			out = append(out, *f)
+		}
+	}
+	return out, nil
+}
+
+// PreflightUninstall looks whether the cluster behind cfg can do without what is
+// installed.
+func PreflightUninstall(ctx context.Context, cfg *rest.Config) ([]Finding, error) {
+	c, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	with, _, err := c.egressSelectors(ctx)
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preflight: %w", err)
+	}
+	if len(with) == 0 {
+		return nil, nil
+	}
+	return []Finding{{
+		ID:      FindingInUse,
+		Message: fmt.Sprintf("kube-apiserver sends its traffic to nodes through the tunnel (%s): without agents, logs, exec, webhooks and aggregated APIs stop", strings.Join(with, ", ")),
+		Hint:    "run `fairlead controlplane uninstall` on every control plane node first",
+	}}, nil
+}
+
+// minTunnel is the oldest minor version in which all objects of the tunnel are GA.
+const minTunnel = 31
+
+// findVersion follows Kubernetes' version skew policy: a scheduler is never newer
+// than its API server, and one minor older at most.
+func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, error) {
+	info, err := c.kube.Discovery().ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	server, _ := version.ParseGeneric(info.GitVersion)
+	if server == nil {
+		return &Finding{ID: FindingVersion, Message: fmt.Sprintf("the API server calls its version %q: is it Kubernetes?", info.GitVersion)}, nil
+	}
+	if ptr.Deref(b.Konnectivity.Enabled, true) && (strings.Contains(info.GitVersion, "-gke.") || strings.Contains(info.GitVersion, "-eks-")) {
+		return &Finding{
+			ID:      FindingManaged,
+			Message: fmt.Sprintf("a cloud runs this control plane (%s): nobody else can give its API server an egress selector, so the tunnel would be of no use", info.GitVersion),
+			Hint:    "set konnectivity.enabled: false to install the second scheduler alone",
+		}, nil
+	}
+	return versionFinding(server, version.MustParseGeneric(components.KubernetesVersion()), ptr.Deref(b.Scheduler.Enabled, true)), nil
+}
+
+func versionFinding(server, built *version.Version, scheduler bool) *Finding {
+	low, high, what := uint(minTunnel), built.Minor()+1, "the tunnel"
+	if scheduler {
+		low, what = built.Minor(), fmt.Sprintf("the second scheduler, which is of %d.%d,", built.Major(), built.Minor())
+	}
+	if server.Major() == built.Major() && server.Minor() >= low && server.Minor() <= high {
+		return nil
+	}
+	return &Finding{
+		ID:      FindingVersion,
+		Message: fmt.Sprintf("the cluster runs Kubernetes v%s; %s supports %d.%d to %d.%d", server, what, built.Major(), low, built.Major(), high),
+		Hint:    "use the release of fairlead for this Kubernetes, or if scheduler.image is another one that fits, --ignore-preflight-errors=" + FindingVersion,
+	}
+}
+
+func (c *client) findNodes(ctx context.Context, _ *v1alpha1.Bundle) (*Finding, error) {
+	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 100})
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes.Items) == 0 {
+		return &Finding{ID: FindingNoNodes, Warning: true, Message: "the cluster has no nodes: nothing can be rolled out until it has"}, nil
+	}
+	for _, n := range nodes.Items {
+		if n.Annotations["kwok.x-k8s.io/node"] == "" && !strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, "kwok") {
+			return nil, nil
+		}
+	}
+	return &Finding{
+		ID: FindingSimulated, Warning: true, Message: "all nodes are simulated by kwok: Pods will show as running, and no program will run",
+		Hint: "is this the right context?",
+	}, nil
+}
+
+func (c *client) findEgress(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
+	if !ptr.Deref(b.Konnectivity.Enabled, true) {
+		return nil, nil
+	}
+	_, without, err := c.egressSelectors(ctx)
+	if err != nil || len(without) == 0 {
+		return nil, err
+	}
+	return &Finding{
+		ID: FindingEgress, Warning: true,
+		Message: fmt.Sprintf("kube-apiserver has no egress selector yet (%s), so nothing goes through the tunnel, and agents stay unready without a server", strings.Join(without, ", ")),
+		Hint:    "run `fairlead controlplane install` on every control plane node; docs/control-plane.md has the order",
+	}, nil
+}
+
+// egressSelectors sorts the static Pods of kube-apiserver by whether they use an
+// egress selector. A control plane that does not show its Pods has neither.
+func (c *client) egressSelectors(ctx context.Context) (with, without []string, err error) {
+	pods, err := c.kube.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=kube-apiserver"})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, pod := range pods.Items {
+		uses := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
+				return strings.HasPrefix(arg, "--egress-selector-config-file")
+			})
+		})
+		if uses {
+			with = append(with, pod.Name)
+		} else {
+			without = append(without, pod.Name)
+		}
+	}
+	return with, without, nil
+}
+
+// findLease finds out whether another scheduler elects its leader on the same
+// Lease: the two would take turns, and each do nothing half of the time.
+func (c *client) findLease(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
+	for _, l := range LeasesOf(b) {
+		lease, err := c.kube.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		inv, err := c.readInventory(ctx)
+		if err != nil {
+			return nil, err
+		}
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		known := slices.ContainsFunc(append(inv.Leases, l), func(k Lease) bool {
+			return k.Namespace == l.Namespace && k.Name == l.Name && strings.HasPrefix(holder, k.HolderPrefix)
+		})
+		if !known && held(lease, time.Now()) {
+			return &Finding{
+				ID: FindingLease,
+				Message: fmt.Sprintf("Lease %s/%s is held by %q, which is no Pod of Deployment %s: another scheduler uses it, and the two would take turns",
+					l.Namespace, l.Name, holder, b.Scheduler.Name),
+				Hint: "set scheduler.leaderElection.leaseName to another name, or stop the other scheduler",
+			}, nil
+		}
+	}
+	return nil, nil
+}
