@@ -53,6 +53,7 @@ func TestLifecycle(t *testing.T) {
 		t.Fatalf("status after up: %+v", first)
 	}
 	t.Run("everything listens on loopback but the node gate", func(t *testing.T) { checkListeners(t, first) })
+	t.Run("files of the caller are not kept", func(t *testing.T) { checkInherited(t, h, first) })
 	t.Run("keys are private", func(t *testing.T) { checkModes(t, h.StateDir("dev")) })
 	t.Run("up again changes nothing", func(t *testing.T) {
 		h.must("up")
@@ -144,6 +145,32 @@ func checkListeners(t *testing.T, s status) {
 			t.Errorf("%s listens on nothing: this test looks in the wrong place", name)
 		}
 	}
+}
+
+// checkInherited wants no process of the cluster to hold the file that every
+// command inherits, for example a lock.
+func checkInherited(t *testing.T, h *home, s status) {
+	open := 0
+	for _, pid := range append([]int{s.SupervisorPID}, pids(s)...) {
+		fds, _ := filepath.Glob(filepath.Join("/proc", pidText(pid), "fd", "*"))
+		open += len(fds)
+		for _, fd := range fds {
+			if file, _ := os.Readlink(fd); file == h.held.Name() {
+				t.Errorf("process %d holds %s", pid, file)
+			}
+		}
+	}
+	if open == 0 {
+		t.Error("no open file was found: this test looks in the wrong place")
+	}
+}
+
+func pids(s status) []int {
+	var list []int
+	for _, p := range s.Processes {
+		list = append(list, p.PID)
+	}
+	return list
 }
 
 // checkModes wants no key and no kubeconfig that others can read.

@@ -50,6 +50,8 @@ type home struct {
 	*harness.Home
 	t    *testing.T
 	user *userID
+	// held is a file that every command inherits.
+	held *os.File
 }
 
 func newHome(t *testing.T) *home {
@@ -59,6 +61,9 @@ func newHome(t *testing.T) *home {
 		t.Fatal(err)
 	}
 	h := &home{Home: made, t: t}
+	if h.held, err = os.Create(filepath.Join(h.Dir, "held")); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(h.cleanUp)
 	return h
 }
@@ -77,6 +82,7 @@ func (h *home) cleanUp() {
 			h.showLogs(dir)
 		}
 	}
+	_ = h.held.Close()
 	_ = os.RemoveAll(h.Dir)
 }
 
@@ -96,6 +102,7 @@ type result harness.Result
 func (h *home) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	cmd, stdout, stderr := h.Command(ctx, args...)
 	h.user.apply(cmd)
+	cmd.ExtraFiles = []*os.File{h.held}
 	return cmd, stdout, stderr
 }
 
