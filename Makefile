@@ -116,13 +116,21 @@ endif
 
 # Both pairs are built alike, as programs of their own.
 BENCH_TUNNEL := $(OUT)/bench-tunnel
+BENCH_SERVER := $(BENCH_TUNNEL)/ours/konnectivity-server
+BENCH_AGENT := $(BENCH_TUNNEL)/ours/konnectivity-agent
+BENCH_PAIRS := upstream=$(BENCH_TUNNEL)/upstream/server:$(BENCH_TUNNEL)/upstream/agent,ours=$(BENCH_SERVER):$(BENCH_AGENT)
+BENCH_MIXED := ours+upstream=$(BENCH_SERVER):$(BENCH_TUNNEL)/upstream/agent,upstream+ours=$(BENCH_TUNNEL)/upstream/server:$(BENCH_AGENT)
 .PHONY: bench-tunnel
-bench-tunnel: ## Measure our tunnel beside upstream's, see docs/tunnel-benchmark.md; takes about half an hour (BENCH_FLAGS)
+bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about half an hour (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
 	@mkdir -p $(BENCH_TUNNEL)/ours $(BENCH_TUNNEL)/upstream
 	@$(GO) build -o $(BENCH_TUNNEL)/bench-tunnel ./e2e/bench-tunnel
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BENCH_TUNNEL)/ours/ ./cmd/konnectivity-server ./cmd/konnectivity-agent
 	@$(GO) build -o $(BENCH_TUNNEL)/upstream/ sigs.k8s.io/apiserver-network-proxy/cmd/server sigs.k8s.io/apiserver-network-proxy/cmd/agent
-	@cd $(BENCH_TUNNEL) && ./bench-tunnel -pairs upstream=upstream/server:upstream/agent,ours=ours/konnectivity-server:ours/konnectivity-agent $(BENCH_FLAGS)
+	@$(BENCH_TUNNEL)/bench-tunnel -pairs '$(BENCH_PAIRS),$(BENCH_MIXED)' $(BENCH_FLAGS)
+
+.PHONY: bench-mux
+bench-mux: ## Compare ways to carry many connections over one: our link, yamux, HTTP/2, QUIC
+	@cd e2e/bench-tunnel/mux && $(GO) run . $(BENCH_FLAGS)
 
 # Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
 # instead of compiling the same packages beside `go test` on a cold cache.

@@ -26,6 +26,13 @@ func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", socket)
 }
 
+func frontDialer(mode, socket string) dialer {
+	if mode == "grpc" {
+		return grpcDialer(socket)
+	}
+	return connectDialer(socket)
+}
+
 // grpcDialer dials as kube-apiserver does with GRPC over UDS.
 func grpcDialer(socket string) dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {

@@ -1,6 +1,7 @@
 // Command bench-tunnel measures pairs of tunnel server and agent as black boxes:
-// ours, upstream's, mixed ones, and no tunnel at all. Measurements of the pairs
-// alternate; the table shows medians and ratios to the pair named upstream.
+// ours, upstream's, mixed ones, `ssh -D`, a frontend without an agent, and no
+// tunnel at all. Measurements alternate; the tables show medians, ratios to the
+// pair named upstream, and whether the targets are reached.
 package main
 
 import (
@@ -12,34 +13,49 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "target" {
-		if err := runTarget(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) > 0 && args[0] == "target":
+		return runTarget()
+	case len(args) == 3 && args[0] == "floor":
+		return runFloor(args[1], args[2])
 	}
 	var o options
 	var pairs string
-	flag.StringVar(&pairs, "pairs", "", "comma-separated name=server:agent, the baseline named upstream")
-	flag.StringVar(&o.modes, "modes", "grpc,http-connect", "modes to measure")
-	flag.StringVar(&o.only, "only", "", "comma-separated prefixes of measurements; empty for all")
-	flag.IntVar(&o.reps, "reps", 3, "repetitions")
-	flag.DurationVar(&o.dur, "time", 2*time.Second, "duration of one throughput measurement")
-	flag.IntVar(&o.idle, "idle", 5000, "idle connections for the memory measurement")
-	flag.BoolVar(&o.direct, "direct", true, "measure without a tunnel, too")
-	flag.Parse()
+	f := flag.NewFlagSet("bench-tunnel", flag.ExitOnError)
+	f.StringVar(&pairs, "pairs", "", "comma-separated name=server:agent; the baseline is named upstream, mixed pairs have a + in the name")
+	f.StringVar(&o.modes, "modes", "grpc,http-connect", "modes to measure")
+	f.StringVar(&o.only, "only", "", "comma-separated prefixes of measurements: "+measurementNames()+"; empty for all")
+	f.IntVar(&o.reps, "reps", 3, "repetitions of speed measurements (down, up, dial, echo)")
+	f.DurationVar(&o.dur, "time", time.Second, "duration of one throughput measurement")
+	f.IntVar(&o.idle, "idle", 5000, "idle connections for the memory measurement")
+	f.BoolVar(&o.direct, "direct", true, "measure without a tunnel, too")
+	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too")
+	f.BoolVar(&o.ssh, "ssh", true, "measure ssh -D, too, in mode http-connect, where sshd is there")
+	f.BoolVar(&o.goals, "goals", false, "print the comparison with the targets alone")
+	f.StringVar(&o.docs, "docs", "", "directory with tunnel-benchmark.md, into which the results go")
+	_ = f.Parse(args)
 	for _, p := range strings.Split(pairs, ",") {
 		name, bins, ok := strings.Cut(p, "=")
 		server, agent, ok2 := strings.Cut(bins, ":")
 		if !ok || !ok2 {
-			fmt.Fprintf(os.Stderr, "bad pair %q\n", p)
-			os.Exit(2)
+			return fmt.Errorf("bad pair %q", p)
 		}
 		o.pairs = append(o.pairs, pair{name, server, agent})
 	}
-	if err := o.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	return o.run()
+}
+
+func measurementNames() string {
+	var names []string
+	for _, m := range measurements {
+		names = append(names, m.name)
 	}
+	return strings.Join(names, ", ")
 }

@@ -3,15 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -160,10 +152,7 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 			return nil, err
 		}
 	}
-	r.dial = connectDialer(r.socket)
-	if mode == "grpc" {
-		r.dial = grpcDialer(r.socket)
-	}
+	r.dial = frontDialer(mode, r.socket)
 	return r, r.waitAgents(agents)
 }
 
@@ -203,66 +192,26 @@ func (r *rig) stop() {
 	_ = os.RemoveAll(r.dir)
 }
 
-func (r *rig) serverPID() int { return r.server.cmd.Process.Pid }
-func (r *rig) agentPID() int  { return r.agents[0].cmd.Process.Pid }
+// cpu is the CPU time in seconds of server and agent, children included.
+func (r *rig) cpu() (server, agent float64) {
+	server = cpuTree(r.serverPID())
+	if len(r.agents) > 0 {
+		agent = cpuTree(r.agentPID())
+	}
+	return server, agent
+}
 
-// writeCerts makes a CA and one certificate for everybody.
-func writeCerts(dir string) error {
-	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	now := time.Now()
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
-	if err != nil {
-		return err
-	}
-	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "tunnel"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
-	if err != nil {
-		return err
-	}
-	kder, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	for name, b := range map[string]*pem.Block{"ca": {Type: "CERTIFICATE", Bytes: caDER}, "crt": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "EC PRIVATE KEY", Bytes: kder}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o600); err != nil {
-			return err
+// cpuTree is the CPU time in seconds of a process and its children.
+func cpuTree(pid int) float64 {
+	sum := cpu(pid)
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, f := range strings.Fields(string(b)) {
+		if child, err := strconv.Atoi(f); err == nil {
+			sum += cpuTree(child)
 		}
 	}
-	return nil
+	return sum
 }
 
-// target is the process that all tunnelled connections end at.
-type target struct {
-	cmd           *exec.Cmd
-	stdin         io.Closer
-	addr, collect string
-	counts        net.Conn // numbers of bytes of opCount connections
-}
-
-func startTarget() (*target, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	t := &target{cmd: exec.CommandContext(context.Background(), exe, "target")}
-	in, _ := t.cmd.StdinPipe()
-	out, _ := t.cmd.StdoutPipe()
-	t.stdin = in
-	if err := t.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if _, err = fmt.Fscan(out, &t.addr, &t.collect); err != nil {
-		return t, err
-	}
-	t.counts, err = dialDirect(context.Background(), t.collect)
-	return t, err
-}
-
-func (t *target) stop() {
-	_ = t.stdin.Close()
-	_ = t.cmd.Wait()
-}
+func (r *rig) serverPID() int { return r.server.cmd.Process.Pid }
+func (r *rig) agentPID() int  { return r.agents[0].cmd.Process.Pid }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"time"
 )
 
@@ -105,4 +106,36 @@ func serveTarget(c net.Conn, counts chan<- int64) {
 		n, _ := io.Copy(io.Discard, c)
 		counts <- n
 	}
+}
+
+// target is the process that all tunnelled connections end at.
+type target struct {
+	cmd           *exec.Cmd
+	stdin         io.Closer
+	addr, collect string
+	counts        net.Conn // numbers of bytes of opCount connections
+}
+
+func startTarget() (*target, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{cmd: exec.CommandContext(context.Background(), exe, "target")}
+	in, _ := t.cmd.StdinPipe()
+	out, _ := t.cmd.StdoutPipe()
+	t.stdin = in
+	if err := t.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err = fmt.Fscan(out, &t.addr, &t.collect); err != nil {
+		return t, err
+	}
+	t.counts, err = dialDirect(context.Background(), t.collect)
+	return t, err
+}
+
+func (t *target) stop() {
+	_ = t.stdin.Close()
+	_ = t.cmd.Wait()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,21 +12,18 @@ import (
 	"time"
 )
 
-// directToo names the measurements that make sense without a tunnel.
-var directToo = map[string]bool{"down": true, "up": true, "dial": true, "echo": true}
-
 var measurements = []measurement{
-	{"down", func(e *env) (map[string]float64, error) { return bulk(e, "down", opSource) }},
-	{"up", func(e *env) (map[string]float64, error) { return bulk(e, "up", opSink) }},
-	{"dial", dialing},
-	{"echo", echoing},
-	{"stall", stalling},
-	{"rss", memory},
-	{"stalled", stalledMemory},
-	{"lost", losing},
-	{"churn", churning},
-	{"frozen", freezing},
-	{"exit", exiting},
+	{name: "down", speed: true, mixed: true, run: func(e *env) (map[string]float64, error) { return bulk(e, "down", opSource) }},
+	{name: "up", speed: true, mixed: true, run: func(e *env) (map[string]float64, error) { return bulk(e, "up", opSink) }},
+	{name: "dial", speed: true, mixed: true, run: dialing},
+	{name: "echo", speed: true, mixed: true, run: echoing},
+	{name: "stall", run: stalling},
+	{name: "rss", run: memory},
+	{name: "stalled", run: stalledMemory},
+	{name: "lost", mixed: true, run: losing},
+	{name: "churn", run: churning},
+	{name: "frozen", run: freezing},
+	{name: "exit", run: exiting},
 }
 
 // bulk measures throughput, and what it costs with 16 connections.
@@ -37,7 +33,7 @@ func bulk(e *env, name string, op byte) (map[string]float64, error) {
 		var s0, a0 float64
 		d0 := cpu(os.Getpid())
 		if e.r != nil {
-			s0, a0 = cpu(e.r.serverPID()), cpu(e.r.agentPID())
+			s0, a0 = e.r.cpu()
 		}
 		rate, bytes, err := flow(e.dial, e.t.addr, n, op, e.o.dur)
 		if err != nil {
@@ -45,8 +41,11 @@ func bulk(e *env, name string, op byte) (map[string]float64, error) {
 		}
 		out[fmt.Sprintf("%s MB/s, %d", name, n)] = rate
 		if gb := float64(bytes) / 1e9; n == 16 && e.r != nil && gb > 0 {
-			out[name+" CPU s/GB server"] = (cpu(e.r.serverPID()) - s0) / gb
-			out[name+" CPU s/GB agent"] = (cpu(e.r.agentPID()) - a0) / gb
+			s1, a1 := e.r.cpu()
+			out[name+" CPU s/GB server"] = (s1 - s0) / gb
+			if len(e.r.agents) > 0 {
+				out[name+" CPU s/GB agent"] = (a1 - a0) / gb
+			}
 			out[name+" CPU s/GB dialler"] = (cpu(os.Getpid()) - d0) / gb
 		}
 	}
@@ -88,120 +87,6 @@ func echoing(e *env) (map[string]float64, error) {
 	out["echo ms p50 beside 4"] = percentile(ts, 50).Seconds() * 1e3
 	out["echo ms p99 beside 4"] = percentile(ts, 99).Seconds() * 1e3
 	return out, err
-}
-
-// stalling measures a healthy connection while another client stops reading,
-// one reads slowly, and one far end stops reading.
-func stalling(e *env) (map[string]float64, error) {
-	out := map[string]float64{}
-	kinds := []struct {
-		name string
-		op   byte
-		use  func(net.Conn)
-	}{
-		{"client stops", opSource, func(net.Conn) {}},
-		{"client slow", opSource, func(c net.Conn) {
-			b := make([]byte, 8<<10)
-			for {
-				if _, err := c.Read(b); err != nil {
-					return
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-		}},
-		{"far end stops", opStall, func(c net.Conn) {
-			b := make([]byte, 32<<10)
-			for {
-				if _, err := c.Write(b); err != nil {
-					return
-				}
-			}
-		}},
-	}
-	var errs []error
-	for _, k := range kinds {
-		if err := stallBeside(e, k.name, k.op, k.use, out); err != nil {
-			// The one before has broken the pair for good.
-			errs = append(errs, fmt.Errorf("%s: no result: %w", k.name, err))
-		}
-	}
-	return out, errors.Join(errs...)
-}
-
-// stallBeside measures a healthy connection before and while use treats another
-// one badly.
-func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[string]float64) error {
-	ec, err := open(e.dial, e.t.addr, opEcho)
-	if err != nil {
-		return err
-	}
-	conns := []net.Conn{ec}
-	defer func() { go closeAll(conns) }()
-	var total atomic.Int64
-	hs, err := openMany(e.dial, e.t.addr, 1, opSource, func(c net.Conn) { pump(c, opSource, &total) })
-	conns = append(conns, hs...)
-	if err != nil {
-		return err
-	}
-	time.Sleep(300 * time.Millisecond)
-	before := rateOf(&total, e.o.dur)
-	ts0, _ := echo(ec, 1<<30, e.o.dur)
-	s, err := open(e.dial, e.t.addr, op)
-	if err != nil {
-		return err
-	}
-	conns = append(conns, s)
-	go use(s)
-	time.Sleep(500 * time.Millisecond)
-	after := rateOf(&total, e.o.dur)
-	out[name+": rate kept %"] = 100 * after / before
-	out[name+": echo p99 x"] = echoBeside(ec, ts0, e.o.dur)
-	out[name+": failed dials of 10"] = float64(failedDials(e, 10, 3*time.Second))
-	go closeAll(conns)
-	conns = nil
-	time.Sleep(time.Second)
-	return nil
-}
-
-// echoBeside tells by what factor the echo times have grown; 99 if nothing comes
-// back.
-func echoBeside(c net.Conn, before []time.Duration, dur time.Duration) float64 {
-	done := make(chan []time.Duration, 1)
-	go func() { ts, _ := echo(c, 1<<30, dur); done <- ts }()
-	select {
-	case ts := <-done:
-		if b := percentile(before, 99).Seconds(); b > 0 {
-			return percentile(ts, 99).Seconds() / b
-		}
-	case <-time.After(5 * dur):
-	}
-	return 99
-}
-
-func rateOf(total *atomic.Int64, d time.Duration) float64 {
-	from := total.Load()
-	time.Sleep(d)
-	return float64(total.Load()-from) / d.Seconds()
-}
-
-func failedDials(e *env, n int, limit time.Duration) int {
-	res := make(chan error, n)
-	for range n {
-		go func() { res <- dialOnce(e.dial, e.t.addr) }()
-	}
-	ok := 0
-	timeout := time.After(limit)
-	for range n {
-		select {
-		case err := <-res:
-			if err == nil {
-				ok++
-			}
-		case <-timeout:
-			return n - ok
-		}
-	}
-	return n - ok
 }
 
 func memory(e *env) (map[string]float64, error) {
