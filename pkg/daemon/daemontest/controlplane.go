@@ -31,8 +31,9 @@ type ControlPlane struct {
 
 // StartControlPlane runs the pinned etcd and kube-apiserver for as long as the test. They come from the cache that the
 // CLI uses as well, and are built into it if need be, which takes minutes: tests that call this are skipped with -short.
-// OwnDir holds the project's own programs; "" is for tests that run none of them.
-func StartControlPlane(t *testing.T, ownDir string) *ControlPlane {
+// OwnDir holds the project's own programs; "" is for tests that run none of them. ApiServerArgs are further flags of
+// kube-apiserver.
+func StartControlPlane(t *testing.T, ownDir string, apiServerArgs ...string) *ControlPlane {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs etcd and kube-apiserver, which are left out with -short")
@@ -49,7 +50,7 @@ func StartControlPlane(t *testing.T, ownDir string) *ControlPlane {
 	etcd := "http://127.0.0.1:" + ports[0]
 	Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls=http://127.0.0.1:"+ports[1])
-	startAPIServer(t, programs["kube-apiserver"], etcd, ports[2])
+	startAPIServer(t, programs["kube-apiserver"], etcd, ports[2], apiServerArgs)
 	return connect(t, "https://127.0.0.1:"+ports[2])
 }
 
@@ -65,19 +66,20 @@ func placeholders(t *testing.T) string {
 	return dir
 }
 
-func startAPIServer(t *testing.T, binary, etcd, port string) {
+func startAPIServer(t *testing.T, binary, etcd, port string, more []string) {
 	t.Helper()
 	dir, tls := t.TempDir(), Certificate(t)
 	tokens := filepath.Join(dir, "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	Start(t, nil, binary,
-		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--secure-port="+port,
-		"--tls-cert-file="+tls.Cert, "--tls-private-key-file="+tls.Key,
-		"--service-account-issuer=https://127.0.0.1", "--service-account-key-file="+tls.Key, "--service-account-signing-key-file="+tls.Key,
+	Start(t, nil, binary, append([]string{
+		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--tls-cert-file=" + tls.Cert, "--tls-private-key-file=" + tls.Key,
+		"--service-account-issuer=https://127.0.0.1", "--service-account-key-file=" + tls.Key, "--service-account-signing-key-file=" + tls.Key,
 		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
-		"--authorization-mode=RBAC", "--token-auth-file="+tokens)
+		"--authorization-mode=RBAC", "--token-auth-file=" + tokens,
+	}, more...)...)
 }
 
 func connect(t *testing.T, url string) *ControlPlane {

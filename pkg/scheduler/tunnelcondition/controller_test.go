@@ -3,7 +3,6 @@ package tunnelcondition
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -18,20 +17,9 @@ import (
 
 const bound = 20 * time.Second
 
-// programs is the directory that TestMain builds into: the cluster's binaries are looked for together with our own.
-var programs string
-
-func TestMain(m *testing.M) {
-	os.Exit(daemontest.Main(m, func(dir string) { programs = dir },
-		"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler",
-		"github.com/fairlead-dev/fairlead/cmd/konnectivity-server",
-		"github.com/fairlead-dev/fairlead/cmd/konnectivity-agent",
-	))
-}
-
 // TestController follows agents that come, get ready, lose readiness and go, on a real API server.
 func TestController(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t, "")
 	agents := labels.SelectorFromSet(labels.Set{"k8s-app": "konnectivity-agent"})
 	controller, err := New(cp.Client, "default", agents)
 	if err != nil {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	namespace = "default"
+	// nodeCPU and nodeMemory of every node; zones are three.
+	nodeCPU, nodeMemory, zones = "32", "128Gi", 3
+	// serviceCount Services share the pods of workload services.
+	serviceCount = 20
+	// creators make objects at the same time.
+	creators = 16
+)
+
+// podCount is how many pods a burst has: enough for some seconds, and for batch at most one per node.
+func podCount(workload string, nodes int) int {
+	if workload == batch {
+		return min(nodes, 3000)
+	}
+	return min(2000, 20*nodes)
+}
+
+func parallel(n int, do func(i int) error) error {
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	work := make(chan int)
+	for range creators {
+		wg.Go(func() {
+			for i := range work {
+				if err := do(i); err != nil {
+					once.Do(func() { first = err })
+				}
+			}
+		})
+	}
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	return first
+}
+
+func createNodes(ctx context.Context, client kubernetes.Interface, n int) error {
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(nodeCPU), corev1.ResourceMemory: resource.MustParse(nodeMemory),
+		corev1.ResourcePods: resource.MustParse("110"),
+	}
+	return parallel(n, func(i int) error {
+		name := fmt.Sprintf("node-%04d", i)
+		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones),
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: room, Allocatable: room,
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func createServices(ctx context.Context, client kubernetes.Interface) error {
+	return parallel(serviceCount, func(i int) error {
+		name := fmt.Sprintf("service-%d", i)
+		_, err := client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone,
+			},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// sizes of the pods of workload mixed, in CPUs and GiB.
+var sizes = [][2]int64{{1, 4}, {2, 8}, {4, 8}, {1, 2}, {8, 32}, {2, 4}, {3, 12}, {5, 10}}
+
+func newPod(workload, profile, prefix string, i int) *corev1.Pod {
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	labels := map[string]string{"app": "none"}
+	switch workload {
+	case services:
+		labels["app"] = fmt.Sprintf("service-%d", i%serviceCount)
+	case batch:
+		requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("30"), corev1.ResourceMemory: resource.MustParse("100Gi")}
+	case mixed:
+		size := sizes[i%len(sizes)]
+		requests = corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewQuantity(size[0], resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(size[1]<<30, resource.BinarySI),
+		}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%05d", prefix, i), Labels: labels},
+		Spec: corev1.PodSpec{
+			SchedulerName: profile,
+			Containers:    []corev1.Container{{Name: "pause", Image: "pause", Resources: corev1.ResourceRequirements{Requests: requests}}},
+		},
+	}
+}
+
+func createBurst(ctx context.Context, client kubernetes.Interface, c contender, n int) error {
+	return parallel(n, func(i int) error {
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, newPod(c.workload, c.profile, "burst", i), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// openLoop creates pods at a rate, whether or not they are bound, and returns when each was asked for.
+func openLoop(ctx context.Context, client kubernetes.Interface, c contender, prefix string, rate, seconds int) (map[string]time.Time, error) {
+	asked := make(map[string]time.Time, rate*seconds)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	begin := time.Now()
+	for i := range rate * seconds {
+		at := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Until(at)):
+		}
+		pod := newPod(c.workload, c.profile, prefix, i)
+		asked[pod.Name] = at
+		wg.Go(func() {
+			if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return asked, failed
+}
