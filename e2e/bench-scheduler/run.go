@@ -18,8 +18,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // result is one run.
@@ -74,17 +75,20 @@ type bindings struct {
 
 func watchBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
 	b := &bindings{at: map[string]time.Time{}, nodes: map[string]string{}, cond: make(chan struct{}, 1)}
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
-	if err != nil {
+	// An informer, because the API server ends the watch of a client that was slow for a moment.
+	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName!=" })).Core().V1().Pods().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			b.add(pod)
+		}
+	}}); err != nil {
 		return nil, err
 	}
-	go func() {
-		for event := range w.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Added {
-				b.add(pod)
-			}
-		}
-	}()
+	go informer.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, ctx.Err()
+	}
 	return b, nil
 }
 
