@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
+	admissionvalidation "k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
@@ -73,6 +76,10 @@ func validate(t *testing.T, obj runtime.Object) field.ErrorList {
 		return rbacvalidation.ValidateRole(o)
 	case *rbac.RoleBinding:
 		return rbacvalidation.ValidateRoleBinding(o)
+	case *admissionregistration.MutatingAdmissionPolicy:
+		return admissionvalidation.ValidateMutatingAdmissionPolicy(o)
+	case *admissionregistration.MutatingAdmissionPolicyBinding:
+		return admissionvalidation.ValidateMutatingAdmissionPolicyBinding(o)
 	case *rbac.ClusterRole:
 		return rbacvalidation.ValidateClusterRole(o, rbacvalidation.ClusterRoleValidationOptions{})
 	case *rbac.ClusterRoleBinding:

@@ -26,7 +26,9 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	objects := []component.Object{serviceAccount(b)}
 	objects = append(objects, rights(b)...)
 	objects = append(objects, configMap(b, config), disruptionBudget(b), deployment(b, config))
-	return append(objects, tunnelConditionObjects(b)...), nil
+	objects = append(objects, tunnelConditionObjects(b)...)
+	// Last, so that no Pod is given to a scheduler that is not there yet.
+	return append(objects, assignments(b)...), nil
 }
 
 func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {

@@ -32,6 +32,7 @@ func Profiles(b *v1alpha1.Bundle) []schedulerv1.KubeSchedulerProfile {
 	if p := s.BuiltInProfiles.Batch; p != nil {
 		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, batch(p)))
 	}
+	partition(s.Partition, profiles)
 	return profiles
 }
 

@@ -29,6 +29,9 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	p := field.NewPath("scheduler")
 	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
 	errs = append(errs, validateFeatureGates(b.Scheduler.FeatureGates, p.Child("featureGates"))...)
+	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
+		return append(errs, conflicts...)
+	}
 	return append(errs, validateConfiguration(b, p)...)
 }
 

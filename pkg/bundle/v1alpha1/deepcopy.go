@@ -37,6 +37,15 @@ func (s Scheduler) deepCopy() Scheduler {
 	}
 	s.BuiltInProfiles = s.BuiltInProfiles.deepCopy()
 	s.Plugins = s.Plugins.deepCopy()
+	if s.Partition = clonePtr(s.Partition); s.Partition != nil {
+		s.Partition.NodeLabels = maps.Clone(s.Partition.NodeLabels)
+		s.Partition.Taint = s.Partition.Taint.DeepCopy()
+	}
+	s.Assignments = slices.Clone(s.Assignments)
+	for i := range s.Assignments {
+		a := &s.Assignments[i]
+		a.NamespaceSelector, a.PodSelector = a.NamespaceSelector.DeepCopy(), a.PodSelector.DeepCopy()
+	}
 	s.DelayCacheUntilActive = clonePtr(s.DelayCacheUntilActive)
 	s.FeatureGates = maps.Clone(s.FeatureGates)
 	s.Resources = s.Resources.DeepCopy()

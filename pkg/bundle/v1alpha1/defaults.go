@@ -79,6 +79,9 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	}
 	defaultBuiltInProfiles(&s.BuiltInProfiles)
 	defaultPlugins(&s.Plugins)
+	for i := range s.Assignments {
+		set(&s.Assignments[i].SchedulerName, firstProfile(s))
+	}
 	setPtr(&s.DelayCacheUntilActive, false)
 	set(&s.SecurePort, DefaultSecurePort)
 	if s.Resources == nil {
@@ -88,6 +91,17 @@ func defaultScheduler(s *Scheduler, namespace string) {
 		criticalAddonsOnly(),
 		{Key: LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	})
+}
+
+// firstProfile is the name of the first profile, "" if there is none.
+func firstProfile(s *Scheduler) string {
+	if len(s.Profiles) > 0 {
+		return ptr.Deref(s.Profiles[0].SchedulerName, "")
+	}
+	for _, p := range s.BuiltInProfiles.names(nil) {
+		return p.name
+	}
+	return ""
 }
 
 func defaultBuiltInProfiles(p *BuiltInProfiles) {

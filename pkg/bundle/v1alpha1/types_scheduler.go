@@ -54,6 +54,14 @@ type Scheduler struct {
 	// Plugins are Fairlead's plugins in the built-in profiles.
 	Plugins SchedulerPlugins `json:"plugins,omitempty"`
 
+	// Partition gives the scheduler nodes of its own. Default: none; it shares all
+	// nodes with the default scheduler.
+	Partition *Partition `json:"partition,omitempty"`
+
+	// Assignments make Pods name a profile without a change of their manifests. Each
+	// takes Kubernetes 1.36 or newer. Default: none.
+	Assignments []Assignment `json:"assignments,omitempty"`
+
 	// DelayCacheUntilActive keeps caches empty until the replica leads. Default:
 	// false. Allowed with one replica only: a standby would never become ready and
 	// a rollout would never complete.

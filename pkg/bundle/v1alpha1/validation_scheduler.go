@@ -20,6 +20,8 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs = append(errs, validateClientConnection(&s.ClientConnection, p.Child("clientConnection"))...)
 	errs = append(errs, validateProfileNames(s, p)...)
 	errs = append(errs, validateBuiltInProfiles(&s.BuiltInProfiles, p.Child("builtInProfiles"))...)
+	errs = append(errs, validatePartition(s.Partition, p.Child("partition"))...)
+	errs = append(errs, validateAssignments(s, p.Child("assignments"))...)
 	errs = append(errs, validatePlugins(&s.Plugins, p.Child("plugins"))...)
 	errs = append(errs, port(s.SecurePort, p.Child("securePort"))...)
 	errs = append(errs, resources(s.Resources, p.Child("resources"))...)

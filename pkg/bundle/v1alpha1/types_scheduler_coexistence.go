@@ -1,0 +1,39 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Partition gives the second scheduler nodes of its own. Two schedulers that choose
+// from the same nodes race for the same room; a partition is the only end to that.
+type Partition struct {
+	// NodeLabels select the scheduler's nodes: those with all of these labels. All its
+	// profiles choose from these nodes alone (NodeAffinity's addedAffinity), whatever
+	// the Pod says. Required.
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+
+	// Taint of these nodes that keeps other schedulers' Pods away; the scheduler's own
+	// Pods must tolerate it, which Assignment adds. Fairlead taints no nodes:
+	// `fairlead verify` says which are not as they should be. Default: none, and then
+	// other schedulers still place their Pods here.
+	Taint *corev1.Taint `json:"taint,omitempty"`
+}
+
+// Assignment makes Pods name a profile without a change of their manifests, by a
+// MutatingAdmissionPolicy. It changes new Pods that name the default scheduler, and
+// gives them the partition's toleration. A Pod that names any other scheduler keeps
+// it.
+type Assignment struct {
+	// SchedulerName is the profile. Default: the bundle's first one.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// NamespaceSelector selects namespaces by their labels. Namespace kube-system and
+	// the bundle's own are always left out, since what a cluster needs to start must
+	// not wait for the second scheduler.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// PodSelector selects Pods by their labels. At least one of both selectors is
+	// required; with both, both must match.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+}
