@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,7 +97,8 @@ func create(t *testing.T, cp *daemontest.ControlPlane, o component.Object) {
 		t.Fatal(err)
 	}
 	gvk := o.GetObjectKind().GroupVersionKind()
-	resource := client.Resource(gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s"))
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	resource := client.Resource(plural)
 	var target dynamic.ResourceInterface = resource
 	if o.GetNamespace() != "" {
 		target = resource.Namespace(o.GetNamespace())
