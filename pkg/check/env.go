@@ -35,6 +35,8 @@ type Env struct {
 	StockLease types.NamespacedName
 	// OwnsIdentity says whether a Lease's holderIdentity belongs to the second scheduler. Optional.
 	OwnsIdentity func(ctx context.Context, holder string) (bool, error)
+	// Coexistence is what no other scheduler may use; default: the profile SchedulerName alone.
+	Coexistence Coexistence
 	// TakeoverLimit bounds the time from killing the leader to another holder; default 17 s.
 	TakeoverLimit time.Duration
 	// RecoveryLimit bounds the time from starting the agents to the first success of every call; default 60 s.
@@ -157,6 +159,9 @@ func (e *Env) Complete() error {
 	setDefault(&e.SchedulerName, DefaultSchedulerName)
 	setDefault(&e.Lease, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: DefaultSchedulerName})
 	setDefault(&e.StockLease, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease})
+	if e.Coexistence.SchedulerNames == nil {
+		e.Coexistence.SchedulerNames = []string{e.SchedulerName}
+	}
 	setDefault(&e.TakeoverLimit, DefaultTakeoverLimit)
 	setDefault(&e.RecoveryLimit, DefaultRecoveryLimit)
 	setDefault(&e.times, defaultTimes())

@@ -16,6 +16,8 @@ func quick() []Check {
 			Hint: "see the log of the scheduler that did not bind its pod, and whether a node is Ready and has room"},
 		{ID: "scheduler-lease", Title: "Exactly one replica of the second scheduler leads", Timeout: 30 * time.Second, Run: schedulerLease,
 			Hint: "see the second scheduler's log for `leaderelection`; its Role must allow get and update on its Lease"},
+		{ID: "scheduler-coexistence", Title: "The second scheduler's names, Lease and nodes are its own", Timeout: 30 * time.Second, Run: schedulerCoexistence,
+			Hint: "two schedulers need names and Leases of their own; nodes of their own keep them from racing for room"},
 		{ID: "tunnel-logs", Title: "Pod logs go through the tunnel", Timeout: 90 * time.Second, Run: tunnelLogs, Hint: tunnelHint},
 		{ID: "tunnel-exec", Title: "Exec goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelExec, Hint: tunnelHint},
 		{ID: "tunnel-port-forward", Title: "Port-forward goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelPortForward, Hint: tunnelHint},

@@ -49,7 +49,7 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		Liveness:  &component.Probe{Port: SecurePort, Path: "/livez", HTTPS: true, Delay: 15},
 		Readiness: &component.Probe{Port: SecurePort, Path: "/readyz", HTTPS: true},
 		Volumes: []component.Volume{{
-			Name: configVolume, MountPath: configDir(b), ReadOnly: true, ConfigMap: configMapName(b),
+			Name: configVolume, MountPath: configDir(b), ReadOnly: true, ConfigMap: ConfigMapName(b),
 		}},
 		ServiceAccount: s.Name,
 		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),

@@ -39,12 +39,13 @@ func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
 	}
 }
 
-func configMapName(b *v1alpha1.Bundle) string { return b.Scheduler.Name + "-config" }
+// ConfigMapName is the name of the ConfigMap that holds the configuration.
+func ConfigMapName(b *v1alpha1.Bundle) string { return b.Defaulted().Scheduler.Name + "-config" }
 
 func configMap(b *v1alpha1.Bundle, config []byte) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: configMapName(b), Namespace: b.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName(b), Namespace: b.Namespace},
 		Data:       map[string]string{configKey(b): string(config)},
 	}
 }

@@ -23,7 +23,7 @@ import (
 // agents can reach; empty picks one.
 func NewEnv(cfg *rest.Config, b *v1alpha1.Bundle, ownIP string) (*check.Env, error) {
 	names := NamesOf(b)
-	env := &check.Env{Config: cfg, SchedulerName: names.SchedulerName, Lease: names.Lease, SwitchedOff: names.SwitchedOff}
+	env := &check.Env{Config: cfg, SchedulerName: names.SchedulerName, Lease: names.Lease, SwitchedOff: names.SwitchedOff, Coexistence: check.CoexistenceOf(b)}
 	if err := env.Complete(); err != nil {
 		return nil, err
 	}

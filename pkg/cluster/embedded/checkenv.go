@@ -52,6 +52,7 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		Config:        config,
 		Cluster:       cluster.ContextName(p.Name),
 		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
+		Coexistence:   check.CoexistenceOf(p.bundle),
 		Lease:         types.NamespacedName{Namespace: e.LeaseNamespace, Name: e.LeaseName},
 		Parts:         parts,
 		Leftovers:     parts.leftovers,

@@ -1,0 +1,79 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+func configMap(name, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"config.yaml": text}}
+}
+
+func poolNode(name, pool, taint string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
+	if taint != "" {
+		n.Spec.Taints = []corev1.Taint{{Key: "pool", Value: taint, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	return n
+}
+
+// TestCoexistence proves SCHED-03 and SCHED-35, and the bundle's partition.
+func TestCoexistence(t *testing.T) {
+	const kind = "kind: KubeSchedulerConfiguration\n"
+	held := func(holder string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "my-scheduler"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	}
+	partition := &v1alpha1.Partition{
+		NodeLabels: map[string]string{"pool": "batch"}, Taint: &corev1.Taint{Key: "pool", Value: "batch", Effect: corev1.TaintEffectNoSchedule},
+	}
+	for name, tc := range map[string]struct {
+		objects   []runtime.Object
+		partition *v1alpha1.Partition
+		owns      error
+		want      string
+	}{
+		"alone":                   {objects: []runtime.Object{held("ours"), configMap("my-scheduler-config", kind+"profiles: [{schedulerName: my-scheduler}]")}},
+		"another name and Lease":  {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: other}]\nleaderElection: {resourceName: other}")}},
+		"no election":             {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: other}]\nleaderElection: {leaderElect: false, resourceName: my-scheduler}")}},
+		"something else":          {objects: []runtime.Object{configMap("docs", "write KubeSchedulerConfiguration: {{")}},
+		"same name":               {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: x}, {schedulerName: my-scheduler}]")}, want: `ConfigMap kube-system/other, key config.yaml configures another scheduler with the profile "my-scheduler"`},
+		"same Lease":              {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: x}]\nleaderElection: {resourceName: my-scheduler}")}, want: "Lease kube-system/my-scheduler, which is ours"},
+		"holder is a stranger":    {objects: []runtime.Object{held("stranger")}, want: "held by stranger, which is no replica"},
+		"holder cannot be judged": {objects: []runtime.Object{held("ours")}, owns: errors.New("no list"), want: "no list"},
+		"no holder":               {objects: []runtime.Object{held("")}},
+		"partition":               {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "", "")}},
+		"partition without nodes": {partition: partition, objects: []runtime.Object{poolNode("b", "", "")}, want: "no node has the labels pool=batch"},
+		"partition not tainted":   {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "batch", "other")}, want: "nodes b are in the scheduler's partition but do not have its taint pool=batch:NoSchedule"},
+		"taint outside":           {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "", "batch")}, want: "nodes b have the partition's taint"},
+		"labels alone":            {partition: &v1alpha1.Partition{NodeLabels: partition.NodeLabels}, objects: []runtime.Object{poolNode("a", "batch", "")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := v1alpha1.New()
+			b.Scheduler.Partition = tc.partition
+			env := &Env{
+				Config: &rest.Config{Host: "x"}, Client: fake.NewClientset(tc.objects...), Coexistence: CoexistenceOf(b),
+				OwnsIdentity: func(_ context.Context, holder string) (bool, error) { return holder == "ours", tc.owns },
+			}
+			if err := env.Complete(); err != nil {
+				t.Fatal(err)
+			}
+			res := runOne(t.Context(), env, checkOf("x", schedulerCoexistence), Options{}.withDefaults())
+			wantResult(t, res, tc.want)
+			if tc.want != "" && tc.owns == nil && (res.Hint == "" || strings.Contains(res.Hint, "%!")) {
+				t.Errorf("hint %q", res.Hint)
+			}
+		})
+	}
+}
