@@ -34,6 +34,8 @@ type Cluster struct {
 	hostIP string
 	// tool is the path of testpod as a command of a Pod.
 	tool string
+	// plain says that fairlead has not made it.
+	plain bool
 	// closers end what runs on this machine for the cluster.
 	closers []func()
 }
@@ -47,6 +49,8 @@ type Options struct {
 	ControlPlanes, Workers int
 	// Bundle is YAML without apiVersion and kind; empty: the default bundle.
 	Bundle string
+	// Plain lets kind make the cluster, without fairlead.
+	Plain bool
 	// Only is the one provider that has what the tests need; empty: any.
 	Only string
 }
@@ -58,6 +62,9 @@ const upLimit = 25 * time.Minute
 func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, upLimit)
 	defer cancel()
+	if o.Plain {
+		return PlainUp(ctx, h)
+	}
 	args := []string{"up", "--name", o.Name, "--no-verify"}
 	if provider == Kind {
 		args = append(args, "--provider", Kind, "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
@@ -95,7 +102,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 		return err
 	}
 	if c.Provider == Kind {
-		c.Nodes, err = findNodes(c.Context())
+		c.Nodes, err = findNodes(c.kindName())
 		return err
 	}
 	status, err := c.Must(ctx, "status", "--name", c.Name, "-o", "json")
@@ -129,11 +136,27 @@ func (c *Cluster) At(host string) (*Cluster, error) {
 func (c *Cluster) Simulated() bool { return c.Provider == Embedded }
 
 // Context is the name of the cluster's kubeconfig context.
-func (c *Cluster) Context() string { return "fairlead-" + c.Name }
+func (c *Cluster) Context() string {
+	if c.plain {
+		return "kind-" + c.Name
+	}
+	return "fairlead-" + c.Name
+}
+
+// kindName is what kind calls the cluster.
+func (c *Cluster) kindName() string {
+	if c.plain {
+		return c.Name
+	}
+	return c.Context()
+}
 
 // Down removes the cluster.
 func (c *Cluster) Down(ctx context.Context) error {
 	c.Close()
+	if c.plain {
+		return c.plainDown()
+	}
 	_, err := c.Must(ctx, "down", "--name", c.Name)
 	return err
 }
@@ -141,7 +164,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 // SaveLogs copies the logs of nodes or processes into dir.
 func (c *Cluster) SaveLogs(dir string) error {
 	if c.Provider == Kind {
-		return saveKindLogs(c.Context(), dir)
+		return saveKindLogs(c.kindName(), dir)
 	}
 	for _, part := range []string{"logs", "config", "programs.json", "cluster.json"} {
 		from := filepath.Join(c.StateDir(c.Name), part)

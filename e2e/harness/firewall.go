@@ -95,6 +95,18 @@ func isControlPlane(n corev1.Node) bool {
 	return ok
 }
 
+// Lower takes the firewall away.
+func (f *Firewall) Lower(ctx context.Context) error {
+	for _, node := range f.nodes {
+		for _, args := range [][]string{{"-D", "OUTPUT", "-j", chain}, {"-F", chain}, {"-X", chain}} {
+			if _, err := Run(ctx, node, "iptables", append([]string{"-w", "10"}, args...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Dial tries to reach kubelets of workers and the server's Pod from every
 // control plane node, past the tunnel.
 func (f *Firewall) Dial(ctx context.Context) []DirectDial {

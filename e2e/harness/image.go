@@ -24,6 +24,24 @@ func (c *Cluster) loadTool(path string) error {
 	if err != nil {
 		return err
 	}
+	return c.load(image)
+}
+
+// LoadProject gives the images of the programs under test to all nodes.
+func (c *Cluster) LoadProject() error {
+	images, err := imagetar.Project(c.Bin)
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		if err := c.load(image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) load(image *imagetar.Image) error {
 	for _, node := range c.Nodes.All() {
 		r, w := io.Pipe()
 		go func() {
@@ -32,7 +50,7 @@ func (c *Cluster) loadTool(path string) error {
 		}()
 		if err := nodeutils.LoadImageArchive(node, r); err != nil {
 			_ = r.CloseWithError(err)
-			return fmt.Errorf("loading the image of testpod into %s: %w", node, err)
+			return fmt.Errorf("loading image %s into %s: %w", image.ShortName(), node, err)
 		}
 	}
 	return nil

@@ -119,12 +119,14 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 	s.Cluster = &Cluster{Home: h, Name: s.options.Name, Provider: s.provider}
 	s.mu.Unlock()
 	c, err := Up(ctx, h, s.provider, s.options)
+	if c != nil {
+		s.mu.Lock()
+		s.Cluster = c
+		s.mu.Unlock()
+	}
 	if err != nil {
 		return ctx, err
 	}
-	s.mu.Lock()
-	s.Cluster = c
-	s.mu.Unlock()
 	fmt.Printf("%s cluster %s came up in %s\n", s.provider, c.Name, time.Since(begin).Round(time.Second))
 	cfg.WithKubeconfigFile(h.Kubeconfig())
 	for _, f := range s.prepare {

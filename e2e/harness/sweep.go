@@ -23,6 +23,9 @@ func ClusterName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getp
 
 // SweepUp removes the clusters of test runs that were killed.
 func SweepUp(ctx context.Context) {
+	if err := sweepPlain(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	homes, _ := filepath.Glob(filepath.Join(os.TempDir(), homePrefix+"*-*"))
 	for _, dir := range homes {
 		pid, ok := ownerOf(dir)

@@ -1,0 +1,103 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	kind "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+)
+
+// plainPrefix begins the names of clusters that fairlead has not made. The
+// number of the process that did follows.
+const plainPrefix = "fairlead-e2e-plain-"
+
+// PlainUp makes a kind cluster without fairlead, as somebody else's: with one
+// control plane node and two workers.
+func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
+	provider, err := newKind()
+	if err != nil {
+		return nil, err
+	}
+	name := plainPrefix + strconv.Itoa(os.Getpid())
+	image := os.Getenv("E2E_NODE_IMAGE")
+	if image == "" {
+		image = nodeimage.Name()
+	}
+	config := &kindv1alpha4.Cluster{
+		TypeMeta: kindv1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},
+		Nodes:    []kindv1alpha4.Node{{Role: kindv1alpha4.ControlPlaneRole}, {Role: kindv1alpha4.WorkerRole}, {Role: kindv1alpha4.WorkerRole}},
+		// What machines with cgroup v1, and those without CAP_SYS_RESOURCE, need.
+		KubeadmConfigPatches: []string{"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n"},
+		ContainerdConfigPatches: []string{
+			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nrestrict_oom_score_adj = true\n",
+			"version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\nrestrict_oom_score_adj = true\n",
+		},
+	}
+	c := &Cluster{Home: h, Name: name, Provider: Kind, plain: true}
+	created := make(chan error, 1)
+	go func() {
+		created <- provider.Create(name, kind.CreateWithV1Alpha4Config(config), kind.CreateWithNodeImage(image),
+			kind.CreateWithKubeconfigPath(h.Kubeconfig()), kind.CreateWithWaitForReady(3*time.Minute),
+			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
+	}()
+	select {
+	case err = <-created:
+	case <-ctx.Done(): // kind takes no context
+		err = ctx.Err()
+	}
+	if err != nil {
+		return c, fmt.Errorf("kind create cluster: %w", err)
+	}
+	restConfig, err := clientcmd.BuildConfigFromFlags("", h.Kubeconfig())
+	if err != nil {
+		return c, err
+	}
+	restConfig.QPS = -1
+	if err := c.use(restConfig); err != nil {
+		return c, err
+	}
+	if c.Nodes, err = findNodes(name); err != nil {
+		return c, err
+	}
+	return c, c.prepareTool(ctx)
+}
+
+func (c *Cluster) plainDown() error {
+	provider, err := newKind()
+	if err != nil {
+		return err
+	}
+	return provider.Delete(c.Name, c.Kubeconfig())
+}
+
+// sweepPlain removes the plain clusters of processes that are no more.
+func sweepPlain() error {
+	provider, err := newKind()
+	if err != nil {
+		return nil //nolint:nilerr // without a container runtime there are none
+	}
+	names, err := provider.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		pid, err := strconv.Atoi(strings.TrimPrefix(name, plainPrefix))
+		if !strings.HasPrefix(name, plainPrefix) || err != nil || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "removing cluster %s, which a killed run left\n", name)
+		errs = append(errs, provider.Delete(name, os.DevNull))
+	}
+	return errors.Join(errs...)
+}

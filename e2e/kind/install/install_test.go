@@ -1,0 +1,157 @@
+// Package install_test takes the bundle into a control plane that somebody
+// already runs, proves that it works, and takes it out again: the cluster is as
+// it was before.
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+)
+
+var suite = harness.New(harness.Options{Name: "plain", Only: harness.Kind, Plain: true}, prepare)
+
+func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
+
+// prepare brings fairlead into the control plane node and its images everywhere.
+func prepare(ctx context.Context, c *harness.Cluster) error {
+	if err := c.LoadProject(); err != nil {
+		return err
+	}
+	program, err := os.Open(filepath.Join(c.Bin, "fairlead"))
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	node := c.Nodes.ControlPlanes[0]
+	if err := node.CommandContext(ctx, "sh", "-c", "cat > /usr/local/bin/fairlead && chmod 0755 /usr/local/bin/fairlead").SetStdin(program).Run(); err != nil {
+		return fmt.Errorf("copying fairlead into %s: %w", node, err)
+	}
+	_, err = c.StartServer(ctx)
+	return err
+}
+
+// step is a part of the way, in order.
+type step struct {
+	name string
+	do   func(context.Context, *testing.T)
+}
+
+// There and back (KON-07 to KON-09, KON-20 to KON-24, KON-30, KON-60, KON-83).
+func TestInstallAndUninstall(t *testing.T) {
+	var before, between state
+	node := func() nodes.Node { return suite.Nodes.ControlPlanes[0] }
+	inNode := func(ctx context.Context, t *testing.T, args ...string) {
+		t.Helper()
+		out, err := harness.Run(ctx, node(), "fairlead", args...)
+		t.Logf("fairlead %s\n%s", strings.Join(args, " "), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	here := func(ctx context.Context, t *testing.T, args ...string) {
+		t.Helper()
+		r, err := suite.Try(ctx, append(args, "--context", suite.Context())...)
+		t.Logf("fairlead %s\n%s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
+		if err != nil || r.Code != 0 {
+			t.Fatalf("exit code %d, %v", r.Code, err)
+		}
+	}
+	run(t,
+		step{"the cluster works before", func(ctx context.Context, t *testing.T) {
+			before = look(ctx, t, node())
+			wantCalls(ctx, t)
+		}},
+		step{"a dry run changes nothing", func(ctx context.Context, t *testing.T) {
+			inNode(ctx, t, "controlplane", "install", "--dry-run")
+			before.wantEqual(t, look(ctx, t, node()))
+		}},
+		step{"server, agents, then kube-apiserver", func(ctx context.Context, t *testing.T) {
+			inNode(ctx, t, "controlplane", "install", "--server-only")
+			here(ctx, t, "install")
+			inNode(ctx, t, "controlplane", "install")
+			between = look(ctx, t, node())
+			if len(between.files) <= len(before.files) || len(between.objects) <= len(before.objects) {
+				t.Errorf("there are %d files and %d objects, before there were %d and %d", len(between.files), len(between.objects), len(before.files), len(before.objects))
+			}
+		}},
+		step{"installing again changes nothing", func(ctx context.Context, t *testing.T) {
+			here(ctx, t, "install")
+			inNode(ctx, t, "controlplane", "install")
+			between.wantEqual(t, look(ctx, t, node()))
+		}},
+		step{"all checks pass", func(ctx context.Context, t *testing.T) {
+			here(ctx, t, "verify", "--disruptive", "--image", nodeimage.PodImage)
+		}},
+		step{"the tunnel is the only way", func(ctx context.Context, t *testing.T) {
+			firewall, err := suite.RaiseFirewall(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, d := range firewall.After {
+				if d.Connected || !firewall.Before[i].Connected {
+					t.Errorf("before %+v, after %+v", firewall.Before[i], d)
+				}
+			}
+			wantCalls(ctx, t)
+			if err := firewall.Lower(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		step{"it goes without a trace", func(ctx context.Context, t *testing.T) {
+			inNode(ctx, t, "controlplane", "uninstall")
+			wantCalls(ctx, t) // while agents are still there, and need not be
+			here(ctx, t, "uninstall", "--yes")
+			before.wantEqual(t, look(ctx, t, node()))
+			wantCalls(ctx, t)
+		}},
+	)
+}
+
+// run makes the steps and stops at the first that fails.
+func run(t *testing.T, steps ...step) {
+	f := features.New("install")
+	failed := false
+	for _, s := range steps {
+		f.Assess(s.name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			if failed {
+				t.Skip("an earlier step failed")
+			}
+			limited, cancel := context.WithTimeout(ctx, 6*time.Minute)
+			defer cancel()
+			defer func() { failed = failed || t.Failed() }()
+			s.do(limited, t)
+			return ctx
+		})
+	}
+	suite.Test(t, f.Feature())
+}
+
+// wantCalls wants that the API server reaches all kubelets, Pods and Services.
+// Right after a change of its manifest it may still be coming up.
+func wantCalls(ctx context.Context, t *testing.T) {
+	t.Helper()
+	err := harness.Wait(ctx, time.Minute, "calls to work", func(ctx context.Context) error {
+		var errs []error
+		for _, node := range suite.Nodes.All() {
+			errs = append(errs, suite.NodeHealthz(ctx, node.String()))
+		}
+		_, err := suite.ServiceGet(ctx, "healthz", nil)
+		return errors.Join(append(errs, err)...)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
