@@ -81,6 +81,10 @@ test-local: build compile-components
 PROVIDER ?= embedded
 ifeq ($(PROVIDER),kind)
 E2E_PACKAGES := ./e2e/suite ./e2e/kind/...
+# E2E_NODE_IMAGE=kindest/node:… takes another image than the one that is built here.
+ifndef E2E_NODE_IMAGE
+e2e: node-image
+endif
 else
 E2E_PACKAGES := ./e2e/...
 endif

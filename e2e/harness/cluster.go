@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -68,6 +70,9 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 	args := []string{"up", "--name", o.Name, "--no-verify"}
 	if provider == Kind {
 		args = append(args, "--provider", Kind, "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
+		if image := os.Getenv(nodeImageVariable); image != "" {
+			args = append(args, "--image", image)
+		}
 	}
 	if o.Bundle != "" {
 		file := filepath.Join(h.Dir, "bundle.yaml")
@@ -82,6 +87,28 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 	c := &Cluster{Home: h, Name: o.Name, Provider: provider}
 	if err := c.connect(ctx); err != nil {
 		return c, err
+	}
+	return c, c.prepareTool(ctx)
+}
+
+// Find returns the cluster of a home directory that an earlier run has kept.
+func Find(ctx context.Context, bin, dir, provider string, o Options) (*Cluster, error) {
+	h, err := homeAt(bin, dir)
+	if err != nil {
+		return nil, err
+	}
+	if o.Plain {
+		return nil, errors.New("E2E_HOME is for clusters that fairlead has made")
+	}
+	name, _, _ := strings.Cut(o.Name, "-") // the rest is the process's number
+	found, _ := filepath.Glob(h.StateDir(name + "-*"))
+	found = slices.DeleteFunc(found, func(path string) bool { return filepath.Ext(path) == ".lock" })
+	if len(found) != 1 {
+		return nil, fmt.Errorf("E2E_HOME=%s: want one cluster of name %s-…, found %v", dir, name, found)
+	}
+	c := &Cluster{Home: h, Name: filepath.Base(found[0]), Provider: provider}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
 	}
 	return c, c.prepareTool(ctx)
 }

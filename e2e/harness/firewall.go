@@ -49,6 +49,7 @@ func (c *Cluster) RaiseFirewall(ctx context.Context) (*Firewall, error) {
 			f.targets = append(f.targets, ip+":10250")
 		}
 	}
+	_ = f.Lower(ctx) // that an earlier run with the same cluster has left
 	f.Before = f.Dial(ctx)
 	for _, node := range f.nodes {
 		if err := raise(ctx, node, list.Items); err != nil {

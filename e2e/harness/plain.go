@@ -17,6 +17,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
+// nodeImageVariable names another node image than the one of make node-image.
+const nodeImageVariable = "E2E_NODE_IMAGE"
+
 // plainPrefix begins the names of clusters that fairlead has not made. The
 // number of the process that did follows.
 const plainPrefix = "fairlead-e2e-plain-"
@@ -29,7 +32,7 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 		return nil, err
 	}
 	name := plainPrefix + strconv.Itoa(os.Getpid())
-	image := os.Getenv("E2E_NODE_IMAGE")
+	image := os.Getenv(nodeImageVariable)
 	if image == "" {
 		image = nodeimage.Name()
 	}

@@ -32,6 +32,7 @@ type Suite struct {
 
 	mu     sync.Mutex
 	done   func()
+	keep   bool
 	failed bool
 	ended  bool
 }
@@ -102,7 +103,6 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 			return ctx, err
 		}
 	}
-	SweepUp(ctx)
 	bin, done, err := BuildPrograms(ctx)
 	if err != nil {
 		return ctx, err
@@ -110,6 +110,10 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 	s.mu.Lock()
 	s.done = done
 	s.mu.Unlock()
+	if dir := os.Getenv("E2E_HOME"); dir != "" {
+		return s.reuse(ctx, cfg, bin, dir)
+	}
+	SweepUp(ctx)
 	begin := time.Now()
 	h, err := NewHome(bin, HomePrefix())
 	if err != nil {
@@ -128,13 +132,31 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 		return ctx, err
 	}
 	fmt.Printf("%s cluster %s came up in %s\n", s.provider, c.Name, time.Since(begin).Round(time.Second))
-	cfg.WithKubeconfigFile(h.Kubeconfig())
+	return ctx, s.ready(ctx, cfg)
+}
+
+// reuse takes the cluster that an earlier run has kept (E2E_RETAIN) in its home
+// directory, and leaves it there.
+func (s *Suite) reuse(ctx context.Context, cfg *envconf.Config, bin, dir string) (context.Context, error) {
+	c, err := Find(ctx, bin, dir, s.provider, s.options)
+	if err != nil {
+		return ctx, err
+	}
+	s.mu.Lock()
+	s.Cluster, s.keep = c, true
+	s.mu.Unlock()
+	return ctx, s.ready(ctx, cfg)
+}
+
+// ready does what a package wants done before its tests.
+func (s *Suite) ready(ctx context.Context, cfg *envconf.Config) error {
+	cfg.WithKubeconfigFile(s.Kubeconfig())
 	for _, f := range s.prepare {
-		if err := f(ctx, c); err != nil {
-			return ctx, err
+		if err := f(ctx, s.Cluster); err != nil {
+			return err
 		}
 	}
-	return ctx, nil
+	return nil
 }
 
 // tearDown keeps the logs of a failure and removes cluster and home, once.
@@ -159,8 +181,9 @@ func (s *Suite) tearDown(failed bool) error {
 		}
 		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s (%v)\n", s.Name, dir, err)
 	}
-	if os.Getenv("E2E_RETAIN") != "" {
-		fmt.Fprintf(os.Stderr, "cluster %s is kept; KUBECONFIG=%s, HOME=%s\n", s.Name, s.Kubeconfig(), s.Dir)
+	if s.keep || os.Getenv("E2E_RETAIN") != "" {
+		s.Close()
+		fmt.Fprintf(os.Stderr, "cluster %s is kept; another run takes it with E2E_HOME=%s; KUBECONFIG=%s\n", s.Name, s.Dir, s.Kubeconfig())
 		return nil
 	}
 	if err := s.Down(ctx); err != nil {
