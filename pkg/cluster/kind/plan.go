@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -39,6 +40,15 @@ type plan struct {
 	facts  facts
 	// load are the images that nodes do not have and this machine can make.
 	load []*imagetar.Image
+	// restarted says when nodes were started again: what the API server knows of
+	// them from before is not true any more.
+	restarted map[string]time.Time
+}
+
+// fresh tells whether something that happened on a node at t, as the API server
+// has it with a precision of seconds, is not from before the node's restart.
+func (p *plan) fresh(node string, t time.Time) bool {
+	return !t.Before(p.restarted[node].Truncate(time.Second))
 }
 
 // kindName is what kind calls the cluster. Containers, and with them nodes, are

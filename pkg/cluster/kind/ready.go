@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -24,6 +25,9 @@ func (p *plan) secondScheduler() bool { return ptr.Deref(p.bundle.Scheduler.Enab
 // nodesReady wants every planned node Ready, and gives those that have none their
 // part of the Pod subnet.
 func (p *plan) nodesReady(ctx context.Context, client kubernetes.Interface) (string, error) {
+	if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+		return "", waitError("waiting for the API server")
+	}
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
@@ -39,16 +43,16 @@ func (p *plan) nodesReady(ctx context.Context, client kubernetes.Interface) (str
 				return "", err
 			}
 		}
-		if !nodeReady(n) {
+		if !p.nodeReady(n) {
 			return "", waitError("waiting for " + want.name)
 		}
 	}
 	return cluster.Count(len(p.nodes()), "node"), nil
 }
 
-func nodeReady(n *corev1.Node) bool {
+func (p *plan) nodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && p.fresh(n.Name, c.LastHeartbeatTime.Time)
 	})
 }
 
@@ -79,59 +83,54 @@ func (w part) String() string { return fmt.Sprintf("%d of %d %s ready", w.Ready,
 
 // servers are the Konnectivity servers, one for each control plane node.
 func (p *plan) servers(ctx context.Context, client kubernetes.Interface) (part, error) {
-	c := konnectivity.Server(p.bundle)
-	w := part{Name: c.Name, Form: string(p.bundle.Konnectivity.Server.Form), Want: p.state.ControlPlanes}
+	return p.count(ctx, client, konnectivity.Server(p.bundle), p.bundle.Konnectivity.Server.Form, p.state.ControlPlanes)
+}
+
+// agents are the Konnectivity agents.
+func (p *plan) agents(ctx context.Context, client kubernetes.Interface) (part, error) {
+	c, form := konnectivity.Agent(p.bundle), p.bundle.Konnectivity.Agent.Form
+	if form == v1alpha1.FormDeployment {
+		return p.count(ctx, client, c, form, int(c.Replicas))
+	}
+	ds, err := client.AppsV1().DaemonSets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if err != nil {
+		return part{Name: c.Name, Form: string(form)}, err
+	}
+	want := 0
+	if ds.Status.ObservedGeneration == ds.Generation {
+		want = int(ds.Status.DesiredNumberScheduled)
+	}
+	return p.count(ctx, client, c, form, want)
+}
+
+// schedulers are the replicas of the second scheduler.
+func (p *plan) schedulers(ctx context.Context, client kubernetes.Interface) (part, error) {
+	c := scheduler.Component(p.bundle)
+	return p.count(ctx, client, c, v1alpha1.FormDeployment, int(c.Replicas))
+}
+
+// count counts the ready Pods of a component.
+func (p *plan) count(ctx context.Context, client kubernetes.Interface, c component.Component, form v1alpha1.Form, want int) (part, error) {
+	w := part{Name: c.Name, Form: string(form), Want: want}
 	pods, err := client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: c.Selector})})
 	if err != nil {
 		return w, err
 	}
 	for i := range pods.Items {
-		if podReady(&pods.Items[i]) {
+		if p.podReady(&pods.Items[i]) {
 			w.Ready++
 		}
 	}
 	return w, nil
 }
 
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+func (p *plan) podReady(pod *corev1.Pod) bool {
+	stale := slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running == nil || !p.fresh(pod.Spec.NodeName, c.State.Running.StartedAt.Time)
+	})
+	return !stale && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// agents are the Konnectivity agents.
-func (p *plan) agents(ctx context.Context, client kubernetes.Interface) (part, error) {
-	c := konnectivity.Agent(p.bundle)
-	w := part{Name: c.Name, Form: string(p.bundle.Konnectivity.Agent.Form)}
-	if p.bundle.Konnectivity.Agent.Form == v1alpha1.FormDeployment {
-		return deployment(ctx, client, c.Namespace, w)
-	}
-	ds, err := client.AppsV1().DaemonSets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-	if err != nil {
-		return w, err
-	}
-	if ds.Status.ObservedGeneration == ds.Generation {
-		w.Ready, w.Want = int(min(ds.Status.NumberReady, ds.Status.UpdatedNumberScheduled)), int(ds.Status.DesiredNumberScheduled)
-	}
-	return w, nil
-}
-
-// schedulers are the replicas of the second scheduler.
-func (p *plan) schedulers(ctx context.Context, client kubernetes.Interface) (part, error) {
-	c := scheduler.Component(p.bundle)
-	return deployment(ctx, client, c.Namespace, part{Name: c.Name, Form: string(v1alpha1.FormDeployment)})
-}
-
-func deployment(ctx context.Context, client kubernetes.Interface, namespace string, w part) (part, error) {
-	d, err := client.AppsV1().Deployments(namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	if err != nil {
-		return w, err
-	}
-	w.Want = int(ptr.Deref(d.Spec.Replicas, 1))
-	if d.Status.ObservedGeneration == d.Generation {
-		w.Ready = int(min(d.Status.ReadyReplicas, d.Status.UpdatedReplicas))
-	}
-	return w, nil
 }
 
 // agentsReady wants servers and agents ready: a server is when an agent is
@@ -150,6 +149,12 @@ func (p *plan) schedulerReady(ctx context.Context, client kubernetes.Interface) 
 	lease, err := client.CoordinationV1().Leases(e.LeaseNamespace).Get(ctx, e.LeaseName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
+	}
+	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	for _, since := range p.restarted {
+		if renewed.Before(since) {
+			return "", waitError("waiting for a leader")
+		}
 	}
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
 		return "", waitError("waiting for a leader")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -51,6 +52,10 @@ func (p *plan) resume(ctx context.Context, o upOptions) error {
 
 // start starts containers that were stopped, control plane nodes first.
 func (p *plan) start(ctx context.Context, rt *runtime, stopped []string, config *rest.Config, progress cluster.Progress) error {
+	p.restarted = map[string]time.Time{}
+	for _, name := range stopped {
+		p.restarted[name] = time.Now()
+	}
 	err := cluster.Step(progress, "Starting "+cluster.Count(len(stopped), "stopped container"), func() (string, error) {
 		_, err := rt.run(ctx, append([]string{"start"}, stopped...)...)
 		return "", err

@@ -120,7 +120,7 @@ func (p *plan) askAPI(ctx context.Context, s *Status) error {
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == c.Name && nodeReady(&n) }) && c.State == stateRunning {
+		if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == c.Name && p.nodeReady(&n) }) && c.State == stateRunning {
 			c.State = stateReady
 		}
 	}
