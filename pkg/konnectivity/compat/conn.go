@@ -30,7 +30,11 @@ type Conn struct {
 var _ tunnel.Stream = (*Conn)(nil)
 
 // SetReceiver names the local end; agent side, from OnDial.
-func (c *Conn) SetReceiver(r tunnel.Receiver) { c.r = r }
+func (c *Conn) SetReceiver(r tunnel.Receiver) {
+	c.s.mu.Lock()
+	c.r = r
+	c.s.mu.Unlock()
+}
 
 // ID is the number of the connection in its session.
 func (c *Conn) ID() int64 { return c.id }
@@ -177,13 +181,14 @@ func (c *Conn) abort(err error) {
 	c.dropLocked()
 	delete(c.s.conns, c.id)
 	delete(c.s.dials, c.random)
+	r := c.r
 	c.s.mu.Unlock()
 	switch {
-	case already || c.r == nil:
+	case already || r == nil:
 	case dialing:
-		c.r.Dialed(nil, &tunnel.DialError{Code: tunnel.CodeAgentGone, Message: err.Error()})
+		r.Dialed(nil, &tunnel.DialError{Code: tunnel.CodeAgentGone, Message: err.Error()})
 	default:
-		c.r.Aborted(err)
+		r.Aborted(err)
 	}
 }
 

@@ -171,6 +171,12 @@ func (s *Session) fromServer(p *wire.Packet) {
 		s.dials[p.Random] = c
 		s.mu.Unlock()
 		s.cfg.OnDial(c, p.Address)
+		s.mu.Lock()
+		gone, r := s.closed, c.r
+		s.mu.Unlock()
+		if gone && r != nil { // the stream may have ended before there was somebody to tell
+			r.Aborted(tunnel.ErrLinkClosed)
+		}
 	case wire.DialCls:
 		if c := s.takeDial(p.Random); c != nil {
 			s.peerClosed(c.id, "dial cancelled")

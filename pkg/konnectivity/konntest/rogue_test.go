@@ -90,10 +90,15 @@ func (r *rogueRig) connectRogue(t *testing.T, proto string) *tls.Conn {
 // rogueLink is an agent that has been accepted.
 func (r *rogueRig) rogueLink(t *testing.T) *tls.Conn {
 	t.Helper()
+	links := func(n float64) func() bool {
+		return func() bool { return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == n }
+	}
+	Eventually(t, Patience, "the last rogue is gone", links(1))
 	nc := r.connectRogue(t, link.ALPN)
 	if _, err := link.SendHello(nc, link.Hello{AgentID: "rogue", Identifiers: "host=" + rogueHost, Window: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
+	Eventually(t, Patience, "the rogue is there", links(2))
 	return nc
 }
 

@@ -186,6 +186,12 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 	st := l.newStream(id, nil)
 	l.mu.Unlock()
 	l.cfg.OnDial(st, string(p))
+	l.mu.Lock()
+	gone, r := l.err != nil, st.r
+	l.mu.Unlock()
+	if gone && r != nil { // the link may have ended before there was somebody to tell
+		r.Aborted(tunnel.ErrLinkClosed)
+	}
 	return nil
 }
 

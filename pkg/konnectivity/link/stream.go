@@ -53,7 +53,11 @@ type Stream struct {
 var _ tunnel.Stream = (*Stream)(nil)
 
 // SetReceiver names the local end; agent side, from OnDial.
-func (st *Stream) SetReceiver(r tunnel.Receiver) { st.r = r }
+func (st *Stream) SetReceiver(r tunnel.Receiver) {
+	st.l.mu.Lock()
+	st.r = r
+	st.l.mu.Unlock()
+}
 
 // ID is the number of the stream on its link.
 func (st *Stream) ID() uint32 { return st.id }
@@ -213,9 +217,10 @@ func (st *Stream) abort(err error) {
 		return
 	}
 	st.killLocked()
+	r := st.r
 	st.l.mu.Unlock()
-	if st.r != nil {
-		st.r.Aborted(err)
+	if r != nil {
+		r.Aborted(err)
 	}
 }
 
