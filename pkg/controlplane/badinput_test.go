@@ -26,8 +26,8 @@ func TestBadInput(t *testing.T) {
 		ca       = "/etc/kubernetes/pki/ca"
 		server   = "/etc/kubernetes/manifests/konnectivity-server.yaml"
 	)
-	edit := func(old, new string) func(*testing.T, host, *Options) {
-		return func(t *testing.T, h host, _ *Options) { replaceIn(t, h, manifest, old, new) }
+	edit := func(from, to string) func(*testing.T, host, *Options) {
+		return func(t *testing.T, h host, _ *Options) { replaceIn(t, h, manifest, from, to) }
 	}
 	write := func(name, text string) func(*testing.T, host, *Options) {
 		return func(t *testing.T, h host, _ *Options) { put(t, h, name, text) }
@@ -126,13 +126,13 @@ func remove(t *testing.T, h host, name string) {
 	}
 }
 
-func replaceIn(t *testing.T, h host, name, old, new string) {
+func replaceIn(t *testing.T, h host, name, from, to string) {
 	t.Helper()
 	data, err := h.read(name)
-	if err != nil || !strings.Contains(string(data), old) {
-		t.Fatalf("%q is not in %s: %v", old, name, err)
+	if err != nil || !strings.Contains(string(data), from) {
+		t.Fatalf("%q is not in %s: %v", from, name, err)
 	}
-	put(t, h, name, strings.Replace(string(data), old, new, 1))
+	put(t, h, name, strings.Replace(string(data), from, to, 1))
 }
 
 func copied(from, to string) func(*testing.T, host, *Options) {

@@ -33,7 +33,6 @@ type realNode struct {
 	bundle  *v1alpha1.Bundle
 	kubelet *kubelet
 	node    *node
-	etcd    string
 }
 
 // startRealNode is left out with -short: it takes programs that are built once.
