@@ -29,7 +29,7 @@ func TestOwnPair(t *testing.T) {
 			r.StartAgent(agent.Config{}, "")
 			own := !v.reference
 			t.Run("grpc", func(t *testing.T) {
-				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, Isolated: true, SlowClose: true, Failure: "connection refused"})
+				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, Isolated: true, Failure: "connection refused"})
 			})
 			t.Run("http-connect", func(t *testing.T) {
 				Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, Isolated: true, HalfClose: own, Failure: "502"})

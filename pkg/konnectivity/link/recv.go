@@ -257,11 +257,13 @@ func (st *Stream) gotDialed() error {
 
 func (st *Stream) gotDialFail(p []byte) error {
 	st.l.mu.Lock()
-	ok := st.dialing && !st.dead
-	st.killLocked()
+	ok := st.dialing && !st.dead && len(p) > 0
+	if ok {
+		st.killLocked()
+	}
 	st.l.mu.Unlock()
-	if !ok || len(p) == 0 {
-		return violation("DIALFAIL for a stream that is not being dialled")
+	if !ok { // the stream ends with the link
+		return violation("DIALFAIL without a reason, or for a stream that is not being dialled")
 	}
 	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: string(p[1:])})
 	return nil
