@@ -19,6 +19,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-dev/fairlead/deploy/tools/dockerd/daemon"
 	"github.com/fairlead-dev/fairlead/deploy/tools/dockerd/runtime"
@@ -83,7 +86,16 @@ func around(ctx context.Context, o daemon.Options, command []string) error {
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up first
+	// Asked to end, everything that the command has started is asked, and given time to clean up. A terminal does this by
+	// itself when a key is pressed, and would not let another process group read from it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !terminal(os.Stdin)}
+	cmd.Cancel = func() error {
+		if cmd.SysProcAttr.Setpgid {
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	cmd.WaitDelay = 2 * time.Minute
 	if found.Host != "" {
 		cmd.Env = append(os.Environ(), "DOCKER_HOST="+found.Host)
 	}
@@ -92,4 +104,9 @@ func around(ctx context.Context, o daemon.Options, command []string) error {
 		err = errors.Join(err, daemon.Stop(context.WithoutCancel(ctx), o, false))
 	}
 	return err
+}
+
+func terminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
