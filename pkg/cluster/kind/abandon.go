@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,9 @@ func (p *plan) abandon(ctx context.Context, library *kindcluster.Provider, log *
 	if !stopped {
 		// Best effort: the logs of nodes that never came up cannot be had.
 		_ = p.keepLogs(library, log, true)
+		if hint := outOfInotify(p.LogDir()); hint != "" {
+			cause = fmt.Errorf("%w\n%s", cause, hint)
+		}
 		logs, err = p.SaveLogs()
 	}
 	if err = errors.Join(err, p.remove(library), os.Remove(p.LockFile())); err != nil {
@@ -72,6 +76,26 @@ func (p *plan) keepLogs(library *kindcluster.Provider, log *logger, nodes bool) 
 	case <-time.After(logLimit):
 		return fmt.Errorf("the nodes' logs were not to be had within %v", logLimit)
 	}
+}
+
+// inotifyLimit is a limit of the machine that all containers share, and that
+// systemd in a few nodes uses up where it has its old default of 128.
+const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
+
+// outOfInotify recognises in the nodes' logs that they did not start for want of
+// inotify instances, and says what to do; kind only sees that they are gone.
+func outOfInotify(logs string) string {
+	files, _ := filepath.Glob(filepath.Join(logs, "*", "serial.log"))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(data, []byte("inotify")) || !bytes.Contains(data, []byte("Too many open files")) {
+			continue
+		}
+		limit, _ := os.ReadFile(inotifyLimit)
+		return fmt.Sprintf("%s could not start: the inotify instances of this machine are used up (fs.inotify.max_user_instances = %s): raise the limit with \"sudo sysctl fs.inotify.max_user_instances=1024\", or remove other clusters",
+			filepath.Base(filepath.Dir(file)), bytes.TrimSpace(limit))
+	}
+	return ""
 }
 
 // remove deletes the containers and the files of the cluster.

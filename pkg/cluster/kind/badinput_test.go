@@ -153,6 +153,25 @@ esac
 	}
 }
 
+// A node that systemd gave up on says why in its log; the user hears it.
+func TestOutOfInotify(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"fine": "Reached target Multi-User System", "bad": "Failed to create control group inotify object: Too many open files"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "serial.log"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hint := outOfInotify(dir); !strings.Contains(hint, "bad could not start") || !strings.Contains(hint, "sysctl fs.inotify.max_user_instances=") {
+		t.Errorf("hint %q", hint)
+	}
+	if hint := outOfInotify(filepath.Join(dir, "fine")); hint != "" {
+		t.Errorf("hint without a reason: %q", hint)
+	}
+}
+
 // Containers that somebody else made are not taken for ours.
 func TestOurs(t *testing.T) {
 	c, err := parseContainer(`"/fairlead-dev-worker" true [{"Type":"volume","Source":"/var/lib/x"},{"Type":"bind","Source":"/state/dev/nodes/fairlead-dev-worker"}]` + "\n")
