@@ -163,3 +163,22 @@ func TestKubernetesImages(t *testing.T) {
 		t.Errorf("an image that nobody has: %v", err)
 	}
 }
+
+// Two versions of the packages that all of Kubernetes is built on would be compiled twice, which costs minutes in CI.
+func TestProgramsShareKubernetesPackages(t *testing.T) {
+	version := func(dir, module string) string {
+		cmd := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s in %s: %v", module, dir, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, module := range []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "google.golang.org/grpc", "golang.org/x/net", "google.golang.org/protobuf"} {
+		if root, here := version(".", module), version("programs", module); root != here {
+			t.Errorf("%s is %s in the root module and %s in programs/go.mod: run there: go get %s@%s && go mod tidy", module, root, here, module, root)
+		}
+	}
+}
