@@ -18,7 +18,7 @@ func TestSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	said := func(want string) {
 		t.Helper()
 		_ = l.SetReadDeadline(time.Now().Add(startBound))

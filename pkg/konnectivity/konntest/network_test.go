@@ -15,14 +15,14 @@ import (
 // arrives whole and in order, in both modes and protocols.
 func TestBadNetwork(t *testing.T) {
 	for _, reference := range []bool{false, true} {
-		for name, make := range map[string]func(p *Proxy){
+		for name, spoil := range map[string]func(p *Proxy){
 			"delay":  func(p *Proxy) { p.Slow(4 * time.Millisecond) },
 			"crumbs": func(p *Proxy) { p.Chop(50) },
 		} {
 			t.Run(fmt.Sprintf("%s, reference=%v", name, reference), func(t *testing.T) {
 				r := NewRig(t, server.Config{ReferenceOnly: reference})
 				p := NewProxy(t, r.AgentTLS)
-				make(p)
+				spoil(p)
 				r.StartAgent(agent.Config{}, p.Addr)
 				addr := Target(t, Echo)
 				var wg sync.WaitGroup

@@ -99,7 +99,7 @@ var errBadFields = errors.New("malformed key and value list")
 
 // appendFields encodes pairs: length of key (1 byte), key, length of value (2
 // bytes), value.
-func appendFields(b []byte, pairs ...string) []byte {
+func appendFields(pairs ...string) (b []byte) {
 	for i := 0; i < len(pairs); i += 2 {
 		b = append(append(b, byte(len(pairs[i]))), pairs[i]...)
 		b = binary.BigEndian.AppendUint16(b, uint16(len(pairs[i+1])))

@@ -20,7 +20,7 @@ var ErrHandshake = errors.New("link handshake failed")
 // SendHello introduces an agent and waits for the answer. The caller sets a
 // deadline on the connection.
 func SendHello(nc net.Conn, h Hello) (Welcome, error) {
-	payload := appendFields(nil, "agentID", h.AgentID, "agentIdentifiers", h.Identifiers,
+	payload := appendFields("agentID", h.AgentID, "agentIdentifiers", h.Identifiers,
 		"authorization", h.Token, "window", strconv.Itoa(h.Window), "session", h.Session, "version", h.Version,
 		"have", h.Have, "only", h.Only)
 	if len(payload) > maxControl {
@@ -72,7 +72,7 @@ func ReadHello(nc net.Conn) (Hello, error) {
 
 // SendWelcome accepts an agent.
 func SendWelcome(nc net.Conn, w Welcome) error {
-	p := appendFields(nil, "serverID", w.ServerID, "serverCount", strconv.Itoa(w.ServerCount),
+	p := appendFields("serverID", w.ServerID, "serverCount", strconv.Itoa(w.ServerCount),
 		"window", strconv.Itoa(w.Window), "links", strconv.Itoa(w.Links))
 	_, err := nc.Write(appendFrame(nil, typeWelcome, 0, string(p)))
 	return err
