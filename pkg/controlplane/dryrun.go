@@ -2,10 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/pmezard/go-difflib/difflib"
 )
@@ -87,7 +89,7 @@ func (n *node) diffs(j *journal) ([]FileDiff, error) {
 			d.Action, to, d.Mode = "remove", "/dev/null", ""
 		}
 		if !d.Secret {
-			if d.Diff, err = unified(from, to, string(old), string(c.Data)); err != nil {
+			if d.Diff, err = unified(from, to, readable(old), readable(c.Data)); err != nil {
 				return nil, err
 			}
 		}
@@ -107,6 +109,28 @@ func (n *node) diffs(j *journal) ([]FileDiff, error) {
 // isSecret: files that hold private keys, also when they are removed.
 func (n *node) isSecret(p string) bool {
 	return p == n.bundle.Konnectivity.Server.Kubeconfig || strings.HasSuffix(p, ".key")
+}
+
+// readable is what a person would compare: of certificates what they say, not
+// their encoding.
+func readable(data []byte) string {
+	certs, err := parseCerts(data)
+	if err != nil {
+		return string(data)
+	}
+	var out strings.Builder
+	for _, c := range certs {
+		fmt.Fprintf(&out, "certificate of %s, signed by %s\n", describeName(c.Subject), describeName(c.Issuer))
+		fmt.Fprintf(&out, "  valid until %s\n", c.NotAfter.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&out, "  public key %x\n", sha256.Sum256(c.RawSubjectPublicKeyInfo))
+		for _, name := range c.DNSNames {
+			fmt.Fprintf(&out, "  name %s\n", name)
+		}
+		for _, ip := range c.IPAddresses {
+			fmt.Fprintf(&out, "  address %s\n", ip)
+		}
+	}
+	return out.String()
 }
 
 func unified(from, to, before, after string) (string, error) {

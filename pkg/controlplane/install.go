@@ -196,7 +196,8 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 			return nil
 		}
 		return cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
-			return e.took(), e.waitAPIServer(ctx, w.NewAPIServer)
+			err := e.waitAPIServer(ctx, w.NewAPIServer)
+			return e.took(), err
 		})
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
@@ -264,7 +265,8 @@ func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process) error {
 func (e *nodeEffects) unmade(ctx context.Context, step Step) error {
 	if step == StepAPIServer && e.changes(step) {
 		return cluster.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
-			return e.took(), e.undo(ctx, step)
+			err := e.undo(ctx, step)
+			return e.took(), err
 		})
 	}
 	return e.undo(ctx, step)

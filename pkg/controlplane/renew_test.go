@@ -176,3 +176,32 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	}
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
+
+// TestDryRunShowsNames: a certificate that is issued again shows what changes, its
+// names, and that the key stays; of the kubeconfig nothing is shown.
+func TestDryRunShowsNames(t *testing.T) {
+	root := testNode(t)
+	diffs, err := PlanInstall(t.Context(), testOptions(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range diffs {
+		switch {
+		case strings.HasSuffix(d.Path, "apiserver.crt"):
+			changed := 0
+			for line := range strings.SplitSeq(d.Diff, "\n") {
+				if strings.HasPrefix(line, "+ ") || strings.HasPrefix(line, "- ") {
+					changed++
+				}
+			}
+			if changed != 1 || !strings.Contains(d.Diff, "+  name konnectivity-server.kube-system.svc") {
+				t.Errorf("want one new name, got\n%s", d.Diff)
+			}
+		case d.Path == v1alpha1.DefaultServerKubeconfig && (!d.Secret || d.Diff != ""):
+			t.Errorf("the kubeconfig is shown: %s", d.Diff)
+		case !d.Secret && strings.Contains(d.Diff, "PRIVATE KEY"):
+			t.Errorf("%s shows a key", d.Path)
+		}
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}

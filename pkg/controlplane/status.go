@@ -34,7 +34,7 @@ type Status struct {
 // FileStatus is one file of the installation.
 type FileStatus struct {
 	Path string `json:"path"`
-	// State is as installed, changed, or missing.
+	// State is one of the constants below.
 	State string `json:"state"`
 }
 
@@ -42,7 +42,10 @@ type FileStatus struct {
 const (
 	FileAsInstalled = "as installed"
 	FileChanged     = "changed"
-	FileMissing     = "missing"
+	// FileRenewed is a certificate that was renewed since, by kubeadm for example, and
+	// is as good.
+	FileRenewed = "renewed"
+	FileMissing = "missing"
 )
 
 // ProgramStatus is one of the two programs of the tunnel on a control plane node.
@@ -89,7 +92,8 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectFiles(n)
 	s.inspectPrograms(ctx, n)
 	for _, c := range s.Certificates {
-		if c.State != CertGood && (s.Installed || c.State != CertMissing) {
+		// Where nothing is installed, nothing needs to fit.
+		if c.State != CertGood && (s.Installed || n.exists(serverManifest(n.bundle))) {
 			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
 		}
 	}
@@ -119,14 +123,31 @@ func (s *Status) inspectFiles(n *node) {
 			if _, add, err := AddToManifest(n.manifest, n.bundle); err != nil || !add.Empty() && !s.ServerOnly {
 				fs.State = FileChanged
 			}
+		case now != f.Now && s.good(f.Path):
+			fs.State = FileRenewed
 		case now != f.Now:
 			fs.State = FileChanged
 		}
-		if fs.State != FileAsInstalled {
+		if fs.State == FileChanged || fs.State == FileMissing {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s is %s: \"fairlead controlplane install\" says what to do about it", f.Path, fs.State))
 		}
 		s.Files = append(s.Files, fs)
 	}
+}
+
+// good tells whether a file holds certificates and all of them are good.
+func (s *Status) good(p string) bool {
+	found := false
+	for _, c := range s.Certificates {
+		if c.Path != p {
+			continue
+		}
+		if c.State != CertGood {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 func (s *Status) inspectPrograms(ctx context.Context, n *node) {
