@@ -155,14 +155,16 @@ fmt: ## Format the code
 	$(GO) tool -modfile=deploy/tools/golangci-lint/go.mod golangci-lint fmt
 
 .PHONY: manifests
-manifests: build ## Render the default bundle into manifests/
+manifests: build ## Render manifests/, the kustomize directories and the Helm chart
 	@$(BIN)/fairlead render --output-dir manifests
+	@$(GO) run ./deploy/tools/packages
 
 .PHONY: verify-manifests
-verify-manifests: build ## Fail if manifests/ is not what `make manifests` renders
+verify-manifests: build ## Fail if manifests/, kustomize or Helm chart are not what `make manifests` renders
 	@rm -rf $(OUT)/manifests && mkdir -p $(OUT)
 	@$(BIN)/fairlead render --output-dir $(OUT)/manifests
 	@diff -ruN manifests $(OUT)/manifests || { echo 'manifests/ is out of date: run make manifests' >&2; exit 1; }
+	@$(GO) run ./deploy/tools/packages -check
 
 .PHONY: update-components
 update-components: ## Bring the components' module in step with go.mod

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+)
+
+const root = "../../.."
+
+func TestUpToDate(t *testing.T) {
+	if err := run(root, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckFindsDrift(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(root, "deploy"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(dir, true); err != nil {
+		t.Fatal(err)
+	}
+	values := filepath.Join(dir, chartDir, "values.yaml")
+	if err := os.WriteFile(values, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(dir, true); err == nil || !strings.Contains(err.Error(), "values.yaml is out of date") {
+		t.Errorf("changed file: %v", err)
+	}
+	stale := filepath.Join(dir, chartDir, "templates", "99-secret.yaml")
+	if err := errors.Join(run(dir, false), os.WriteFile(stale, []byte("kind: Secret\n"), 0o600)); err == nil {
+		err = run(dir, true)
+		if err == nil || !strings.Contains(err.Error(), "99-secret.yaml is not generated") {
+			t.Errorf("stale template: %v", err)
+		}
+	} else {
+		t.Error(err)
+	}
+}
+
+// objectsOf reads documents and sorts them by kind, namespace and name.
+func objectsOf(t *testing.T, data []byte) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.Object) == 0 {
+			continue
+		}
+		key := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+		if out[key] != nil {
+			t.Errorf("%s stands twice", key)
+		}
+		out[key] = u.Object
+	}
+}
+
+// rendered is what the bundle makes of a configuration.
+func rendered(t *testing.T, config string) map[string]any {
+	t.Helper()
+	objects, err := render([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := documents(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objectsOf(t, data)
+}
+
+// TestManifests: manifests/ is the default bundle.
+func TestManifests(t *testing.T) {
+	files, err := filepath.Glob(root + "/manifests/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, "---\n"...), data...)
+	}
+	if diff := cmp.Diff(rendered(t, ""), objectsOf(t, all)); diff != "" {
+		t.Errorf("-bundle +manifests:\n%s", diff)
+	}
+}
+
+// TestKustomize builds every directory as `kubectl apply -k` does.
+func TestKustomize(t *testing.T) {
+	configs, err := filepath.Glob(root + "/" + kustomizeDir + "/*/bundle.yaml")
+	if err != nil || len(configs) < 4 {
+		t.Fatalf("%d directories, %v", len(configs), err)
+	}
+	for _, config := range configs {
+		dir := filepath.Dir(config)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			built, err := resources.AsYaml()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(rendered(t, string(want)), objectsOf(t, built)); diff != "" {
+				t.Errorf("-bundle +kustomize:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHelm renders the chart by Helm's engine, with the same settings as a bundle.
+func TestHelm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds Helm's engine")
+	}
+	program := filepath.Join(t.TempDir(), "helmtemplate")
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", filepath.Join(root, "deploy/tools/helmtemplate"), "-o", program}, components.Flags()...)...)
+	build.Env = append(os.Environ(), components.Environ()...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, tc := range map[string]struct{ namespace, values, bundle string }{
+		"default":        {"kube-system", "", ""},
+		"scheduler only": {"kube-system", "konnectivity: {enabled: false}", "konnectivity: {enabled: false}"},
+		"tunnel only":    {"kube-system", "scheduler: {enabled: false}", "scheduler: {enabled: false}"},
+		"lease counting": {"kube-system", "konnectivity: {leaseCounting: true}", "konnectivity: {leaseCounting: true}"},
+		"own host":       {"kube-system", "konnectivity: {serverHost: 10.0.0.1}", "konnectivity: {serverHost: 10.0.0.1}"},
+		"everything, in another namespace": {
+			"tunnels",
+			`
+scheduler:
+  image: registry.example.com/scheduler:v1
+  replicas: 5
+  resources: {limits: {memory: 1Gi}, requests: {cpu: "1", memory: 1Gi}}
+  nodeSelector: {pool: system}
+  tolerations: [{key: system, operator: Equal, value: "true", effect: NoExecute, tolerationSeconds: 30}]
+konnectivity:
+  leaseCounting: true
+  agent:
+    image: registry.example.com/agent@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+    resources: {limits: {memory: 1Gi}, requests: {cpu: "2", memory: 1Gi}}
+    nodeSelector: {kubernetes.io/os: linux}
+    tolerations: [{operator: Exists}]
+`, "",
+		},
+		"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(values, []byte(tc.values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var stderr bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), program, filepath.Join(root, chartDir), tc.namespace, values)
+			cmd.Stderr = &stderr
+			got, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v: %s", err, &stderr)
+			}
+			config := tc.bundle
+			if tc.namespace != "kube-system" {
+				config = "namespace: " + tc.namespace + "\n" + tc.values // the values are named as the bundle's fields
+			}
+			want := rendered(t, config)
+			delete(want, "Namespace /"+tc.namespace) // helm install --create-namespace makes it
+			if diff := cmp.Diff(want, objectsOf(t, got)); diff != "" {
+				t.Errorf("-bundle +Helm:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestValuesAreTheBundlesDefaults: the chart's values.yaml, read as a bundle, is the
+// default bundle.
+func TestValuesAreTheBundlesDefaults(t *testing.T) {
+	data, err := values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Load(data); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(rendered(t, ""), rendered(t, string(data))); diff != "" {
+		t.Errorf("-default +values:\n%s", diff)
+	}
+}
