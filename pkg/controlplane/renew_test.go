@@ -205,3 +205,44 @@ func TestDryRunShowsNames(t *testing.T) {
 	}
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
+
+// TestStages: the server first, then kube-apiserver, then another bundle over both:
+// the installation follows, with nothing of the earlier bundle left in the
+// manifest, and uninstalling comes back to the very beginning.
+func TestStages(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	const manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	plain, err := h.read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := testOptions(root)
+	o.ServerOnly = true
+	if r, err := Install(t.Context(), o); err != nil || !r.Changed {
+		t.Fatalf("server only: %+v, %v", r, err)
+	}
+	if now, err := h.read(manifest); err != nil || string(now) != string(plain) {
+		t.Errorf("server only: kube-apiserver's manifest was changed (%v)", err)
+	}
+	if r, err := Install(t.Context(), o); err != nil || r.Changed {
+		t.Errorf("server only, again: %+v, %v", r, err)
+	}
+	if r := install(t, root); len(r.Files) != 1 || r.Files[0] != manifest {
+		t.Errorf("the rest changed %v, want %s alone", r.Files, manifest)
+	}
+	other := testOptions(root)
+	other.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
+	if _, err := Install(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	now, err := h.read(manifest)
+	if err != nil || !strings.Contains(string(now), "path: /run/konnectivity\n") || strings.Contains(string(now), "/etc/kubernetes/konnectivity-server\n") {
+		t.Errorf("%v\n%s", err, now)
+	}
+	if _, err := Uninstall(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
