@@ -27,6 +27,10 @@ const (
 
 	// tokenSeconds is the kubelet's own default for projected tokens.
 	tokenSeconds = 3600
+	// readyPeriod, in seconds, is that of readiness on both ends. They are ready when
+	// connected, which takes moments; rollouts, node by node, and bring-up would wait
+	// up to Kubernetes' default of 10 s longer for a probe to notice.
+	readyPeriod = 2
 	// agentGrace is short because the first SIGTERM only drains the upstream agent,
 	// which then waits to be killed (KON-76); servers stop using it at once.
 	agentGrace = 10
@@ -51,7 +55,7 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		},
 		Env:       agentEnv(a),
 		Liveness:  &component.Probe{Port: PortHealth, Path: "/healthz", Delay: 15, Timeout: 15},
-		Readiness: &component.Probe{Port: PortHealth, Path: "/readyz"},
+		Readiness: &component.Probe{Port: PortHealth, Path: "/readyz", Period: readyPeriod},
 		Volumes: []component.Volume{{
 			Name: TokenFile, MountPath: TokenDir, ReadOnly: true,
 			Token: &component.Token{

@@ -48,7 +48,7 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
 		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
-		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz"},
+		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz", Period: readyPeriod},
 		Volumes:   serverVolumes(b),
 		// Root reads the API server's key and the kubeconfig, both 0600, and writes
 		// to root's socket directory (KON-47); it needs no capability for that.
