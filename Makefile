@@ -136,6 +136,13 @@ bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see do
 bench-mux: ## Compare ways to carry many connections over one: our link, yamux, HTTP/2, QUIC
 	@cd e2e/bench-tunnel/mux && $(GO) run . $(BENCH_FLAGS)
 
+BENCH_SCHEDULER := $(OUT)/bench-scheduler
+.PHONY: bench-scheduler
+bench-scheduler: build compile-components ## Measure the second scheduler beside kube-scheduler, see docs/scheduler-benchmark.md; takes about two hours (BENCH_FLAGS)
+	@mkdir -p $(BENCH_SCHEDULER)
+	@$(GO) build -o $(BIN)/bench-scheduler ./e2e/bench-scheduler
+	@$(BIN)/bench-scheduler -results $(BENCH_SCHEDULER)/results.jsonl $(BENCH_FLAGS)
+
 # Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
 # instead of compiling the same packages beside `go test` on a cold cache.
 .PHONY: compile-components

@@ -70,7 +70,6 @@ func stockConfig(limits *v1alpha1.Bundle) func(string) ([]byte, error) {
 func ownConfig(profiles v1alpha1.BuiltInProfiles) func(string) ([]byte, error) {
 	return func(kubeconfig string) ([]byte, error) {
 		b := &v1alpha1.Bundle{}
-		b.Scheduler.Profiles = []schedulerv1.KubeSchedulerProfile{}
 		b.Scheduler.BuiltInProfiles = profiles
 		b = b.Defaulted()
 		if errs := scheduler.Validate(b); len(errs) > 0 {

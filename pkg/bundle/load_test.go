@@ -93,7 +93,7 @@ func TestLoadRefusesValues(t *testing.T) {
 		"own plugin's argument": {"scheduler: {profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {modus: Require}}]}]}", "scheduler.profiles[0].pluginConfig[0].args", `unknown field "modus"`},
 		"own plugin's value":    {"scheduler: {profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}}, pluginConfig: [{name: FailoverBarrier, args: {timeout: 2m}}]}]}", "scheduler.profiles[0].pluginConfig[0].args.timeout", "between 100ms and 1m"},
 		"built-in name twice":   {"scheduler: {builtInProfiles: {batch: {schedulerName: a}, spread: {schedulerName: a}}}", "scheduler.builtInProfiles.batch.schedulerName", "rename one"},
-		"built-in and own name": {"scheduler: {builtInProfiles: {batch: {schedulerName: my-scheduler}}}", "scheduler.builtInProfiles.batch.schedulerName", "scheduler.profiles[0]"},
+		"built-in and own name": {"scheduler: {profiles: [{schedulerName: a}], builtInProfiles: {batch: {schedulerName: a}}}", "scheduler.builtInProfiles.batch.schedulerName", "scheduler.profiles[0]"},
 		"built-in default name": {"scheduler: {builtInProfiles: {batch: {schedulerName: default-scheduler}}}", "scheduler.builtInProfiles.batch.schedulerName", "fight"},
 		"binpack weight":        {"scheduler: {builtInProfiles: {binpack: {weight: 101}}}", "scheduler.builtInProfiles.binpack.weight", "between 1 and 100"},
 		"binpack resource":      {"scheduler: {builtInProfiles: {binpack: {resources: [{name: cpu, weight: 0}]}}}", "scheduler.builtInProfiles.binpack.resources[0].weight", "between 1 and 100"},

@@ -40,6 +40,7 @@ const patience = time.Minute
 func allProfiles() *v1alpha1.Bundle {
 	b := &v1alpha1.Bundle{}
 	on := true
+	b.Scheduler.Profiles = v1alpha1.New().Scheduler.Profiles
 	b.Scheduler.Plugins.TunnelReach.Enabled = &on
 	b.Scheduler.BuiltInProfiles = v1alpha1.BuiltInProfiles{
 		Binpack: &v1alpha1.BinpackProfile{}, Spread: &v1alpha1.SpreadProfile{}, Batch: &v1alpha1.BatchProfile{},

@@ -11,7 +11,6 @@ import (
 	bundlescheduler "github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 )
 
 // TestPartition: pods that an assignment selects land on the partition's nodes and nowhere else, without a change of
@@ -20,7 +19,6 @@ func TestPartition(t *testing.T) {
 	cp := daemontest.StartControlPlane(t, programs)
 	makeNodes(t, cp.Client, 4)
 	b := &v1alpha1.Bundle{}
-	b.Scheduler.Profiles = []schedulerv1.KubeSchedulerProfile{}
 	b.Scheduler.BuiltInProfiles.Batch = &v1alpha1.BatchProfile{}
 	b.Scheduler.Partition = &v1alpha1.Partition{
 		NodeLabels: map[string]string{"pool": "batch"}, Taint: &corev1.Taint{Key: "pool", Value: "batch", Effect: corev1.TaintEffectNoSchedule},

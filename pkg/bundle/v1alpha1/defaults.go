@@ -74,7 +74,7 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	set(&s.ClientConnection.ContentType, runtime.ContentTypeProtobuf)
 	setPtr(&s.Parallelism, 16)
 	setPtr(&s.PercentageOfNodesToScore, 0)
-	if s.Profiles == nil {
+	if s.Profiles == nil && len(s.BuiltInProfiles.names(nil)) == 0 {
 		s.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To(DefaultSchedulerName)}}
 	}
 	defaultBuiltInProfiles(&s.BuiltInProfiles)

@@ -42,10 +42,9 @@ type Scheduler struct {
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
 
 	// Profiles are passed to kube-scheduler as they are: any legal profile of
-	// kubescheduler.config.k8s.io/v1 will do. Default: one profile with
-	// schedulerName my-scheduler and the default plugins; an empty list with
-	// built-in profiles means these alone. Every profile needs a schedulerName; that
-	// is the name Pods put into spec.schedulerName.
+	// kubescheduler.config.k8s.io/v1 will do. Default: none beside built-in profiles,
+	// else one with schedulerName my-scheduler and the default plugins. Every profile
+	// needs a schedulerName; that is the name Pods put into spec.schedulerName.
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
 	// BuiltInProfiles come after Profiles. Default: none.

@@ -1,0 +1,82 @@
+package scheduler_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// TestStartRefuses: what a file says and kube-scheduler would not do, or do otherwise, is refused by the program itself
+// (SCHED-25).
+func TestStartRefuses(t *testing.T) {
+	const own = "plugins: {preFilter: {enabled: [{name: TunnelReach}]}}"
+	for name, tc := range map[string]struct{ profile, field, want string }{
+		"absent plugin":     {"{schedulerName: a, pluginConfig: [{name: TunnelReach, args: {}}]}", "profiles[0].pluginConfig[0].name", "enable it under plugins, or remove them"},
+		"unknown argument":  {"{schedulerName: a, " + own + ", pluginConfig: [{name: TunnelReach, args: {modus: Prefer}}]}", "profiles[0].pluginConfig[0].args", `unknown field "modus"`},
+		"value":             {"{schedulerName: a, " + own + ", pluginConfig: [{name: TunnelReach, args: {mode: Maybe}}]}", "profiles[0].pluginConfig[0].args.mode", `"Prefer", "Require"`},
+		"weight":            {"{schedulerName: a, plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}}", "profiles[0].plugins.score.enabled[0].weight", "at least 1"},
+		"resource's weight": {"{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 101}]}}}]}", "profiles[0].pluginConfig[0].args.scoringStrategy", "not in valid range"},
+		"queue sorts":       {"{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}], enabled: [{name: Other}]}}}", "profiles[1].plugins.queueSort", "must be the same for all profiles"},
+		"unknown field":     {"{schedulerName: a, plugin: {}}", "profiles[0]", `unknown field`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startWith(t, "", "profiles: ["+tc.profile+"]")
+			if code := p.ExitCode(t, bound); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			for _, want := range []string{tc.field, tc.want} {
+				if output := strings.ReplaceAll(p.Output(), `\"`, `"`); !strings.Contains(output, want) { // the log quotes
+					t.Errorf("%q is missing in\n%s", want, output)
+				}
+			}
+		})
+	}
+}
+
+// TestOldAPIServer: a scheduler that is newer than the API server does not start.
+func TestOldAPIServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"major": "1", "minor": "30", "gitVersion": "v1.30.2"}`))
+	}))
+	t.Cleanup(server.Close)
+	p := startWith(t, server.URL, "profiles: [{schedulerName: a}]")
+	if code := p.ExitCode(t, bound); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{"newer than the API server", "v1.30.2", "upgrade the control plane first"} {
+		if !strings.Contains(p.Output(), want) {
+			t.Errorf("%q is missing in\n%s", want, p.Output())
+		}
+	}
+}
+
+// startWith starts the program with a configuration for an API server; "" is one that does not answer.
+func startWith(t *testing.T, url, profiles string) *daemontest.Process {
+	t.Helper()
+	if url == "" {
+		url = "http://127.0.0.1:" + daemontest.Ports(t, 1)[0]
+	}
+	dir := t.TempDir()
+	kubeconfig, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "config.yaml")
+	for path, content := range map[string]string{
+		kubeconfig: "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: '" + url + "'}}]\n" +
+			"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: a}}]\n",
+		config: "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
+			"leaderElection: {leaderElect: false}\nclientConnection: {kubeconfig: " + kubeconfig + "}\n" + profiles + "\n",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return daemontest.Start(t, nil, binary(), "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)
+}
