@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,23 +11,35 @@ import (
 	"github.com/fairlead-dev/fairlead/deploy/components"
 )
 
-// BuildKubectl compiles the pinned kubectl into dir; its packages are compiled already.
-func BuildKubectl(ctx context.Context, dir string) (string, error) {
+// BuildKubectl compiles the pinned kubectl, once for a cluster; its packages are
+// compiled already.
+func (c *Cluster) BuildKubectl(ctx context.Context) (string, error) {
+	dir := filepath.Join(c.Dir, "kubectl-build")
+	path := filepath.Join(dir, "kubectl")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	return path, buildKubectl(ctx, dir, path)
+}
+
+func buildKubectl(ctx context.Context, dir, out string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	if err := components.Unpack(dir); err != nil {
-		return "", err
+		return err
 	}
 	c, err := components.Get("kubectl")
 	if err != nil {
-		return "", err
+		return err
 	}
-	out := filepath.Join(dir, "kubectl")
 	args := append([]string{"build"}, components.Flags()...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "-ldflags", c.LDFlags, "-o", out, c.Package)...)
 	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), components.Environ()...)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building kubectl: %w\n%s", err, text)
+		return fmt.Errorf("building kubectl: %w\n%s", err, text)
 	}
-	return out, nil
+	return nil
 }
 
 // Kubectl runs a kubectl against the user's current context.

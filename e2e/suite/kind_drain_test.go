@@ -19,7 +19,7 @@ func TestNodeDrain(t *testing.T) {
 	if suite.Simulated() {
 		t.Skip("simulated nodes run no agents that a drain could concern")
 	}
-	kubectl, err := harness.BuildKubectl(t.Context(), t.TempDir())
+	kubectl, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // What the README tells a user to do with kubectl, done with kubectl.
 func TestKubectl(t *testing.T) {
-	path, err := harness.BuildKubectl(t.Context(), t.TempDir())
+	path, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
