@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ type Status struct {
 	State
 	Containers []NodeStatus `json:"containers,omitempty"`
 	Parts      []part       `json:"parts,omitempty"`
-	// Unreachable says why the API server could not be asked.
+	// Unreachable says why the container runtime or the API server could not be asked.
 	Unreachable string `json:"unreachable,omitempty"`
 }
 
@@ -55,14 +56,12 @@ func (p *Provider) Status(ctx context.Context, name string) (cluster.Status, err
 	}
 	s := Status{State: pl.state, Summary: pl.state.Summary(pl.Home, cluster.Kind)}
 	s.Server = pl.state.serverURL()
-	rt, err := pl.runtime()
-	if err != nil {
-		return nil, err
+	list, err := pl.containers(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	library := rt.kind(newLogger(cluster.Silent))
-	list, err := rt.containers(ctx, library, name)
 	if err != nil {
-		return nil, fmt.Errorf("cluster %q: %w", name, err)
+		s.Unreachable = err.Error()
 	}
 	for _, c := range list {
 		n := NodeStatus{Name: c.name, Role: pl.role(c.name), State: stateStopped}
@@ -79,6 +78,20 @@ func (p *Provider) Status(ctx context.Context, name string) (cluster.Status, err
 	}
 	s.Healthy = s.Problem() == ""
 	return s, nil
+}
+
+// containers asks the runtime with which the cluster was made.
+func (p *plan) containers(ctx context.Context) ([]container, error) {
+	rt, err := p.runtime()
+	if err != nil {
+		return nil, err
+	}
+	list, err := rt.containers(ctx, rt.kind(newLogger(cluster.Silent)), p.Name)
+	if err != nil {
+		// That the runtime is down has a better explanation.
+		return nil, cmp.Or(rt.ping(ctx), err)
+	}
+	return list, nil
 }
 
 const roleLoadBalancer = "load-balancer"
@@ -147,6 +160,8 @@ func (s Status) Problem() string {
 	switch {
 	case s.Phase != cluster.PhaseReady:
 		return fmt.Sprintf("cluster %q is half-made: run \"fairlead down --name %s\" and then \"up\" again, unless an \"up\" is at work", name, name)
+	case s.Unreachable != "" && len(s.Containers) == 0:
+		return s.Unreachable
 	case len(s.Containers) < s.ControlPlanes+s.Workers:
 		return fmt.Sprintf("cluster %q has %d of %d nodes: run \"fairlead down --name %s\" and then \"up\" again", name, len(s.Containers), s.ControlPlanes+s.Workers, name)
 	case !s.Running:

@@ -3,6 +3,9 @@ package kind
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +54,34 @@ func TestProblem(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cluster whose container runtime is down is not lost: it is listed, and the
+// reason is told.
+func TestStatusWithoutRuntime(t *testing.T) {
+	fakeRuntime(t, `echo "Cannot connect to the Docker daemon. Is the docker daemon running?" >&2; exit 1`)
+	p := newTestPlan(t, "")
+	if err := p.Claim(cluster.Kind); err != nil {
+		t.Fatal(err)
+	}
+	p.state.Record = cluster.NewRecord("dev")
+	p.state.Phase, p.state.KubernetesVersion, p.state.Runtime = cluster.PhaseReady, "v1.36.3", "docker"
+	if err := os.Mkdir(p.ConfigDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.writeState(), p.StoreBundle(p.bundle)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewProvider(filepath.Dir(p.Dir), Settings{}).Status(t.Context(), "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Summarize(); got.Healthy || got.Running || got.Health() != "stopped" {
+		t.Errorf("got %+v", got)
+	}
+	if problem := s.Problem(); !strings.Contains(problem, ErrRuntimeDown.Error()) || !strings.Contains(problem, "systemctl start docker") {
+		t.Errorf("problem: %s", problem)
 	}
 }
 
