@@ -148,7 +148,7 @@ func (c *ha) roles(t *testing.T) (leader, standby string) {
 			code, metrics := c.get(name, "/metrics")
 			switch {
 			case code != http.StatusOK:
-			case strings.Contains(metrics, "leader_election_master_status{name=\"my-scheduler\"} 1"):
+			case leads(metrics):
 				leader = name
 			default:
 				if ready, _ := c.get(name, "/readyz"); ready == http.StatusOK {
@@ -159,6 +159,16 @@ func (c *ha) roles(t *testing.T) (leader, standby string) {
 		return leader != "" && standby != ""
 	})
 	return leader, standby
+}
+
+// leads reads a replica's own metric of its leadership. Its label is kube-scheduler's name, whatever the Lease is called.
+func leads(metrics string) bool {
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "leader_election_master_status{") && strings.HasSuffix(strings.TrimSpace(line), " 1") {
+			return true
+		}
+	}
+	return false
 }
 
 // get asks a program of the cluster on its HTTPS port, as the cluster's administrator; 0 if nobody answers.
