@@ -181,7 +181,8 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 		}
 		result.add(ch, "the bundle no longer has it")
 	}
-	return c.writeInventory(ctx, during.with(entries, o.Leases))
+	// Leases of the older bundle stay listed: Uninstall deletes them.
+	return c.writeInventory(ctx, during.with(entries, during.Leases))
 }
 
 // applyChange returns the object's UID.

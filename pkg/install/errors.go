@@ -63,12 +63,12 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
+	return count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
+}
+
+// Details are the problems, each on a line of its own, and what to do.
+func (e *BlockedError) Details() string {
 	var b strings.Builder
-	noun := "problems"
-	if len(e.Problems) == 1 {
-		noun = "problem"
-	}
-	fmt.Fprintf(&b, "%d %s, nothing was changed:", len(e.Problems), noun)
 	hints := []string{}
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "\n%s: %s", p.Object, p.Message)

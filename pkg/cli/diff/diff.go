@@ -118,7 +118,7 @@ func problems(c *install.Comparison) string {
 	if len(c.Problems) == 0 {
 		return ""
 	}
-	return "\ninstall would stop, because of " + strings.TrimPrefix((&install.BlockedError{Problems: c.Problems}).Error(), " ")
+	return "\ninstall would stop:" + (&install.BlockedError{Problems: c.Problems}).Details()
 }
 
 func (o *Options) print(w io.Writer, c *install.Comparison) error {
