@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -134,6 +135,12 @@ func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
 	named, err := a.cfg.Policy.CheckName(host, port)
 	if err != nil {
 		return nil, errors.Join(errDenied, err)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+		if err := a.cfg.Policy.CheckAddr(address, named); err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.Join(errDenied, err)}
+		}
+		return sock.DialAddr(ctx, netip.AddrPortFrom(ip, uint16(port)))
 	}
 	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
 		if err := a.cfg.Policy.CheckAddr(addr, named); err != nil {

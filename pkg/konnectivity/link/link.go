@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,16 +244,20 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
 	l.controlLocked(typeDial, st.id, address)
-	l.flushUnlock(mayWait)
+	l.flushUnlock(mayWait, true)
 	return st, nil
 }
 
 // flushUnlock sends what is queued, on this goroutine if it may wait, and
-// releases mu.
-func (l *Link) flushUnlock(mayWait bool) {
+// releases mu. With little to send it lets the goroutines that can run do so
+// first: what they queue shares the record and the system call.
+func (l *Link) flushUnlock(mayWait, little bool) {
 	if mayWait && !l.writing && l.err == nil {
 		l.writing = true
 		l.mu.Unlock()
+		if little {
+			runtime.Gosched()
+		}
 		l.drain(true)
 		return
 	}

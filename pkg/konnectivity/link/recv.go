@@ -202,7 +202,7 @@ func (st *Stream) Accept() {
 	if !st.dead {
 		st.l.controlLocked(typeDialed, st.id, "")
 	}
-	st.l.flushUnlock(true)
+	st.l.flushUnlock(true, true)
 }
 
 // Refuse answers a dial that failed; agent side.

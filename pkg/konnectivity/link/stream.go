@@ -93,8 +93,10 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 		release(chunks)
 		return
 	}
+	sum := 0
 	for _, c := range chunks {
 		n := c.Len()
+		sum += n
 		st.credit -= n
 		st.queued += n
 		if l.writing {
@@ -103,7 +105,7 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 		st.queue = append(st.queue, c)
 	}
 	l.schedule(st)
-	l.flushUnlock(mayWait)
+	l.flushUnlock(mayWait, sum <= smallFrame)
 }
 
 // Consumed implements tunnel.Stream.

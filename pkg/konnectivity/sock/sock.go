@@ -55,6 +55,8 @@ func rawOf(nc net.Conn) syscall.RawConn {
 		sc = t
 	case *net.UnixConn:
 		sc = t
+	case *fileConn:
+		sc = t
 	default:
 		return nil
 	}
@@ -239,7 +241,7 @@ func (c *Conn) Unsent() int {
 // yet, 0 where that is not known.
 func (c *Conn) Unacked() int {
 	n := 0
-	if _, ok := c.nc.(*net.TCPConn); ok {
+	if _, local := c.nc.(*net.UnixConn); !local && c.raw != nil {
 		_ = c.raw.Control(func(fd uintptr) {
 			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
 				n = v
@@ -257,7 +259,7 @@ func Abort(nc net.Conn) {
 		Abort(t.NetConn())
 		return
 	}
-	if t, ok := nc.(*net.TCPConn); ok {
+	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 	_ = nc.Close()

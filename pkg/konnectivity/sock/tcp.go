@@ -27,12 +27,8 @@ const (
 // ShortQueues keeps the kernel's queues of a shared TCP connection short. It is
 // called once more now and then, when the round-trip time is known better.
 func ShortQueues(nc net.Conn) {
-	t, ok := nc.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	raw, err := t.SyscallConn()
-	if err != nil {
+	raw := rawOf(nc)
+	if raw == nil {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
