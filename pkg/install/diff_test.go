@@ -1,0 +1,56 @@
+package install
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func secret(values map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "namespace": "n"}, "data": values,
+	}}
+}
+
+// TestSecretsAreMasked: a diff shows which values differ, and none of them.
+func TestSecretsAreMasked(t *testing.T) {
+	ch := change{
+		Ref: RefOf(secret(nil)), action: Configured,
+		live:   secret(map[string]any{"same": "c2FtZQ==", "key": "b2xk", "gone": "Z29uZQ=="}),
+		merged: secret(map[string]any{"same": "c2FtZQ==", "key": "bmV3"}),
+	}
+	d, err := difference(ch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"c2FtZQ==", "b2xk", "bmV3", "Z29uZQ=="} {
+		if strings.Contains(d.Diff, value) {
+			t.Errorf("shows %s:\n%s", value, d.Diff)
+		}
+	}
+	for _, line := range []string{"-  key: '*** (before)'", "+  key: '*** (after)'", "-  gone: '***'", "   same: '***'"} {
+		if !strings.Contains(d.Diff, line) {
+			t.Errorf("lacks %q:\n%s", line, d.Diff)
+		}
+	}
+}
+
+func TestValueAt(t *testing.T) {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"replicas":   int64(5),
+		"containers": []any{map[string]any{"name": "a.b", "image": "x"}},
+		"ports":      []any{map[string]any{"containerPort": int64(80), "protocol": "TCP", "hostPort": int64(1)}},
+	}}}
+	for path, want := range map[string]string{
+		".spec.replicas": "5", `.spec.containers[name="a.b"].image`: `"x"`, `.spec.containers[name="c"].image`: "absent",
+		`.spec.ports[containerPort=80,protocol="TCP"].hostPort`: "1", ".spec.none.at.all": "absent",
+	} {
+		if got := valueAt(u, path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	if got := valueAt(nil, ".spec"); got != "absent" {
+		t.Errorf("nil: %s", got)
+	}
+}
