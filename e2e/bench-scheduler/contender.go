@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbasev1alpha1 "k8s.io/component-base/config/v1alpha1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"

@@ -48,14 +48,14 @@ type program struct {
 	log string
 }
 
-func start(dir, path string, args ...string) (*program, error) {
+func start(ctx context.Context, dir, path string, args ...string) (*program, error) {
 	name := filepath.Base(path)
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(path, args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -91,11 +91,11 @@ func startControlPlane(ctx context.Context, programs map[string]string) (cp *con
 			cp.stop()
 		}
 	}()
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
-	if err := cp.startPrograms(programs, ports); err != nil {
+	if err := cp.startPrograms(ctx, programs, ports); err != nil {
 		return nil, err
 	}
 	if err := cp.connect("https://127.0.0.1:" + ports[2]); err != nil {
@@ -108,18 +108,18 @@ func startControlPlane(ctx context.Context, programs map[string]string) (cp *con
 }
 
 // startPrograms leaves out what would need controllers: service accounts, and the taint of nodes that have no kubelet.
-func (cp *controlPlane) startPrograms(programs map[string]string, ports []string) error {
+func (cp *controlPlane) startPrograms(ctx context.Context, programs map[string]string, ports []string) error {
 	key, tokens := filepath.Join(cp.dir, "sa.key"), filepath.Join(cp.dir, "tokens.csv")
 	if err := errors.Join(writeKey(key), os.WriteFile(tokens, []byte(token+",bench,bench,system:masters\n"), 0o600)); err != nil {
 		return err
 	}
 	etcd := "http://127.0.0.1:" + ports[0]
 	var err error
-	if cp.etcd, err = start(cp.dir, programs["etcd"], "--data-dir="+filepath.Join(cp.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
+	if cp.etcd, err = start(ctx, cp.dir, programs["etcd"], "--data-dir="+filepath.Join(cp.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls=http://127.0.0.1:"+ports[1]); err != nil {
 		return err
 	}
-	cp.apiServer, err = start(cp.dir, programs["kube-apiserver"],
+	cp.apiServer, err = start(ctx, cp.dir, programs["kube-apiserver"],
 		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--secure-port="+ports[2], "--cert-dir="+filepath.Join(cp.dir, "certs"),
 		"--service-account-issuer=https://127.0.0.1", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
 		"--service-cluster-ip-range=10.0.0.0/16", "--endpoint-reconciler-type=none", "--authorization-mode=RBAC", "--token-auth-file="+tokens,
@@ -162,10 +162,10 @@ func writeKey(path string) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}

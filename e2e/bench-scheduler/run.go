@@ -148,7 +148,7 @@ func measure(ctx context.Context, programs map[string]string, c contender, nodes
 	if err != nil {
 		return nil, err
 	}
-	scheduler, port, err := startScheduler(cp, programs[c.program], c)
+	scheduler, port, err := startScheduler(ctx, cp, programs[c.program], c)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func measure(ctx context.Context, programs map[string]string, c contender, nodes
 	return r, err
 }
 
-func startScheduler(cp *controlPlane, path string, c contender) (*program, string, error) {
+func startScheduler(ctx context.Context, cp *controlPlane, path string, c contender) (*program, string, error) {
 	data, err := c.config(cp.kubeconfig)
 	if err != nil {
 		return nil, "", err
@@ -178,11 +178,11 @@ func startScheduler(cp *controlPlane, path string, c contender) (*program, strin
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		return nil, "", err
 	}
-	ports, err := freePorts(1)
+	ports, err := freePorts(ctx, 1)
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := start(cp.dir, path, "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+ports[0], "--cert-dir="+cp.dir,
+	p, err := start(ctx, cp.dir, path, "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+ports[0], "--cert-dir="+cp.dir,
 		"--authentication-kubeconfig="+cp.kubeconfig, "--authorization-kubeconfig="+cp.kubeconfig)
 	return p, ports[0], err
 }
