@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,22 @@ func (l *Load) Stop() (dials int, longest time.Duration, errs []error) {
 	}
 	l.wg.Wait()
 	return l.dials, l.slowed, l.errs
+}
+
+// NoDialFailed ends the load and fails the test if a dial failed. Connections may have
+// broken: those that were made just before what carried them was cut.
+func (l *Load) NoDialFailed(t testing.TB) {
+	t.Helper()
+	dials, longest, errs := l.Stop()
+	t.Logf("%d dials, %d connections broke, the longest took %v", dials, len(errs), longest.Round(time.Millisecond))
+	if len(errs) > dials/20+2 {
+		t.Errorf("%d of %d connections broke", len(errs), dials)
+	}
+	for _, err := range errs {
+		if strings.HasPrefix(err.Error(), "dial:") {
+			t.Errorf("in %d dials: %v", dials, err)
+		}
+	}
 }
 
 // NoneFailed ends the load and fails the test if a dial failed.

@@ -9,8 +9,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
+// patient waits for connections that close slowly before leaks are looked for.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	code := p.M.Run()
+	leaving.Wait()
+	return code
+}
+
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	goleak.VerifyTestMain(patient{m}, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 // TestOwnPair runs the suite with our server and agent, over our own link and

@@ -304,9 +304,12 @@ func mustDialLeave(t *testing.T, d Dialer, addr string) net.Conn {
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
-	t.Cleanup(func() { go c.Close() })
+	t.Cleanup(func() { leaving.Go(func() { _ = c.Close() }) })
 	return c
 }
+
+// leaving are connections that are being closed.
+var leaving sync.WaitGroup
 
 // isolation checks that connections which stand still in either direction, or
 // crawl, harm no other.

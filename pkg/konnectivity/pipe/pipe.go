@@ -225,7 +225,11 @@ func (e *End) guard(last int) {
 // shut closes the socket now; with reset, so that its other end sees a reset.
 func (e *End) shut(err error, reset bool) {
 	if !e.markClosed() {
-		_ = e.nc.Close()
+		if reset {
+			sock.Abort(e.nc)
+		} else {
+			_ = e.nc.Close()
+		}
 		return
 	}
 	e.out.Discard()

@@ -151,6 +151,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		return false
 	}
 	come := s.reg.arrival()
+	p.forgetGone()
 	if p.pick() != nil { // one has come since the caller looked
 		go p.next(true)
 		return true
