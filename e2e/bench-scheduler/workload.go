@@ -24,8 +24,11 @@ const (
 
 // podCount is how many pods a burst has: enough for some seconds, and for batch at most one per node.
 func podCount(workload string, nodes int) int {
-	if workload == batch {
+	switch workload {
+	case batch:
 		return min(nodes, 3000)
+	case mixed:
+		return min(2000, 6*nodes) // 20 of a node's 32 CPUs, so that all fit however they are placed
 	}
 	return min(2000, 20*nodes)
 }
