@@ -26,6 +26,7 @@ type Conn struct {
 	err     error
 	readFn  func(fd uintptr) bool
 	burst   int // chunks that the next read may fill
+	unpaced int // bytes read since the last wait
 	few     [maxBurst]*buf.Chunk
 	iov     [maxBurst][]byte
 	guess   int
@@ -100,6 +101,10 @@ func (c *Conn) ReadChunks(limit int) ([]*buf.Chunk, error) {
 		}
 		return append(c.got, chunk), nil
 	}
+	if c.unpaced >= breathEvery {
+		c.unpaced = 0
+		Breathe()
+	}
 	if err := c.raw.Read(c.readFn); err != nil {
 		return nil, err
 	}
@@ -118,8 +123,10 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	}
 	n, err := readv(int(fd), iov)
 	c.keep(max(n, 0))
+	c.unpaced += max(n, 0)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
+		c.unpaced = 0
 		return false
 	case err != nil:
 		c.err = &net.OpError{Op: "read", Net: "tunnel", Err: err}
