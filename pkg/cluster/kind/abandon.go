@@ -43,7 +43,7 @@ func (p *plan) abandon(ctx context.Context, library *kindcluster.Provider, log *
 		}
 		logs, err = p.SaveLogs()
 	}
-	if err = errors.Join(err, p.remove(library), os.Remove(p.LockFile())); err != nil {
+	if err = errors.Join(err, p.remove(ctx, library), os.Remove(p.LockFile())); err != nil {
 		return fmt.Errorf("%w\ncleaning up failed too: %w: run %s", cause, err, remove)
 	}
 	if logs == "" {
@@ -96,15 +96,4 @@ func outOfInotify(logs string) string {
 			filepath.Base(filepath.Dir(file)), bytes.TrimSpace(limit))
 	}
 	return ""
-}
-
-// remove deletes the containers and the files of the cluster.
-func (p *plan) remove(library *kindcluster.Provider) error {
-	if err := library.Delete(kindName(p.Name), kindKubeconfig(p.Home)); err != nil {
-		return fmt.Errorf("removing the containers of %s: %w", kindName(p.Name), err)
-	}
-	if err := os.RemoveAll(p.Dir); err != nil {
-		return fmt.Errorf("removing the cluster's files: %w", err)
-	}
-	return nil
 }

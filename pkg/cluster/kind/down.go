@@ -70,7 +70,7 @@ func removeContainers(ctx context.Context, p *plan) error {
 	if len(list) > 0 && !ours(list, p.Dir) {
 		return os.RemoveAll(p.Dir)
 	}
-	return p.remove(library)
+	return p.remove(ctx, library)
 }
 
 // runtime is the one with which the cluster was made; of a cluster that does not

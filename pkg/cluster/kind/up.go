@@ -253,7 +253,7 @@ func (p *plan) createNodes(ctx context.Context, library *kindcluster.Provider, r
 		if retain {
 			return context.Cause(ctx)
 		}
-		_ = library.Delete(kindName(p.Name), kindKubeconfig(p.Home))
+		_ = deleteNodes(ctx, library, kindName(p.Name), kindKubeconfig(p.Home)) // abandon tries again, and tells
 		select {
 		case err := <-done:
 			return errors.Join(context.Cause(ctx), err)
