@@ -73,6 +73,11 @@ func (b *builder) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.workDir, 0o755); err != nil {
 		return err
 	}
+	if b.mirror == "" {
+		if b.mirror, err = aptMirror(ctx); err != nil {
+			return err
+		}
+	}
 	out, err := goTool(ctx, ".", "list", "-m", "-f", "{{.Dir}}", nodeimage.KindModule)
 	if err != nil {
 		return fmt.Errorf("kind's module: %w", err)

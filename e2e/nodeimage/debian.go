@@ -83,6 +83,20 @@ func (b *builder) step(title string, run func() error) error {
 	})
 }
 
+// aptMirror is the first mirror of packages that apt on this machine is set to.
+func aptMirror(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking apt for its mirror: %w: the node image is made of Debian's packages: name a mirror with -mirror", err)
+	}
+	for site := range strings.Lines(string(out)) {
+		if site = strings.TrimSpace(site); site != "" && !strings.Contains(site, "security") {
+			return site, nil
+		}
+	}
+	return "", errors.New("apt is set to no mirror: name one with -mirror")
+}
+
 func (b *builder) debootstrap(ctx context.Context, root string) error {
 	if err := debian.Install(ctx, []string{"debootstrap"}, []string{"debootstrap"}, func(text string) { b.progress.Detail("%s", text) }); err != nil {
 		return err

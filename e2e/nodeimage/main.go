@@ -14,7 +14,7 @@ import (
 func main() {
 	b := builder{}
 	flag.StringVar(&b.binDir, "bin", "bin", "directory with this project's programs")
-	flag.StringVar(&b.mirror, "mirror", "http://deb.debian.org/debian", "Debian mirror")
+	flag.StringVar(&b.mirror, "mirror", "", "Debian mirror (default: the one that apt is set to)")
 	flag.BoolVar(&b.force, "force", false, "build all stages again, for newer Debian packages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -104,6 +104,10 @@ func (c *client) deleteLease(ctx context.Context, l Lease, o UninstallOptions, r
 		result.Objects = append(result.Objects, r)
 		return nil
 	}
+	if o.DryRun {
+		result.Objects = append(result.Objects, r)
+		return nil
+	}
 	err = cluster.Step(o.Progress, "Deleting "+r.String(), func() (string, error) {
 		return "", client.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
 	})

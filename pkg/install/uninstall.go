@@ -51,7 +51,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 		for _, ch := range u.changes {
 			result.add(ch, ch.note())
 		}
-		return result, nil
+		return result, c.deleteLeases(ctx, u.inventory.Leases, o, result)
 	}
 	if err := c.mayLock(ctx, nil); err != nil {
 		return result, err

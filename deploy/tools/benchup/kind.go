@@ -51,6 +51,9 @@ func runKind(ctx context.Context, runs int, image string) error {
 	fmt.Printf("fairlead up, quick checks included: median %.1f s of %v (at most %.0f s)\n", median(ours).Seconds(), seconds(ours), boundKind.Seconds())
 	fmt.Printf("kind create cluster:                median %.1f s of %v\n", median(plain).Seconds(), seconds(plain))
 	fmt.Printf("ratio %.2f (at most %.1f)\n", ratio, boundRatio)
+	if median(ours) > boundKind || ratio > boundRatio {
+		return errors.New("that is longer than it may take")
+	}
 	return nil
 }
 

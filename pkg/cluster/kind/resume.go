@@ -81,7 +81,10 @@ func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 			missing = append(missing, n.name)
 		}
 	}
-	if len(missing) > 0 || !ours(list, p.Dir) {
+	if len(list) > 0 && !ours(list, p.Dir) {
+		return nil, fmt.Errorf("%w: containers of another kind cluster have the name %s: give yours another name, or remove that one with \"kind delete cluster --name %s\" if it is not needed", ErrNameTaken, kindName(p.Name), kindName(p.Name))
+	}
+	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: %v: somebody removed them by other means than fairlead: run \"fairlead down --name %s\" and then \"up\" again", ErrNodesMissing, missing, p.Name)
 	}
 	for _, c := range list {

@@ -180,7 +180,7 @@ func TestCannotStart(t *testing.T) {
 		},
 		"not Debian": {is: ErrNotInstalled, want: []string{"install Docker", "DOCKER_HOST"}},
 		"no network for apt": {
-			programs: map[string]string{"apt-get": "echo Could not resolve deb.debian.org; exit 100"}, is: ErrNotInstalled,
+			programs: map[string]string{"apt-get": "echo Could not resolve the mirror; exit 100"}, is: ErrNotInstalled,
 			want: []string{"apt-get update", "Could not resolve", "network"},
 		},
 		"full disk": {
