@@ -199,6 +199,9 @@ func TestRogueStream(t *testing.T) {
 		lives bool // the link goes on
 	}{
 		"data before the dial is answered": {func(id uint32) []byte { return frame(fData, id, "early") }, true},
+		"FIN before the dial is answered":    {func(id uint32) []byte { return frame(fFin, id, "") }, true},
+		"CLOSE before the dial is answered":  {func(id uint32) []byte { return frame(fClose, id, "") }, true},
+		"CREDIT before the dial is answered": {func(id uint32) []byte { return frame(fCredit, id, "\x00\x00\x10\x00") }, true},
 		"data beyond the window": {func(id uint32) []byte {
 			b := frame(fDialed, id, "")
 			for range 40 {

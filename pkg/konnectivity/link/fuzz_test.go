@@ -33,6 +33,8 @@ func FuzzServer(f *testing.F) {
 	f.Add(join(frame(typeDialFail, 1, []byte("\x01no")), frame(typeDialed, 2, nil), frame(typeReset, 2, []byte("why"))))
 	f.Add(join(frame(typeDialed, 1, nil), frame(typeCredit, 1, []byte{0, 1, 0, 0}), frame(typeClose, 1, nil), frame(typePing, 0, []byte("12345678"))))
 	f.Add(join(frame(typeDrain, 0, nil), frame(200, 7, []byte("new")), frame(typeData, 9, []byte("never opened"))))
+	f.Add(join(frame(typeClose, 1, nil), frame(typeFin, 2, nil), frame(typeDialed, 1, nil)))
+	f.Add(join(frame(typeCredit, 1, []byte{0, 1, 0, 0}), frame(typeReset, 2, []byte("early"))))
 	f.Add([]byte{typeData, 0xff, 0xff, 0xff, 0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		l := New(&tape{bytes.NewReader(in)}, 1<<16, Config{})

@@ -224,7 +224,12 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 		l.mu.Unlock()
 		return err
 	}
+	early := st.dialing && (typ == typeFin || typ == typeClose || typ == typeCredit)
 	l.mu.Unlock()
+	if early { // its receiver has no stream yet
+		l.breach(st, "end or credit before the dial was answered")
+		return nil
+	}
 	switch typ {
 	case typeDialed:
 		return st.gotDialed()
