@@ -132,18 +132,18 @@ func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil || port < 1 || port > 65535 {
 		return nil, &net.AddrError{Err: "invalid port", Addr: address}
 	}
-	named, err := a.cfg.Policy.CheckName(host, port)
+	grant, err := a.cfg.Policy.CheckName(host, port)
 	if err != nil {
 		return nil, errors.Join(errDenied, err)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
-		if err := a.cfg.Policy.CheckAddr(address, named); err != nil {
+		if err := a.cfg.Policy.CheckAddr(address, grant); err != nil {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.Join(errDenied, err)}
 		}
 		return sock.DialAddr(ctx, netip.AddrPortFrom(ip, uint16(port)))
 	}
 	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
-		if err := a.cfg.Policy.CheckAddr(addr, named); err != nil {
+		if err := a.cfg.Policy.CheckAddr(addr, grant); err != nil {
 			return errors.Join(errDenied, err)
 		}
 		return nil

@@ -18,17 +18,17 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		p := Policy{Deny: rules}
-		named, err := p.CheckName(host, port)
-		if err != nil && named {
+		grant, err := p.CheckName(host, port)
+		if err != nil && grant != GrantNone {
 			t.Error("allowed and denied at once")
 		}
 		addr := net.JoinHostPort(host, strconv.Itoa(port))
-		_ = p.CheckAddr(addr, false)
+		_ = p.CheckAddr(addr, GrantNone)
 		all, err := ParseRules("0.0.0.0/0,::/0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ip := net.ParseIP(host); ip != nil && (&Policy{Deny: all}).CheckAddr(addr, false) == nil {
+		if ip := net.ParseIP(host); ip != nil && (&Policy{Deny: all}).CheckAddr(addr, GrantNone) == nil {
 			t.Errorf("%s is not denied where everything is", addr)
 		}
 	})

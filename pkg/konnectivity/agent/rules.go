@@ -9,8 +9,9 @@ import (
 )
 
 // DefaultDeny is what an agent does not dial unless told to: itself and the
-// metadata services of clouds, which trust whoever runs on the node.
-const DefaultDeny = "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128"
+// metadata services of clouds, which trust whoever runs on the node. Linux
+// connects the unspecified addresses 0.0.0.0 and :: to the loopback device.
+const DefaultDeny = "127.0.0.0/8,::1/128,0.0.0.0/8,::/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128"
 
 // Rule matches destinations: a CIDR, an address or a host name (which may start
 // with "*."), each with an optional port.
@@ -51,10 +52,14 @@ func parseRule(text string) (Rule, error) {
 	rest = strings.NewReplacer("[", "", "]", "").Replace(rest)
 	if strings.Contains(rest, "/") {
 		p, err := netip.ParsePrefix(rest)
+		if err == nil && p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are compared unmapped
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		r.prefix = p.Masked()
 		return r, err
 	}
 	if a, err := netip.ParseAddr(rest); err == nil {
+		a = a.Unmap()
 		r.prefix = netip.PrefixFrom(a, a.BitLen())
 		return r, nil
 	}
@@ -90,29 +95,43 @@ type Policy struct {
 	Self map[string]bool
 }
 
-// CheckName judges the destination as it was asked for. allowed says that a
-// rule names it, so that the address behind the name needs no rule.
-func (p *Policy) CheckName(host string, port int) (allowed bool, err error) {
+// Grant is what the name of a destination means for the address behind it.
+type Grant int
+
+// Grants, from the weakest.
+const (
+	// GrantNone: the address needs a rule of its own if there is a list.
+	GrantNone Grant = iota
+	// GrantNamed: a rule allows the name, so that the address needs no rule.
+	// It must still not be denied.
+	GrantNamed
+	// GrantSelf: the name is the node's own, whatever it resolves to.
+	GrantSelf
+)
+
+// CheckName judges the destination as it was asked for, before name resolution.
+func (p *Policy) CheckName(host string, port int) (Grant, error) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if p.Self[host] {
-		return true, nil
+		return GrantSelf, nil
 	}
 	for i := range p.Deny {
 		if p.Deny[i].matchHost(host, port) {
-			return false, fmt.Errorf("destination is denied by rule %q", p.Deny[i].text)
+			return GrantNone, fmt.Errorf("destination is denied by rule %q", p.Deny[i].text)
 		}
 	}
 	for i := range p.Allow {
 		if p.Allow[i].matchHost(host, port) {
-			return true, nil
+			return GrantNamed, nil
 		}
 	}
-	return false, nil
+	return GrantNone, nil
 }
 
 // CheckAddr judges the address that is about to be connected to, after name
-// resolution, so that a name cannot lead to a denied address.
-func (p *Policy) CheckAddr(address string, named bool) error {
+// resolution, so that a name cannot lead to a denied address, even if the name is
+// allowed. grant is what CheckName said.
+func (p *Policy) CheckAddr(address string, grant Grant) error {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
@@ -125,15 +144,15 @@ func (p *Policy) CheckAddr(address string, named bool) error {
 	if err != nil {
 		return err
 	}
-	if p.Self[a.Unmap().String()] {
+	if grant == GrantSelf || p.Self[a.Unmap().String()] {
 		return nil
 	}
 	for i := range p.Deny {
-		if p.Deny[i].matchAddr(a, port) && !named {
+		if p.Deny[i].matchAddr(a, port) {
 			return fmt.Errorf("destination %s is denied by rule %q", address, p.Deny[i].text)
 		}
 	}
-	if len(p.Allow) == 0 || named {
+	if len(p.Allow) == 0 || grant == GrantNamed {
 		return nil
 	}
 	for i := range p.Allow {

@@ -16,6 +16,8 @@ func TestPolicy(t *testing.T) {
 	}
 	byDefault := Policy{Deny: rules(DefaultDeny), Self: map[string]bool{"127.0.0.1": true, "node1": true}}
 	listed := Policy{Allow: rules("10.0.0.0/8:443,[fd00::]/8,*.svc:443,host.example"), Deny: rules("10.1.0.0/16,:22")}
+	mapped := Policy{Deny: rules("::ffff:10.2.0.0/112,::ffff:10.3.0.1")}
+	named := Policy{Allow: rules("*.svc"), Deny: rules(DefaultDeny), Self: map[string]bool{"node1": true}}
 	for _, c := range []struct {
 		p            *Policy
 		asked, found string // destination and the address it resolves to
@@ -29,6 +31,17 @@ func TestPolicy(t *testing.T) {
 		{&byDefault, "[::ffff:127.0.0.9]:80", "[::ffff:127.0.0.9]:80", false},
 		{&byDefault, "169.254.169.254:80", "169.254.169.254:80", false},
 		{&byDefault, "rebind.example:80", "169.254.169.254:80", false},
+		{&byDefault, "0.0.0.0:80", "0.0.0.0:80", false},
+		{&byDefault, "[::]:80", "[::]:80", false},
+		{&byDefault, "[::ffff:0.0.0.0]:80", "[::ffff:0.0.0.0]:80", false},
+		{&byDefault, "[::ffff:169.254.169.254]:80", "[::ffff:169.254.169.254]:80", false},
+		{&mapped, "10.2.0.1:80", "10.2.0.1:80", false},
+		{&mapped, "[::ffff:10.3.0.1]:80", "[::ffff:10.3.0.1]:80", false},
+		{&mapped, "10.3.0.2:80", "10.3.0.2:80", true},
+		{&named, "rebind.svc:80", "169.254.169.254:80", false},
+		{&named, "rebind.svc:80", "127.0.0.1:80", false},
+		{&named, "good.svc:80", "10.0.0.1:80", true},
+		{&named, "node1:10250", "127.0.1.1:10250", true},
 		{&byDefault, "[fe80::1%eth0]:80", "[fe80::1%eth0]:80", false},
 		{&byDefault, "node1:10250", "127.0.0.5:10250", true},
 		{&listed, "10.0.0.1:443", "10.0.0.1:443", true},
@@ -43,9 +56,9 @@ func TestPolicy(t *testing.T) {
 	} {
 		host, port, _ := net.SplitHostPort(c.asked)
 		n, _ := strconv.Atoi(port)
-		named, err := c.p.CheckName(host, n)
+		grant, err := c.p.CheckName(host, n)
 		if err == nil {
-			err = c.p.CheckAddr(c.found, named)
+			err = c.p.CheckAddr(c.found, grant)
 		}
 		if (err == nil) != c.ok {
 			t.Errorf("%s at %s: %v, want allowed %v", c.asked, c.found, err, c.ok)
@@ -71,6 +84,6 @@ func FuzzParseRules(f *testing.F) {
 		}
 		p := Policy{Deny: rules}
 		_, _ = p.CheckName("a.b", 1)
-		_ = p.CheckAddr("10.0.0.1:1", false)
+		_ = p.CheckAddr("10.0.0.1:1", GrantNone)
 	})
 }
