@@ -179,7 +179,10 @@ func (s *Suite) tearDown(failed bool) error {
 		if err == nil {
 			err = s.SaveLogs(dir)
 		}
-		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s (%v)\n", s.Name, dir, err)
+		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s\n", s.Name, dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "some of them could not be had:", err)
+		}
 	}
 	if s.keep || os.Getenv("E2E_RETAIN") != "" {
 		s.Close()

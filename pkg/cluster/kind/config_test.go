@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/yaml"
@@ -205,6 +206,15 @@ func TestNodes(t *testing.T) {
 func TestServerCount(t *testing.T) {
 	if n := *newTestPlan(t, "").bundle.Konnectivity.Server.Count; n != 3 {
 		t.Errorf("server.count %d for three control plane nodes", n)
+	}
+	counting, err := bundle.Load([]byte("konnectivity: {leaseCounting: true}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := completeBundle(counting, 3); err != nil || ptr.Deref(b.Konnectivity.Server.Count, 1) > 1 {
+		t.Errorf("with leaseCounting server.count must stay away: %v, %v", b.Konnectivity.Server.Count, err)
+	} else if _, err := bundle.Render(b); err != nil {
+		t.Error(err)
 	}
 	given, err := bundle.Load([]byte("konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131', clientCert: /etc/kubernetes/pki/a.crt, clientKey: /etc/kubernetes/pki/a.key, clientCA: /etc/kubernetes/pki/ca.crt}}, proxyProtocol: HTTPConnect}"))
 	if err != nil {

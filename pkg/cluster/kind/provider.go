@@ -86,7 +86,8 @@ func (o *upOptions) complete() error {
 }
 
 // completeBundle is the bundle for so many control plane nodes, each of which
-// has a server that agents must be connected to (KON-50).
+// has a server that agents must be connected to (KON-50). With Leases they count
+// the servers themselves.
 func completeBundle(given *v1alpha1.Bundle, controlPlanes int) (*v1alpha1.Bundle, error) {
 	b, err := cluster.CompleteBundle(given)
 	if err != nil {
@@ -95,7 +96,8 @@ func completeBundle(given *v1alpha1.Bundle, controlPlanes int) (*v1alpha1.Bundle
 	if b.Konnectivity.Transport.TCP != nil {
 		return nil, fmt.Errorf("%w: konnectivity.transport.tcp: the certificates that it names would have to be in the nodes: set konnectivity.transport.uds instead", ErrOptions)
 	}
-	if ptr.Deref(b.Konnectivity.Server.Count, 1) < int32(controlPlanes) {
+	leases := ptr.Deref(b.Konnectivity.LeaseCounting, false)
+	if !leases && ptr.Deref(b.Konnectivity.Server.Count, 1) < int32(controlPlanes) {
 		b.Konnectivity.Server.Count = ptr.To(int32(controlPlanes))
 	}
 	return b, nil
