@@ -96,6 +96,38 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
+// TestLongAddress: an address that no agent would take is refused by the server, and
+// no agent's link is harmed.
+func TestLongAddress(t *testing.T) {
+	r := NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+	bad := func() float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`)
+	}
+	for _, c := range []struct {
+		dial Dialer
+		n    int
+	}{{GRPC(r.GRPC), 100_000}, {GRPC(r.GRPC), 1025}, {Connect(r.Connect), 1025}} {
+		before := bad()
+		conn, err := c.dial(t.Context(), strings.Repeat("a", c.n-len(":80"))+":80")
+		if err == nil {
+			_ = conn.Close()
+			t.Fatal("dial succeeded")
+		}
+		if !strings.Contains(err.Error(), fmt.Sprintf("address has %d bytes", c.n)) && !strings.Contains(err.Error(), "400") {
+			t.Errorf("%d bytes: %v", c.n, err)
+		}
+		if bad() == before {
+			t.Errorf("%d bytes: not counted", c.n)
+		}
+	}
+	_, _ = healthy.Write([]byte{7})
+	if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
+		t.Errorf("a connection through the agent: %v", err)
+	}
+}
+
 // TestLimits: what is beyond a limit is refused with its name and counted, what is
 // there goes on, and room that comes free is used.
 func TestLimits(t *testing.T) {

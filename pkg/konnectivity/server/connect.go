@@ -42,6 +42,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	if err != nil {
 		if status != 0 {
 			s.m.badInput.With("client").Inc()
+			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", nc.RemoteAddr(), err)
 			_, _ = nc.Write(httpError(status, err.Error()))
 		}
 		s.untrack(c)
@@ -112,6 +113,9 @@ func parseConnect(head []byte) (string, int, error) {
 	}
 	// The request line counts, not the Host header: kube-apiserver sends
 	// "Host: 127.0.0.1" with every request.
+	if n := len(req.URL.Host); n > maxAddress {
+		return "", http.StatusBadRequest, fmt.Errorf("address has %d bytes, a dial takes up to %d", n, maxAddress)
+	}
 	return req.URL.Host, 0, nil
 }
 

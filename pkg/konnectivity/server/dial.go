@@ -41,10 +41,22 @@ const (
 	quickTries = 2 * time.Second
 )
 
+// maxAddress bounds the address of a dial in bytes: no host name is longer than
+// 255, and an agent ends its link over a frame that is larger than it takes.
+const maxAddress = 1024
+
 // Dial connects user to an address through an agent. The answer comes by
 // user.Dialed, which may be called before Dial returns.
 func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	p := &Pending{s: s, address: address, user: user, start: time.Now()}
+	if n := len(address); n > maxAddress {
+		p.done = true
+		s.m.badInput.With("client").Inc()
+		s.cfg.Logf(1, "client asked for an address of %d bytes", n)
+		s.countFailure("address_too_long", tunnel.CodeOther)
+		user.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "address has %d bytes, a dial takes up to %d", n, maxAddress))
+		return p
+	}
 	if n := s.m.pendingDials.Get(); int(n) >= s.cfg.MaxPending {
 		p.done = true
 		s.countFailure("no_agent", tunnel.CodeLimit)
