@@ -68,6 +68,7 @@ type Conn struct {
 	recvUsed   int   // connection bytes received since the last update
 	ctrl       []byte
 	pump       []*Stream // streams with something to send
+	answers    int       // cost in bytes of complete messages in the streams' queues
 	iov        [][]byte
 	hdrs       []byte
 	inPump     bool
@@ -180,7 +181,7 @@ func (c *Conn) feed(p []byte) error {
 	c.mu.Lock()
 	c.lastRecv, c.pingSent = time.Now(), time.Time{}
 	c.flushLocked()
-	flood := len(c.ctrl) > floodLimit
+	flood := len(c.ctrl) > floodLimit || c.answers > floodLimit
 	c.mu.Unlock()
 	if err == nil && (flood || c.out.Buffered() > floodLimit) {
 		err = &ConnError{CodeEnhanceCalm, "peer does not read the answers to its frames"}

@@ -242,6 +242,31 @@ func TestPingFlood(t *testing.T) {
 	t.Error("340 MB of pings were answered into the void")
 }
 
+// TestAnswerFlood: so is one whose closed window makes the answers pile up.
+func TestAnswerFlood(t *testing.T) {
+	p := newPeer(t, Config{})
+	p.request(1)
+	st := <-p.st
+	for range 100_000 {
+		st.SendControl(make([]byte, 20))
+	}
+	_ = p.fr.WritePing(false, [8]byte{})
+	select {
+	case err := <-p.ok:
+		var ce *ConnError
+		if !errors.As(err, &ce) || ce.Code != CodeEnhanceCalm {
+			t.Errorf("the connection ended with %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("100,000 answers wait for a window")
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.answers != 0 {
+		t.Errorf("%d bytes of answers are left", p.c.answers)
+	}
+}
+
 // TestClientServer joins both roles.
 func TestClientServer(t *testing.T) {
 	a, b := net.Pipe()

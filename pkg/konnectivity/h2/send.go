@@ -125,6 +125,7 @@ func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chu
 		m.next()
 	default:
 		finished = m.chunk
+		c.answers -= m.cost
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
 		if len(st.queue) == 0 {

@@ -39,8 +39,12 @@ type message struct {
 	left   int // bytes of chunk that belong to the packet that is being sent
 	connID int64
 	from   Sender
+	cost   int // bytes of memory, for a message without a chunk
 	inl    [wire.MaxDataHead]byte
 }
+
+// messageCost is what a queued message takes besides its text, in bytes.
+const messageCost = 128
 
 // next starts the next packet of the chunk.
 func (m *message) next() {
@@ -127,7 +131,7 @@ func (st *Stream) Reset(code uint32) {
 // SendControl queues a message that is complete in b.
 func (st *Stream) SendControl(b []byte) {
 	st.c.mu.Lock()
-	st.push(&message{head: b})
+	st.push(&message{head: b, cost: messageCost + len(b)})
 	st.c.flushLocked()
 	st.c.mu.Unlock()
 }
@@ -180,6 +184,7 @@ func (st *Stream) push(m *message) bool {
 	if m.chunk != nil {
 		st.queued += m.chunk.Len()
 	}
+	st.c.answers += m.cost
 	st.wantLocked()
 	return true
 }
@@ -198,6 +203,7 @@ func (st *Stream) dropLocked() {
 		if m.chunk != nil {
 			m.chunk.Release()
 		}
+		st.c.answers -= m.cost
 	}
 	st.queue, st.queued = nil, 0
 }

@@ -1,6 +1,7 @@
 package konntest
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -31,6 +32,7 @@ const (
 	fPing
 	fPong
 	fDrain
+	fDrained
 )
 
 func frame(typ byte, stream uint32, payload string) []byte {
@@ -158,6 +160,24 @@ func TestRogueLink(t *testing.T) {
 			t.Errorf("pong %q", p)
 		}
 	})
+	t.Run("DRAIN is answered once", func(t *testing.T) {
+		nc := r.rogueLink(t)
+		_, _ = nc.Write(append(bytes.Repeat(frame(fDrain, 0, ""), 3), frame(fPing, 0, "12345678")...))
+		next(t, nc, fDrained)
+		for {
+			var h [8]byte
+			if _, err := io.ReadFull(nc, h[:]); err != nil {
+				t.Fatal(err)
+			}
+			if h[0] == fDrained {
+				t.Fatal("DRAINED again")
+			}
+			if h[0] == fPong {
+				break
+			}
+			_, _ = io.CopyN(io.Discard, nc, int64(h[1])<<16|int64(h[2])<<8|int64(h[3]))
+		}
+	})
 	t.Run("cut off within a frame", func(t *testing.T) {
 		nc := r.rogueLink(t)
 		_, _ = nc.Write(frame(fData, 1, "hello")[:10])
@@ -198,7 +218,7 @@ func TestRogueStream(t *testing.T) {
 		send  func(id uint32) []byte
 		lives bool // the link goes on
 	}{
-		"data before the dial is answered": {func(id uint32) []byte { return frame(fData, id, "early") }, true},
+		"data before the dial is answered":   {func(id uint32) []byte { return frame(fData, id, "early") }, true},
 		"FIN before the dial is answered":    {func(id uint32) []byte { return frame(fFin, id, "") }, true},
 		"CLOSE before the dial is answered":  {func(id uint32) []byte { return frame(fClose, id, "") }, true},
 		"CREDIT before the dial is answered": {func(id uint32) []byte { return frame(fCredit, id, "\x00\x00\x10\x00") }, true},

@@ -142,6 +142,9 @@ func (l *Link) linkFrame(typ byte, p []byte) error {
 // longer answered: the peer does not read.
 const maxCtrl = 1 << 20
 
+// floodLimit is the same for answers to dials, which cannot be left out.
+const floodLimit = 4 * maxCtrl
+
 func (l *Link) pong(p []byte) {
 	l.mu.Lock()
 	if len(l.ctrl) < maxCtrl {
@@ -181,6 +184,10 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 	if id == 0 || id <= l.seenID {
 		l.mu.Unlock()
 		return violation("DIAL with used number %d", id)
+	}
+	if len(l.ctrl) > floodLimit {
+		l.mu.Unlock()
+		return violation("server does not read the answers to its dials")
 	}
 	l.seenID = id
 	st := l.newStream(id, nil)

@@ -139,8 +139,9 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
 	b := s.newBackend(hello.AgentID, ids, nc)
 	cfg := s.cfg.Link
 	cfg.OnDrain = func() {
-		b.draining.Store(true)
-		b.link.Drained()
+		if !b.draining.Swap(true) { // once: an agent that does not read could repeat it
+			b.link.Drained()
+		}
 	}
 	cfg.OnViolation = func(rule string) {
 		s.m.badInput.With("agent").Inc()
