@@ -155,10 +155,14 @@ func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desi
 			return result, true, err
 		}
 	}
+	t.leaveEdited = j.Phase == phaseRollback
 	e := &nodeEffects{node: n, journal: j, since: time.Now(), back: true}
 	err := cluster.Step(n.opts.Progress, "Putting back what the earlier "+string(j.Operation)+" changed", func() (string, error) {
 		return "", t.back(ctx, &quietEffects{e})
 	})
+	for _, file := range t.left {
+		n.opts.Notef("%s %v: it is left as it is", file, errEdited)
+	}
 	return Result{}, false, err
 }
 

@@ -19,6 +19,10 @@ var errEdited = errors.New("was changed by somebody else meanwhile")
 type transaction struct {
 	host
 	*journal
+	// leaveEdited: an earlier attempt to go back has named the files that somebody
+	// else has changed; this one leaves them and comes to an end. They are in left.
+	leaveEdited bool
+	left        []string
 	// after is told about every single effect; tests kill the process there.
 	after func(point string)
 }
@@ -132,10 +136,10 @@ func (t *transaction) applyChange(c Change) error {
 		return err
 	case now == c.New:
 		return nil // by an earlier run
+	case now != c.Old && !t.halfWritten(c):
+		return fmt.Errorf("%s %w", c.Path, errEdited)
 	case c.InPlace:
 		return t.pour(beside(newPrefix, c.Path), c.Path)
-	case now != c.Old:
-		return fmt.Errorf("%s %w", c.Path, errEdited)
 	case c.Remove:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
@@ -150,7 +154,11 @@ func (t *transaction) revert(step Step) error {
 		if c.Step != step {
 			continue
 		}
-		if err := t.revertChange(c); err != nil {
+		err := t.revertChange(c)
+		if errors.Is(err, errEdited) && t.leaveEdited {
+			t.left, err = append(t.left, c.Path), nil
+		}
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -167,10 +175,12 @@ func (t *transaction) revertChange(c Change) error {
 		return err
 	case now == c.Old:
 		return nil
+	case now != c.New && c.Step == StepAPIServer:
+		return t.revertEditedManifest(c, now)
+	case now != c.New && !t.halfWritten(c):
+		return fmt.Errorf("%s %w and is left as it is", c.Path, errEdited)
 	case c.InPlace:
 		return t.pour(beside(oldPrefix, c.Path), c.Path)
-	case now != c.New:
-		return fmt.Errorf("%s %w and is left as it is", c.Path, errEdited)
 	case c.Old == absent:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
@@ -326,6 +336,11 @@ func (t *transaction) back(ctx context.Context, e effects) error {
 	var errs []error
 	for _, step := range t.backward() {
 		err := t.revert(step)
+		if err != nil && (step == StepAPIServer || !errors.Is(err, errEdited)) {
+			// What comes after stands on this step: kube-apiserver's manifest names
+			// files that would go, or would come back and name files that are not there.
+			return errors.Join(append(errs, fmt.Errorf("%s: %w", step, err))...)
+		}
 		if err == nil {
 			err = e.unmade(ctx, step)
 		}

@@ -1,0 +1,87 @@
+package controlplane
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+)
+
+// revertEditedManifest goes back in kube-apiserver's manifest although somebody
+// else has changed it since: their change stays, what this run added goes, and
+// what an earlier installation had added comes back. Only then may the files go
+// that the manifest names.
+func (t *transaction) revertEditedManifest(c Change, now string) error {
+	if now == absent {
+		return fmt.Errorf("%s %w: it is not there any more, and what it needs stays until it is back", c.Path, errEdited)
+	}
+	edited, err := t.read(c.Path)
+	if err != nil {
+		return err
+	}
+	data, err := t.withoutRun(edited)
+	if err != nil {
+		return fmt.Errorf("%s %w, so what it needs stays: %w", c.Path, errEdited, err)
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Path, err)
+	}
+	if i := apiServerIndex(pod); i >= 0 {
+		program := programOf(pod.Spec.Containers[i])
+		if old := t.Wait.OldAPIServer; old != nil {
+			program.Health, program.Without = old.Health, old.Without
+		}
+		t.Wait.OldAPIServer = program
+	}
+	if bytes.Equal(data, edited) {
+		return nil
+	}
+	staged := beside(newPrefix, c.Path)
+	if err := t.write(staged, data, modeOf(now), t.owner(c.Path)); err != nil {
+		return err
+	}
+	return t.strip(os.Rename(t.path(staged), t.path(c.Path)))
+}
+
+// withoutRun is a manifest with what the node had before this run. The state file
+// is that of before, until a run has come to its end.
+func (t *transaction) withoutRun(manifest []byte) ([]byte, error) {
+	var err error
+	if t.State != nil {
+		if manifest, err = RemoveFromManifest(manifest, t.State.Manifest); err != nil {
+			return nil, err
+		}
+	}
+	before := &State{}
+	found, err := readJSON(t.host, stateFile, before)
+	if err != nil || !found || before.Manifest.Empty() {
+		return manifest, err
+	}
+	manifest, _, err = AddToManifest(manifest, before.Bundle)
+	return manifest, err
+}
+
+// halfWritten tells whether a file that is written in place is what a kill may
+// leave of it: every byte is that of the old or of the new file.
+func (t *transaction) halfWritten(c Change) bool {
+	if !c.InPlace {
+		return false
+	}
+	var texts [3][]byte
+	for i, name := range []string{c.Path, beside(oldPrefix, c.Path), beside(newPrefix, c.Path)} {
+		var err error
+		if texts[i], err = t.read(name); err != nil {
+			return false
+		}
+	}
+	now, before, after := texts[0], texts[1], texts[2]
+	if len(now) < min(len(before), len(after)) || len(now) > max(len(before), len(after)) {
+		return false
+	}
+	for i, b := range now {
+		if (i >= len(before) || b != before[i]) && (i >= len(after) || b != after[i]) {
+			return false
+		}
+	}
+	return true
+}

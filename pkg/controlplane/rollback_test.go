@@ -1,0 +1,148 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+const (
+	apiServerFile = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	serverFile    = "/etc/kubernetes/manifests/konnectivity-server.yaml"
+)
+
+// TestEditDuringRollback: kube-apiserver's manifest is edited while a run waits
+// that fails then. The edit stays, what the run added does not, and no file goes
+// that the manifest still names (KON-09).
+func TestEditDuringRollback(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	before := snapshot(t, root)
+	o := failingOptions(root, func() {
+		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4 # loud\n")
+	})
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Errorf("%v, want ErrRolledBack", err)
+	}
+	replaceIn(t, h, apiServerFile, "    - --v=4 # loud\n", "")
+	sameTrees(t, before, snapshot(t, root))
+}
+
+// TestEditDuringRollbackOfSecondRun: what the first installation had added comes
+// back into the edited manifest.
+func TestEditDuringRollbackOfSecondRun(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	o := failingOptions(root, func() {
+		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
+	})
+	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Fatalf("%v, want ErrRolledBack", err)
+	}
+	data, err := h.read(apiServerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, add, err := AddToManifest(data, v1alpha1.New()); err != nil || !add.Empty() || strings.Contains(string(data), "/run/konnectivity") {
+		t.Errorf("%v, %+v is missing in\n%s", err, add, data)
+	}
+	uninstall(t, root)
+	replaceIn(t, h, apiServerFile, "    - --v=4\n", "")
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestManifestGoneDuringRollback: whoever moves the manifest out for a while finds
+// everything that it names when it comes back; the next run then ends.
+func TestManifestGoneDuringRollback(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	away := h.path("/etc/kubernetes/kube-apiserver.yaml")
+	o := failingOptions(root, func() {
+		if err := os.Rename(h.path(apiServerFile), away); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := Install(t.Context(), o); err == nil || errors.Is(err, ErrRolledBack) {
+		t.Errorf("%v, want an error that says what could not be put back", err)
+	}
+	for _, f := range []string{serverFile, v1alpha1Egress, v1alpha1.DefaultServerKubeconfig} {
+		if !h.exists(f) {
+			t.Errorf("%s is gone, and the manifest that was moved away names it", f)
+		}
+	}
+	if err := os.Rename(away, h.path(apiServerFile)); err != nil {
+		t.Fatal(err)
+	}
+	uninstall(t, root)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestRollbackEnds: a file that somebody else has changed is named by the first
+// attempt to go back and left by the second, which comes to its end.
+func TestRollbackEnds(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	o := failingOptions(root, func() { put(t, h, v1alpha1Egress, "# mine\n") })
+	_, err := Install(t.Context(), o)
+	if err == nil || !errors.Is(err, errEdited) || !strings.Contains(err.Error(), v1alpha1Egress) {
+		t.Fatalf("%v, want the edited file named", err)
+	}
+	var notes strings.Builder
+	o = testOptions(root)
+	o.Notef = func(format string, args ...any) { notes.WriteString(fmt.Sprintf(format+"\n", args...)) }
+	if _, err := Uninstall(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(notes.String(), v1alpha1Egress) {
+		t.Errorf("the file that is left is not named:\n%s", notes.String())
+	}
+	if data, err := h.read(v1alpha1Egress); err != nil || string(data) != "# mine\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if h.exists(StateDir) {
+		t.Error("the journal is still there")
+	}
+}
+
+// TestRenewLeavesForeignKubeconfig: a kubeconfig that somebody else writes while a
+// renewal is prepared is not overwritten, neither forward nor back.
+func TestRenewLeavesForeignKubeconfig(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	o := RenewOptions{Options: testOptions(root)}
+	o.after = func(point string) {
+		if point == "journal applying" {
+			put(t, h, v1alpha1.DefaultServerKubeconfig, "# mine\n")
+		}
+	}
+	if _, err := Renew(t.Context(), o); !errors.Is(err, errEdited) {
+		t.Errorf("%v, want errEdited", err)
+	}
+	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || string(data) != "# mine\n" {
+		t.Errorf("the file of somebody else was overwritten (%v)", err)
+	}
+}
+
+// failingOptions let the wait for kube-apiserver fail once, after a change by
+// somebody else.
+func failingOptions(root string, change func()) Options {
+	o, failed := testOptions(root), false
+	o.waits = func(_ context.Context, p *process) error {
+		if p.Name == apiServer && !failed {
+			failed = true
+			change()
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	return o
+}
