@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,42 +27,89 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 	if config.Host != pl.state.serverURL() {
 		return nil, nil // the name is ours, the cluster is another
 	}
-	env, err := incluster.NewEnv(config, pl.bundle, hostAddress(ctx, config))
+	addresses := nodeAddresses(ctx, config)
+	env, err := incluster.NewEnv(config, pl.bundle, hostAddress(addresses))
 	if err != nil {
 		return nil, err
 	}
 	env.Cluster = cluster.ContextName(name)
-	env.ServerMetrics = pl.serverMetrics
+	env.ServerMetrics = pl.serverMetrics(addresses)
 	if pl.state.ControlPlanes > 1 {
 		env.APIServerMetrics = pl.apiServerMetrics
 	}
 	return env, nil
 }
 
-// hostAddress is this machine's address in the network of the nodes, from which
-// Pods can be answered; "" where that is not known.
-func hostAddress(ctx context.Context, config *rest.Config) string {
+// nodeAddresses are the addresses of nodes in their network; none where they
+// cannot be had, which the first check then explains.
+func nodeAddresses(ctx context.Context, config *rest.Config) map[string]string {
+	out := map[string]string{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return ""
+		return out
 	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil || len(nodes.Items) == 0 {
-		return ""
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return out
 	}
-	for _, a := range nodes.Items[0].Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return incluster.OwnAddress("https://" + net.JoinHostPort(a.Address, strconv.Itoa(nodePort)))
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				out[n.Name] = a.Address
+			}
 		}
+	}
+	return out
+}
+
+// hostAddress is this machine's address in the network of the nodes, at which
+// Pods reach it; "" where that is not known.
+func hostAddress(addresses map[string]string) string {
+	for _, a := range addresses {
+		return incluster.OwnAddress("https://" + net.JoinHostPort(a, strconv.Itoa(nodePort)))
 	}
 	return ""
 }
 
-// serverMetrics asks every Konnectivity server on its own node: the way through
-// the API server would itself go through the tunnel.
-func (p *plan) serverMetrics(ctx context.Context) ([]byte, error) {
-	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", p.bundle.Konnectivity.Server.HealthPort)
-	return p.onControlPlanes(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", url)
+// serverMetrics asks every Konnectivity server directly: the way through the API
+// server would itself go through the tunnel. Where this machine is not in the
+// nodes' network, each is asked on its own node, which takes longer.
+func (p *plan) serverMetrics(addresses map[string]string) func(ctx context.Context) ([]byte, error) {
+	port := strconv.Itoa(int(p.bundle.Konnectivity.Server.HealthPort))
+	direct := true
+	return func(ctx context.Context) ([]byte, error) {
+		if direct {
+			text, err := p.askServers(ctx, addresses, port)
+			if direct = err == nil; direct {
+				return text, nil
+			}
+		}
+		return p.onControlPlanes(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", "http://127.0.0.1:"+port+"/metrics")
+	}
+}
+
+// directLimit is short: in the same network the answer takes milliseconds.
+const directLimit = time.Second
+
+func (p *plan) askServers(ctx context.Context, addresses map[string]string, port string) ([]byte, error) {
+	var text []byte
+	for _, n := range p.nodes() {
+		if !n.controlPlane {
+			continue
+		}
+		address, ok := addresses[n.name]
+		if !ok {
+			return nil, fmt.Errorf("no address of node %s is known", n.name)
+		}
+		limited, cancel := context.WithTimeout(ctx, directLimit)
+		one, err := incluster.MetricsFrom("http://" + net.JoinHostPort(address, port) + "/metrics")(limited)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(text, one...), '\n')
+	}
+	return text, nil
 }
 
 // apiServerMetrics asks every API server on its own node: the load balancer

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // ErrNameTaken says that somebody else has a kind cluster of the name.
@@ -148,7 +149,9 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	}
 	p.load = notBaked(own, p.facts.baked)
 	p.state.KubernetesVersion = p.facts.version
-	p.state.OwnPodNetwork = !p.facts.defaultCNI
+	// The image that this repository builds has one for kind alone; ours is up as
+	// soon as a node is.
+	p.state.OwnPodNetwork = !p.facts.defaultCNI || p.state.Image == nodeimage.Name()
 	return rt.checkRoom(ctx, p.state.Image, p.state.Nodes)
 }
 

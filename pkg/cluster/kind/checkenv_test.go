@@ -1,0 +1,44 @@
+package kind
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The servers' counters are read directly, each once and all of them; where one
+// cannot be reached from here, each is asked on its own node instead (KON-84).
+func TestServerMetrics(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct 1\n")) }))
+	t.Cleanup(server.Close)
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fakeRuntime(t, `case "$1" in
+ps) printf 'fairlead-dev-control-plane\nfairlead-dev-control-plane2\nfairlead-dev-control-plane3\nfairlead-dev-worker\n' ;;
+exec) echo "on its node 1" ;;
+*) exit 1 ;;
+esac
+`)
+	p := newTestPlan(t, "")
+	p.state.Runtime = "docker"
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.bundle.Konnectivity.Server.HealthPort = int32(number)
+	addresses := map[string]string{}
+	for _, n := range p.nodes() {
+		addresses[n.name] = host
+	}
+	for want, given := range map[string]map[string]string{"direct 1": addresses, "on its node 1": {}} {
+		text, err := p.serverMetrics(given)(t.Context())
+		if err != nil || strings.Count(string(text), want) != 3 {
+			t.Errorf("got %q, %v; want %q of three servers", text, err, want)
+		}
+	}
+}
