@@ -195,16 +195,21 @@ func (e *End) halfClosed(dir *bool) {
 	}
 	e.mu.Unlock()
 	if both {
-		e.finish(nil)
+		e.finish(nil, false)
 	} else if linkEnd {
 		e.out.CloseWrite()
 	}
 }
 
-// finish closes the socket behind what is queued for it.
-func (e *End) finish(err error) {
+// finish closes the socket behind what is queued for it; with reset, so that its
+// other end sees a reset behind that.
+func (e *End) finish(err error, reset bool) {
 	if e.markClosed() {
-		e.out.Close()
+		if reset {
+			e.out.Cut()
+		} else {
+			e.out.Close()
+		}
 		if e.out.Buffered() > 0 {
 			e.guard(-1)
 		}
@@ -215,8 +220,11 @@ func (e *End) finish(err error) {
 // guard gives up a closing socket that takes none of the last bytes.
 func (e *End) guard(last int) {
 	left := e.out.Buffered()
-	if left == 0 || left == last {
-		_ = e.nc.Close()
+	if left == 0 {
+		return // the socket ends behind the last byte
+	}
+	if left == last {
+		sock.Abort(e.nc) // what was left out must not look like all
 		return
 	}
 	time.AfterFunc(e.cfg.Stall, func() { e.guard(left) })
@@ -300,9 +308,10 @@ func (e *End) look() {
 		e.mu.Unlock()
 		return
 	}
+	missing := !e.linkEnd // what the socket got may not be all
 	e.mu.Unlock()
 	e.stream().Reset("idle after close", false)
-	e.shut(nil, false)
+	e.shut(nil, missing)
 }
 
 var errGone = errors.New("connection is closed")

@@ -85,10 +85,10 @@ func (e *End) PeerClosed() {
 // Aborted implements tunnel.Receiver.
 func (e *End) Aborted(err error) {
 	var re *tunnel.ResetError
-	if errors.As(err, &re) && e.out.Buffered() > 0 {
+	if errors.As(err, &re) {
 		// Bytes that came before the reset are delivered, as TCP does with
 		// what is in the receive queue.
-		e.finish(err)
+		e.finish(err, true)
 		return
 	}
 	e.shut(err, true)

@@ -27,10 +27,14 @@ type Pending struct {
 // attempt is a dial through one agent, and afterwards passes on what comes from
 // it.
 type attempt struct {
-	p      *Pending
-	b      *Backend
-	st     tunnel.Stream
-	dialed bool // guarded by p.mu
+	p  *Pending
+	b  *Backend
+	st tunnel.Stream
+
+	// Guarded by p.mu.
+	dialed  bool
+	told    bool  // the frontend has the answer
+	aborted error // what the frontend is to get behind the answer
 }
 
 // maxTries is the number of agents that are asked before a dial fails because
@@ -104,6 +108,9 @@ func (p *Pending) next(mayWait bool) {
 		p.mu.Unlock()
 		st, err := b.dial(p.address, at, mayWait)
 		if err != nil {
+			if !p.takeBack(at) {
+				return // the link's end has given the dial to somebody else
+			}
 			continue
 		}
 		p.mu.Lock()
@@ -115,6 +122,19 @@ func (p *Pending) next(mayWait bool) {
 		}
 		return
 	}
+}
+
+// takeBack ends the current attempt; false when it is not the current one any more.
+// Whoever ends it goes on with the dial, and nobody else: two would take each
+// other's answers for late ones.
+func (p *Pending) takeBack(at *attempt) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	current := p.cur == at && !p.done && !at.dialed
+	if current {
+		p.cur = nil
+	}
+	return current
 }
 
 func (p *Pending) pick() *Backend {
@@ -220,13 +240,7 @@ func (p *Pending) timeout() {
 // retry gives the dial to another agent, if this attempt is still the current one.
 func (at *attempt) retry() {
 	p := at.p
-	p.mu.Lock()
-	current := p.cur == at && !p.done && !at.dialed
-	if current {
-		p.cur = nil
-	}
-	p.mu.Unlock()
-	if !current {
+	if !p.takeBack(at) {
 		return
 	}
 	at.drop()
@@ -253,7 +267,7 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 		return
 	}
 	if err == nil {
-		p.finish(st, nil, "")
+		at.tell(st)
 		return
 	}
 	var de *tunnel.DialError
@@ -265,6 +279,20 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 		return
 	}
 	p.finish(nil, de, "error_response")
+}
+
+// tell gives the frontend its stream, and the end of it if that came meanwhile:
+// the goroutine that notices the end of the link is another one.
+func (at *attempt) tell(st tunnel.Stream) {
+	p := at.p
+	answered := p.finish(st, nil, "")
+	p.mu.Lock()
+	at.told = true
+	aborted := at.aborted
+	p.mu.Unlock()
+	if answered && aborted != nil {
+		p.user.Aborted(aborted)
+	}
 }
 
 // Data implements tunnel.Receiver.
@@ -283,11 +311,17 @@ func (at *attempt) PeerClosed() {
 // Aborted implements tunnel.Receiver.
 func (at *attempt) Aborted(err error) {
 	at.p.mu.Lock()
-	dialed := at.dialed
+	dialed, told := at.dialed, at.told
+	if dialed && !told {
+		at.aborted = err
+	}
 	at.p.mu.Unlock()
-	if dialed {
+	switch {
+	case told:
 		at.p.user.Aborted(err)
 		return
+	case dialed:
+		return // tell does it
 	}
 	at.Dialed(nil, &tunnel.DialError{Code: tunnel.CodeAgentGone, Message: err.Error()})
 }

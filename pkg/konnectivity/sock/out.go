@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,7 @@ type Out struct {
 	queued  int  // bytes in queue
 	running bool // the flusher exists
 	closing bool // CloseWrite or Close once the queue is empty
-	hangup  bool // Close rather than CloseWrite
+	how     ending
 	err     error
 
 	// For the direct attempt; guarded by mu.
@@ -43,6 +44,15 @@ type Out struct {
 	tryFn  func(fd uintptr) bool
 	single [1][]byte
 }
+
+// ending is how a connection ends behind the queue.
+type ending byte
+
+const (
+	endHalf  ending = iota // the direction to the peer
+	endWhole               // both directions
+	endCut                 // both, by a reset
+)
 
 // NewOut returns the write half of nc. Set Written and Failed before writing.
 func NewOut(nc net.Conn) *Out {
@@ -104,21 +114,30 @@ func (o *Out) Write(bufs ...[]byte) error {
 }
 
 // CloseWrite ends the write direction once the queue is written.
-func (o *Out) CloseWrite() { o.finish(false) }
+func (o *Out) CloseWrite() { o.finish(endHalf) }
 
 // Close closes the whole connection once the queue is written.
-func (o *Out) Close() { o.finish(true) }
+func (o *Out) Close() { o.finish(endWhole) }
 
-func (o *Out) finish(hangup bool) {
+// Cut aborts the whole connection, see Abort, once the queue is written and the
+// peer's kernel has it.
+func (o *Out) Cut() { o.finish(endCut) }
+
+func (o *Out) finish(how ending) {
 	o.mu.Lock()
 	o.closing = true
-	o.hangup = o.hangup || hangup
+	o.how = max(o.how, how)
 	idle := !o.running
-	hangup = o.hangup
+	how = o.how
 	o.mu.Unlock()
-	if idle {
-		closeHalf(o.nc, hangup)
+	if !idle {
+		return
 	}
+	if how == endCut && unacked(o.nc) > 0 {
+		go end(o.nc, how)
+		return
+	}
+	end(o.nc, how)
 }
 
 // Discard drops the queue and refuses further writes. It does not close the
@@ -275,20 +294,42 @@ func (o *Out) stopFlushing() {
 		c.Release()
 	}
 	o.queue = nil
-	closing, hangup := o.closing && o.err == nil, o.hangup
+	closing, how := o.closing && o.err == nil, o.how
 	o.mu.Unlock()
 	if closing {
-		closeHalf(o.nc, hangup)
+		end(o.nc, how)
 	}
 }
 
-// closeHalf ends the write direction, or the connection where it has no halves.
-func closeHalf(nc net.Conn, whole bool) {
-	if cw, ok := nc.(interface{ CloseWrite() error }); ok && !whole {
-		if cw.CloseWrite() == nil {
+// end ends the write direction, or the connection, also where that has no halves.
+func end(nc net.Conn, how ending) {
+	cw, halves := nc.(interface{ CloseWrite() error })
+	switch {
+	case how == endCut:
+		awaitAcked(nc)
+		Abort(nc)
+	case how == endHalf && halves:
+		_ = cw.CloseWrite()
+	default:
+		_ = nc.Close()
+	}
+}
+
+// cutPatience is for how long a connection that is to be reset may take none of
+// the bytes before the reset, which would discard them.
+const cutPatience = 10 * time.Second
+
+// awaitAcked returns when the peer's kernel has what was written, or takes nothing.
+func awaitAcked(nc net.Conn) {
+	last, since := 0, time.Now()
+	for poll := time.Millisecond; ; poll = min(2*poll, 50*time.Millisecond) {
+		n := unacked(nc)
+		if n == 0 || n == last && time.Since(since) > cutPatience {
 			return
 		}
-		return
+		if n != last {
+			last, since = n, time.Now()
+		}
+		time.Sleep(poll)
 	}
-	_ = nc.Close()
 }

@@ -245,12 +245,20 @@ func (c *Conn) Unsent() int {
 }
 
 // Unacked is the number of written bytes that the peer's kernel does not have
-// yet, 0 where that is not known.
-func (c *Conn) Unacked() int {
+// yet, 0 where that is not known or the peer is gone.
+func (c *Conn) Unacked() int { return unacked(c.nc) }
+
+func unacked(nc net.Conn) int {
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return unacked(t.NetConn())
+	}
 	n := 0
-	if _, local := c.nc.(*net.UnixConn); !local && c.raw != nil {
-		_ = c.raw.Control(func(fd uintptr) {
-			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
+	if _, local := nc.(*net.UnixConn); local {
+		return 0
+	}
+	if raw := rawOf(nc); raw != nil {
+		_ = raw.Control(func(fd uintptr) {
+			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && !hungUp(fd) {
 				n = v
 			}
 		})
