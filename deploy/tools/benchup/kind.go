@@ -77,7 +77,7 @@ func (b *kindBench) ours(ctx context.Context) (time.Duration, error) {
 	if upErr == nil {
 		statusErr = b.learn(ctx, program)
 	}
-	_, downErr := command(ctx, ".", b.env, program, "down", "--name", name)
+	_, downErr := command(context.WithoutCancel(ctx), ".", b.env, program, "down", "--name", name)
 	return took, errors.Join(upErr, statusErr, downErr)
 }
 
@@ -108,7 +108,7 @@ func (b *kindBench) plain(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	_, createErr := command(ctx, ".", b.env, program, "create", "cluster", "--name", name+"-plain", "--config", b.config)
 	took := time.Since(start)
-	_, deleteErr := command(ctx, ".", b.env, program, "delete", "cluster", "--name", name+"-plain")
+	_, deleteErr := command(context.WithoutCancel(ctx), ".", b.env, program, "delete", "cluster", "--name", name+"-plain")
 	return took, errors.Join(createErr, deleteErr)
 }
 

@@ -93,18 +93,18 @@ func measureWarm(ctx context.Context, runs, nodes int) (times []time.Duration, r
 	defer func() { _ = os.Remove(kubeconfig.Name()) }()
 	_ = kubeconfig.Close()
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig.Name())
-	fairlead := func(args ...string) ([]byte, error) {
+	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		return command(ctx, ".", env, filepath.Join("bin", "fairlead"), append(args, "--name", name)...)
 	}
 	for i := range runs + 1 {
 		start := time.Now()
-		_, upErr := fairlead("up", "--nodes", strconv.Itoa(nodes))
+		_, upErr := run(ctx, "up", "--nodes", strconv.Itoa(nodes))
 		took := time.Since(start)
 		held, rssErr := int64(0), error(nil)
 		if upErr == nil {
-			held, rssErr = memory(fairlead)
+			held, rssErr = memory(func(args ...string) ([]byte, error) { return run(ctx, args...) })
 		}
-		_, downErr := fairlead("down")
+		_, downErr := run(context.WithoutCancel(ctx), "down") // an interrupt leaves nothing
 		if err := errors.Join(upErr, rssErr, downErr); err != nil {
 			return nil, nil, err
 		}
@@ -156,7 +156,7 @@ func measureCold(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
 	_, upErr := command(ctx, clone, env, "make", "up", "UP_FLAGS=--name "+name)
 	took = time.Since(start)
-	_, downErr := command(ctx, clone, env, "make", "down", "DOWN_FLAGS=--name "+name)
+	_, downErr := command(context.WithoutCancel(ctx), clone, env, "make", "down", "DOWN_FLAGS=--name "+name)
 	return took, errors.Join(upErr, downErr)
 }
 
