@@ -66,6 +66,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"uninstall touches only ours":  testUninstall,
 		"uninstall without inventory":  testUninstallWithoutInventory,
 		"uninstall of nothing":         testUninstallNothing,
+		"scheduler before assignments": testAssignments,
 		"lock that a killed run holds": testStaleLock,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +118,8 @@ var kinds = []schema.GroupVersionResource{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
 	{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 }
 

@@ -54,11 +54,13 @@ func (r Ref) key() Ref {
 }
 
 // order is in which kinds are applied; what is not listed comes between
-// configuration and workloads.
+// configuration and workloads. Deletion goes the other way round.
 var order = []string{
 	"Namespace", "CustomResourceDefinition", "ServiceAccount",
 	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"ConfigMap", "Secret", "Service", "*", "PodDisruptionBudget", "DaemonSet", "Deployment",
+	// They give new Pods to a scheduler, so it comes before them and goes after them.
+	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }
 
 func rank(kind string) int {
@@ -82,7 +84,28 @@ func sorted(objects []component.Object) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// reversed sorts refs for deletion: workloads first, namespaces last.
+// phase is one of those in which objects are deleted: workloads need what comes
+// after them until they have ended, and nothing may depend on them before.
+type phase int
+
+const (
+	admission phase = iota
+	workloads
+	others
+)
+
+func phaseOf(kind string) phase {
+	switch r := rank(kind); {
+	case r > rank("Deployment"):
+		return admission
+	case r > rank("*"):
+		return workloads
+	default:
+		return others
+	}
+}
+
+// reversed sorts refs for deletion: admission first, then workloads, namespaces last.
 func reversed(refs []Entry) []Entry {
 	out := slices.Clone(refs)
 	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(rank(b.Kind), rank(a.Kind)) })

@@ -26,7 +26,8 @@ type UninstallOptions struct {
 }
 
 // Uninstall deletes what Apply has made in the cluster behind cfg: what the
-// inventory lists and whatever else fairlead has applied, workloads first. What
+// inventory lists and whatever else fairlead has applied: admission policies, then
+// workloads, then the rest. What
 // somebody else made stays, and so does a namespace that holds such a thing.
 //
 // The errors are as those of Apply; calling it again completes the work. Without
@@ -115,31 +116,38 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 	if err != nil {
 		return err
 	}
-	workloads, rest := []change{}, []change{}
-	for _, ch := range u.changes {
-		if rank(ch.Kind) > rank("*") {
-			workloads = append(workloads, ch)
-		} else {
-			rest = append(rest, ch)
-		}
-	}
-	// Programs need their rights until they have ended, to give up their Leases for example.
-	for _, part := range []struct {
-		title   string
-		changes []change
-	}{{"Deleting workloads", workloads}, {"Deleting everything else", rest}} {
-		if len(part.changes) == 0 {
-			continue
-		}
-		err := cluster.Step(o.Progress, part.title, func() (string, error) { return c.removeAll(ctx, part.changes, o, result) })
-		if err != nil {
-			return err
-		}
+	if err := c.removeInPhases(ctx, u.changes, o, result); err != nil {
+		return err
 	}
 	if err := c.deleteLeases(ctx, u.inventory.Leases, o, result); err != nil {
 		return err
 	}
 	return c.deleteInventory(ctx, u.inventory)
+}
+
+// removeInPhases ends what sends Pods to the second scheduler before it ends the
+// scheduler: Pods made between would wait for ever. Programs need their rights
+// until they have ended, to give up their Leases for example.
+func (c *client) removeInPhases(ctx context.Context, changes []change, o UninstallOptions, result *Result) error {
+	for _, part := range []struct {
+		title string
+		phase phase
+	}{{"Deleting admission policies", admission}, {"Deleting workloads", workloads}, {"Deleting everything else", others}} {
+		var now []change
+		for _, ch := range changes {
+			if phaseOf(ch.Kind) == part.phase {
+				now = append(now, ch)
+			}
+		}
+		if len(now) == 0 {
+			continue
+		}
+		err := cluster.Step(o.Progress, part.title, func() (string, error) { return c.removeAll(ctx, now, o, result) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOptions, result *Result) (string, error) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -90,6 +91,39 @@ func testUninstallWithoutInventory(e env) {
 	if diff := cmp.Diff(before, e.names()); diff != "" {
 		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
 	}
+}
+
+// testAssignments: new Pods are given to the second scheduler only while it is
+// there (SCHED-43), and a lost inventory loses no policy.
+func testAssignments(e env) {
+	all := objects(e.t, func(b *v1alpha1.Bundle) {
+		b.Scheduler.Assignments = []v1alpha1.Assignment{{SchedulerName: "my-scheduler", PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": "true"}}}}
+	})
+	before := e.names()
+	installed := e.apply(all, install.Options{})
+	last := []string{"Deployment", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+	if diff := cmp.Diff(last, kindsOf(installed)[len(all)-3:]); diff != "" {
+		e.t.Errorf("applied last (-want +got):\n%s", diff)
+	}
+	if err := e.client.CoreV1().ConfigMaps("kube-system").Delete(e.t.Context(), install.InventoryName, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	first := []string{"MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "Deployment"}
+	gone := kindsOf(e.uninstall())
+	if diff := cmp.Diff(first, gone[:min(len(gone), 3)]); diff != "" {
+		e.t.Errorf("deleted first (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, e.names()); diff != "" {
+		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
+
+func kindsOf(r *install.Result) []string {
+	var out []string
+	for _, o := range r.Objects {
+		out = append(out, o.Kind)
+	}
+	return out
 }
 
 func testUninstallNothing(e env) {
