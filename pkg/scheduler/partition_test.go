@@ -55,14 +55,17 @@ func TestPartition(t *testing.T) {
 	makePods(t, cp.Client, "tolerating", "", "100m", 2, assigned, tolerating)
 	makePods(t, cp.Client, "plain", "", "100m", 1)
 	makePods(t, cp.Client, "foreign", "other-scheduler", "100m", 1, assigned)
-	for prefix, n := range map[string]int{"assigned": 6, "tolerating": 2} {
+	// As the DaemonSet controller makes them: for a node by its affinity, outside of the partition.
+	makePods(t, cp.Client, "daemon", "", "100m", 1, assigned, controlledBy("DaemonSet"))
+	makePods(t, cp.Client, "replica", "", "100m", 1, assigned, controlledBy("ReplicaSet"))
+	for prefix, n := range map[string]int{"replica": 1, "assigned": 6, "tolerating": 2} {
 		for pod, node := range waitBound(t, cp.Client, prefix, n) {
 			if node != "node-001" && node != "node-002" {
 				t.Errorf("%s is on %s, outside of the partition", pod, node)
 			}
 		}
 	}
-	for name, want := range map[string]string{"plain-000": "default-scheduler", "foreign-000": "other-scheduler"} {
+	for name, want := range map[string]string{"plain-000": "default-scheduler", "foreign-000": "other-scheduler", "daemon-000": "default-scheduler"} {
 		pod, err := cp.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -70,6 +73,12 @@ func TestPartition(t *testing.T) {
 		if pod.Spec.SchedulerName != want || pod.Spec.NodeName != "" {
 			t.Errorf("%s: scheduler %s, node %q", name, pod.Spec.SchedulerName, pod.Spec.NodeName)
 		}
+	}
+}
+
+func controlledBy(kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: new(true)}}
 	}
 }
 

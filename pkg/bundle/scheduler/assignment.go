@@ -41,8 +41,11 @@ func assignmentPolicy(b *v1alpha1.Bundle, name string, a *v1alpha1.Assignment) *
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "names-default-scheduler", Expression: "object.spec.schedulerName == " + quote(corev1.DefaultSchedulerName)},
-				// Pods of DaemonSets and static Pods are bound to a node by themselves.
+				// Static Pods' mirrors, for example, are on a node already.
 				{Name: "not-bound", Expression: "!has(object.spec.nodeName) || object.spec.nodeName == ''"},
+				// Each Pod of a DaemonSet wants one node by name. A profile of a partition
+				// would leave those that want others pending for ever.
+				{Name: "no-daemon", Expression: noDaemon},
 			},
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
@@ -51,6 +54,10 @@ func assignmentPolicy(b *v1alpha1.Bundle, name string, a *v1alpha1.Assignment) *
 		},
 	}
 }
+
+// noDaemon is CEL for a Pod that no DaemonSet controls.
+const noDaemon = `!has(object.metadata.ownerReferences) || ` +
+	`!object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet' && o.apiVersion.startsWith('apps/') && has(o.controller) && o.controller)`
 
 // patchExpression is CEL that makes a JSON patch.
 func patchExpression(b *v1alpha1.Bundle, a *v1alpha1.Assignment) string {
