@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, wrapper.Main(os.Args))
 		os.Exit(1)
 	}
-	if filepath.Base(os.Args[0]) == "dockerd" { // one that never answers
+	if name := filepath.Base(os.Args[0]); name == "dockerd" || name == "containerd" { // one that never answers
 		time.Sleep(time.Minute)
 		os.Exit(1)
 	}
@@ -300,4 +300,56 @@ func TestForeignPid(t *testing.T) {
 	if err := sleeper.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("a foreign process was ended: %v", err)
 	}
+}
+
+// A daemon that runs and does not answer is neither replaced nor ended: its containers would end with it.
+func TestStoppedDaemonIsLeftAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a Docker daemon")
+	}
+	var log bytes.Buffer
+	o := Options{Dir: filepath.Join(t.TempDir(), "d"), Timeout: time.Second, Always: true, Log: &log}
+	bin := scripts(t, map[string]string{"docker": "exit 1"})
+	containerd := filepath.Join(t.TempDir(), "containerd")
+	for _, program := range []string{filepath.Join(bin, "dockerd"), containerd} {
+		if err := copySelf(program); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(o.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stopped := sleeper(t, filepath.Join(bin, "dockerd"), o.path("data"))
+	sleeper(t, containerd, o.path("exec/containerd"))
+	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"docker.pid": strconv.Itoa(stopped.Process.Pid), "dockerd.log": "what it has logged\n"} {
+		if err := os.WriteFile(o.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Start(t.Context(), o)
+	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), strconv.Itoa(stopped.Process.Pid)) {
+		t.Errorf("error = %v", err)
+	}
+	if data, err := os.ReadFile(o.path("dockerd.log")); err != nil || string(data) != "what it has logged\n" {
+		t.Errorf("the running daemon's log is %q, %v", data, err)
+	}
+	for _, program := range []string{"dockerd", "containerd"} {
+		if running(t, o, program) == "" {
+			t.Errorf("%s was ended", program)
+		}
+	}
+}
+
+// sleeper runs this program under another name with a path of the daemon's, and reaps it at the end.
+func sleeper(t *testing.T, program, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program, "--root", path)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
 }

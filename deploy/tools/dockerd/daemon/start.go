@@ -107,7 +107,21 @@ func Start(ctx context.Context, o Options) (Found, error) {
 	if version, err := ping(ctx, o.host()); err == nil { // another one started it meanwhile
 		return Found{Host: o.host(), Version: version}, nil
 	}
+	if pid := o.pid(); pid != 0 {
+		return o.await(ctx, pid)
+	}
 	return o.spawn(ctx)
+}
+
+// await waits for our daemon, which runs and has not answered. A second one beside it would end at its pidfile, and its
+// end would take the first one's containers along.
+func (o Options) await(ctx context.Context, pid int) (Found, error) {
+	o.logf("dockerd (process %d) runs and does not answer: waiting for it.", pid)
+	version, err := o.wait(ctx, nil)
+	if err != nil {
+		return Found{}, fmt.Errorf("process %d: %w\nit was left alone: `go run ./deploy/tools/dockerd stop -dir %s` ends it with its containers", pid, err, o.Dir)
+	}
+	return Found{Host: o.host(), Version: version}, nil
 }
 
 // other looks for a daemon that is not ours.
