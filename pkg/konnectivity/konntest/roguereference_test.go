@@ -83,7 +83,7 @@ func TestRogueReference(t *testing.T) {
 			}()
 			st.SendControl(c.send(<-s.dials))
 			if c.bad {
-				_ = <-s.closed
+				t.Log("the stream ended:", <-s.closed)
 				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
 			}
 			cancel()
