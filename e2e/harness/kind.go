@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	kind "sigs.k8s.io/kind/pkg/cluster"
@@ -39,6 +40,7 @@ func findNodes(cluster string) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(all, func(a, b nodes.Node) int { return strings.Compare(a.String(), b.String()) })
 	var found Nodes
 	for _, n := range all {
 		role, err := n.Role()
