@@ -201,9 +201,14 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 		}
 		return cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
 			err := e.waitAPIServer(ctx, w.NewAPIServer)
+			if err != nil && e.journal.WasBroken && ctx.Err() == nil {
+				e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
+				err = nil
+			}
 			return e.took(), err
 		})
 	case StepKubeadm:
+		e.planKubeadmNow(ctx)
 		if c := e.journal.Kubeadm; c != nil {
 			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
 				return "", e.setClusterConfiguration(ctx, c.Before, c.After, false)
@@ -211,6 +216,22 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 		}
 	}
 	return nil
+}
+
+// planKubeadmNow plans what could not be planned while kube-apiserver was broken.
+func (e *nodeEffects) planKubeadmNow(ctx context.Context) {
+	k := e.journal.KubeadmLater
+	if k == nil || e.journal.Kubeadm != nil {
+		return
+	}
+	change, reason, err := e.withoutTunnel(ctx, k)
+	e.journal.Kubeadm = change
+	if err != nil {
+		reason = fmt.Sprintf("%v: take out by hand what it has in apiServer: %v", err, k.Additions)
+	}
+	if reason != "" {
+		e.opts.Notef("ConfigMap %s is left as it is: %s", kubeadmConfigMap, reason)
+	}
 }
 
 func (e *nodeEffects) took() string {

@@ -94,6 +94,12 @@ type journal struct {
 	Changes    []Change `json:"changes"`
 	// Wait is what to wait for.
 	Wait waits `json:"wait"`
+	// WasBroken: kube-apiserver was not ready when an uninstallation began, so that
+	// it is not put back if it does not get ready either.
+	WasBroken bool `json:"wasBroken,omitempty"`
+	// KubeadmLater is to be taken out of kubeadm's stored configuration once
+	// kube-apiserver answers, as it did not when the run was planned.
+	KubeadmLater *kubeadmState `json:"kubeadmLater,omitempty"`
 	// Kubeadm is the change of kubeadm's stored configuration, nil for none.
 	Kubeadm *kubeadmChange `json:"kubeadm,omitempty"`
 	// State is what holds when the run is done; nil for nothing installed.

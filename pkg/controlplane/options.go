@@ -53,6 +53,9 @@ type Options struct {
 	// tests.
 	user  func() int
 	waits func(context.Context, *process) error
+	// ready replaces the question whether kube-apiserver works before a run; for
+	// tests.
+	ready func() error
 }
 
 func (o Options) defaulted() Options {

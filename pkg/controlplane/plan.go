@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"reflect"
 	"slices"
@@ -64,9 +65,14 @@ func (n *node) planInstall(ctx context.Context) (*journal, error) {
 	return p.j, nil
 }
 
-// desired identifies what was asked for.
+// desired identifies what was asked for, with the content of the files given.
 func (n *node) desired() string {
-	data, err := json.Marshal([]any{n.bundle, n.opts.ServerOnly, n.opts.LeaveKubeadmConfig, n.opts.Server})
+	asked := []any{n.bundle, n.opts.ServerOnly, n.opts.LeaveKubeadmConfig, n.opts.Server}
+	for _, file := range []string{n.opts.ServerKubeconfig, n.opts.CACert, n.opts.CAKey} {
+		data, _ := os.ReadFile(file) // what cannot be read is refused where it is used
+		asked = append(asked, sha256.Sum256(data))
+	}
+	data, err := json.Marshal(asked)
 	if err != nil {
 		return ""
 	}
@@ -139,10 +145,12 @@ func (p *planner) put(w wanted, old string, existing []byte) {
 	c := Change{Step: w.step, Path: w.path, Mode: w.mode, Data: w.data, Secret: w.secret, Old: old, New: fingerprint(w.data, w.mode)}
 	f := InstalledFile{Path: w.path, Now: c.New}
 	switch known := p.state.file(w.path); {
-	case known != nil:
+	case known != nil && (old == known.Now || old == absent):
 		f.Backup, f.Was = known.Backup, known.Was
 	case old != absent:
-		f.Backup, f.Was = backupName(w.path), old
+		// Also where kubeadm has made the file anew since the last installation: what
+		// was before that may belong to another key, or another cluster.
+		f.Backup, f.Was = backupName(w.path, old), old
 		c.Backup, c.BackupData = f.Backup, existing
 	}
 	p.j.Changes = append(p.j.Changes, c)
@@ -276,10 +284,13 @@ func (p *planner) putManifest(data, base []byte) {
 	}
 	mode := modeOf(now)
 	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
-	f := InstalledFile{Path: p.manifestPath, Now: c.New, Backup: backupName(p.manifestPath), Was: fingerprint(base, mode)}
+	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: fingerprint(base, mode)}
+	f.Backup = backupName(p.manifestPath, f.Was)
 	// Since the last installation kubeadm or a person may have written it anew:
 	// what counts is the manifest that is there now.
-	if known := p.state.file(p.manifestPath); known == nil || known.Was != f.Was {
+	if known := p.state.file(p.manifestPath); known != nil && known.Was == f.Was {
+		f.Backup = known.Backup
+	} else {
 		c.Backup, c.BackupData = f.Backup, base
 	}
 	p.j.Changes = append(p.j.Changes, c)

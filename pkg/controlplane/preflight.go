@@ -155,6 +155,9 @@ func (n *node) checkCA() error {
 // checkReady: a control plane that does not work now could not be told from one
 // that the change has broken.
 func (n *node) checkReady(ctx context.Context) error {
+	if n.opts.ready != nil {
+		return n.opts.ready()
+	}
 	if n.opts.waits != nil {
 		return nil
 	}

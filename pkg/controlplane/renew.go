@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,9 @@ const restartedAt = "fairlead.dev/restarted-at"
 // both accepted until the old ones expire, so that no dial fails. This release's
 // server takes up renewed files while it runs; another one is restarted.
 func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
+	if !slices.Contains([]string{"", "auto", "always", "never"}, o.Restart) {
+		return Renewal{}, preflightError(fmt.Errorf("--restart %q: choose auto, always or never", o.Restart))
+	}
 	o.Options = o.Options.defaulted()
 	n := newNode(o.Options)
 	if err := n.checkNode(); err != nil {
@@ -156,26 +160,29 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 		p.fail(err)
 		return
 	}
-	p.replace(StepPKI, file, fresh, true)
-	p.j.Changes[len(p.j.Changes)-1].InPlace = true
+	if p.replace(StepPKI, file, fresh, true) {
+		p.j.Changes[len(p.j.Changes)-1].InPlace = true
+	}
 }
 
-// replace plans new content for a file that is there, with the mode it has.
-func (p *planner) replace(step Step, file string, data []byte, secret bool) {
+// replace plans new content for a file that is there, with the mode it has; false
+// if that cannot be.
+func (p *planner) replace(step Step, file string, data []byte, secret bool) bool {
 	now, err := p.fingerprint(file)
 	if err != nil {
 		p.fail(err)
-		return
+		return false
 	}
 	if now == absent {
 		p.fail(fmt.Errorf("%s does not exist: install first", file))
-		return
+		return false
 	}
 	c := Change{Step: step, Path: file, Mode: modeOf(now), Data: data, Secret: secret, Old: now, New: fingerprint(data, modeOf(now))}
 	p.j.Changes = append(p.j.Changes, c)
 	if known := p.newState.file(file); known != nil {
 		known.Now = c.New
 	}
+	return true
 }
 
 func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.Request) {
@@ -239,9 +246,6 @@ func (p *planner) restartServer(mode string, r *Renewal) error {
 	p.planServerProcess(data)
 	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
 		return nil
-	}
-	if mode != "always" && mode != "" && mode != "auto" {
-		return fmt.Errorf("--restart %q: choose auto, always or never", mode)
 	}
 	changed, err := annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
 	if err != nil {

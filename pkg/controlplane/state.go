@@ -76,9 +76,10 @@ func (s *State) clone() *State {
 }
 
 // backupName is where a file's copy lies, in the state directory and not beside
-// the file: the kubelet runs what is in its directory.
-func backupName(p string) string {
-	return backupDir + "/" + strings.ReplaceAll(strings.Trim(p, "/"), "/", "_")
+// the file: the kubelet runs what is in its directory. Another content has another
+// name, so that a run that goes back loses no earlier copy.
+func backupName(p, fingerprint string) string {
+	return backupDir + "/" + strings.ReplaceAll(strings.Trim(p, "/"), "/", "_") + "-" + fingerprint[:12]
 }
 
 // InstalledBundle is the bundle of the installation below root, nil if there is

@@ -84,7 +84,9 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
 	}
 	j := journal{}
-	if found, err := readJSON(n.host, journalFile, &j); err != nil || found {
+	if found, err := readJSON(n.host, journalFile, &j); err != nil {
+		s.Problems = append(s.Problems, err.Error())
+	} else if found {
 		s.Interrupted = string(j.Operation)
 		s.Problems = append(s.Problems, fmt.Sprintf("an %s was interrupted while %s: \"fairlead controlplane install\" completes it, \"fairlead controlplane uninstall\" puts everything back",
 			j.Operation, j.Phase))

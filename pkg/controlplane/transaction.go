@@ -222,6 +222,7 @@ func (t *transaction) finish() error {
 		if err := writeJSON(t.host, stateFile, t.State); err != nil {
 			return err
 		}
+		t.removeOldBackups()
 	} else if err := t.removeState(); err != nil {
 		return err
 	}
@@ -231,6 +232,17 @@ func (t *transaction) finish() error {
 	}
 	t.removeDirs(t.RemoveDirs)
 	return t.removeJournal()
+}
+
+// removeOldBackups removes copies that no file of the state needs any more.
+func (t *transaction) removeOldBackups() {
+	entries, _ := os.ReadDir(t.path(backupDir))
+	for _, e := range entries {
+		name := backupDir + "/" + e.Name()
+		if !slices.ContainsFunc(t.State.Files, func(f InstalledFile) bool { return f.Backup == name }) {
+			_ = os.Remove(t.path(name))
+		}
+	}
 }
 
 func (t *transaction) removeState() error {
@@ -243,7 +255,7 @@ func (t *transaction) removeState() error {
 // discard ends a run that has gone back, or never began.
 func (t *transaction) discard() error {
 	for _, c := range t.Changes {
-		if c.Backup != "" {
+		if c.Backup != "" && !t.needed(c.Backup) {
 			_ = os.Remove(t.path(c.Backup))
 		}
 	}
@@ -256,6 +268,13 @@ func (t *transaction) discard() error {
 	}
 	t.removeDirs(made)
 	return t.removeJournal()
+}
+
+// needed tells whether an earlier installation has its copy there, too.
+func (t *transaction) needed(backup string) bool {
+	before := &State{}
+	found, err := readJSON(t.host, stateFile, before)
+	return err != nil || found && slices.ContainsFunc(before.Files, func(f InstalledFile) bool { return f.Backup == backup })
 }
 
 // removeDirs removes directories that are empty but for a socket that nobody

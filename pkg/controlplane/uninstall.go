@@ -56,7 +56,11 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
 	}}
 	p.planServerProcess(nil)
-	p.fail(n.checkReady(ctx))
+	if err := n.checkReady(ctx); err != nil {
+		// No reason to refuse: taking the tunnel away may be the very cure.
+		n.opts.Notef("%v", err)
+		p.j.WasBroken = true
+	}
 	var left []string
 	for _, f := range n.state.Files {
 		reason, err := p.takeAway(f)
@@ -153,25 +157,37 @@ func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 	if k == nil || p.opts.LeaveKubeadmConfig {
 		return "", nil
 	}
-	now, err := p.clusterConfiguration(ctx)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
+	if p.j.WasBroken {
+		p.j.KubeadmLater = k
+		return "", nil
 	}
-	others, err := p.otherServers(ctx)
+	change, reason, err := p.withoutTunnel(ctx, k)
+	p.j.Kubeadm = change
+	return reason, err
+}
+
+// withoutTunnel is the change that takes additions out of kubeadm's stored
+// configuration, nil if there is none to make.
+func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kubeadmChange, reason string, err error) {
+	now, err := n.clusterConfiguration(ctx)
 	if err != nil {
-		return "", err
+		return nil, "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
+	}
+	others, err := n.otherServers(ctx)
+	if err != nil {
+		return nil, "", err
 	}
 	if len(others) > 0 {
-		return fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out", others), nil
+		return nil, fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out", others), nil
 	}
 	after := k.Before
 	if now != k.After || k.Shared {
 		if after, err = removeFromClusterConfiguration(now, k.Additions); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
 	if after != now {
-		p.j.Kubeadm = &kubeadmChange{Before: now, After: after}
+		change = &kubeadmChange{Before: now, After: after}
 	}
-	return "", nil
+	return change, "", nil
 }

@@ -1,0 +1,146 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+const (
+	servingCert = "/etc/kubernetes/pki/apiserver.crt"
+	servingKey  = "/etc/kubernetes/pki/apiserver.key"
+)
+
+// TestReinstallAfterNewKey: kubeadm makes kube-apiserver's certificate anew, with
+// another key; what a later uninstallation brings back belongs to that key (KON-36).
+func TestReinstallAfterNewKey(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	n := newNode(testOptions(root).defaulted())
+	ca, err := n.clusterCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(pki.FromBundle(nil), serverRequest("konnectivity-server.kube-system.svc", "kube-apiserver"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, h, servingKey, string(key))
+	put(t, h, servingCert, string(pair.CertPEM()))
+	o := testOptions(root)
+	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ServerHost: "other.example.com"}}
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	uninstall(t, root)
+	got, err := h.read(servingCert)
+	if err != nil || string(got) != string(pair.CertPEM()) {
+		t.Errorf("the certificate is not that of before the second installation: %v", err)
+	}
+	if _, err := pki.ParseKeyPair(got, key); err != nil {
+		t.Errorf("certificate and key: %v", err)
+	}
+}
+
+// TestFailedReinstallKeepsBackup: a second run over an edited manifest that fails
+// leaves the copy from before the first one.
+func TestFailedReinstallKeepsBackup(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	data, err := h.read(apiServerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
+	o := failingOptions(root, func() {})
+	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Fatal(err)
+	}
+	state, err := newNode(testOptions(root).defaulted()).readState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := host{root: pristine}.read(apiServerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.read(state.file(apiServerFile).Backup); err != nil || string(got) != string(want) {
+		t.Errorf("the copy from before the first installation is gone: %v", err)
+	}
+	put(t, h, apiServerFile, string(data))
+	uninstall(t, root)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestUninstallFromBrokenControlPlane: a kube-apiserver that is not ready is no
+// reason to keep the tunnel, also if it is not ready without it.
+func TestUninstallFromBrokenControlPlane(t *testing.T) {
+	root := testNode(t)
+	install(t, root)
+	o := testOptions(root)
+	broken := errors.New("connection refused")
+	o.ready = func() error { return broken }
+	o.waits = func(_ context.Context, p *process) error {
+		if p.Name == apiServer {
+			return broken
+		}
+		return nil
+	}
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrPreflight) {
+		t.Errorf("install: %v, want ErrPreflight", err)
+	}
+	if _, err := Uninstall(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestResumeWithOtherFiles: a killed run is completed only if it was asked for the
+// same files.
+func TestResumeWithOtherFiles(t *testing.T) {
+	file := t.TempDir() + "/server.conf"
+	o := testOptions(pristine)
+	o.ServerKubeconfig = file
+	seen := map[string]bool{newNode(testOptions(pristine).defaulted()).desired(): true}
+	for _, text := range []string{"one", "two"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if d := newNode(o.defaulted()).desired(); seen[d] {
+			t.Errorf("--server-kubeconfig with %q is taken for what was asked for before", text)
+		} else {
+			seen[d] = true
+		}
+	}
+}
+
+// TestRenewRefuses: a kubeconfig that is a symbolic link, and an unknown --restart.
+func TestRenewRefuses(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	if _, err := Renew(t.Context(), RenewOptions{Options: testOptions(root), Restart: "bogus"}); !errors.Is(err, ErrPreflight) || !strings.Contains(err.Error(), "bogus") {
+		t.Errorf("--restart bogus: %v", err)
+	}
+	target := h.path(v1alpha1.DefaultServerKubeconfig)
+	if err := errors.Join(os.Rename(target, target+".real"), os.Symlink(target+".real", target)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Renew(t.Context(), RenewOptions{Options: testOptions(root)}); !errors.Is(err, ErrPreflight) {
+		t.Errorf("symbolic link: %v, want ErrPreflight", err)
+	}
+}
