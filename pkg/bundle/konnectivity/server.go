@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -29,6 +30,12 @@ const (
 	// PortHealth names the port of health and metrics.
 	PortHealth = "healthport"
 
+	// DrainVariable tells our own programs for how long to drain (KON-51). It is not
+	// a flag because the reference server of v0.34 would refuse that.
+	DrainVariable = "FAIRLEAD_DRAIN_TIMEOUT"
+	// serverExit, in seconds, is what the server has beyond draining until it is killed.
+	serverExit = 10
+
 	appLabel = "k8s-app"
 )
 
@@ -40,6 +47,7 @@ func serverLabels() map[string]string { return map[string]string{appLabel: Serve
 func Server(b *v1alpha1.Bundle) component.Component {
 	b = b.Defaulted()
 	s := &b.Konnectivity.Server
+	drain := ptr.Deref(s.DrainTimeout, metav1.Duration{}).Duration
 	c := component.Component{
 		Name: ServerName, Namespace: b.Namespace, Binary: ServerBinary,
 		Labels: serverLabels(), Selector: serverLabels(), PodLabels: serverLabels(),
@@ -47,14 +55,16 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/proxy-server"},
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
+		Env:       []corev1.EnvVar{{Name: DrainVariable, Value: drain.String()}},
 		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
 		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz", Period: readyPeriod},
 		Volumes:   serverVolumes(b),
 		// Root reads the API server's key and the kubeconfig, both 0600, and writes
 		// to root's socket directory (KON-47); it needs no capability for that.
 		PodSecurity: component.RootPod(), Security: component.RestrictedContainer(),
-		HostNetwork:   true,
-		PriorityClass: "system-cluster-critical",
+		HostNetwork:             true,
+		PriorityClass:           "system-cluster-critical",
+		TerminationGraceSeconds: ptr.To(int64(drain.Seconds()) + serverExit),
 	}
 	if s.Resources != nil {
 		c.Resources = *s.Resources

@@ -91,6 +91,7 @@ func (k Konnectivity) deepCopy() Konnectivity {
 	k.Transport.TCP = clonePtr(k.Transport.TCP)
 	k.LeaseCounting = clonePtr(k.LeaseCounting)
 	k.Server.Count = clonePtr(k.Server.Count)
+	k.Server.DrainTimeout = clonePtr(k.Server.DrainTimeout)
 	k.Server.Resources = k.Server.Resources.DeepCopy()
 	k.Server.ExtraArgs = slices.Clone(k.Server.ExtraArgs)
 	k.Agent.Replicas = clonePtr(k.Agent.Replicas)

@@ -178,6 +178,7 @@ func defaultServer(s *KonnectivityServer, pkiDir string) {
 		s.CertFile, s.KeyFile = path.Join(pkiDir, "apiserver.crt"), path.Join(pkiDir, "apiserver.key")
 	}
 	set(&s.Kubeconfig, DefaultServerKubeconfig)
+	setPtr(&s.DrainTimeout, metav1.Duration{Duration: 5 * time.Second})
 	if s.Resources == nil {
 		s.Resources = requests("50m", "64Mi")
 	}

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ProxyProtocol is how kube-apiserver speaks to the Konnectivity server.
@@ -146,6 +147,15 @@ type KonnectivityServer struct {
 	// Kubeconfig of identity system:konnectivity-server. Default:
 	// /etc/kubernetes/konnectivity-server.conf.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// DrainTimeout is for how long tunnelled connections may go on when the server
+	// is to stop. Default: 5s. The socket is closed meanwhile and until the next
+	// server has started; kube-apiserver's GRPC client tries for 30 s to connect, so
+	// that no call fails if this stays well below that, but webhooks of which the
+	// timeout is shorter do. 0s ends connections at once. Whole seconds; the Pod's
+	// terminationGracePeriodSeconds is 10 more. The reference server ignores it: give
+	// that --graceful-shutdown-timeout by extraArgs if its release has it.
+	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 
 	// Resources of the container. Default: requests of 50m CPU and 64Mi memory.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -127,6 +129,9 @@ func validateServer(b *Bundle, p *field.Path) field.ErrorList {
 	errs = append(errs, below(s.CertFile, b.ControlPlane.PKIDir, p.Child("certFile"))...)
 	errs = append(errs, below(s.KeyFile, b.ControlPlane.PKIDir, p.Child("keyFile"))...)
 	errs = append(errs, absolute(s.Kubeconfig, p.Child("kubeconfig"))...)
+	if d := ptr.Deref(s.DrainTimeout, metav1.Duration{}).Duration; d < 0 || d > time.Hour || d%time.Second != 0 {
+		errs = append(errs, field.Invalid(p.Child("drainTimeout"), d.String(), "must be whole seconds from 0s to 1h"))
+	}
 	return append(errs, resources(s.Resources, p.Child("resources"))...)
 }
 

@@ -4,9 +4,6 @@
 package agentapp
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
@@ -56,7 +53,7 @@ type Options struct {
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	grace, err := drainTimeout(os.Getenv(DrainTimeoutVariable))
+	grace, err := shell.DrainTimeout(DefaultDrainTimeout)
 	return &Options{
 		ProxyServerHost: "127.0.0.1", ProxyServerPort: 8091, HealthServerPort: 8093, AdminBindAddress: "127.0.0.1", AdminServerPort: 8094,
 		AgentID: shell.DefaultID("PROXY_AGENT_ID"), SyncInterval: time.Second, ProbeInterval: time.Second, SyncIntervalCap: 10 * time.Second,
@@ -68,28 +65,6 @@ func NewOptions() *Options {
 	}
 }
 
-const (
-	// DefaultDrainTimeout is for how long connections may go on after the first
-	// SIGTERM.
-	DefaultDrainTimeout = 5 * time.Second
-	// DrainTimeoutVariable is the environment variable that overrides
-	// DefaultDrainTimeout as the default of --graceful-shutdown-timeout; its value
-	// is a duration like "20s". Keep it some seconds below the Pod's
-	// terminationGracePeriodSeconds.
-	DrainTimeoutVariable = "FAIRLEAD_DRAIN_TIMEOUT"
-)
-
-// ErrDrainTimeout says that the value of DrainTimeoutVariable is not a duration of
-// zero or more.
-var ErrDrainTimeout = errors.New("invalid drain timeout")
-
-func drainTimeout(value string) (time.Duration, error) {
-	if value == "" {
-		return DefaultDrainTimeout, nil
-	}
-	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 {
-		return DefaultDrainTimeout, fmt.Errorf("%w: %s=%q; use a duration like 20s", ErrDrainTimeout, DrainTimeoutVariable, value)
-	}
-	return d, nil
-}
+// DefaultDrainTimeout is for how long connections may go on after the first
+// SIGTERM.
+const DefaultDrainTimeout = 5 * time.Second

@@ -54,11 +54,15 @@ type Options struct {
 	TokenCache      time.Duration
 	AgentClaims     string
 	DefaultRoute    []string
+
+	graceErr error // the environment's value of GracefulShutdownTimeout is no duration
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
+	grace, err := shell.DrainTimeout(0)
 	return &Options{
+		GracefulShutdownTimeout: grace, graceErr: err,
 		Mode: "grpc", DeleteUDSFile: true, ServerPort: 8090, AgentPort: 8091, HealthPort: 8092, AdminPort: 8095,
 		AdminBindAddress: "127.0.0.1", KeepaliveTime: time.Hour, FrontendKeepaliveTime: time.Hour,
 		ServerID: shell.DefaultID("PROXY_SERVER_ID"), ServerCount: 1, APIContentType: "application/vnd.kubernetes.protobuf",

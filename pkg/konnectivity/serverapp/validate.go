@@ -121,6 +121,9 @@ func (o *Options) validateRest() error {
 
 // validateOwn checks the flags that the reference server does not have.
 func (o *Options) validateOwn() error {
+	if o.graceErr != nil {
+		return o.graceErr
+	}
 	if err := o.Link.Validate(); err != nil {
 		return err
 	}
