@@ -118,7 +118,7 @@ func (b *builder) lock(ctx context.Context) (func(), error) {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	b.docker.removeBuilders(ctx)
+	b.docker.removeBuilders(ctx, b.workDir)
 	return func() { _ = f.Close() }, nil
 }
 

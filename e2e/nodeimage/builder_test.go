@@ -187,3 +187,27 @@ func TestLeftovers(t *testing.T) {
 		t.Errorf("a second builder did not wait: %v", err)
 	}
 }
+
+// TestLeavesOtherBuildersAlone: the lock is a directory's, the daemon may be anybody's.
+func TestLeavesOtherBuildersAlone(t *testing.T) {
+	calls := fakeDocker(t, `[ "$1" = ps ] && echo left && exit`)
+	mine, other := testBuilder(t), testBuilder(t)
+	if labelFor(mine.workDir) == labelFor(other.workDir) {
+		t.Fatalf("labels %s and %s", labelFor(mine.workDir), labelFor(other.workDir))
+	}
+	unlock, err := mine.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	want := "ps --all --quiet --filter label=" + labelFor(mine.workDir) + "\nrm --force --volumes left\n"
+	if got := calls(); got != want {
+		t.Errorf("asked docker for\n%swant\n%s", got, want)
+	}
+	if _, err := mine.build(t.Context(), oneStage(mine, func(context.Context, container) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	if got := calls(); !strings.Contains(got, "--label="+labelFor(mine.workDir)+" ") {
+		t.Errorf("its own containers have another label:\n%s", got)
+	}
+}

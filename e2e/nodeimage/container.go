@@ -22,7 +22,7 @@ const entrypoint = `ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]`
 
 // inContainer makes a container of the stage below, lets change work in it, and keeps it as tag. Nothing is kept if that fails.
 func (b *builder) inContainer(ctx context.Context, below, tag string, change func(container) error) error {
-	out, err := b.docker.run(ctx, nil, "run", "--detach", "--network=none", "--label="+builderLabel, "--name",
+	out, err := b.docker.run(ctx, nil, "run", "--detach", "--network=none", "--label="+labelFor(b.workDir), "--name",
 		fmt.Sprintf("fairlead-node-image-%d", os.Getpid()), "--security-opt=seccomp=unconfined", "--entrypoint=sleep", below, "infinity")
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -75,9 +77,15 @@ func (d docker) id(ctx context.Context, image string) (string, error) {
 // builderLabel marks the containers in which stages are built.
 const builderLabel = "fairlead.dev/nodeimage-builder"
 
-// removeBuilders removes the containers that a killed builder has left.
-func (d docker) removeBuilders(ctx context.Context) {
-	ids, err := d.run(ctx, nil, "ps", "--all", "--quiet", "--filter", "label="+builderLabel)
+// labelFor marks those of the builders that use this directory: others, with another lock, may be at work on the same daemon.
+func labelFor(workDir string) string {
+	sum := sha256.Sum256([]byte(workDir))
+	return builderLabel + "=" + hex.EncodeToString(sum[:8])
+}
+
+// removeBuilders removes the containers that a killed builder with this directory has left. Its lock is held.
+func (d docker) removeBuilders(ctx context.Context, workDir string) {
+	ids, err := d.run(ctx, nil, "ps", "--all", "--quiet", "--filter", "label="+labelFor(workDir))
 	if err != nil || strings.TrimSpace(ids) == "" {
 		return
 	}
