@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -44,6 +46,8 @@ type Plugin struct {
 	bound   lister
 	// known is the scheduler's own pod informer.
 	known cache.Store
+	// nodes are those of the scheduler's own node informer.
+	nodes corelisters.NodeLister
 
 	open atomic.Bool
 
@@ -80,6 +84,7 @@ func newPlugin(h fwk.Handle, timeout time.Duration, bound lister) *Plugin {
 	return &Plugin{
 		handle: h, timeout: timeout, bound: bound, waiting: map[string]*corev1.Pod{},
 		known: h.SharedInformerFactory().Core().V1().Pods().Informer().GetStore(),
+		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(),
 	}
 }
 
@@ -102,6 +107,7 @@ func (p *Plugin) PreFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Po
 			delete(p.missing, there.GetPod().UID)
 		}
 	}
+	p.dropOrphans()
 	if len(p.missing) == 0 {
 		p.release(ctx)
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -145,15 +151,40 @@ func (p *Plugin) waitForInformer(ctx context.Context) {
 
 func (p *Plugin) informerHasAll() bool {
 	for uid, key := range p.missing {
-		obj, ok, err := p.known.GetByKey(key)
-		if err != nil || !ok {
-			return false
-		}
-		if pod, ok := obj.(*corev1.Pod); !ok || pod.UID != uid || pod.Spec.NodeName == "" {
+		if p.boundPod(uid, key) == nil {
 			return false
 		}
 	}
 	return true
+}
+
+// boundPod is what the informer has of a bound pod; nil if it has not got that far.
+func (p *Plugin) boundPod(uid types.UID, key string) *corev1.Pod {
+	obj, ok, err := p.known.GetByKey(key)
+	if err != nil || !ok {
+		return nil
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.UID != uid || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return pod
+}
+
+// dropOrphans forgets missing pods whose node does not exist: no snapshot will ever have them, and they take room from
+// nobody. It does so a while after the list: should the node be one that the informer lacks as yet, the scheduler's cache
+// has the pods by then, and a snapshot that has the node has them, too.
+func (p *Plugin) dropOrphans() {
+	if time.Since(p.listed) < again {
+		return
+	}
+	for uid, key := range p.missing {
+		if pod := p.boundPod(uid, key); pod != nil {
+			if _, err := p.nodes.Get(pod.Spec.NodeName); apierrors.IsNotFound(err) {
+				delete(p.missing, uid)
+			}
+		}
+	}
 }
 
 // putBack sees to it that the pod is tried again soon, not after the queue's backoff.

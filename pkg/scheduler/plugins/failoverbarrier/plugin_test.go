@@ -125,6 +125,31 @@ func TestDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestNodeIsGone: pods of a node that was deleted are bound until PodGC deletes them, and in no snapshot. One that the
+// informer lacks may be on any node.
+func TestNodeIsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bound []string
+		want  string
+	}{
+		"the informer has it":     {[]string{"a", "orphan"}, ""},
+		"another one is not seen": {[]string{"a", "orphan", "unseen"}, "1 of 3 bound pods are not known yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &answers{each: []func() (map[types.UID]string, error){bound(tc.bound...)}}
+			c := start(t, 200*time.Millisecond, a, pod("a", "n"))
+			if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod("orphan", "gone"), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.Filter(t, pod("new", ""))
+			time.Sleep(again)
+			if said, _ := c.Filter(t, pod("new", "")); (tc.want == "") != (said["n"] == "") || !strings.Contains(said["n"], tc.want) {
+				t.Errorf("says %q, want %q", said["n"], tc.want)
+			}
+		})
+	}
+}
+
 // TestSnapshotDecides: the informer knows the pod, the cycle's snapshot does not: this cycle must not bind.
 func TestSnapshotDecides(t *testing.T) {
 	a := &answers{each: []func() (map[types.UID]string, error){bound("late")}}
