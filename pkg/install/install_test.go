@@ -67,6 +67,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"uninstall without inventory":  testUninstallWithoutInventory,
 		"uninstall of nothing":         testUninstallNothing,
 		"scheduler before assignments": testAssignments,
+		"an APIService is broken":      testBrokenAPIService,
 		"lock that a killed run holds": testStaleLock,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 )
 
 // everywhere are objects that each namespace has by itself.
@@ -24,6 +25,10 @@ func (c *client) keepNamespace(ctx context.Context, e Entry) (string, error) {
 		return "it was there before", nil
 	}
 	lists, err := c.kube.Discovery().ServerPreferredNamespacedResources()
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		// An aggregated API does not answer: what it serves may be there.
+		return "cannot see what it holds: " + err.Error(), nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("ask what may be in namespace %s: %w", e.Name, err)
 	}

@@ -1,6 +1,9 @@
 package install_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -112,6 +118,43 @@ func testAssignments(e env) {
 	gone := kindsOf(e.uninstall())
 	if diff := cmp.Diff(first, gone[:min(len(gone), 3)]); diff != "" {
 		e.t.Errorf("deleted first (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, e.names()); diff != "" {
+		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// testBrokenAPIService: an aggregated API that does not answer keeps the namespace,
+// which may hold its objects, and nothing else.
+func testBrokenAPIService(e env) {
+	services := e.dyn.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	broken := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.broken.example.com"},
+		"spec": map[string]any{
+			"group": "broken.example.com", "version": "v1", "groupPriorityMinimum": int64(100), "versionPriority": int64(1),
+			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "none"},
+		},
+	}}
+	if _, err := services.Create(e.t.Context(), broken, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		if err := services.Delete(context.Background(), broken.GetName(), metav1.DeleteOptions{}); err != nil {
+			e.t.Error(err)
+		}
+	})
+	daemontest.Eventually(e.t, time.Minute, func() error {
+		if _, err := e.client.Discovery().ServerPreferredNamespacedResources(); !discovery.IsGroupDiscoveryFailedError(err) {
+			return fmt.Errorf("discovery says %w: the API server does not know the service yet", err)
+		}
+		return nil
+	})
+	before := e.names()
+	e.apply(objects(e.t, func(b *v1alpha1.Bundle) { b.Namespace = "beside-broken" }), install.Options{})
+	r := e.uninstall()
+	kept := slices.DeleteFunc(r.Objects, func(o install.ObjectResult) bool { return o.Action == install.Deleted })
+	if len(kept) != 1 || kept[0].Kind != "Namespace" || !strings.Contains(kept[0].Note, "cannot see what it holds") {
+		e.t.Errorf("kept %+v", kept)
 	}
 	if diff := cmp.Diff(before, e.names()); diff != "" {
 		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
