@@ -185,7 +185,9 @@ func (t *target) Data(c *buf.Chunk) {
 		e.Data(c)
 		return
 	}
+	n := c.Len()
 	c.Release()
+	t.st.Consumed(n)
 }
 
 // End implements tunnel.Receiver.

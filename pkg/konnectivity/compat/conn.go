@@ -25,6 +25,7 @@ type Conn struct {
 	gotEnd  bool
 	dead    bool
 	waiting bool
+	deaf    bool // the receiver reads nothing more
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -108,20 +109,40 @@ func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
 	return chunk, end, wake
 }
 
-// Consumed implements tunnel.Stream.
+// Consumed implements tunnel.Stream. What settle has given back is not given back
+// again.
 func (c *Conn) Consumed(n int) {
 	c.s.mu.Lock()
+	n = min(n, c.held)
 	c.held -= n
+	c.s.mu.Unlock()
+	c.s.consumed(n)
+}
+
+// settle gives back to the stream's window what a receiver that is gone has not
+// consumed.
+func (c *Conn) settle() {
+	c.s.mu.Lock()
+	n := c.held
+	c.held = 0
 	c.s.mu.Unlock()
 	c.s.consumed(n)
 }
 
 // CloseWrite implements tunnel.Stream. The protocol has no half-close: the end
 // of one direction is the end of the connection.
-func (c *Conn) CloseWrite() { c.Close() }
+func (c *Conn) CloseWrite() { c.closeSend() }
 
 // Close implements tunnel.Stream.
 func (c *Conn) Close() {
+	c.s.mu.Lock()
+	c.deaf = true
+	c.s.mu.Unlock()
+	c.closeSend()
+	c.settle()
+}
+
+func (c *Conn) closeSend() {
 	s := c.s
 	s.mu.Lock()
 	if c.dead || c.closing {
@@ -149,21 +170,17 @@ func (c *Conn) Reset(reason string, ordered bool) {
 	}
 	s := c.s
 	s.mu.Lock()
-	if c.dead {
-		s.mu.Unlock()
-		return
+	send := !c.dead && !c.closed
+	if !c.dead {
+		c.dead = true
+		c.dropLocked()
+		delete(s.conns, c.id)
 	}
-	c.dead = true
-	c.dropLocked()
-	delete(s.conns, c.id)
-	send := !c.closed
-	held := c.held
-	c.held = 0
 	s.mu.Unlock()
 	if send {
 		s.sendClose(c.id, reason)
 	}
-	s.consumed(held)
+	c.settle()
 }
 
 func (c *Conn) dropLocked() {

@@ -35,7 +35,7 @@ func (s *Session) flushAcc() {
 	s.cfg.Observe(true, wire.Data)
 	s.mu.Lock()
 	c := s.conns[s.accID]
-	if c == nil || c.gotEnd {
+	if c == nil || c.gotEnd || c.deaf {
 		s.mu.Unlock()
 		n := chunk.Len()
 		chunk.Release()
@@ -153,6 +153,7 @@ func (s *Session) peerClosed(id int64, reason string) {
 	}
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
+		c.settle()
 		return
 	}
 	c.r.End()

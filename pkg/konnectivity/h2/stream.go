@@ -197,11 +197,13 @@ func (st *Stream) wantLocked() {
 	}
 }
 
-// dropLocked releases the queue.
+// dropLocked releases the queue. The senders' bytes have left it.
 func (st *Stream) dropLocked() {
 	for _, m := range st.queue {
 		if m.chunk != nil {
+			n := m.chunk.Len()
 			m.chunk.Release()
+			m.from.Sent(n)
 		}
 		st.c.answers -= m.cost
 	}

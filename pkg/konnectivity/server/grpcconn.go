@@ -168,7 +168,9 @@ func (c *grpcConn) clientGone() {
 	empty := len(c.up) == 0 && !c.moving
 	c.mu.Unlock()
 	for _, chunk := range held {
+		n := chunk.Len()
 		chunk.Release()
+		st.Consumed(n)
 	}
 	c.clientKnows()
 	c.countClosed()
@@ -181,8 +183,11 @@ func (c *grpcConn) clientGone() {
 func (c *grpcConn) Data(chunk *buf.Chunk) {
 	c.mu.Lock()
 	if c.gone {
+		st := c.st
 		c.mu.Unlock()
+		n := chunk.Len()
 		chunk.Release()
+		st.Consumed(n)
 		return
 	}
 	if !c.known {
