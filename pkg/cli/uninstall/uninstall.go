@@ -45,8 +45,8 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 	return &Options{Cluster: clusterflags.New(), Wait: true, Timeout: install.DefaultTimeout, Streams: streams}
 }
 
-const long = `Uninstall what "fairlead install" has brought into a cluster, workloads first. What
-is installed is found by the inventory and by what the API server recorded as
+const long = `Uninstall what "fairlead install" has brought into a cluster: admission policies,
+then workloads, then the rest. What is installed is found by the inventory and by what the API server recorded as
 applied by fairlead, so no configuration is needed. Objects of others stay, and so
 does a namespace that holds any.
 
