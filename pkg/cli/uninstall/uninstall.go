@@ -46,9 +46,9 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 }
 
 const long = `Uninstall what "fairlead install" has brought into a cluster: admission policies,
-then workloads, then the rest. What is installed is found by the inventory and by what the API server recorded as
-applied by fairlead, so no configuration is needed. Objects of others stay, and so
-does a namespace that holds any.
+then workloads, then the rest. What is installed is found by the inventory and by
+what the API server recorded as applied by fairlead, so no configuration is needed.
+Objects of others stay, and so does a namespace that holds any.
 
 The API server's half of the tunnel must be gone before: "fairlead controlplane
 uninstall" on every control plane node.`
