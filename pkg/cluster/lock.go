@@ -18,22 +18,36 @@ func (h Home) Lock() (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(h.LockFile()), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w", err)
 	}
+	unlock, err = LockFile(h.LockFile())
+	switch {
+	case errors.Is(err, ErrBusy):
+		return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, h.Name)
+	case err != nil:
+		return nil, fmt.Errorf("locking cluster %q: %w", h.Name, err)
+	}
+	return unlock, nil
+}
+
+// LockFile makes and locks a file whose directory exists, until unlock is called or
+// the process ends. Whoever holds the lock may remove the file. It fails with
+// [ErrBusy] while another process holds it.
+func LockFile(path string) (unlock func(), err error) {
 	for {
-		f, err := os.OpenFile(h.LockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("locking cluster %q: %w", h.Name, err)
+			return nil, err
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			_ = f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, h.Name)
+				return nil, ErrBusy
 			}
-			return nil, fmt.Errorf("locking %s: %w", h.LockFile(), err)
+			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
-		if sameFile(f, h.LockFile()) {
+		if sameFile(f, path) {
 			return func() { _ = f.Close() }, nil
 		}
-		_ = f.Close() // Down removed the file between opening and locking it: take the new one.
+		_ = f.Close() // The holder removed the file between opening and locking it: take the new one.
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 // Change is one file that a run makes, replaces or removes.
@@ -152,21 +152,17 @@ func lock(h host) (unlock func(), err error) {
 	if err := os.MkdirAll(h.path(StateDir), 0o700); err != nil {
 		return nil, h.strip(err)
 	}
-	file, err := os.OpenFile(h.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	release, err := cluster.LockFile(h.path(lockFile))
+	switch {
+	case errors.Is(err, cluster.ErrBusy):
+		return nil, ErrBusy
+	case err != nil && made:
+		_ = os.Remove(h.path(StateDir))
+	}
 	if err != nil {
-		if made {
-			_ = os.Remove(h.path(StateDir))
-		}
 		return nil, h.strip(err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrBusy
-		}
-		return nil, fmt.Errorf("%s: %w", lockFile, err)
-	}
-	return func() { removeEmptyState(h); _ = file.Close() }, nil
+	return func() { removeEmptyState(h); release() }, nil
 }
 
 // removeEmptyState leaves no trace where nothing is installed.

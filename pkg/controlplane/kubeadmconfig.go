@@ -32,6 +32,16 @@ type kubeadmChange struct {
 // clusterAdditions are items that lists below apiServer got, by the list's name.
 type clusterAdditions map[string][]any
 
+// has tells whether all items of other are among these.
+func (a clusterAdditions) has(other clusterAdditions) bool {
+	for key, items := range other {
+		if slices.ContainsFunc(items, func(item any) bool { return !contains(a[key], item) }) {
+			return false
+		}
+	}
+	return true
+}
+
 var clusterLists = []string{"certSANs", "extraArgs", "extraVolumes"}
 
 // addToClusterConfiguration returns the stored configuration with the bundle's

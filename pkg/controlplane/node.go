@@ -53,6 +53,8 @@ type node struct {
 	// kubeconfig.
 	client    kubernetes.Interface
 	clientErr error
+	// config is the client's; nil without one.
+	config *rest.Config
 
 	// hidden: the node's processes do not show kube-apiserver.
 	hidden       bool
@@ -127,6 +129,7 @@ func (n *node) connect() {
 	// The kubeconfig may lead to a load balancer; what counts is this node's own.
 	config.Host, config.ServerName, config.Timeout = "https://"+n.address, n.serverName(), 10*time.Second
 	config.QPS = -1
+	n.config = config
 	n.client, n.clientErr = kubernetes.NewForConfig(rest.AddUserAgent(config, "fairlead"))
 }
 
@@ -149,12 +152,27 @@ func (n *node) serverName() string {
 	return cert.DNSNames[0]
 }
 
-func (n *node) http(url string) *http.Client {
+// http is a client for one question, on a connection of its own. kube-apiserver is
+// asked as administrator: with --anonymous-auth=false it answers nobody else.
+func (n *node) http(url string) (*http.Client, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
-	if strings.HasPrefix(url, "https://") {
-		transport.TLSClientConfig = &tls.Config{RootCAs: n.trust, ServerName: n.serverName(), MinVersion: tls.VersionTLS12}
+	if !strings.HasPrefix(url, "https://") {
+		return &http.Client{Transport: transport}, nil
 	}
-	return &http.Client{Transport: transport}
+	transport.TLSClientConfig = &tls.Config{RootCAs: n.trust, ServerName: n.serverName(), MinVersion: tls.VersionTLS12}
+	if n.config == nil {
+		return &http.Client{Transport: transport}, nil
+	}
+	identity, err := rest.TLSConfigFor(n.config)
+	if err != nil {
+		return nil, err
+	}
+	if identity != nil {
+		transport.TLSClientConfig.Certificates = identity.Certificates
+		transport.TLSClientConfig.GetClientCertificate = identity.GetClientCertificate
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(n.config, transport)
+	return &http.Client{Transport: wrapped}, err
 }
 
 // nodeName is the name under which the kubelet has registered: that in its

@@ -105,7 +105,11 @@ func (n *node) healthy(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	response, err := n.http(url).Do(request)
+	client, err := n.http(url)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
