@@ -94,6 +94,19 @@ func (c *Chunk) Consume(n int) { c.off += n }
 // not be greater than HeaderRoom, and nothing may have been consumed.
 func (c *Chunk) WithHeader(n int) []byte { return c.mem[c.off-n : c.end] }
 
+// Enqueue puts c, which the queue owns from then on, behind the others, inside
+// the last one where that has room: many small chunks then take about as much
+// memory as they hold.
+func Enqueue(queue []*Chunk, c *Chunk) []*Chunk {
+	last := len(queue) - 1
+	if last < 0 || len(queue[last].Free()) < c.Len() {
+		return append(queue, c.Shrink())
+	}
+	queue[last].Append(c.Bytes())
+	c.Release()
+	return queue
+}
+
 // Shrink returns a chunk of the smallest class that holds the payload. It is
 // called before a chunk is queued, so that a queue of keystrokes does not pin
 // bulk buffers.

@@ -25,7 +25,7 @@ func (e *End) Data(c *buf.Chunk) {
 		e.holding = e.cfg.FirstData != nil && e.cfg.FirstData()
 	}
 	if e.holding {
-		e.held = append(e.held, c)
+		e.held = buf.Enqueue(e.held, c)
 		e.mu.Unlock()
 		return
 	}

@@ -97,10 +97,11 @@ func (c *grpcConn) countClosed() {
 // waits, and keeps the client's window closed.
 func (c *grpcConn) uplink(chunk *buf.Chunk) {
 	c.mu.Lock()
-	if len(c.up) > 0 {
-		chunk = chunk.Shrink() // it will wait
+	if len(c.up) > 0 { // it will wait
+		c.up = buf.Enqueue(c.up, chunk)
+	} else {
+		c.up = append(c.up, chunk)
 	}
-	c.up = append(c.up, chunk)
 	c.mu.Unlock()
 	c.clientKnows()
 	c.sendUp(true)
@@ -256,7 +257,7 @@ const (
 // released. To learn when the client is ready it is sent a packet that clients
 // ignore.
 func (c *grpcConn) hold(chunk *buf.Chunk) {
-	c.held = append(c.held, chunk)
+	c.held = buf.Enqueue(c.held, chunk)
 	first := !c.probed
 	c.probed = true
 	c.mu.Unlock()

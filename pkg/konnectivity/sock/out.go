@@ -81,7 +81,7 @@ func (o *Out) WriteChunk(c *buf.Chunk) error {
 	o.single[0] = nil
 	c.Consume(n)
 	if err == nil && c.Len() > 0 {
-		o.push(c.Shrink())
+		o.enqueue(c)
 	} else {
 		c.Release()
 	}
@@ -221,6 +221,17 @@ func (o *Out) copyIn(b []byte) {
 		b = b[c.Len():]
 		o.push(c)
 	}
+}
+
+// enqueue queues a chunk. The flusher may be writing the first one of the queue,
+// which is left alone.
+func (o *Out) enqueue(c *buf.Chunk) {
+	if len(o.queue) < 2 {
+		o.push(c.Shrink())
+		return
+	}
+	o.queued += c.Len()
+	o.queue = buf.Enqueue(o.queue, c)
 }
 
 func (o *Out) push(c *buf.Chunk) {
