@@ -99,6 +99,7 @@ type options struct {
 	agent       release
 	noClientCA  bool // agents prove themselves by token, not by certificate
 	serverFlags []string
+	serverEnv   []string
 	agentFlags  []string
 	agentEnv    []string
 }
@@ -119,7 +120,7 @@ func startPair(t *testing.T, o options) *pair {
 		if !o.noClientCA {
 			flags = append(flags, "--cluster-ca-cert="+tls.CA)
 		}
-		return daemontest.Start(t, nil, o.server.server(), append(flags, o.serverFlags...)...)
+		return daemontest.Start(t, o.serverEnv, o.server.server(), append(flags, o.serverFlags...)...)
 	}
 	p.launchAgent = func(more ...string) (*daemontest.Process, string) {
 		own := daemontest.Ports(t, 2)
