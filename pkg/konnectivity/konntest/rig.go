@@ -203,6 +203,11 @@ func (r *Rig) Stop() {
 	})
 }
 
+// Shutdown ends the server in an orderly way.
+func (r *Rig) Shutdown(ctx context.Context) {
+	r.stop.Do(func() { r.Server.Shutdown(ctx) })
+}
+
 // Agent is a running agent.
 type Agent struct {
 	*agent.Agent

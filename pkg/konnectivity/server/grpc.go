@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
@@ -18,11 +19,14 @@ const proxyPath = "/ProxyService/Proxy"
 // serveGRPC serves one HTTP/2 connection of a client. kube-apiserver opens one
 // for each dial, with one stream on it.
 func (s *Server) serveGRPC(nc net.Conn) {
+	s.opening.Add(1)
+	g := &grpcClient{s: s, since: time.Now()}
+	g.fresh.Store(true)
+	defer g.opened()
 	if s.goingDown() { // before the first frame, so that the client tries again
 		_ = nc.Close()
 		return
 	}
-	g := &grpcClient{s: s}
 	cfg := s.cfg.Frontend
 	cfg.OnStream = g.open
 	g.conn = h2.NewServer(nc, cfg)
@@ -44,12 +48,34 @@ func (s *Server) serveGRPC(nc net.Conn) {
 
 // grpcClient is one HTTP/2 connection of a client.
 type grpcClient struct {
-	s    *Server
-	conn *h2.Conn
+	s     *Server
+	conn  *h2.Conn
+	since time.Time
+	fresh atomic.Bool // has had no stream yet; counted in Server.opening
 }
 
-func (g *grpcClient) goAway() { g.conn.GoAway("server is stopping") }
-func (g *grpcClient) abort()  { g.conn.Close() }
+// opened notes that the first stream is there, or that none is waited for.
+func (g *grpcClient) opened() {
+	if g.fresh.CompareAndSwap(true, false) {
+		g.s.opening.Add(-1)
+	}
+}
+
+// goAway leaves a client that has just connected the time to open its stream: its
+// dial has succeeded so far, and a reference client does not begin it again.
+func (g *grpcClient) goAway() {
+	leave := func() {
+		g.opened()
+		g.conn.GoAway("server is stopping")
+	}
+	if left := g.s.cfg.FirstStream - time.Since(g.since); g.fresh.Load() && left > 0 {
+		time.AfterFunc(left, leave)
+		return
+	}
+	leave()
+}
+
+func (g *grpcClient) abort() { g.conn.Close() }
 
 func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	for _, f := range fields {
@@ -60,6 +86,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	}
 	g.s.m.grpcConns.With("Proxy").Inc()
 	g.s.opening.Add(1)
+	g.opened()
 	st.SetHandler(&grpcStream{s: g.s, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})

@@ -37,6 +37,9 @@ type Config struct {
 	// RetryAfter is for how long an agent may leave a dial unanswered before it
 	// is asked for a sign of life. Default 1 s.
 	RetryAfter time.Duration
+	// FirstStream is for how long after it has connected a gRPC client may open its
+	// first stream though the server was asked to stop. Default 500 ms.
+	FirstStream time.Duration
 	// FrontendKeepalive is the silence after which a client is pinged; it is
 	// given up 20 s later. Default 1 h. Agents are always pinged after a few
 	// seconds of silence, to keep frozen ones out of new dials.
@@ -75,6 +78,7 @@ func (c *Config) defaults() {
 	}
 	dur(&c.DialTimeout, 35*time.Second)
 	dur(&c.RetryAfter, time.Second)
+	dur(&c.FirstStream, 500*time.Millisecond)
 	dur(&c.FrontendKeepalive, time.Hour)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
