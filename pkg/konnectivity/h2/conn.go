@@ -59,25 +59,23 @@ type Conn struct {
 	dec    *hpack.Decoder
 	fed    []*Stream // streams that got data from the piece being read
 
-	mu         sync.Mutex
-	streams    map[uint32]*Stream
-	lastPeer   uint32 // highest stream a client opened
-	nextID     uint32
-	sendWin    int64 // connection window for sending
-	peerWin    int64 // initial stream window of the peer
-	recvUsed   int   // connection bytes received since the last update
-	ctrl       []byte
-	pump       []*Stream // streams with something to send
-	answers    int       // cost in bytes of complete messages in the streams' queues
-	iov        [][]byte
-	hdrs       []byte
-	inPump     bool
-	goingAway  bool
-	closed     bool
-	idleSince  time.Time
-	lastRecv   time.Time
-	pingSent   time.Time // zero when no ping is open
-	settingsOK bool
+	mu        sync.Mutex
+	streams   map[uint32]*Stream
+	lastPeer  uint32 // highest stream a client opened
+	nextID    uint32
+	sendWin   int64 // connection window for sending
+	peerWin   int64 // initial stream window of the peer
+	recvUsed  int   // connection bytes received since the last update
+	ctrl      []byte
+	pump      []*Stream // streams with something to send
+	answers   int       // cost in bytes of complete messages in the streams' queues
+	iov       [][]byte
+	hdrs      []byte
+	inPump    bool
+	goingAway bool
+	closed    bool
+	lastRecv  time.Time
+	pingSent  time.Time // zero when no ping is open
 }
 
 // NewServer returns the server side of a connection. Settings are sent at once,
@@ -109,7 +107,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 	c := &Conn{
 		cfg: cfg, nc: nc, in: sock.New(nc), out: sock.NewOut(nc),
 		streams: map[uint32]*Stream{}, sendWin: initialWindow, peerWin: initialWindow,
-		lastRecv: now, idleSince: now,
+		lastRecv: now,
 	}
 	c.out.Flushed = c.flushed
 	c.out.Failed = func(error) { _ = nc.Close() }

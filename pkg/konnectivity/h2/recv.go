@@ -238,7 +238,6 @@ func (c *Conn) settings(flags byte, id uint32, p []byte) error {
 			c.moveWindows(int64(v) - c.peerWin)
 		}
 	}
-	c.settingsOK = true
 	c.ctrl = appendFrameHeader(c.ctrl, 0, frameSettings, flagAck, 0)
 	return nil
 }

@@ -48,23 +48,21 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 	if len(c.ctrl) > 0 {
 		c.iov = append(c.iov, c.ctrl)
 	}
-	sent, total := 0, 0
+	total := 0
 	var done []*buf.Chunk
 	for len(st.queue) > 0 && total < maxRound && len(c.hdrs)+headerLen+wire.MaxDataHead <= cap(c.hdrs) {
 		win := int(min(st.sendWin, c.sendWin, maxFrame))
 		if win <= 0 {
 			break
 		}
-		n, payload, finished := c.frameFrom(st, win)
+		n, finished := c.frameFrom(st, win)
 		total += n
-		sent += payload
 		st.sendWin -= int64(n)
 		c.sendWin -= int64(n)
 		if finished != nil {
 			done = append(done, finished)
 		}
 	}
-	st.queued -= sent
 	if len(st.queue) == 0 && st.trailing && !st.ended {
 		c.iov = append(c.iov, st.trailer)
 		st.ended = true
@@ -93,9 +91,9 @@ func (c *Conn) afterRound(st *Stream) {
 }
 
 // frameFrom builds one DATA frame of at most win bytes from the first messages
-// of the queue. It returns the length of the frame's payload, how much of that
-// came from a chunk, and the chunk if that is used up.
-func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chunk) {
+// of the queue. It returns the length of the frame's payload, and the chunk that
+// it came from if that is used up.
+func (c *Conn) frameFrom(st *Stream, win int) (n int, finished *buf.Chunk) {
 	m := st.queue[0]
 	at := len(c.hdrs)
 	c.hdrs = appendFrameHeader(c.hdrs, 0, frameData, 0, st.id)
@@ -115,9 +113,8 @@ func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chu
 		m.chunk.Consume(len(part))
 		m.left -= len(part)
 		c.iov = append(c.iov, part)
-		payload = len(part)
-		n += payload
-		m.from.Sent(payload)
+		n += len(part)
+		m.from.Sent(len(part))
 	}
 	switch {
 	case len(m.head) > 0 || m.left > 0:
@@ -133,5 +130,5 @@ func (c *Conn) frameFrom(st *Stream, win int) (n, payload int, finished *buf.Chu
 		}
 	}
 	hdr[0], hdr[1], hdr[2] = byte(n>>16), byte(n>>8), byte(n)
-	return n, payload, finished
+	return n, finished
 }

@@ -69,7 +69,6 @@ type Stream struct {
 	recvWin  int
 	consumed int // received bytes not yet returned to the window
 	queue    []*message
-	queued   int // payload bytes in queue
 	trailer  []byte
 	trailing bool // trailer goes out behind the queue
 	ended    bool // we sent END_STREAM or RST_STREAM
@@ -151,13 +150,6 @@ func (st *Stream) SendData(connID int64, chunk *buf.Chunk, from Sender) bool {
 	return ok
 }
 
-// Queued is the number of payload bytes that wait for a window.
-func (st *Stream) Queued() int {
-	st.c.mu.Lock()
-	defer st.c.mu.Unlock()
-	return st.queued
-}
-
 // Consumed gives n received bytes back to the window of the stream.
 func (st *Stream) Consumed(n int) {
 	c := st.c
@@ -181,9 +173,6 @@ func (st *Stream) push(m *message) bool {
 		return false
 	}
 	st.queue = append(st.queue, m)
-	if m.chunk != nil {
-		st.queued += m.chunk.Len()
-	}
 	st.c.answers += m.cost
 	st.wantLocked()
 	return true
@@ -207,7 +196,7 @@ func (st *Stream) dropLocked() {
 		}
 		st.c.answers -= m.cost
 	}
-	st.queue, st.queued = nil, 0
+	st.queue = nil
 }
 
 func (st *Stream) peerEnded() {

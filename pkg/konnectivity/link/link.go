@@ -104,12 +104,9 @@ type Link struct {
 	err        error
 	done       chan struct{}
 
-	rtt      atomic.Int64 // nanoseconds, smoothed
-	minRTT   atomic.Int64 // nanoseconds, the shortest
+	minRTT   atomic.Int64 // the shortest round trip in nanoseconds
 	lastRecv atomic.Int64 // nanoseconds since start
 	pinged   atomic.Int64 // when the open ping was sent, 0 without one
-	rxBytes  atomic.Int64
-	txBytes  atomic.Int64
 
 	sent, received frameCounters
 }
@@ -185,12 +182,6 @@ func (l *Link) Streams() int {
 	defer l.mu.Unlock()
 	return len(l.streams)
 }
-
-// Traffic returns the payload bytes received and sent.
-func (l *Link) Traffic() (rx, tx int64) { return l.rxBytes.Load(), l.txBytes.Load() }
-
-// RTT is the smoothed round-trip time, 0 before the first pong.
-func (l *Link) RTT() time.Duration { return time.Duration(l.rtt.Load()) }
 
 // Silence tells for how long nothing was received, and whether an answer is
 // overdue: a ping was sent more than a second ago and nothing came since.

@@ -43,7 +43,6 @@ func (l *Link) readData(id uint32, length int) error {
 		return err
 	}
 	c.Extend(length)
-	l.rxBytes.Add(int64(length))
 	l.mu.Lock()
 	st := l.streams[id]
 	if st == nil {
@@ -166,10 +165,6 @@ func (l *Link) gotPong(p []byte) {
 	if m := l.minRTT.Load(); m == 0 || rtt < m {
 		l.minRTT.Store(rtt)
 	}
-	if old := l.rtt.Load(); old != 0 {
-		rtt = (7*old + rtt) / 8
-	}
-	l.rtt.Store(rtt)
 }
 
 // Drained answers DRAIN: no dial follows. The server calls it when it has

@@ -240,9 +240,6 @@ func (l *Link) writeItems(b *batch) (err error) {
 		frame := it.c.WithHeader(headerLen)
 		putHeader(frame, it.typ, n, it.st.id)
 		l.sent.count(it.typ)
-		if it.typ == typeData {
-			l.txBytes.Add(int64(n))
-		}
 		if len(frame) <= smallFrame {
 			if len(join)+len(frame) > maxRecord {
 				flush()

@@ -279,8 +279,3 @@ func Abort(nc net.Conn) {
 	}
 	_ = nc.Close()
 }
-
-// IsReset tells whether err is a reset by the peer rather than an end.
-func IsReset(err error) bool {
-	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
-}
