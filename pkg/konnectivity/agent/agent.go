@@ -4,9 +4,7 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,7 +97,6 @@ func (c *Config) defaults() {
 type Agent struct {
 	cfg     Config
 	m       *Metrics
-	session string
 	dialing atomic.Int64
 
 	mu       sync.Mutex
@@ -114,9 +111,7 @@ type Agent struct {
 // New returns an agent that does nothing until Run.
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
-	var id [16]byte
-	_, _ = rand.Read(id[:])
-	return &Agent{cfg: cfg, m: m, session: hex.EncodeToString(id[:]), ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
+	return &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
 // Run keeps the agent connected until ctx ends, and then ends all connections.

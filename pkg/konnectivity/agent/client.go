@@ -274,7 +274,7 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 		have = ""
 	}
 	w, err := link.SendHello(nc, link.Hello{AgentID: a.cfg.AgentID, Identifiers: a.cfg.Identifiers, Token: token,
-		Window: a.cfg.Link.Window, Session: a.session, Have: have, Only: extra})
+		Window: a.cfg.Link.Window, Have: have, Only: extra})
 	if err != nil {
 		_ = nc.Close()
 		var re *link.RefusedError

@@ -74,8 +74,6 @@ type Hello struct {
 	Identifiers string // URL query as in the reference protocol
 	Token       string // bearer token, may be empty
 	Window      int    // bytes the server may send per stream before credit
-	Session     string // equal for all links of one agent process
-	Version     string
 	// Have lists, with commas, the servers that the agent is connected to and
 	// does not want a second time.
 	Have string

@@ -21,7 +21,7 @@ var ErrHandshake = errors.New("link handshake failed")
 // deadline on the connection.
 func SendHello(nc net.Conn, h Hello) (Welcome, error) {
 	payload := appendFields("agentID", h.AgentID, "agentIdentifiers", h.Identifiers,
-		"authorization", h.Token, "window", strconv.Itoa(h.Window), "session", h.Session, "version", h.Version,
+		"authorization", h.Token, "window", strconv.Itoa(h.Window),
 		"have", h.Have, "only", h.Only)
 	if len(payload) > maxControl {
 		return Welcome{}, fmt.Errorf("%w: token or identifiers are too long", ErrHandshake)
@@ -60,7 +60,7 @@ func ReadHello(nc net.Conn) (Hello, error) {
 		return Hello{}, fmt.Errorf("%w: no HELLO", ErrHandshake)
 	}
 	h := Hello{AgentID: m["agentID"], Identifiers: m["agentIdentifiers"], Token: m["authorization"],
-		Session: m["session"], Version: m["version"], Have: m["have"], Only: m["only"]}
+		Have: m["have"], Only: m["only"]}
 	if h.AgentID == "" {
 		return Hello{}, fmt.Errorf("%w: no agent ID", ErrHandshake)
 	}

@@ -425,7 +425,7 @@ func TestHandshake(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	want := Hello{AgentID: "a", Identifiers: "host=x", Token: "secret", Window: 1 << 18, Session: "s", Have: "one,two"}
+	want := Hello{AgentID: "a", Identifiers: "host=x", Token: "secret", Window: 1 << 18, Have: "one,two"}
 	go func() {
 		got, err := ReadHello(b)
 		if err != nil || got != want {
