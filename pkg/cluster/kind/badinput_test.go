@@ -171,16 +171,3 @@ func TestOutOfInotify(t *testing.T) {
 		t.Errorf("hint without a reason: %q", hint)
 	}
 }
-
-// Containers that somebody else made are not taken for ours.
-func TestOurs(t *testing.T) {
-	c, err := parseContainer(`"/fairlead-dev-worker" true [{"Type":"volume","Source":"/var/lib/x"},{"Type":"bind","Source":"/state/dev/nodes/fairlead-dev-worker"}]` + "\n")
-	if err != nil || c.name != "fairlead-dev-worker" || !c.running {
-		t.Fatalf("%+v, %v", c, err)
-	}
-	for dir, want := range map[string]bool{"/state/dev": true, "/state/de": false, "/other/dev": false} {
-		if ours([]container{c}, dir) != want {
-			t.Errorf("ours of %s = %v", dir, !want)
-		}
-	}
-}

@@ -44,14 +44,25 @@ func newTestPlan(t *testing.T, config string) *plan {
 }
 
 // fakeRuntime puts a docker into PATH, alone, that is this shell script.
-func fakeRuntime(t *testing.T, script string) {
+func fakeRuntime(t *testing.T, script string) { fakeCommand(t, "docker", script) }
+
+// fakeCommand puts a container runtime into PATH, alone, that is this shell script.
+func fakeCommand(t *testing.T, command, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, command), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
 	t.Setenv(runtimeVariable, "")
+}
+
+// everyRuntime runs a test with each container runtime that kind supports.
+func everyRuntime(t *testing.T, test func(t *testing.T, command string)) {
+	t.Helper()
+	for _, command := range []string{"docker", "podman", "nerdctl"} {
+		t.Run(command, func(t *testing.T) { test(t, command) })
+	}
 }
 
 // kind's own strict loader reads the configuration and its own validation takes

@@ -3,7 +3,6 @@ package kind
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,6 +20,8 @@ type container struct {
 	running bool
 	// mounts are the paths of this machine that it mounts.
 	mounts []string
+	// ports are those of this machine that lead to it.
+	ports []string
 }
 
 // containers looks at all containers of a kind cluster, by name.
@@ -29,11 +30,10 @@ func (r *runtime) containers(ctx context.Context, library *kindcluster.Provider,
 	if err != nil {
 		return nil, fmt.Errorf("listing the containers of %s: %w", kindName(name), err)
 	}
-	var list []container
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	args := []string{"inspect", "--format={{json .Name}} {{.State.Running}} {{json .Mounts}}"}
+	args := []string{"container", "inspect"}
 	for _, n := range nodes {
 		args = append(args, n.String())
 	}
@@ -41,10 +41,38 @@ func (r *runtime) containers(ctx context.Context, library *kindcluster.Provider,
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(out) {
-		c, err := parseContainer(line)
-		if err != nil {
-			return nil, fmt.Errorf("%s inspect: %w", r.command, err)
+	list, err := parseContainers(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s container inspect: %w", r.command, err)
+	}
+	return list, nil
+}
+
+// parseContainers reads what Docker, Podman and nerdctl say alike, sorted by name.
+func parseContainers(text string) ([]container, error) {
+	type ports map[string][]struct{ HostPort string }
+	var said []struct {
+		Name            string
+		State           struct{ Running bool }
+		Mounts          []struct{ Source string }
+		HostConfig      struct{ PortBindings ports } // also of one that is stopped
+		NetworkSettings struct{ Ports ports }        // what older nerdctl has instead
+	}
+	if err := json.Unmarshal([]byte(text), &said); err != nil {
+		return nil, fmt.Errorf("unexpected output: %w", err)
+	}
+	var list []container
+	for _, s := range said {
+		c := container{name: strings.TrimPrefix(s.Name, "/"), running: s.State.Running} // Docker has the slash
+		for _, m := range s.Mounts {
+			c.mounts = append(c.mounts, m.Source)
+		}
+		for _, all := range []ports{s.HostConfig.PortBindings, s.NetworkSettings.Ports} {
+			for _, published := range all {
+				for _, p := range published {
+					c.ports = append(c.ports, p.HostPort)
+				}
+			}
 		}
 		list = append(list, c)
 	}
@@ -52,28 +80,15 @@ func (r *runtime) containers(ctx context.Context, library *kindcluster.Provider,
 	return list, nil
 }
 
-func parseContainer(line string) (container, error) {
-	fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
-	if len(fields) < 3 {
-		return container{}, fmt.Errorf("unexpected line %q", line)
-	}
-	c := container{running: fields[1] == "true"}
-	var mounts []struct{ Source string }
-	if err := errors.Join(json.Unmarshal([]byte(fields[0]), &c.name), json.Unmarshal([]byte(fields[2]), &mounts)); err != nil {
-		return c, err
-	}
-	c.name = strings.TrimPrefix(c.name, "/") // as Docker has it
-	for _, m := range mounts {
-		c.mounts = append(c.mounts, m.Source)
-	}
-	return c, nil
-}
-
-// ours tells whether the containers are of the cluster whose state is in dir:
-// nodes mount files from it.
-func ours(list []container, dir string) bool {
+// ours tells whether the containers are of this cluster, not of another of the
+// same name: nodes mount files from its directory. The load balancer mounts
+// nothing; where somebody has removed the nodes, it is known by its port.
+func (p *plan) ours(list []container) bool {
 	return slices.ContainsFunc(list, func(c container) bool {
-		return slices.ContainsFunc(c.mounts, func(m string) bool { return strings.HasPrefix(m, dir+string(os.PathSeparator)) })
+		if c.name == p.loadBalancer() && len(list) == 1 {
+			return slices.Contains(c.ports, strconv.Itoa(p.state.Port))
+		}
+		return slices.ContainsFunc(c.mounts, func(m string) bool { return strings.HasPrefix(m, p.Dir+string(os.PathSeparator)) })
 	})
 }
 

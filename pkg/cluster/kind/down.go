@@ -67,7 +67,7 @@ func removeContainers(ctx context.Context, p *plan) error {
 	if err != nil {
 		return err
 	}
-	if len(list) > 0 && !ours(list, p.Dir) {
+	if len(list) > 0 && !p.ours(list) {
 		return os.RemoveAll(p.Dir)
 	}
 	return p.remove(ctx, library)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/kind/pkg/cluster/constants"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -94,6 +95,27 @@ func (p *plan) nodes() []node {
 	add("control-plane", p.state.ControlPlanes, true)
 	add("worker", p.state.Workers, false)
 	return list
+}
+
+// loadBalancer is the name of the container in front of several API servers, ""
+// where there is but one.
+func (p *plan) loadBalancer() string {
+	if p.state.ControlPlanes < 2 {
+		return ""
+	}
+	return kindName(p.Name) + "-" + constants.ExternalLoadBalancerNodeRoleValue
+}
+
+// containerNames are those of all containers of the cluster.
+func (p *plan) containerNames() []string {
+	var names []string
+	for _, n := range p.nodes() {
+		names = append(names, n.name)
+	}
+	if lb := p.loadBalancer(); lb != "" {
+		names = append(names, lb)
+	}
+	return names
 }
 
 // podSubnet is kind's own default.

@@ -76,12 +76,12 @@ func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 		return nil, err
 	}
 	var missing, stopped []string
-	for _, n := range p.nodes() {
-		if !slices.ContainsFunc(list, func(c container) bool { return c.name == n.name }) {
-			missing = append(missing, n.name)
+	for _, name := range p.containerNames() {
+		if !slices.ContainsFunc(list, func(c container) bool { return c.name == name }) {
+			missing = append(missing, name)
 		}
 	}
-	if len(list) > 0 && !ours(list, p.Dir) {
+	if len(list) > 0 && !p.ours(list) {
 		return nil, fmt.Errorf("%w: containers of another kind cluster have the name %s: give yours another name, or remove that one with \"kind delete cluster --name %s\" if it is not needed", ErrNameTaken, kindName(p.Name), kindName(p.Name))
 	}
 	if len(missing) > 0 {
@@ -133,7 +133,7 @@ func (p *plan) adminConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// libraryOf is kind's library for a cluster that exists.
+// library is kind's library for a cluster that exists.
 func (p *plan) library() (*kindcluster.Provider, error) {
 	rt, err := p.runtime()
 	if err != nil {

@@ -154,6 +154,17 @@ func (p *plan) askAPI(ctx context.Context, s *Status) error {
 	return nil
 }
 
+// count is the number of nodes, or of load balancers.
+func (s Status) count(loadBalancer bool) int {
+	n := 0
+	for _, c := range s.Containers {
+		if (c.Role == roleLoadBalancer) == loadBalancer {
+			n++
+		}
+	}
+	return n
+}
+
 // Problem implements cluster.Status.
 func (s Status) Problem() string {
 	name := s.Summary.Name
@@ -162,8 +173,10 @@ func (s Status) Problem() string {
 		return fmt.Sprintf("cluster %q is half-made: run \"fairlead down --name %s\" and then \"up\" again, unless an \"up\" is at work", name, name)
 	case s.Unreachable != "" && len(s.Containers) == 0:
 		return s.Unreachable
-	case len(s.Containers) < s.ControlPlanes+s.Workers:
-		return fmt.Sprintf("cluster %q has %d of %d nodes: run \"fairlead down --name %s\" and then \"up\" again", name, len(s.Containers), s.ControlPlanes+s.Workers, name)
+	case s.count(false) < s.ControlPlanes+s.Workers:
+		return fmt.Sprintf("cluster %q has %d of %d nodes: run \"fairlead down --name %s\" and then \"up\" again", name, s.count(false), s.ControlPlanes+s.Workers, name)
+	case s.ControlPlanes > 1 && s.count(true) == 0:
+		return fmt.Sprintf("cluster %q has lost its load balancer, which leads to the API servers: run \"fairlead down --name %s\" and then \"up\" again", name, name)
 	case !s.Running:
 		return fmt.Sprintf("cluster %q is stopped: start it with \"fairlead up --name %s\"", name, name)
 	case s.Unreachable != "":

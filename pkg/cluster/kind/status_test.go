@@ -3,8 +3,6 @@ package kind
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,9 +33,13 @@ func TestProblem(t *testing.T) {
 		change func(*Status)
 		says   []string
 	}{
-		"half-made":    {func(s *Status) { s.Phase = cluster.PhaseCreating }, []string{"half-made", "fairlead down --name dev"}},
-		"stopped":      {func(s *Status) { s.Running = false }, []string{"is stopped", "fairlead up --name dev"}},
-		"a node gone":  {func(s *Status) { s.Containers = s.Containers[:1] }, []string{"1 of 2 nodes", "fairlead down --name dev"}},
+		"half-made":   {func(s *Status) { s.Phase = cluster.PhaseCreating }, []string{"half-made", "fairlead down --name dev"}},
+		"stopped":     {func(s *Status) { s.Running = false }, []string{"is stopped", "fairlead up --name dev"}},
+		"a node gone": {func(s *Status) { s.Containers = s.Containers[:1] }, []string{"1 of 2 nodes", "fairlead down --name dev"}},
+		"a node gone beside a load balancer": {func(s *Status) {
+			s.ControlPlanes = 3
+			s.Containers = append(s.Containers, NodeStatus{"fairlead-dev-control-plane2", "control-plane", stateReady}, NodeStatus{"fairlead-dev-external-load-balancer", roleLoadBalancer, stateReady})
+		}, []string{"3 of 4 nodes"}},
 		"node stopped": {func(s *Status) { s.Containers[1].State = stateStopped }, []string{"fairlead-dev-worker is stopped", "fairlead up --name dev"}},
 		"not ready":    {func(s *Status) { s.Containers[1].State = stateRunning }, []string{"fairlead-dev-worker is not ready", "describe node fairlead-dev-worker"}},
 		"no answer":    {func(s *Status) { s.Unreachable = "refused" }, []string{"does not answer", "refused"}},
@@ -61,18 +63,7 @@ func TestProblem(t *testing.T) {
 // reason is told.
 func TestStatusWithoutRuntime(t *testing.T) {
 	fakeRuntime(t, `echo "Cannot connect to the Docker daemon. Is the docker daemon running?" >&2; exit 1`)
-	p := newTestPlan(t, "")
-	if err := p.Claim(cluster.Kind); err != nil {
-		t.Fatal(err)
-	}
-	p.state.Record = cluster.NewRecord("dev")
-	p.state.Phase, p.state.KubernetesVersion, p.state.Runtime = cluster.PhaseReady, "v1.36.3", "docker"
-	if err := os.Mkdir(p.ConfigDir(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(p.writeState(), p.StoreBundle(p.bundle)); err != nil {
-		t.Fatal(err)
-	}
+	p := storedCluster(t, "docker")
 	s, err := NewProvider(filepath.Dir(p.Dir), Settings{}).Status(t.Context(), "dev")
 	if err != nil {
 		t.Fatal(err)
