@@ -118,17 +118,25 @@ func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 }
 
 // Main runs the command line and returns the exit code: 0, 1 for failures, 2
-// for wrong usage of verify, 130 after an interrupt. An interrupt lets the running command clean up
-// after itself; a second one ends it at once.
+// for wrong usage of verify, 130 after an interrupt, 141 when nobody reads the output any more. An
+// interrupt lets the running command clean up after itself; a second one ends it at once. So does the
+// end of a pipe: Ctrl-C ends "tee", too, and the first word about going back must not be the last.
 func Main(args []string, streams genericiooptions.IOStreams) int {
+	return run(NewCommand(streams), args, streams)
+}
+
+func run(root *cobra.Command, args []string, streams genericiooptions.IOStreams) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	root := NewCommand(streams)
+	outlivePipes()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if ctx.Err() == nil && brokenOutput(err) {
+		return 128 + int(syscall.SIGPIPE) // what shells report for "| head"
 	}
 	ui.PrintError(streams.ErrOut, err)
 	if ctx.Err() != nil {
