@@ -17,10 +17,13 @@ import (
 // A docker that answers, whose only image is node:v1 with the Kubernetes given.
 const answeringDocker = `case "$1 $2" in
 "info "*) echo /nonexistent ;;
-"ps "*) echo "$CLUSTERS" ;;
+"ps "*)
+  case "$*" in *.Names*) echo "$CONTAINERS" ;; *) echo "$CLUSTERS" ;; esac ;;
 "image inspect") [ "$4" = node:v1 ] ;;
 "pull "*) echo "dial tcp: lookup registry: no such host" >&2; exit 1 ;;
-"run "*) echo "version $KUBERNETES"; echo cni; echo "caps 000001ffffffffff" ;;
+"run "*)
+  [ -z "$BROKEN" ] || { echo "exec format error" >&2; exit 1; }
+  echo "version $KUBERNETES"; echo cni; echo "caps 000001ffffffffff" ;;
 *) echo "unexpected: $*" >&2; exit 1 ;;
 esac
 `
@@ -78,6 +81,18 @@ func TestBadInput(t *testing.T) {
 		},
 		"name taken": {
 			docker: answeringDocker, env: map[string]string{"CLUSTERS": "fairlead-dev"}, is: ErrNameTaken, says: []string{"kind delete cluster --name fairlead-dev", "another --name"},
+		},
+		"a node's name taken by another container": {
+			docker: answeringDocker, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
+			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", "docker rm fairlead-dev-worker2", "another --name"},
+		},
+		"no version": {
+			docker: answeringDocker, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},
+			is: ErrImage, says: []string{"node:v1", "/kind/version", "latest"},
+		},
+		"an image of another machine": {
+			docker: answeringDocker, env: map[string]string{"BROKEN": "1"}, settings: Settings{Image: "node:v1"},
+			is: ErrImage, says: []string{"node:v1", "exec format error", "another --image"},
 		},
 		"port taken": {
 			docker: answeringDocker, options: cluster.UpOptions{APIServerPort: busyPort}, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},

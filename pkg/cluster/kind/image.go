@@ -55,7 +55,10 @@ const capSysResource = 24
 func (r *runtime) look(ctx context.Context, image string) (facts, error) {
 	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", image, "-c", probe)
 	if err != nil {
-		return facts{}, fmt.Errorf("looking into node image %s: %w", image, err)
+		if ctx.Err() != nil {
+			return facts{}, err
+		}
+		return facts{}, fmt.Errorf("%w: a container of %s does not start: %w: choose another --image, or see what the container runtime says of it", ErrImage, image, err)
 	}
 	f := facts{baked: map[string]string{}}
 	for line := range strings.Lines(out) {

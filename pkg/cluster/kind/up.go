@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/utils/ptr"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
-	kindexec "sigs.k8s.io/kind/pkg/exec"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -99,7 +98,7 @@ func newPlan(ctx context.Context, home cluster.Home, o upOptions) (*plan, *runti
 		return nil, nil, err
 	}
 	pl.state.Runtime = rt.command
-	if err := pl.checkName(rt); err != nil {
+	if err := pl.checkName(ctx, rt); err != nil {
 		return nil, nil, err
 	}
 	if pl.state.Port, err = choosePort(ctx, o.APIServerPort); err != nil {
@@ -118,8 +117,9 @@ func choosePort(ctx context.Context, asked int) (int, error) {
 	return asked, nil
 }
 
-// checkName refuses a name that kind knows: it is not of this state directory.
-func (p *plan) checkName(rt *runtime) error {
+// checkName refuses a name that kind knows: it is not of this state directory. So
+// it does where a container that is no node has a node's name.
+func (p *plan) checkName(ctx context.Context, rt *runtime) error {
 	names, err := rt.kind(newLogger(cluster.Silent)).List()
 	if err != nil {
 		return fmt.Errorf("listing kind clusters: %w", err)
@@ -127,6 +127,16 @@ func (p *plan) checkName(rt *runtime) error {
 	if slices.Contains(names, kindName(p.Name)) {
 		return fmt.Errorf("%w: a kind cluster %q exists that was not made from %s: remove it with \"kind delete cluster --name %s\", or use another --name",
 			ErrNameTaken, kindName(p.Name), filepath.Dir(p.Dir), kindName(p.Name))
+	}
+	out, err := rt.run(ctx, "ps", "--all", "--format={{.Names}}")
+	if err != nil {
+		return fmt.Errorf("listing containers: %w", err)
+	}
+	for _, n := range p.nodes() {
+		if slices.Contains(strings.Fields(out), n.name) {
+			return fmt.Errorf("%w: a container %s exists that is no node of a kind cluster: remove it with \"%s rm %s\" if it is not needed, or use another --name",
+				ErrNameTaken, n.name, rt.command, n.name)
+		}
 	}
 	return nil
 }
@@ -231,53 +241,6 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 
 // installLimit bounds the wait for the bundle's objects after kind is done.
 const installLimit = time.Minute
-
-// createNodes runs kind, which takes no context: without its containers it fails
-// at once.
-func (p *plan) createNodes(ctx context.Context, library *kindcluster.Provider, retain bool) error {
-	config, err := os.ReadFile(p.kindConfigFile())
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() {
-		done <- library.Create(kindName(p.Name),
-			kindcluster.CreateWithRawConfig(config),
-			kindcluster.CreateWithRetain(true), // abandon needs the nodes' logs
-			kindcluster.CreateWithKubeconfigPath(kindKubeconfig(p.Home)),
-			kindcluster.CreateWithDisplayUsage(false), kindcluster.CreateWithDisplaySalutation(false))
-	}()
-	for {
-		select {
-		case err := <-done:
-			return explain(err)
-		case <-ctx.Done():
-		}
-		if retain {
-			return context.Cause(ctx)
-		}
-		_ = deleteNodes(ctx, library, kindName(p.Name), kindKubeconfig(p.Home)) // abandon tries again, and tells
-		select {
-		case err := <-done:
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// explain adds what a failed command said to kind's error, which does not.
-func explain(err error) error {
-	failed := kindexec.RunErrorForError(err)
-	if failed == nil || len(failed.Output) == 0 {
-		return err
-	}
-	lines := strings.Split(strings.TrimSpace(string(failed.Output)), "\n")
-	lines = lines[max(0, len(lines)-quotedLines):]
-	return fmt.Errorf("%w; the end of what it said:\n    %s", err, strings.Join(lines, "\n    "))
-}
-
-// quotedLines are enough to see why kubeadm gave up.
-const quotedLines = 12
 
 // addContext puts the cluster into the user's kubeconfig.
 func (p *plan) addContext(o upOptions) error {

@@ -1,0 +1,63 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// slowDocker takes a second to make a container, which exists from then on until
+// it is removed, as a file of its name in $NODES.
+const slowDocker = `case "$1 $2" in
+"info "*) echo '{"CgroupVersion": "2", "MemoryLimit": true, "PidsLimit": true, "CPUShares": true}' ;;
+"network ls") echo "an id" ;;
+"network inspect") echo '[{"Id": "an id"}]' ;;
+"image inspect") ;;
+"ps "*) ls "$NODES" ;;
+"run "*) : >"$NODES/../begun"; sleep 1; : >"$NODES/interrupted-control-plane" ;;
+"exec "*) ;;
+"rm "*) rm -f "$NODES"/* ;;
+"inspect "*) echo control-plane ;;
+"logs "*) while [ -e "$NODES/interrupted-control-plane" ]; do sleep 0.1; done ;;
+esac
+`
+
+// When the caller is interrupted kind does not go on behind its back: once
+// CreateNodes has returned, no container is there, and none comes.
+func TestCreateNodesInterrupted(t *testing.T) {
+	path := os.Getenv("PATH")
+	fakeRuntime(t, slowDocker)
+	t.Setenv("PATH", os.Getenv("PATH")+":"+path)
+	dir := t.TempDir()
+	nodes := filepath.Join(dir, "nodes")
+	if err := os.Mkdir(nodes, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NODES", nodes)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(dir, "begun")); err == nil {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	library := (&runtime{command: "docker"}).kind(newLogger(cluster.Silent))
+	err := CreateNodes(ctx, library, "interrupted", filepath.Join(dir, "kubeconfig"), false, kindcluster.CreateWithNodeImage("node:v1"))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("CreateNodes = %v, want that it was cancelled", err)
+	}
+	time.Sleep(1200 * time.Millisecond) // longer than a container takes
+	if left, _ := os.ReadDir(nodes); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
