@@ -20,6 +20,9 @@ type Result struct {
 	Files []string `json:"files,omitempty"`
 	// Left are files that Uninstall did not touch, and why.
 	Left []string `json:"left,omitempty"`
+	// EgressSelector is the flag that kube-apiserver has after Uninstall although
+	// Install did not put it there; empty if it dials nodes directly.
+	EgressSelector string `json:"egressSelector,omitempty"`
 }
 
 // Install brings the tunnel into this node's control plane, or brings an earlier

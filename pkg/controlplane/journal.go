@@ -123,7 +123,7 @@ func readJSON(h host, p string, into any) (bool, error) {
 		return false, err
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return false, fmt.Errorf("%s: %w: it was written by another version, or damaged: look at it, and move it away to begin anew", p, err)
+		return false, fmt.Errorf("%s: %w: it is damaged, or of another version of fairlead: use that version, or move the file away and run \"fairlead controlplane install\", which takes over what is in place", p, err)
 	}
 	return true, nil
 }

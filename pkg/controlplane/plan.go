@@ -243,12 +243,9 @@ func (p *planner) planAPIServer() {
 		p.fail(err)
 		return
 	}
-	data, add, err := AddToManifest(base, p.bundle)
+	data, _, err := AddToManifest(base, p.bundle)
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %w", p.manifestPath, err))
-		return
-	}
-	if bytes.Equal(data, p.manifest) {
 		return
 	}
 	pod, err := decodePod(data)
@@ -256,11 +253,16 @@ func (p *planner) planAPIServer() {
 		p.fail(err)
 		return
 	}
+	// All of it, also what kubeadm or a person had put there: it has to go with the
+	// files that it names.
+	if p.newState.Manifest, err = tunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
+		p.fail(err)
+		return
+	}
 	after := programOf(pod.Spec.Containers[apiServerIndex(pod)])
 	after.Health = now.Health
 	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now.without(after), after.without(now)
 	p.putManifest(data, base)
-	p.newState.Manifest = add
 }
 
 // withoutEarlier is the manifest without what an earlier installation added, which

@@ -33,6 +33,9 @@ func (t *transaction) revertEditedManifest(c Change, now string) error {
 		}
 		t.Wait.OldAPIServer = program
 	}
+	if name := t.stillNamed(pod); name != "" {
+		return fmt.Errorf("%s %w and still names %s, so what it needs stays: take that out of the manifest", c.Path, errEdited, name)
+	}
 	if bytes.Equal(data, edited) {
 		return nil
 	}

@@ -278,11 +278,11 @@ func (t *transaction) needed(backup string) bool {
 }
 
 // removeDirs removes directories that are empty but for a socket that nobody
-// serves any more.
+// serves any more, and that kube-apiserver does not mount.
 func (t *transaction) removeDirs(dirs []string) {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(t.path(dir))
-		if err != nil {
+		if err != nil || t.mounted(dir) {
 			continue
 		}
 		for _, e := range entries {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Uninstall takes away what Install has brought, in the opposite order. Files
@@ -43,7 +45,7 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 		return Result{}, preflightError(err)
 	}
 	result, err := n.run(ctx, j)
-	result.Left = left
+	result.Left, result.EgressSelector = left, n.egressNow()
 	return result, err
 }
 
@@ -63,12 +65,16 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	}
 	var left []string
 	for _, f := range n.state.Files {
+		if f.Path == n.manifestPath {
+			continue
+		}
 		reason, err := p.takeAway(f)
 		p.fail(err)
 		if reason != "" {
 			left = append(left, f.Path+": "+reason)
 		}
 	}
+	left = append(left, p.notInstalled()...)
 	if reason, err := p.undoKubeadm(ctx); err != nil || reason != "" {
 		p.fail(err)
 		if reason != "" {
@@ -77,6 +83,12 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	}
 	p.j.RemoveDirs = slices.Clone(n.state.Dirs)
 	slices.Reverse(p.j.RemoveDirs)
+	pod, err := p.takeAwayManifest()
+	if err != nil {
+		p.fail(err)
+	} else {
+		left = append(left, p.keepNeeded(pod)...)
+	}
 	return p.j, left, errors.Join(p.errs...)
 }
 
@@ -103,8 +115,6 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 	switch {
 	case now == absent:
 		return "", nil
-	case f.Path == p.manifestPath:
-		return "", p.takeAwayManifest(f, now)
 	case now != f.Now:
 		return "it was changed since the installation", nil
 	case f.Backup == "":
@@ -121,33 +131,48 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 }
 
 // takeAwayManifest brings back the very bytes of before, or if the manifest has
-// been edited since takes out what was added.
-func (p *planner) takeAwayManifest(f InstalledFile, now string) error {
-	var data []byte
-	var err error
-	if now == f.Now {
-		data, err = p.read(f.Backup)
+// been edited since takes out what was added; in any case what the files that go
+// leave without use. It returns the Pod that comes of it.
+func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
+	now, err := p.fingerprint(p.manifestPath)
+	if err != nil {
+		return nil, err
 	}
-	if now != f.Now || errors.Is(err, fs.ErrNotExist) {
-		data, err = RemoveFromManifest(p.manifest, p.state.Manifest)
+	data, err := p.manifestBefore(now)
+	if err == nil {
+		data, err = withoutTunnelPart(data, p.bundle)
 	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
 	}
 	pod, err := decodePod(data)
 	if err != nil {
-		return fmt.Errorf("%s: %w", p.manifestPath, err)
+		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
 	}
 	before, after := programOf(p.container), programOf(pod.Spec.Containers[apiServerIndex(pod)])
 	before.Health = "https://" + p.address + "/readyz"
 	after.Health = before.Health
 	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.without(after), after.without(before)
 	mode := modeOf(now)
-	c := Change{Step: StepAPIServer, Path: f.Path, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
+	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
 	if c.New != c.Old {
 		p.j.Changes = append(p.j.Changes, c)
 	}
-	return nil
+	return pod, nil
+}
+
+// manifestBefore is kube-apiserver's manifest without what Install added.
+func (p *planner) manifestBefore(now string) ([]byte, error) {
+	f := p.state.file(p.manifestPath)
+	if f == nil {
+		return p.manifest, nil
+	}
+	if now == f.Now {
+		if data, err := p.read(f.Backup); !errors.Is(err, fs.ErrNotExist) {
+			return data, err
+		}
+	}
+	return RemoveFromManifest(p.manifest, p.state.Manifest)
 }
 
 // undoKubeadm plans to take the tunnel out of kubeadm's stored configuration,

@@ -72,7 +72,11 @@ func (o *UninstallOptions) Run(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := fmt.Fprintln(out, "The control plane dials nodes directly again.")
+		if result.EgressSelector != "" {
+			_, err := fmt.Fprintf(out, "kube-apiserver still has %s, which is not as fairlead installed it.\n", result.EgressSelector)
+			return err
+		}
+		_, err := fmt.Fprintln(out, "The control plane dials nodes directly.")
 		return err
 	})
 }

@@ -1,0 +1,235 @@
+package controlplane
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// joinedManifest is kube-apiserver's manifest as "kubeadm join" and "kubeadm upgrade
+// node" write it where kubeadm's stored configuration has the tunnel.
+func joinedManifest(t *testing.T) string {
+	t.Helper()
+	patch, err := egress.KubeadmPatch(v1alpha1.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := kubeadmconfig.BytesToInitConfiguration(patch, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "joined")
+	err = kubeadmNode(dir, func(c *kubeadmapi.InitConfiguration) {
+		c.APIServer.ExtraArgs, c.APIServer.ExtraVolumes = stored.APIServer.ExtraArgs, stored.APIServer.ExtraVolumes
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := host{root: dir}.read(apiServerFile)
+	if err != nil || !strings.Contains(string(data), "--"+egress.ConfigFlag+"=") {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	return string(data)
+}
+
+// egressFile puts the file on a node that has to be there before it joins.
+func egressFile(t *testing.T, h host) {
+	t.Helper()
+	out, err := bundle.Render(v1alpha1.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range out.HostFiles {
+		if f.Path == v1alpha1Egress {
+			put(t, h, f.Path, string(f.Data))
+		}
+	}
+}
+
+// starts fails unless the kubelet could start kube-apiserver: what its manifest
+// mounts is there, and so are the files of the tunnel that it names.
+func starts(t *testing.T, h host) {
+	t.Helper()
+	data, err := h.read(apiServerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath.Type != nil && *v.HostPath.Type == corev1.HostPathDirectory && !h.exists(v.HostPath.Path) {
+			t.Errorf("kube-apiserver mounts %s, which is not there", v.HostPath.Path)
+		}
+	}
+	for _, f := range namedBy(pod) {
+		if strings.Contains(f, "konnectivity") && !h.exists(f) {
+			t.Errorf("kube-apiserver names %s, which is not there", f)
+		}
+	}
+	if selector := egressSelector(pod); selector != "" && !h.exists(serverFile) {
+		t.Errorf("kube-apiserver has %s, and no server is there", selector)
+	}
+}
+
+// sameManifest fails unless kube-apiserver's manifest is kubeadm's without a tunnel.
+func sameManifest(t *testing.T, h host) {
+	t.Helper()
+	want, err := host{root: pristine}.read(apiServerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.read(apiServerFile); err != nil || string(got) != string(want) {
+		t.Errorf("%v, the manifest is\n%s", err, got)
+	}
+}
+
+// TestUninstallWhereKubeadmWroteTheFlag: the flag goes with what it names, also if
+// it was in the manifest before the installation, or came after it.
+func TestUninstallWhereKubeadmWroteTheFlag(t *testing.T) {
+	joined := joinedManifest(t)
+	serverOnly := func(t *testing.T, root string) {
+		o := testOptions(root)
+		o.ServerOnly = true
+		if _, err := Install(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		prepare func(t *testing.T, root string)
+		// files that were there before the installation, and stay.
+		stay []string
+	}{
+		"joined": {func(t *testing.T, root string) {
+			egressFile(t, host{root: root})
+			put(t, host{root: root}, apiServerFile, joined)
+			install(t, root)
+		}, []string{v1alpha1Egress}},
+		"joined, server only": {func(t *testing.T, root string) {
+			egressFile(t, host{root: root})
+			put(t, host{root: root}, apiServerFile, joined)
+			serverOnly(t, root)
+		}, []string{v1alpha1Egress}},
+		"upgraded after server only": {func(t *testing.T, root string) {
+			serverOnly(t, root)
+			put(t, host{root: root}, apiServerFile, joined)
+		}, nil},
+		"upgraded and installed": {func(t *testing.T, root string) {
+			serverOnly(t, root)
+			put(t, host{root: root}, apiServerFile, joined)
+			install(t, root)
+		}, nil},
+		"state lost": {func(t *testing.T, root string) {
+			install(t, root)
+			if err := os.RemoveAll(host{root: root}.path(StateDir)); err != nil {
+				t.Fatal(err)
+			}
+			install(t, root)
+		}, []string{serverFile, v1alpha1.DefaultServerKubeconfig, v1alpha1Egress}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := testNode(t)
+			h := host{root: root}
+			tc.prepare(t, root)
+			r := uninstall(t, root)
+			sameManifest(t, h)
+			starts(t, h)
+			if !slices.Contains(r.Files, apiServerFile) || r.EgressSelector != "" || len(r.Left) != len(tc.stay) {
+				t.Errorf("%+v, want %v left", r, tc.stay)
+			}
+			for _, f := range tc.stay {
+				if !h.exists(f) || !slices.ContainsFunc(r.Left, func(l string) bool { return strings.HasPrefix(l, f+": ") }) {
+					t.Errorf("%s was there before: it is to stay, and to be named: %v", f, r.Left)
+				}
+			}
+		})
+	}
+}
+
+// TestOtherBundleWhereKubeadmWroteTheFlag: a second bundle replaces what kubeadm
+// has written for the first one.
+func TestOtherBundleWhereKubeadmWroteTheFlag(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	egressFile(t, h)
+	put(t, h, apiServerFile, joinedManifest(t))
+	install(t, root)
+	o := testOptions(root)
+	o.Bundle = v1alpha1.New()
+	o.Bundle.ControlPlane.EgressSelectorFile = "/etc/kubernetes/other/egress.yaml"
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	starts(t, h)
+	uninstall(t, root)
+	sameManifest(t, h)
+}
+
+func renameVolume(t *testing.T, h host) {
+	t.Helper()
+	for range 2 { // mount and volume
+		replaceIn(t, h, apiServerFile, "name: "+egress.VolumeConfig+"\n", "name: mine\n")
+	}
+}
+
+// TestUninstallAfterRenamedVolume: a directory that kube-apiserver's manifest still
+// mounts stays.
+func TestUninstallAfterRenamedVolume(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	renameVolume(t, h)
+	r := uninstall(t, root)
+	starts(t, h)
+	if r.EgressSelector != "" || len(r.Left) != 1 || !strings.HasPrefix(r.Left[0], filepath.Dir(v1alpha1Egress)+": ") {
+		t.Errorf("%+v, want the directory left", r)
+	}
+}
+
+// TestRollbackAfterRenamedVolume: the same where a run goes back.
+func TestRollbackAfterRenamedVolume(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	if _, err := Install(t.Context(), failingOptions(root, func() { renameVolume(t, h) })); !errors.Is(err, ErrRolledBack) {
+		t.Fatal(err)
+	}
+	starts(t, h)
+}
+
+// TestFlagWrittenInAnotherWay: what cannot be taken out safely is named, and nothing
+// changes; a run that goes back keeps what the flag needs.
+func TestFlagWrittenInAnotherWay(t *testing.T) {
+	rewrite := func(h host) {
+		replaceIn(t, h, apiServerFile, "    - --"+egress.ConfigFlag+"=", "    - --"+egress.ConfigFlag+"\n    - ")
+	}
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	rewrite(h)
+	before := snapshot(t, root)
+	_, err := Uninstall(t.Context(), testOptions(root))
+	if !errors.Is(err, ErrPreflight) || !strings.Contains(err.Error(), v1alpha1Egress) || !strings.Contains(err.Error(), "take that out") {
+		t.Errorf("%v, want ErrPreflight that names the file", err)
+	}
+	sameTrees(t, before, snapshot(t, root))
+
+	root = testNode(t)
+	h = host{root: root}
+	_, err = Install(t.Context(), failingOptions(root, func() { rewrite(h) }))
+	if !errors.Is(err, errEdited) || !strings.Contains(err.Error(), v1alpha1Egress) {
+		t.Errorf("%v, want the file named that the manifest needs", err)
+	}
+	starts(t, h)
+}
