@@ -52,8 +52,7 @@ func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	return err
 }
 
-// removeContainers removes the cluster. Containers of the same name that somebody
-// else made meanwhile are left alone.
+// removeContainers removes the cluster, if the container runtime answers.
 func removeContainers(ctx context.Context, p *plan) error {
 	rt, err := p.runtime()
 	if err != nil {
@@ -62,15 +61,7 @@ func removeContainers(ctx context.Context, p *plan) error {
 	if err := rt.ping(ctx); err != nil {
 		return fmt.Errorf("the containers of %s cannot be removed: %w", kindName(p.Name), err)
 	}
-	library := rt.kind(newLogger(cluster.Silent))
-	list, err := rt.containers(ctx, library, p.Name)
-	if err != nil {
-		return err
-	}
-	if len(list) > 0 && !p.ours(list) {
-		return os.RemoveAll(p.Dir)
-	}
-	return p.remove(ctx, library)
+	return p.removeAll(ctx, rt)
 }
 
 // runtime is the one with which the cluster was made; of a cluster that does not

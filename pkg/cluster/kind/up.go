@@ -132,10 +132,10 @@ func (p *plan) checkName(ctx context.Context, rt *runtime) error {
 	if err != nil {
 		return fmt.Errorf("listing containers: %w", err)
 	}
-	for _, n := range p.nodes() {
-		if slices.Contains(strings.Fields(out), n.name) {
+	for _, name := range p.containerNames() {
+		if slices.Contains(strings.Fields(out), name) {
 			return fmt.Errorf("%w: a container %s exists that is no node of a kind cluster: remove it with \"%s rm %s\" if it is not needed, or use another --name",
-				ErrNameTaken, n.name, rt.command, n.name)
+				ErrNameTaken, name, rt.command, name)
 		}
 	}
 	return nil
