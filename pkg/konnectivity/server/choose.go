@@ -180,11 +180,12 @@ type registry struct {
 	pools []*pool
 	all   map[*Backend]struct{}
 	some  chan struct{} // closed and replaced when an agent comes
+	less  chan struct{} // closed and replaced when one goes
 	m     *Metrics
 }
 
 func newRegistry(strategies []Strategy, m *Metrics) *registry {
-	r := &registry{all: map[*Backend]struct{}{}, some: make(chan struct{}), m: m}
+	r := &registry{all: map[*Backend]struct{}{}, some: make(chan struct{}), less: make(chan struct{}), m: m}
 	for _, s := range strategies {
 		r.pools = append(r.pools, &pool{strategy: s, byKey: map[string]*group{}})
 	}
@@ -211,6 +212,8 @@ func (r *registry) remove(b *Backend) {
 	for _, p := range r.pools {
 		p.remove(b)
 	}
+	close(r.less)
+	r.less = make(chan struct{})
 	r.gauges()
 }
 
@@ -263,11 +266,12 @@ func (r *registry) present(bs []*Backend) (kept []*Backend) {
 	return kept
 }
 
-// arrival returns a channel that is closed when the next agent comes.
-func (r *registry) arrival() <-chan struct{} {
+// changes returns channels that are closed when the next agent comes, and when
+// the next one goes.
+func (r *registry) changes() (come, gone <-chan struct{}) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.some
+	return r.some, r.less
 }
 
 // hostOf strips the port from a destination.

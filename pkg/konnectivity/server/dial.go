@@ -155,8 +155,8 @@ func (p *Pending) asked() bool {
 }
 
 // forgetGone drops agents that are not connected any more from those that were
-// tried, so that they do not count against maxTries.
-func (p *Pending) forgetGone() {
+// tried, so that they do not count against maxTries. It returns how many remain.
+func (p *Pending) forgetGone() int {
 	p.mu.Lock()
 	tried := p.tried
 	p.mu.Unlock()
@@ -164,6 +164,7 @@ func (p *Pending) forgetGone() {
 	p.mu.Lock()
 	p.tried = kept
 	p.mu.Unlock()
+	return len(kept)
 }
 
 // finish answers the frontend once.

@@ -154,8 +154,10 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	if left <= 0 || !hope {
 		return false
 	}
-	come := s.reg.arrival()
-	p.forgetGone()
+	come, gone := s.reg.changes()
+	if p.forgetGone() < maxTries {
+		gone = nil // any agent that comes may be asked
+	}
 	if p.pick() != nil { // one has come since the caller looked
 		go p.next(true)
 		return true
@@ -165,6 +167,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		defer t.Stop()
 		select {
 		case <-come:
+		case <-gone: // makes room among those tried for one that is there already
 		case <-t.C:
 		case <-s.stop:
 		}
