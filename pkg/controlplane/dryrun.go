@@ -66,8 +66,11 @@ func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []str
 // settledState reads the state; after an interrupted run there is nothing to
 // compare with.
 func (n *node) settledState() (err error) {
-	if n.exists(journalFile) {
-		return errors.New("an earlier run was interrupted: run the command without --dry-run, which completes it or puts everything back")
+	if j, err := n.interrupted(); err != nil || j != nil {
+		if err == nil {
+			err = fmt.Errorf("there is nothing to compare with: %s", j.advice())
+		}
+		return err
 	}
 	n.state, err = n.readState()
 	return err

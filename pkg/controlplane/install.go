@@ -109,7 +109,7 @@ func (n *node) putBack(ctx context.Context, t *transaction, reason error) error 
 	e := &nodeEffects{node: n, journal: t.journal, since: time.Now(), back: true}
 	err := t.back(context.WithoutCancel(ctx), e)
 	if err != nil {
-		return fmt.Errorf("%w\nputting everything back failed, too: %w\nrun the same command again, or \"fairlead controlplane uninstall\"", explain(reason), err)
+		return fmt.Errorf("%w\nputting everything back failed, too: %w\n%s", explain(reason), explain(err), t.putBackAdvice())
 	}
 	return fmt.Errorf("%w; %w", explain(reason), ErrRolledBack)
 }
@@ -118,12 +118,11 @@ func (n *node) putBack(ctx context.Context, t *transaction, reason error) error 
 // that is what is asked for now, and else puts everything back. done tells that
 // nothing more is to be done.
 func (n *node) resume(ctx context.Context, op Operation, desired string) (result Result, done bool, err error) {
-	j := &journal{}
-	found, err := readJSON(n.host, journalFile, j)
+	j, err := n.interrupted()
 	if err != nil {
 		return Result{}, false, err
 	}
-	if found {
+	if j != nil {
 		result, done, err = n.resumeJournal(ctx, j, op, desired)
 		if err != nil || done {
 			return result, done, err
@@ -148,9 +147,9 @@ func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desi
 	n.connect()
 	switch j.Phase {
 	case phasePreparing:
-		return Result{}, false, t.discard()
+		return Result{}, false, explain(t.discard())
 	case phaseDone:
-		return Result{}, false, t.finish()
+		return Result{}, false, explain(t.finish())
 	case phaseApplying:
 		if j.Operation == op && j.Desired == desired {
 			result, err := n.execute(ctx, t)
@@ -165,6 +164,9 @@ func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desi
 	})
 	for _, file := range t.left {
 		n.opts.Notef("%s %v: it is left as it is", file, errEdited)
+	}
+	if err != nil {
+		err = fmt.Errorf("putting back what the earlier %s changed failed: %w\n%s", j.Operation, explain(err), j.putBackAdvice())
 	}
 	return Result{}, false, err
 }

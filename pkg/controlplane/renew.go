@@ -57,12 +57,12 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 		return Renewal{}, preflightError(err)
 	}
 	defer unlock()
-	if err := n.settledState(); err != nil {
-		return Renewal{}, preflightError(errors.New("an earlier run was interrupted: \"fairlead controlplane install\" completes it, " +
-			"\"fairlead controlplane uninstall\" puts everything back"))
+	desired := fmt.Sprintf("%s %s %s", OpRenew, o.Before, o.Restart)
+	if r, done, err := n.resumeRenewal(ctx, desired); err != nil || done {
+		return r, err
 	}
 	n.connect()
-	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: string(OpRenew), Started: n.opts.Now(), Steps: []Step{StepPKI, StepServer}}}
+	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Steps: []Step{StepPKI, StepServer}}}
 	p.newState = &State{}
 	if n.state != nil {
 		p.newState = n.state.clone()
@@ -84,6 +84,21 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 		r.Restarted = false
 	}
 	return r, err
+}
+
+// resumeRenewal completes a renewal that was killed, if it was asked for the same,
+// and else puts it back.
+func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, done bool, err error) {
+	j, err := n.interrupted()
+	if err == nil {
+		err = j.notOthers()
+	}
+	if err != nil {
+		return Renewal{}, false, preflightError(err)
+	}
+	r.Result, done, err = n.resume(ctx, OpRenew, desired)
+	r.Restarted = err == nil && slices.Contains(r.Files, serverManifest(n.bundle))
+	return r, done, err
 }
 
 // due tells whether a certificate is to be renewed.

@@ -83,13 +83,11 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	if state != nil {
 		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
 	}
-	j := journal{}
-	if found, err := readJSON(n.host, journalFile, &j); err != nil {
+	if j, err := n.interrupted(); err != nil {
 		s.Problems = append(s.Problems, err.Error())
-	} else if found {
+	} else if j != nil {
 		s.Interrupted = string(j.Operation)
-		s.Problems = append(s.Problems, fmt.Sprintf("an %s was interrupted while %s: \"fairlead controlplane install\" completes it, \"fairlead controlplane uninstall\" puts everything back",
-			j.Operation, j.Phase))
+		s.Problems = append(s.Problems, j.advice())
 	}
 	s.inspectFiles(n)
 	s.inspectPrograms(ctx, n)

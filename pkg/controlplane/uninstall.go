@@ -14,7 +14,8 @@ import (
 // that are as Install left them become what they were before, byte for byte. From
 // kube-apiserver's manifest that has been edited since, only Install's own lines
 // are taken out. Other files that somebody has changed since are left, and named
-// in the result. An installation that was interrupted is rolled back.
+// in the result. An installation that was interrupted is rolled back; if there was
+// an earlier one, that stays, and it fails with [ErrStillInstalled].
 //
 // It fails with [ErrNotInstalled] where there is nothing to do.
 func Uninstall(ctx context.Context, o Options) (Result, error) {
@@ -30,15 +31,21 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 		return Result{}, preflightError(err)
 	}
 	defer unlock()
-	hadJournal := n.exists(journalFile)
+	earlier, err := n.interrupted()
+	if err != nil {
+		return Result{}, preflightError(err)
+	}
 	if result, done, err := n.resume(ctx, OpUninstall, string(OpUninstall)); err != nil || done {
 		return result, err
 	}
 	if n.state == nil {
-		if hadJournal {
+		if earlier != nil {
 			return Result{Changed: true, Resumed: true}, nil
 		}
 		return Result{}, ErrNotInstalled
+	}
+	if earlier.staysInstalled(n.state) {
+		return Result{Changed: true, Resumed: true}, ErrStillInstalled
 	}
 	j, left, err := n.planUninstall(ctx)
 	if err != nil {

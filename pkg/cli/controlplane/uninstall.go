@@ -19,7 +19,8 @@ part, so that it dials nodes directly again, then the server and its files.
 Files that are as they were installed become what they were before, byte for byte.
 From a kube-apiserver manifest that was edited since, only the installed lines are
 taken out; other files that were changed since are left and named. An installation
-that was interrupted is put back.`
+that was interrupted is put back; if one from before it comes back by that, it stays,
+and another run takes it away.`
 
 // UninstallOptions are the flags of "uninstall".
 type UninstallOptions struct {

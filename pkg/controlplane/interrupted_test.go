@@ -1,0 +1,156 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// stopAt lets a run end like one that is killed, after its n-th effect: nothing of
+// it runs any more, but for the lock that the system would take. It returns the
+// effect's name; empty if the run came to its end first.
+func stopAt(t *testing.T, o *Options, at int, run func() error) (point string) {
+	t.Helper()
+	effects := 0
+	o.after = func(p string) {
+		if effects++; effects == at {
+			panic(stopped(p))
+		}
+	}
+	defer func() {
+		o.after = nil
+		switch r := recover().(type) {
+		case nil:
+		case stopped:
+			point = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+type stopped string
+
+func otherBundle() *v1alpha1.Bundle {
+	return &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
+}
+
+func twin(t *testing.T, root, suffix string) string {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", root, root+suffix).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return root + suffix
+}
+
+// TestInterruptedAfterInstallation: a renewal, or an installation over another one,
+// ends after each single effect. The same command completes it. Uninstall puts back
+// what was before it and stops there, or takes all away if it was done; the next one
+// comes to the beginning.
+func TestInterruptedAfterInstallation(t *testing.T) {
+	base := testNode(t)
+	install(t, base)
+	before, first := snapshot(t, base), snapshot(t, pristine)
+	for name, again := range map[string]func(context.Context, Options) error{
+		"renew": func(ctx context.Context, o Options) error {
+			_, err := Renew(ctx, RenewOptions{Options: o, Restart: "always"})
+			return err
+		},
+		"install": func(ctx context.Context, o Options) error {
+			o.Bundle = otherBundle()
+			_, err := Install(ctx, o)
+			return err
+		},
+	} {
+		at, stride := 1, 1
+		if testing.Short() {
+			stride = 5
+		}
+		for ; ; at += stride {
+			root := testNode(t)
+			copyTree(t, base, root)
+			o := testOptions(root)
+			point := stopAt(t, &o, at, func() error { return again(t.Context(), o) })
+			if point == "" {
+				break
+			}
+			t.Run(name+" after "+point, func(t *testing.T) {
+				other := twin(t, root, "-2")
+				if err := again(t.Context(), testOptions(root)); err != nil {
+					t.Errorf("the same again: %v", err)
+				}
+				if (host{root: root}).exists(journalFile) {
+					t.Error("the journal is still there")
+				}
+				uninstall(t, root)
+				sameTrees(t, first, snapshot(t, root))
+
+				_, err := Uninstall(t.Context(), testOptions(other))
+				if errors.Is(err, ErrStillInstalled) {
+					sameTrees(t, before, snapshot(t, other))
+					uninstall(t, other)
+				} else if err != nil {
+					t.Errorf("uninstall: %v", err)
+				}
+				sameTrees(t, first, snapshot(t, other))
+			})
+		}
+		if at < 10 {
+			t.Errorf("%s: %d effects only", name, at)
+		}
+	}
+}
+
+// TestInterruptedAdvice: what is advised is what happens, and a renewal, which a
+// timer may have started, ends nobody else's run.
+func TestInterruptedAdvice(t *testing.T) {
+	root := testNode(t)
+	o := testOptions(root)
+	if point := stopAt(t, &o, 9, func() error { _, err := Install(t.Context(), o); return err }); point == "" {
+		t.Fatal("it came to its end")
+	}
+	before := snapshot(t, root)
+	_, renewErr := Renew(t.Context(), RenewOptions{Options: testOptions(root)})
+	_, planErr := PlanInstall(t.Context(), testOptions(root))
+	for _, err := range []error{renewErr, planErr} {
+		if !errors.Is(err, ErrPreflight) || !strings.Contains(err.Error(), "an earlier install was interrupted while applying") ||
+			!strings.Contains(err.Error(), "\"fairlead controlplane install\" for the same bundle completes it") {
+			t.Errorf("%v", err)
+		}
+	}
+	sameTrees(t, before, snapshot(t, root))
+	install(t, root)
+	if point := stopAt(t, &o, 4, func() error { _, err := Renew(t.Context(), RenewOptions{Options: o}); return err }); point == "" {
+		t.Fatal("it came to its end")
+	}
+	if _, err := PlanInstall(t.Context(), testOptions(root)); err == nil || !strings.Contains(err.Error(), "\"fairlead certs renew\" completes it") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRollbackThatFails: also the run that finds an interrupted one says what to do
+// if that cannot be put back.
+func TestRollbackThatFails(t *testing.T) {
+	root := testNode(t)
+	o, at := testOptions(root), 1
+	for ; stopAt(t, &o, at, func() error { _, err := Install(t.Context(), o); return err }) != "applied "+apiServerFile; at++ {
+		uninstall(t, root)
+	}
+	o.waits = func(context.Context, *process) error { return errors.New("no answer") }
+	_, err := Uninstall(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "the earlier install changed failed") || !strings.Contains(err.Error(), "no answer") ||
+		!strings.Contains(err.Error(), "run the same command again") {
+		t.Errorf("%v", err)
+	}
+	uninstall(t, root)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
