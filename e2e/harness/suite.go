@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 // Suite is a cluster that the tests of a package share.
@@ -198,7 +199,8 @@ func (s *Suite) tearDown(failed bool) error {
 // watch tears the cluster down when the run is interrupted or its time is up.
 func (s *Suite) watch(cancel context.CancelFunc) (stop func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, interrupt.Signals()...)
+	interrupt.OutlivePipes()
 	var late <-chan time.Time
 	if f := flag.Lookup("test.timeout"); f != nil {
 		if limit, err := time.ParseDuration(f.Value.String()); err == nil && limit > 2*tearDownTime {

@@ -5,10 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 func main() {
@@ -17,7 +16,7 @@ func main() {
 	flag.StringVar(&b.mirror, "mirror", "", "Debian mirror (default: the one that apt is set to)")
 	flag.BoolVar(&b.force, "force", false, "build all stages again, for newer Debian packages")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	b.progress = ui.NewProgress(os.Stderr, false)
 	if err := b.run(ctx); err != nil {

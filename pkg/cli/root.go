@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,6 +31,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
 	versioncmd "github.com/fairlead-dev/fairlead/pkg/cli/version"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
@@ -126,10 +126,9 @@ func Main(args []string, streams genericiooptions.IOStreams) int {
 }
 
 func run(root *cobra.Command, args []string, streams genericiooptions.IOStreams) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	outlivePipes()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

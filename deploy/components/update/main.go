@@ -14,10 +14,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 const (
@@ -31,7 +31,7 @@ var errStale = errors.New("out of date: run make update-components")
 func main() {
 	check := flag.Bool("check", false, "fail if the files are out of date, and leave them as they are")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	if err := run(ctx, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "update components:", err)

@@ -19,17 +19,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 // name keeps the benchmark's cluster apart from the user's.
@@ -49,7 +48,7 @@ func main() {
 	provider := flag.String("provider", cluster.Embedded, "whose clusters to measure: "+strings.Join(providers.Names(), " or "))
 	image := flag.String("image", "", "node image, with -provider kind (default: that of fairlead up)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	measure := func() error { return run(ctx, *cold, *runs, *nodes) }
 	if *provider == cluster.Kind {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/deploy/tools/dockerd/daemon"
 	"github.com/fairlead-dev/fairlead/deploy/tools/dockerd/runtime"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 const usage = `usage: dockerd start [-dir DIR] [-always]
@@ -36,7 +36,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, runtime.Main(os.Args))
 		os.Exit(1)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	err := run(ctx, os.Args[1:])
 	var exit *exec.ExitError

@@ -72,16 +72,12 @@ func TestRunFails(t *testing.T) {
 func TestRunIsInterrupted(t *testing.T) {
 	binary, dir := program(t)
 	marks := t.TempDir()
-	script := `trap 'touch "$0/cleaned"; exit 1' TERM; (sleep 300; touch "$0/orphan") & touch "$0/started"; wait`
+	script := `trap 'touch "$0/cleaned"; exit 1' TERM; (touch "$0/started"; sleep 300; touch "$0/orphan") & wait`
 	cmd, out := command(binary, "run", "-always", "-dir", dir, "--", "sh", "-c", script, marks)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(marks, "started")); err == nil {
-			break
-		}
-	}
+	await(t, filepath.Join(marks, "started"))
 	began := time.Now()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -98,6 +94,46 @@ func TestRunIsInterrupted(t *testing.T) {
 	if answers(dir) {
 		t.Error("the daemon runs on")
 	}
+}
+
+// A closed terminal asks the command to end as a service manager does.
+func TestTerminalIsClosed(t *testing.T) {
+	tmp := t.TempDir()
+	binary := filepath.Join(tmp, "dockerd-tool")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "docker"), []byte("#!/bin/sh\necho 28.1.0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", tmp+":"+os.Getenv("PATH"))
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		marks := t.TempDir()
+		cmd := exec.Command(binary, "run", "--", "sh", "-c", `trap 'touch "$0/cleaned"; exit 1' TERM; touch "$0/started"; while :; do sleep 0.1; done`, marks)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, filepath.Join(marks, "started"))
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("%v: it ended with %v, want exit code 1", sig, err)
+		}
+		if _, err := os.Stat(filepath.Join(marks, "cleaned")); err != nil {
+			t.Errorf("%v: the command was not asked to end", sig)
+		}
+	}
+}
+
+func await(t *testing.T, file string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+	}
+	t.Fatalf("no %s after a minute", file)
 }
 
 func TestUsage(t *testing.T) {

@@ -14,19 +14,19 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/deploy/tools/debian"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 func main() {
 	bin := flag.String("bin", "bin", "directory with the programs")
 	out := flag.String("o", "_output/images", "directory for the archives")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	if err := run(ctx, *bin, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
