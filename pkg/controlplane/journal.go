@@ -111,6 +111,7 @@ const (
 	stateFile   = StateDir + "/state.json"
 	lockFile    = StateDir + "/lock"
 	backupDir   = StateDir + "/before"
+	editedDir   = StateDir + "/edited"
 )
 
 // readJSON reads a file of the state directory; false if there is none.

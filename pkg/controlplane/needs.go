@@ -95,6 +95,12 @@ func (p *planner) keepNeeded(apiServerPod *corev1.Pod) (left []string) {
 		left = append(left, fmt.Sprintf("%s: %s, which is not as it was installed", p.manifestPath, arg))
 	}
 	left = append(left, p.keepFor(p.manifestPath, mountsOf(apiServerPod))...)
+	server := serverManifest(p.bundle)
+	if data, err := p.read(server); err == nil && !slices.ContainsFunc(p.j.Changes, func(c Change) bool { return c.Path == server }) {
+		if pod, err := decodePod(data); err == nil {
+			left = append(left, p.keepFor(server, slices.Concat(mountsOf(pod), namedBy(pod)))...)
+		}
+	}
 	named := namedBy(apiServerPod)
 	for _, c := range p.j.Changes {
 		if c.Remove && slices.Contains(named, c.Path) {
@@ -103,6 +109,23 @@ func (p *planner) keepNeeded(apiServerPod *corev1.Pod) (left []string) {
 		}
 	}
 	return left
+}
+
+// setAside plans a copy of the server's manifest, which somebody has edited, for
+// whoever wants to look at it. It cannot stay where it is: the kubelet would go on
+// starting a server without its files, and make an empty one that everybody may
+// read (KON-23).
+func (p *planner) setAside(file, now string) (reason string, err error) {
+	data, err := p.read(file)
+	if err != nil {
+		return "", err
+	}
+	name := editedDir + strings.TrimPrefix(backupName(file, now), backupDir)
+	p.directory(editedDir, 0o700)
+	if !p.exists(name) {
+		p.j.Changes = append(p.j.Changes, Change{Step: StepServer, Path: name, Mode: 0o600, Data: data, Old: absent, New: fingerprint(data, 0o600)})
+	}
+	return "it was changed since the installation, and is now " + name, nil
 }
 
 // notInstalled are files of the bundle that an installation found in their place.

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -232,4 +233,63 @@ func TestFlagWrittenInAnotherWay(t *testing.T) {
 		t.Errorf("%v, want the file named that the manifest needs", err)
 	}
 	starts(t, h)
+}
+
+// TestUninstallWithEditedServer: a server manifest that somebody has edited goes like
+// any other, as the server could not live without what it mounts; a copy stays.
+func TestUninstallWithEditedServer(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	replaceIn(t, h, serverFile, "  containers:\n", "  # mine\n  containers:\n")
+	edited, err := h.read(serverFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, root)
+	o, broken := testOptions(root), true
+	o.waits = func(context.Context, *process) error {
+		if broken {
+			broken = false
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	if _, err := Uninstall(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Errorf("%v, want ErrRolledBack", err)
+	}
+	sameTrees(t, before, snapshot(t, root))
+	r := uninstall(t, root)
+	if len(r.Left) != 1 || !strings.HasPrefix(r.Left[0], serverFile+": ") {
+		t.Fatalf("left %v, want the server's manifest", r.Left)
+	}
+	name := r.Left[0][strings.LastIndex(r.Left[0], " ")+1:]
+	if data, err := h.read(name); err != nil || string(data) != string(edited) {
+		t.Errorf("the copy: %v\n%s", err, data)
+	}
+	if _, err := Uninstall(t.Context(), testOptions(root)); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("again: %v, want ErrNotInstalled", err)
+	}
+	if err := os.RemoveAll(h.path(StateDir)); err != nil {
+		t.Fatal(err)
+	}
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestUninstallWithServerOfSomebodyElse: a server that was there before stays, with
+// what it needs.
+func TestUninstallWithServerOfSomebodyElse(t *testing.T) {
+	reference(t)
+	root := testNode(t)
+	h := host{root: root}
+	_, manifest, _ := strings.Cut(installed[serverFile], "\n")
+	put(t, h, serverFile, manifest)
+	install(t, root)
+	r := uninstall(t, root)
+	for _, f := range []string{serverFile, v1alpha1.DefaultServerKubeconfig} {
+		if !h.exists(f) || !slices.ContainsFunc(r.Left, func(l string) bool { return strings.HasPrefix(l, f+": ") }) {
+			t.Errorf("%s is to stay, and to be named: %v", f, r.Left)
+		}
+	}
+	sameManifest(t, h)
 }

@@ -122,8 +122,14 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 	switch {
 	case now == absent:
 		return "", nil
+	case now != f.Now && c.Step == StepServer:
+		reason, err = p.setAside(f.Path, now)
 	case now != f.Now:
 		return "it was changed since the installation", nil
+	}
+	switch {
+	case err != nil:
+		return "", err
 	case f.Backup == "":
 		c.Remove = true
 	default:
@@ -134,7 +140,7 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 		c.New = fingerprint(c.Data, c.Mode)
 	}
 	p.j.Changes = append(p.j.Changes, c)
-	return "", nil
+	return reason, nil
 }
 
 // takeAwayManifest brings back the very bytes of before, or if the manifest has
