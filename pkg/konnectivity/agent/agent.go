@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 )
@@ -58,6 +59,9 @@ type Config struct {
 	// ConnLimit is the number of bytes held for one receiver that lags behind
 	// an upstream server. Default 16 MiB.
 	ConnLimit int
+	// PeerBuffer and TotalBuffer bound what destinations that lag hold, of one
+	// server's connections and of all. 0 is no bound.
+	PeerBuffer, TotalBuffer int64
 
 	Link link.Config
 	Pipe pipe.Config
@@ -98,6 +102,7 @@ type Agent struct {
 	cfg     Config
 	m       *Metrics
 	dialing atomic.Int64
+	book    *ledger.Ledger
 
 	mu       sync.Mutex
 	clients  []*client
@@ -111,7 +116,16 @@ type Agent struct {
 // New returns an agent that does nothing until Run.
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
-	return &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
+	a.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
+	return a
+}
+
+// evicted is told that connections were reset for their memory.
+func (a *Agent) evicted(server string, connections int, bytes int64) {
+	a.m.evictions.With(ledger.Bound(server)).Add(int64(connections))
+	a.cfg.Logf(1, "reset %d connections whose destinations do not read, which held %d bytes: %s", connections, bytes,
+		ledger.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer))
 }
 
 // Run keeps the agent connected until ctx ends, and then ends all connections.

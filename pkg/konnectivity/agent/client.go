@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 )
 
@@ -24,9 +25,23 @@ type client struct {
 	link     *link.Link
 	h2       *h2.Conn
 	session  *compat.Session
+	account  *ledger.Account
 	done     chan struct{}
 	answered atomic.Bool // the server confirmed the drain
 	drainAt  atomic.Int64
+}
+
+// holder is a link or a session as what holds memory.
+type holder interface {
+	ledger.Member
+	Bill(a *ledger.Account)
+}
+
+func (c *client) holder() holder {
+	if c.link != nil {
+		return c.link
+	}
+	return c.session
 }
 
 func (c *client) close() {
@@ -308,6 +323,8 @@ func (a *Agent) serverLeaves(c *client) {
 
 func (a *Agent) add(c *client, count int) {
 	a.wg.Add(1)
+	c.account = a.book.Join(c.serverID, c.holder())
+	c.holder().Bill(c.account)
 	a.mu.Lock()
 	a.clients = append(a.clients, c)
 	if count > 0 {
@@ -325,6 +342,7 @@ func (a *Agent) add(c *client, count int) {
 func (a *Agent) serve(c *client, run func() error) {
 	defer a.wg.Done()
 	err := run()
+	c.account.Leave(c.holder())
 	close(c.done)
 	a.mu.Lock()
 	for i, o := range a.clients {

@@ -25,6 +25,7 @@ type Metrics struct {
 	connectFails   *metrics.Vec
 	violations     *metrics.Vec
 	overflows      *metrics.Value
+	evictions      *metrics.Vec
 
 	toServer, fromServer [8]*metrics.Value
 }
@@ -54,6 +55,7 @@ func NewMetrics() *Metrics {
 		connectFails: r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
 		violations:   r.CounterVec("fairlead_tunnel_agent_violations_total", "Streams reset because the server broke the protocol, by rule.", "rule"),
 		overflows:    r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
+		evictions:    r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),
 	}
 	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
 	r.AddProcess()

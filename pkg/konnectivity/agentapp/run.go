@@ -101,6 +101,7 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 		SyncInterval: o.SyncInterval, SyncIntervalCap: o.SyncIntervalCap, SyncForever: o.SyncForever, KeepaliveTime: o.KeepaliveTime,
 		DialTimeout: o.DialTimeout, MaxDials: o.MaxPendingDials, MaxConns: o.MaxConnections, Policy: policy,
 		Links: o.Links, ReferenceOnly: o.Link.Reference(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
+		PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer,
 		Logf: shell.Logf,
 	}
 	if path := o.ServiceAccountTokenPath; path != "" {

@@ -87,6 +87,9 @@ func (c *Chunk) Append(p []byte) int {
 	return n
 }
 
+// Truncate drops the payload behind its first n bytes.
+func (c *Chunk) Truncate(n int) { c.end = c.off + n }
+
 // Consume drops n bytes from the front of the payload.
 func (c *Chunk) Consume(n int) { c.off += n }
 

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"strings"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
@@ -18,7 +19,8 @@ type Conn struct {
 	// Guarded by s.mu.
 	queue   []*buf.Chunk
 	queued  int
-	held    int // bytes the receiver has not consumed
+	held    int       // bytes the receiver has not consumed
+	moved   time.Time // when it last consumed while it lagged
 	listed  bool
 	closing bool // close behind the queue
 	closed  bool // close was sent
@@ -53,7 +55,11 @@ func (c *Conn) windowLocked() int {
 	if c.dead || c.closing {
 		return buf.MaxPayload
 	}
-	return max(0, maxQueued-c.queued)
+	room := maxQueued
+	if c.s.account.Tight() {
+		room = tightQueued
+	}
+	return max(0, room-c.queued)
 }
 
 // Send implements tunnel.Stream. It never waits.
@@ -113,21 +119,14 @@ func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
 // again.
 func (c *Conn) Consumed(n int) {
 	c.s.mu.Lock()
-	n = min(n, c.held)
-	c.held -= n
+	n = c.passedOnLocked(n)
 	c.s.mu.Unlock()
 	c.s.consumed(n)
 }
 
 // settle gives back to the stream's window what a receiver that is gone has not
 // consumed.
-func (c *Conn) settle() {
-	c.s.mu.Lock()
-	n := c.held
-	c.held = 0
-	c.s.mu.Unlock()
-	c.s.consumed(n)
-}
+func (c *Conn) settle() { c.Consumed(tunnel.All) }
 
 // CloseWrite implements tunnel.Stream. The protocol has no half-close: the end
 // of one direction is the end of the connection.
@@ -196,6 +195,7 @@ func (c *Conn) abort(err error) {
 	c.dead = true
 	dialing := c.s.server && c.id == 0
 	c.dropLocked()
+	c.passedOnLocked(tunnel.All)
 	delete(c.s.conns, c.id)
 	delete(c.s.dials, c.random)
 	r := c.r

@@ -45,20 +45,19 @@ func (s *Session) flushAcc() {
 		}
 		return
 	}
-	c.held += chunk.Len()
+	c.gotLocked(chunk.Len())
 	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
+	account := s.account
 	s.mu.Unlock()
 	if over {
-		n := chunk.Len()
 		chunk.Release()
-		s.consumed(n)
 		if s.cfg.OnOverflow != nil {
 			s.cfg.OnOverflow()
 		}
-		c.Reset(ErrOverflow.Error(), false)
-		c.r.Aborted(ErrOverflow)
+		c.evict(ErrOverflow)
 		return
 	}
+	account.Relieve()
 	c.r.Data(chunk)
 }
 
@@ -147,6 +146,9 @@ func (s *Session) peerClosed(id int64, reason string) {
 	first := !c.gotEnd
 	c.gotEnd, c.dead = true, true
 	c.dropLocked()
+	if c.held > 0 {
+		s.flushing[c] = struct{}{}
+	}
 	s.mu.Unlock()
 	if !first {
 		return

@@ -7,11 +7,12 @@
 package compat
 
 import (
-	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
@@ -43,13 +44,16 @@ type Config struct {
 // maxQueued is the number of bytes a connection may have queued for sending.
 const maxQueued = 4 * buf.MaxSize
 
+// tightQueued is the same while the process uses much of its memory.
+const tightQueued = 16 << 10
+
 // maxInFlight is the number of bytes that are given to HTTP/2 ahead of its
 // windows; the rest waits in the queues of the connections, where it is shared
 // out fairly.
 const maxInFlight = 2 * buf.MaxSize
 
 // ErrOverflow says that a receiver lagged behind by more than ConnLimit.
-var ErrOverflow = errors.New("receiver is too slow for a peer without flow control")
+var ErrOverflow = fmt.Errorf("%w: its peer has no flow control", tunnel.ErrEvicted)
 
 // Session is one stream of the reference protocol between server and agent.
 type Session struct {
@@ -63,6 +67,8 @@ type Session struct {
 	payload int64
 
 	mu       sync.Mutex
+	account  *ledger.Account
+	flushing map[*Conn]struct{} // over, but what they received is not passed on yet
 	conns    map[int64]*Conn
 	dials    map[int64]*Conn
 	nextID   int64
@@ -81,7 +87,7 @@ func New(st *h2.Stream, server bool, cfg Config) *Session {
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool, wire.Type) {}
 	}
-	return &Session{cfg: cfg, st: st, server: server, conns: map[int64]*Conn{}, dials: map[int64]*Conn{}}
+	return &Session{cfg: cfg, st: st, server: server, flushing: map[*Conn]struct{}{}, conns: map[int64]*Conn{}, dials: map[int64]*Conn{}}
 }
 
 // SetStream names the stream where it comes after the session.
@@ -141,6 +147,9 @@ func (s *Session) fail(err error) {
 	}
 	for _, c := range s.dials {
 		all = append(all, c)
+	}
+	for c := range s.flushing {
+		c.passedOnLocked(tunnel.All)
 	}
 	s.mu.Unlock()
 	for _, c := range all {

@@ -186,6 +186,38 @@ func (st *Stream) wantLocked() {
 	}
 }
 
+// Drop takes what a sender has queued from the queue, except for the rest of a
+// packet of which a part is sent: the messages of others come behind it. The
+// sender's bytes have left.
+func (st *Stream) Drop(from Sender) {
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := st.queue[:0]
+	for i, m := range st.queue {
+		switch {
+		case m.from != from || m.chunk == nil:
+			kept = append(kept, m)
+		case i == 0 && m.started():
+			m.from.Sent(m.chunk.Len() - m.left)
+			m.chunk.Truncate(m.left)
+			m.chunk = m.chunk.Shrink()
+			kept = append(kept, m)
+		default:
+			m.from.Sent(m.chunk.Len())
+			m.chunk.Release()
+		}
+	}
+	clear(st.queue[len(kept):])
+	st.queue = kept
+}
+
+// started tells whether a part of the current packet is sent.
+func (m *message) started() bool {
+	size := min(m.chunk.Len(), maxPacket) // of a packet that is not started
+	return m.left < size || len(m.head) < len(wire.AppendDataHead(nil, m.connID, m.left))
+}
+
 // dropLocked releases the queue. The senders' bytes have left it.
 func (st *Stream) dropLocked() {
 	for _, m := range st.queue {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
@@ -93,6 +94,9 @@ type Link struct {
 
 	mu         sync.Mutex
 	streams    map[uint32]*Stream
+	flushing   map[*Stream]struct{} // over, but what they received is not passed on yet
+	account    *ledger.Account
+	held       int    // bytes received and not passed on, of all streams
 	nextID     uint32 // server: last stream opened
 	seenID     uint32 // agent: highest stream seen
 	peerWindow int
@@ -117,7 +121,7 @@ func New(nc net.Conn, peerWindow int, cfg Config) *Link {
 	cfg.defaults()
 	l := &Link{
 		cfg: cfg, nc: nc, start: time.Now(), peerWindow: peerWindow,
-		streams: map[uint32]*Stream{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		streams: map[uint32]*Stream{}, flushing: map[*Stream]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	toServer, toAgent := wire.CloseRsp, wire.CloseReq
 	if cfg.OnDial != nil { // the agent's side
@@ -168,6 +172,8 @@ func (l *Link) fail(err error) error {
 		streams = append(streams, st)
 	}
 	close(l.done)
+	l.account.Add(-l.held)
+	l.held = 0
 	l.mu.Unlock()
 	_ = l.nc.Close()
 	for _, st := range streams {
@@ -257,7 +263,7 @@ func (l *Link) flushUnlock(mayWait, little bool) {
 }
 
 func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
-	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window}
+	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: time.Since(l.start)}
 	l.streams[id] = st
 	return st
 }

@@ -53,6 +53,8 @@ func (l *Link) readData(id uint32, length int) error {
 	}
 	st.allowed -= length
 	st.unconsumed += length
+	l.held += length
+	l.account.Add(length)
 	broken := ""
 	switch {
 	case st.allowed < 0:
@@ -65,9 +67,11 @@ func (l *Link) readData(id uint32, length int) error {
 	l.mu.Unlock()
 	if broken != "" {
 		c.Release()
+		st.Consumed(length)
 		l.breach(st, broken)
 		return nil
 	}
+	l.account.Relieve()
 	st.r.Data(c)
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 // its source has to wait: what is being written and what comes next.
 const maxQueued = 4 * buf.MaxSize
 
+// tightQueued is the same while the process uses much of its memory.
+const tightQueued = 16 << 10
+
 // endKind is how a stream ends its sending direction.
 type endKind byte
 
@@ -40,7 +43,8 @@ type Stream struct {
 	gotEnd  bool
 	dead    bool
 	dialing bool
-	waiting bool // the receiver waits for Writable
+	waiting bool          // the receiver waits for Writable
+	opened  time.Duration // since the link's start
 
 	allowed    int // bytes the peer may still send
 	window     int
@@ -75,7 +79,11 @@ func (st *Stream) windowLocked() int {
 	if st.dead || st.end != endNone {
 		return maxData // Send drops it
 	}
-	return max(0, min(st.credit, maxQueued-st.queued))
+	room := maxQueued
+	if st.l.account.Tight() {
+		room = tightQueued
+	}
+	return max(0, min(st.credit, room-st.queued))
 }
 
 // Send implements tunnel.Stream.
@@ -113,11 +121,11 @@ func (st *Stream) Consumed(n int) {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	n = st.passedOnLocked(n)
 	if st.dead {
 		return
 	}
 	st.owed += n
-	st.unconsumed -= n
 	if st.owed < st.window/4 || st.owing || st.gotEnd {
 		return
 	}
@@ -207,6 +215,9 @@ func (st *Stream) killLocked() {
 	st.queue, st.queued = nil, 0
 	if extra := st.window - st.l.cfg.Window; extra > 0 {
 		st.l.cfg.Budget.give(extra)
+	}
+	if st.unconsumed > 0 && st.l.err == nil {
+		st.l.flushing[st] = struct{}{}
 	}
 	delete(st.l.streams, st.id)
 }

@@ -232,6 +232,7 @@ func (e *End) guard(last int) {
 
 // shut closes the socket now; with reset, so that its other end sees a reset.
 func (e *End) shut(err error, reset bool) {
+	defer e.settle()
 	if !e.markClosed() {
 		if reset {
 			sock.Abort(e.nc)
@@ -247,6 +248,13 @@ func (e *End) shut(err error, reset bool) {
 		_ = e.nc.Close()
 	}
 	e.closedNow(err)
+}
+
+// settle tells the stream that nothing is held for the socket any more.
+func (e *End) settle() {
+	if st := e.stream(); st != nil {
+		st.Consumed(tunnel.All)
+	}
 }
 
 func (e *End) markClosed() bool {

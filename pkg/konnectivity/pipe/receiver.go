@@ -30,7 +30,14 @@ func (e *End) Data(c *buf.Chunk) {
 		return
 	}
 	e.mu.Unlock()
-	_ = e.out.WriteChunk(c)
+	e.write(c)
+}
+
+// write passes a chunk on to the socket. One that does not take it holds nothing.
+func (e *End) write(c *buf.Chunk) {
+	if err := e.out.WriteChunk(c); err != nil {
+		e.settle()
+	}
 }
 
 // Open ends the hold that FirstData asked for.
@@ -49,7 +56,7 @@ func (e *End) Open() {
 		c := e.held[0]
 		e.held = e.held[1:]
 		e.mu.Unlock()
-		_ = e.out.WriteChunk(c)
+		e.write(c)
 	}
 }
 

@@ -181,6 +181,8 @@ func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
 }
 
 func (s *Server) join(b *Backend, protocol string) {
+	b.account = s.book.Join(b.agentID, b.holder())
+	b.holder().Bill(b.account)
 	s.reg.add(b)
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()
@@ -191,6 +193,7 @@ func (s *Server) join(b *Backend, protocol string) {
 // has ended its streams.
 func (s *Server) leave(b *Backend, protocol string, err error) {
 	s.reg.remove(b)
+	b.account.Leave(b.holder())
 	s.lost.Store(time.Now().UnixNano())
 	s.m.links.With(protocol).Dec()
 	s.m.grpcConns.With("Connect").Dec()

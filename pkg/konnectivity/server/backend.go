@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
@@ -48,10 +49,24 @@ type Backend struct {
 	link    *link.Link
 	session *compat.Session
 	h2      *h2.Conn
+	account *ledger.Account
 
 	draining atomic.Bool
 	mu       sync.Mutex
 	dials    map[*attempt]time.Time // unanswered, with when they were sent
+}
+
+// holder is a link or a session as what holds memory.
+type holder interface {
+	ledger.Member
+	Bill(a *ledger.Account)
+}
+
+func (b *Backend) holder() holder {
+	if b.link != nil {
+		return b.link
+	}
+	return b.session
 }
 
 // dial asks the agent to connect to an address. mayWait is as in

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -215,7 +216,24 @@ func (c *grpcConn) Sent(n int) { c.st.Consumed(n) }
 func (c *grpcConn) End() { c.whenKnown(func() { c.farEnd("") }) }
 
 // Aborted implements tunnel.Receiver.
-func (c *grpcConn) Aborted(err error) { c.whenKnown(func() { c.farEnd(err.Error()) }) }
+func (c *grpcConn) Aborted(err error) {
+	if errors.Is(err, tunnel.ErrEvicted) {
+		c.drop()
+	}
+	c.whenKnown(func() { c.farEnd(err.Error()) })
+}
+
+// drop forgets what the client has not taken yet.
+func (c *grpcConn) drop() {
+	c.mu.Lock()
+	held := c.held
+	c.held = nil
+	c.mu.Unlock()
+	for _, chunk := range held {
+		chunk.Release()
+	}
+	c.g.st.Drop(c)
+}
 
 // farEnd tells the client that the connection is over, behind all data.
 func (c *grpcConn) farEnd(reason string) {

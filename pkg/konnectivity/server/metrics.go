@@ -35,6 +35,7 @@ type Metrics struct {
 	badInput    *metrics.Vec
 	redials     *metrics.Value
 	overflows   *metrics.Value
+	evictions   *metrics.Vec
 	links       *metrics.Vec
 	tokenReview *metrics.Vec
 
@@ -73,6 +74,7 @@ func NewMetrics() *Metrics {
 		badInput:    r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
 		redials:     r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
 		overflows:   r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
+		evictions:   r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
 		links:       r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
 		tokenReview: r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
 		segments:    map[string]*[8]*metrics.Value{},

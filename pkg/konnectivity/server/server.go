@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 )
@@ -56,6 +57,9 @@ type Config struct {
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
 	ConnLimit int
+	// PeerBuffer and TotalBuffer bound what receivers that lag hold, of one
+	// agent's connections and of all. 0 is no bound.
+	PeerBuffer, TotalBuffer int64
 	// Claims says what an agent may claim about itself.
 	Claims Claims
 
@@ -103,6 +107,7 @@ type Server struct {
 	cfg     Config
 	m       *Metrics
 	reg     *registry
+	book    *ledger.Ledger
 	started time.Time
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
 	nextID  atomic.Int64 // connection numbers given to clients
@@ -129,9 +134,17 @@ func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, started: time.Now(), listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
 	s.reg = newRegistry(cfg.Strategies, m)
+	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
 	s.wg.Add(1)
 	go s.watch()
 	return s
+}
+
+// evicted is told that connections were reset for their memory.
+func (s *Server) evicted(agent string, connections int, bytes int64) {
+	s.m.evictions.With(ledger.Bound(agent)).Add(int64(connections))
+	s.cfg.Logf(1, "reset %d connections whose clients do not read, which held %d bytes: %s", connections, bytes,
+		ledger.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer))
 }
 
 // Ready tells whether an agent is connected.

@@ -93,7 +93,7 @@ func (o *Options) config(client *kube.Client) server.Config {
 		FrontendKeepalive: o.FrontendKeepaliveTime,
 		MaxPending:        o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
 		Links: o.LinksPerAgent, ReferenceOnly: o.Link.Reference(),
-		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
+		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute},
 		Logf:   shell.Logf,
 	}

@@ -17,11 +17,14 @@ type LinkOptions struct {
 	Budget        int64
 	SlowReceivers string
 	ConnBuffer    int
+	PeerBuffer    int64
+	TotalBuffer   int64
 }
 
 // DefaultLinkOptions returns the defaults.
 func DefaultLinkOptions() LinkOptions {
-	return LinkOptions{Protocol: "auto", Window: 256 << 10, MaxWindow: 4 << 20, Budget: 32 << 20, SlowReceivers: "reset", ConnBuffer: 16 << 20}
+	return LinkOptions{Protocol: "auto", Window: 256 << 10, MaxWindow: 4 << 20, Budget: 32 << 20, SlowReceivers: "reset", ConnBuffer: 16 << 20,
+		PeerBuffer: 256 << 20, TotalBuffer: 1 << 30}
 }
 
 // AddFlags adds the flags. peer is the program at the other end of a link, and
@@ -33,6 +36,8 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 	f.Int64Var(&o.Budget, "link-budget", o.Budget, "Bytes by which all windows together may exceed --link-window.")
 	f.StringVar(&o.SlowReceivers, "slow-receivers", o.SlowReceivers, "What happens to a "+receiver+" that lags behind where the "+peer+" has no flow control: reset closes its connection when --conn-buffer is full; pause makes all connections of that "+peer+" wait.")
 	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Bytes held for a "+receiver+" that lags behind where the "+peer+" has no flow control.")
+	f.Int64Var(&o.PeerBuffer, "peer-buffer", o.PeerBuffer, "Bytes held for all "+receiver+"s that lag on connections of one "+peer+"; when it is exceeded, those that have stood still longest with most are reset. 0 is no bound.")
+	f.Int64Var(&o.TotalBuffer, "total-buffer", o.TotalBuffer, "Bytes in all queues of the process; likewise.")
 }
 
 // Validate checks the flags.
@@ -46,9 +51,14 @@ func (o *LinkOptions) Validate() error {
 		return errors.New("--link-window must be at least 65536, and --link-max-window not smaller than it")
 	case o.Budget < 0 || o.ConnBuffer < 64<<10:
 		return errors.New("--link-budget must not be negative, and --conn-buffer at least 65536")
+	case tooSmall(o.PeerBuffer) || tooSmall(o.TotalBuffer):
+		return errors.New("--peer-buffer and --total-buffer must be at least 1048576, or 0 for no bound")
 	}
 	return nil
 }
+
+// tooSmall tells whether a bound would leave no room for healthy connections.
+func tooSmall(bound int64) bool { return bound != 0 && bound < 1<<20 }
 
 // Config returns what the flags say about links.
 func (o *LinkOptions) Config() link.Config {

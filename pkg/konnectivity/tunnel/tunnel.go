@@ -5,6 +5,7 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 )
@@ -21,7 +22,8 @@ type Stream interface {
 	Send(c *buf.Chunk, mayWait bool)
 	// SendAll queues several chunks, which it owns from then on, as Send does.
 	SendAll(cs []*buf.Chunk, mayWait bool)
-	// Consumed says that n bytes given to the receiver have been passed on.
+	// Consumed says that n bytes given to the receiver have been passed on, or
+	// dropped. More than it was given is all of that.
 	Consumed(n int)
 	// CloseWrite ends the sending direction behind what was sent.
 	CloseWrite()
@@ -83,6 +85,13 @@ func (e *DialError) Error() string { return e.Message }
 func Errorf(code Code, format string, args ...any) *DialError {
 	return &DialError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
+
+// All is an argument for Stream.Consumed: the receiver holds nothing any more.
+const All = math.MaxInt
+
+// ErrEvicted says that the receiver lagged and the memory is needed: it has to
+// drop what it holds.
+var ErrEvicted = errors.New("receiver is too slow, and what it has not read takes more memory than may be used")
 
 // ErrLinkClosed says that the link between server and agent ended.
 var ErrLinkClosed = errors.New("the link between server and agent is closed")

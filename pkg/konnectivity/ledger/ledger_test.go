@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// peer is a member with connections by name.
+type peer struct {
+	account *Account
+	holds   map[string]Holding
+	reset   []string
+	used    *int64
+}
+
+func (p *peer) add(name string, bytes int, age time.Duration) {
+	h := Holding{Bytes: bytes, Since: time.Now().Add(-age)}
+	h.Reset = func() {
+		p.reset = append(p.reset, name)
+		delete(p.holds, name)
+		p.account.Add(-bytes)
+		*p.used -= int64(bytes)
+	}
+	p.holds[name] = h
+	p.account.Add(bytes)
+	*p.used += int64(bytes)
+	p.account.Relieve()
+}
+
+func (p *peer) Holdings() (all []Holding) {
+	for _, h := range p.holds {
+		all = append(all, h)
+	}
+	return all
+}
+
+func join(l *Ledger, used *int64, name string) *peer {
+	p := &peer{holds: map[string]Holding{}, used: used}
+	p.account = l.Join(name, p)
+	return p
+}
+
+// TestPeerBound: what stands still goes, not what is large and moves, and nothing
+// of another peer.
+func TestPeerBound(t *testing.T) {
+	var used int64
+	var told []string
+	l := New(Config{Peer: 1000, Used: func() int64 { return used }, OnReset: func(p string, n int, _ int64) {
+		told = append(told, p)
+		if n != 2 {
+			t.Errorf("%d connections were reset at once", n)
+		}
+	}})
+	a, b := join(l, &used, "a"), join(l, &used, "b")
+	b.add("other", 900, time.Hour)
+	a.add("bulk", 700, 0)
+	a.add("stalled", 100, time.Minute)
+	a.add("stalled for long", 100, time.Hour)
+	if len(a.reset) > 0 {
+		t.Fatalf("%v reset within the bound", a.reset)
+	}
+	a.add("late", 150, time.Second)
+	if want := []string{"stalled for long", "stalled"}; !slices.Equal(a.reset, want) || len(b.reset) > 0 {
+		t.Errorf("reset %v of a and %v of b, want %v of a", a.reset, b.reset, want)
+	}
+	if !slices.Equal(told, []string{"a"}) {
+		t.Errorf("told of %q, want a once", told)
+	}
+}
+
+// TestTotalBound: the worst of all peers goes, and queues are asked to be short
+// before.
+func TestTotalBound(t *testing.T) {
+	var used int64
+	l := New(Config{Total: 1000, Used: func() int64 { return used }})
+	a, b := join(l, &used, "a"), join(l, &used, "b")
+	b.add("stalled", 500, time.Hour)
+	if a.account.Tight() {
+		t.Error("tight at half of the bound")
+	}
+	a.add("moves", 500, 0)
+	if !a.account.Tight() {
+		t.Error("not tight at the bound")
+	}
+	a.add("moves, too", 10, 0) // more than half of 1000 is held
+	if len(a.reset) > 0 || !slices.Equal(b.reset, []string{"stalled"}) {
+		t.Errorf("reset %v and %v", a.reset, b.reset)
+	}
+}
+
+// TestNothingToReset: a look that found nothing is not repeated at once, for it
+// goes through all connections.
+func TestNothingToReset(t *testing.T) {
+	used, looks := int64(5000), 0
+	l := New(Config{Total: 1000, Used: func() int64 { return used }})
+	m := &looker{looks: &looks}
+	a := l.Join("a", m)
+	a.Add(900)
+	for range 1000 {
+		a.Relieve()
+	}
+	if looks == 0 || looks > 100 {
+		t.Errorf("looked %d times", looks)
+	}
+}
+
+type looker struct{ looks *int }
+
+func (m *looker) Holdings() []Holding { *m.looks++; return nil }
+
+// TestAccounts: the links of one peer share an account, which is forgotten with the
+// last.
+func TestAccounts(t *testing.T) {
+	l := New(Config{})
+	m, n := &peer{}, &peer{}
+	a, b := l.Join("a", m), l.Join("a", n)
+	if a != b {
+		t.Error("two accounts for one peer")
+	}
+	a.Leave(m)
+	if l.Join("a", m) != a {
+		t.Error("the account went with one of two links")
+	}
+	a.Leave(m)
+	a.Leave(n)
+	if len(l.accounts) != 0 {
+		t.Error("the account stays")
+	}
+	var none *Account
+	none.Add(5)
+	none.Relieve()
+	none.Leave(m)
+	if none.Tight() || (*Ledger)(nil).Join("a", m) != nil {
+		t.Error("no ledger counts")
+	}
+}

@@ -1,0 +1,61 @@
+package link
+
+import (
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// Bill says on whose account goes what receivers hold. It is called before Run.
+func (l *Link) Bill(a *ledger.Account) {
+	l.mu.Lock()
+	l.account = a
+	l.mu.Unlock()
+}
+
+// passedOnLocked notes that the receiver has passed on n bytes, or all it has if
+// that is less, and returns how many these were.
+func (st *Stream) passedOnLocked(n int) int {
+	l := st.l
+	if l.err != nil {
+		return n // nothing is held for a link that has ended
+	}
+	n = min(n, st.unconsumed)
+	st.unconsumed -= n
+	l.held -= n
+	l.account.Add(-n)
+	if st.dead && st.unconsumed == 0 {
+		delete(l.flushing, st)
+	}
+	return n
+}
+
+// Holdings implements ledger.Member.
+func (l *Link) Holdings() (all []ledger.Holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, st := range l.streams {
+		all = st.appendHoldingLocked(all)
+	}
+	for st := range l.flushing {
+		all = st.appendHoldingLocked(all)
+	}
+	return all
+}
+
+func (st *Stream) appendHoldingLocked(all []ledger.Holding) []ledger.Holding {
+	if st.unconsumed == 0 || st.r == nil || st.dialing {
+		return all
+	}
+	since := st.l.start.Add(st.opened)
+	if st.lastCredit.After(since) { // it has passed on a quarter of its window
+		since = st.lastCredit
+	}
+	return append(all, ledger.Holding{Bytes: st.unconsumed, Since: since, Reset: st.evict})
+}
+
+// evict ends a stream that holds too much.
+func (st *Stream) evict() {
+	st.Reset(tunnel.ErrEvicted.Error(), false)
+	st.r.Aborted(tunnel.ErrEvicted)
+	st.Consumed(tunnel.All)
+}
