@@ -30,7 +30,9 @@ func explain(err error) error {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: mount it writable, then run the command again", err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: run it as root", err)
+		return fmt.Errorf("%w: root may not do that there, so something else forbids it: an immutable file or directory (\"lsattr -d\" shows an i, "+
+			"\"chattr -i\" takes it away), SELinux or AppArmor (\"ausearch -m avc -ts recent\"), or a network file system that trusts no root; "+
+			"change that, then run the command again", err)
 	}
 	return err
 }

@@ -35,6 +35,9 @@ func newRenew(streams genericiooptions.IOStreams, load Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "renew", Short: "Issue certificates again, without a failed dial", Long: renewLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Timeout <= 0 {
+				return fmt.Errorf("--timeout %s: must be more than nothing", o.Timeout)
+			}
 			if o.Bundle, err = load(o.File, o.Root, streams.In); err != nil {
 				return err
 			}

@@ -65,6 +65,14 @@ func (c *Common) AddRunFlags(cmd *cobra.Command) {
 	f.BoolVarP(&c.Quiet, "quiet", "q", false, "show failures only")
 }
 
+// ValidateRun checks what AddRunFlags has bound.
+func (c *Common) ValidateRun() error {
+	if c.Timeout <= 0 {
+		return fmt.Errorf("--timeout %s: must be more than nothing", c.Timeout)
+	}
+	return nil
+}
+
 // Complete reads the bundle.
 func (c *Common) Complete() error {
 	if c.Output != "" && c.Output != "json" && c.Output != "yaml" {

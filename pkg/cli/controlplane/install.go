@@ -92,7 +92,7 @@ func (o *InstallOptions) Validate() error {
 	if o.ServerKubeconfig != "" && o.Server != "" {
 		return errors.New("--server is for the kubeconfig that is made: it does not go with --server-kubeconfig")
 	}
-	return nil
+	return o.ValidateRun()
 }
 
 // Run installs, or says what that would change.

@@ -38,6 +38,9 @@ func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
 			if err := o.Complete(); err != nil {
 				return err
 			}
+			if err := o.ValidateRun(); err != nil {
+				return err
+			}
 			return o.Run(cmd.Context())
 		},
 	}
