@@ -1,6 +1,7 @@
 package foreignnominations
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -11,47 +12,65 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// index knows the pods that other schedulers have nominated, by node, and the own pods that were kept out by them.
+// room is what a foreign pod takes of a node.
+type room struct {
+	pod  fwk.PodInfo
+	node string
+	// bound says that the pod got its node. The room counts on until the scheduler's snapshot has the pod: the cycle
+	// that is under way has a snapshot from before, and the cache's own handler may be the later one.
+	bound bool
+}
+
+// index knows the room that other schedulers have nominated for their pods, by node, and the own pods that were kept out
+// by it. Own pods wait only while there is such room: what frees the last of it releases them all.
 type index struct {
 	// ignored are the schedulers whose pods do not count.
 	ignored sets.Set[string]
-	// onFreed is told the pods that waited, by namespace and name, when a nomination goes.
+	// onFreed is told the pods that waited, by namespace and name, when room is given back.
 	onFreed func(waiting map[string]*corev1.Pod)
 
-	// size is the number of nominated pods: read by every pod's PreFilter without the lock.
+	// size is the number of rooms: all that is read where there are none.
 	size atomic.Int64
+	// freed counts how often room was given back.
+	freed atomic.Int64
 
 	mu      sync.RWMutex
-	nodes   map[types.UID]string
-	byNode  map[string]map[types.UID]fwk.PodInfo
+	rooms   map[types.UID]*room
+	byNode  map[string]map[types.UID]*room
 	waiting map[types.UID]*corev1.Pod
 }
 
 func newIndex(ignored sets.Set[string]) *index {
 	return &index{
-		ignored: ignored, nodes: map[types.UID]string{}, byNode: map[string]map[types.UID]fwk.PodInfo{}, waiting: map[types.UID]*corev1.Pod{},
+		ignored: ignored, rooms: map[types.UID]*room{}, byNode: map[string]map[types.UID]*room{}, waiting: map[types.UID]*corev1.Pod{},
 	}
 }
 
-// nomination is the node that another scheduler has nominated for a pod, "" if there is none or it is over.
-func (x *index) nomination(pod *corev1.Pod) string {
-	over := pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil ||
-		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if over || x.ignored.Has(pod.Spec.SchedulerName) {
-		return ""
-	}
-	return pod.Status.NominatedNodeName
+// empty is the only question where nothing is nominated.
+func (x *index) empty() bool { return x.size.Load() == 0 }
+
+// over says that a pod takes no room any more, or that none is meant for it any more.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
+// update notes what a pod is after an event about it.
 func (x *index) update(pod *corev1.Pod) {
-	if pod == nil {
-		return
-	}
-	node := x.nomination(pod)
-	if node == "" {
+	nominated := pod.Status.NominatedNodeName != "" && pod.Spec.NodeName == "" && !over(pod) && !x.ignored.Has(pod.Spec.SchedulerName)
+	switch {
+	case nominated:
+		x.add(pod, pod.Status.NominatedNodeName)
+	case x.empty():
+	case pod.Spec.NodeName != "" && !over(pod):
+		x.bind(pod)
+	default:
 		x.remove(pod)
-		return
 	}
+}
+
+// add notes a nomination.
+func (x *index) add(pod *corev1.Pod, node string) {
 	info, err := framework.NewPodInfo(pod)
 	if err != nil {
 		// Affinity terms that cannot be parsed: the API server does not let such a pod through.
@@ -59,93 +78,147 @@ func (x *index) update(pod *corev1.Pod) {
 		return
 	}
 	x.mu.Lock()
-	freed := x.drop(pod.UID, node)
-	if x.byNode[node] == nil {
-		x.byNode[node] = map[types.UID]fwk.PodInfo{}
-	}
-	x.byNode[node][pod.UID], x.nodes[pod.UID] = info, node
-	x.size.Store(int64(len(x.nodes)))
+	before := x.drop(pod.UID)
+	x.put(&room{pod: info, node: node})
+	freed := before != nil && (before.node != node || needsLess(before.pod.GetPod(), pod))
 	x.mu.Unlock()
 	if freed {
 		x.release()
 	}
 }
 
+// bind notes that a pod has got a node: the room stays until it is in the snapshot. Pods that were never nominated are
+// none of this plugin's.
+func (x *index) bind(pod *corev1.Pod) {
+	x.mu.Lock()
+	delete(x.waiting, pod.UID)
+	before := x.drop(pod.UID)
+	if before != nil {
+		x.put(&room{pod: before.pod, node: pod.Spec.NodeName, bound: true})
+	}
+	x.mu.Unlock()
+	if before != nil && before.node != pod.Spec.NodeName {
+		x.release()
+	}
+}
+
+// remove forgets a pod that is gone, or that nobody has nominated a node for any more.
 func (x *index) remove(pod *corev1.Pod) {
-	if pod == nil {
+	if x.empty() {
 		return
 	}
 	x.mu.Lock()
-	freed := x.drop(pod.UID, "")
-	if pod.DeletionTimestamp != nil || pod.Spec.NodeName != "" {
+	if over(pod) {
 		delete(x.waiting, pod.UID)
 	}
-	x.size.Store(int64(len(x.nodes)))
+	before := x.drop(pod.UID)
 	x.mu.Unlock()
-	if freed {
+	if before != nil {
 		x.release()
 	}
 }
 
-// drop forgets a pod's nomination unless it is the one to keep, and says whether there was one to forget.
-func (x *index) drop(uid types.UID, keep string) bool {
-	node, ok := x.nodes[uid]
-	if !ok || node == keep {
-		return false
+// arrived forgets bound pods that a snapshot has: from here on they count as all others do.
+func (x *index) arrived(snapshot fwk.NodeInfoLister) {
+	var there []types.UID
+	x.mu.RLock()
+	for uid, r := range x.rooms {
+		if r.bound && has(snapshot, r.node, uid) {
+			there = append(there, uid)
+		}
 	}
-	delete(x.nodes, uid)
-	delete(x.byNode[node], uid)
-	if len(x.byNode[node]) == 0 {
-		delete(x.byNode, node)
+	x.mu.RUnlock()
+	if len(there) == 0 {
+		return
 	}
-	return true
+	x.mu.Lock()
+	for _, uid := range there {
+		x.drop(uid)
+	}
+	x.mu.Unlock()
+	x.release()
+}
+
+// has says whether a snapshot has a pod on a node.
+func has(snapshot fwk.NodeInfoLister, node string, uid types.UID) bool {
+	info, err := snapshot.Get(node)
+	return err == nil && slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == uid })
+}
+
+// needsLess says whether a change of a pod may make room: for resources, or for affinity and spread.
+func needsLess(before, after *corev1.Pod) bool {
+	return slices.ContainsFunc(framework.PodSchedulingPropertiesChange(after, before), func(e fwk.ClusterEvent) bool {
+		return e.ActionType == fwk.UpdatePodScaleDown || e.ActionType == fwk.UpdatePodLabel
+	})
+}
+
+// put and drop change the maps; the lock is held.
+func (x *index) put(r *room) {
+	uid := r.pod.GetPod().UID
+	if x.byNode[r.node] == nil {
+		x.byNode[r.node] = map[types.UID]*room{}
+	}
+	x.byNode[r.node][uid], x.rooms[uid] = r, r
+	x.size.Store(int64(len(x.rooms)))
+}
+
+func (x *index) drop(uid types.UID) *room {
+	r := x.rooms[uid]
+	if r == nil {
+		return nil
+	}
+	delete(x.rooms, uid)
+	delete(x.byNode[r.node], uid)
+	if len(x.byNode[r.node]) == 0 {
+		delete(x.byNode, r.node)
+	}
+	x.size.Store(int64(len(x.rooms)))
+	return r
 }
 
 // release hands over all that wait, once.
 func (x *index) release() {
 	x.mu.Lock()
+	x.freed.Add(1)
 	waiting := make(map[string]*corev1.Pod, len(x.waiting))
 	for _, pod := range x.waiting {
 		waiting[pod.Namespace+"/"+pod.Name] = pod
 	}
 	clear(x.waiting)
 	x.mu.Unlock()
-	if len(waiting) > 0 && x.onFreed != nil {
+	if len(waiting) > 0 {
 		x.onFreed(waiting)
 	}
 }
 
-func (x *index) empty() bool { return x.size.Load() == 0 }
-
-// on are the foreign pods nominated for a node.
-func (x *index) on(node string) []fwk.PodInfo {
-	if x.empty() {
-		return nil
-	}
+// on is the room that foreign pods take of a node.
+func (x *index) on(node string) []*room {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var list []fwk.PodInfo
-	for _, info := range x.byNode[node] {
-		list = append(list, info)
+	var list []*room
+	for _, r := range x.byNode[node] {
+		list = append(list, r)
 	}
 	return list
 }
 
-// waits remembers a pod that was kept out of a node.
-func (x *index) waits(pod *corev1.Pod) {
+// waits remembers a pod that was kept out of a node by what on said when freed was seen. If room has been given back
+// since, the pod is released at once: the scheduler's queue remembers that for a pod whose cycle is under way.
+func (x *index) waits(pod *corev1.Pod, seen int64) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.waiting[pod.UID] = pod
+	late := x.freed.Load() != seen
+	if !late {
+		x.waiting[pod.UID] = pod
+	}
+	x.mu.Unlock()
+	if late {
+		x.onFreed(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	}
 }
 
 // notWaiting forgets a pod that is tried anew.
 func (x *index) notWaiting(pod *corev1.Pod) {
-	x.mu.RLock()
-	_, ok := x.waiting[pod.UID]
-	x.mu.RUnlock()
-	if ok {
-		x.mu.Lock()
-		delete(x.waiting, pod.UID)
-		x.mu.Unlock()
-	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.waiting, pod.UID)
 }

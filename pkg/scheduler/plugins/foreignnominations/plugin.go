@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
@@ -50,11 +50,20 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 	}
 	p := &Plugin{handle: h, foreign: newIndex(sets.New(args.Ignore...).Insert(h.ProfileName()))}
 	p.foreign.onFreed = func(waiting map[string]*corev1.Pod) { h.Activate(klog.FromContext(ctx), waiting) }
+	changed := func(obj any) {
+		if pod := podOf(obj); pod != nil {
+			p.foreign.update(pod)
+		}
+	}
 	informer := h.SharedInformerFactory().Core().V1().Pods().Informer()
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { p.foreign.update(podOf(obj)) },
-		UpdateFunc: func(_, obj any) { p.foreign.update(podOf(obj)) },
-		DeleteFunc: func(obj any) { p.foreign.remove(podOf(obj)) },
+		AddFunc:    changed,
+		UpdateFunc: func(_, obj any) { changed(obj) },
+		DeleteFunc: func(obj any) {
+			if pod := podOf(obj); pod != nil {
+				p.foreign.remove(pod)
+			}
+		},
 	}); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
@@ -74,22 +83,27 @@ func (p *Plugin) Name() string { return Name }
 
 // PreFilter skips Filter where there is nothing to count, which is nearly always.
 func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	p.foreign.notWaiting(pod)
 	if p.foreign.empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	p.foreign.notWaiting(pod)
+	p.foreign.arrived(p.handle.SnapshotSharedLister().NodeInfos())
 	return nil, nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter runs all filters again with the foreign pods on the node, if there are any of the same or a higher priority.
-// Like kube-scheduler with its own nominated pods: a pod of lower priority does not keep one of higher priority out.
+// Filter runs all filters again with the foreign pods on the node, if there are any that count. What they say stands:
+// preemption is tried with the foreign pods in place, so that it evicts nobody from the room that is theirs.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if p.foreign.empty() {
+		return nil
+	}
 	if _, err := state.Read(stateKey); err == nil {
 		return nil
 	}
+	seen := p.foreign.freed.Load()
 	pods := p.counted(pod, node)
 	if len(pods) == 0 {
 		return nil
@@ -103,35 +117,37 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		}
 	}
 	if status := p.handle.RunFilterPlugins(ctx, state, pod, node); !status.IsSuccess() {
-		if status.IsError() {
+		if status.Code() == fwk.Error {
 			return status
 		}
-		p.foreign.waits(pod)
-		// Preemption on this node would take the room that the other scheduler's preemption has made.
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+		p.foreign.waits(pod, seen)
+		return fwk.NewStatus(status.Code(), reason)
 	}
 	return nil
 }
 
-// counted are the foreign pods that count for this pod on a node. Those that the scheduler's own nominator knows, being
-// of another profile of the same scheduler, count there.
+// counted are the foreign pods that count for this pod on a node: like kube-scheduler with its own nominated pods, those
+// of the same or a higher priority, and those that are bound whatever their priority. Pods that the scheduler's own
+// nominator knows, being of another profile of the same scheduler, count there; bound ones count where the snapshot has
+// them.
 func (p *Plugin) counted(pod *corev1.Pod, node fwk.NodeInfo) []fwk.PodInfo {
 	name := node.Node().Name
 	foreign := p.foreign.on(name)
 	if len(foreign) == 0 {
 		return nil
 	}
-	own := sets.New[types.UID]()
+	own := sets.New(pod.UID)
 	for _, nominated := range p.handle.NominatedPodsForNode(name) {
 		own.Insert(nominated.GetPod().UID)
 	}
-	for _, there := range node.GetPods() {
-		own.Insert(there.GetPod().UID)
-	}
+	snapshot := p.handle.SnapshotSharedLister().NodeInfos()
 	var list []fwk.PodInfo
-	for _, f := range foreign {
-		if other := f.GetPod(); corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) && !own.Has(other.UID) && other.UID != pod.UID {
-			list = append(list, f)
+	for _, r := range foreign {
+		other := r.pod.GetPod()
+		counts := r.bound || corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod)
+		// The node may be the dry run's of a preemption, without the pods that would be evicted: what was there counts.
+		if counts && !own.Has(other.UID) && !has(snapshot, name, other.UID) {
+			list = append(list, r.pod)
 		}
 	}
 	return list
@@ -145,17 +161,31 @@ func (added) Clone() fwk.StateData { return added{} }
 
 // EventsToRegister implements fwk.EnqueueExtensions. The pods that other schedulers wait for are not the scheduler's
 // own, so their changes are no events here: the plugin activates waiting pods by itself. What is registered is what the
-// filters that failed wait for.
+// filters that count pods wait for: whichever of them has failed, it is this plugin that has rejected the pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	podChange := fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown | fwk.UpdatePodToleration
+	nodeChange := fwk.Add | fwk.Delete | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodDeleted},
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: podChange}, QueueingHintFn: p.afterPodChange},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: nodeChange}},
+		// Volumes: claims of one pod only, and nodes' limits.
+		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update}},
+		{Event: fwk.ClusterEvent{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update}},
+		{Event: fwk.ClusterEvent{Resource: fwk.VolumeAttachment, ActionType: fwk.Delete}},
 	}, nil
 }
 
-// afterPodDeleted is about pods that ran: their room counts if they were on a node.
-func (p *Plugin) afterPodDeleted(_ klog.Logger, _ *corev1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
-	if deleted, ok := oldObj.(*corev1.Pod); ok && deleted.Spec.NodeName == "" && deleted.Status.NominatedNodeName == "" {
+// afterPodChange is about the pod itself and about pods that have room on a node, or had.
+func (p *Plugin) afterPodChange(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := util.As[*corev1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	changed := after
+	if changed == nil {
+		changed = before
+	}
+	if changed.UID != pod.UID && changed.Spec.NodeName == "" && changed.Status.NominatedNodeName == "" {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

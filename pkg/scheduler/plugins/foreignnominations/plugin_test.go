@@ -7,13 +7,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/foreignnominations"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/plugintest"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/politepreemption"
 )
 
 func node(name string) *corev1.Node {
@@ -88,13 +91,163 @@ func TestOwnNominations(t *testing.T) {
 	}
 }
 
-// TestPorts: not only resources count.
-func TestPorts(t *testing.T) {
-	other := st.MakePod().Name("foreign").Namespace("default").UID("foreign").SchedulerName("default-scheduler").Priority(10).
-		NominatedNodeName("n").PodAntiAffinityExists("none", "kubernetes.io/hostname", st.PodAntiAffinityWithRequiredReq).Obj()
-	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", []*corev1.Node{node("n")}, []*corev1.Pod{other}, "PreFilter", "Filter")
-	if said, _ := c.Filter(t, pod("pod", plugintest.Profile, 5).Obj()); said["n"] != "" {
-		t.Errorf("a nominated pod without requests keeps another out: %s", said["n"])
+// TestWhatCounts: not only resources do; whatever filter there is sees the foreign pod in place.
+func TestWhatCounts(t *testing.T) {
+	const host = corev1.LabelHostname
+	bare := func(name, scheduler string, priority int32) *st.PodWrapper {
+		return st.MakePod().Name(name).Namespace("default").UID(name).SchedulerName(scheduler).Priority(priority).Label("app", "x")
+	}
+	nominated := func() *st.PodWrapper { return bare("foreign", "default-scheduler", 10).NominatedNodeName("n") }
+	for name, tc := range map[string]struct {
+		foreign, own *st.PodWrapper
+		fits         bool
+	}{
+		"ports":                       {nominated().HostPort(80), bare("own", plugintest.Profile, 5).HostPort(80), false},
+		"other ports":                 {nominated().HostPort(80), bare("own", plugintest.Profile, 5).HostPort(81), true},
+		"the own one's anti-affinity": {nominated(), bare("own", plugintest.Profile, 5).PodAntiAffinityExists("app", host, st.PodAntiAffinityWithRequiredReq), false},
+		"its anti-affinity": {nominated().PodAntiAffinityExists("app", host, st.PodAntiAffinityWithRequiredReq),
+			bare("own", plugintest.Profile, 5).PodAntiAffinityExists("none", host, st.PodAntiAffinityWithRequiredReq), false},
+		"anti-affinity to other labels": {nominated(), bare("own", plugintest.Profile, 5).PodAntiAffinityExists("none", host, st.PodAntiAffinityWithRequiredReq), true},
+		"spread": {nominated(), bare("own", plugintest.Profile, 5).SpreadConstraint(2, host, corev1.DoNotSchedule,
+			st.MakeLabelSelector().Label("app", "x").Obj(), nil, nil, nil, nil), true},
+		"spread of one": {nominated(), bare("own", plugintest.Profile, 5).SpreadConstraint(1, host, corev1.DoNotSchedule,
+			st.MakeLabelSelector().Label("app", "x").Obj(), nil, nil, nil, nil), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []*corev1.Node{node("n"), node("m")}
+			for _, n := range nodes {
+				n.Labels = map[string]string{host: n.Name}
+			}
+			c := plugintest.NewWith(t, nodes, []*corev1.Pod{tc.foreign.Obj()}, nil, append([]plugintest.Plugin{plugin()}, plugintest.Counting()...)...)
+			eventuallyCounted(t, c)
+			said, _ := c.Filter(t, tc.own.Obj())
+			if got := said["n"] == ""; got != tc.fits || !got && !strings.Contains(said["n"], "another scheduler") {
+				t.Errorf("fits %t, want %t: %q", got, tc.fits, said["n"])
+			}
+			if said["m"] != "" {
+				t.Errorf("node m says %q", said["m"])
+			}
+		})
+	}
+}
+
+func plugin() plugintest.Plugin {
+	return plugintest.Plugin{Name: foreignnominations.Name, Factory: foreignnominations.New, Points: []string{"PreFilter", "Filter"}}
+}
+
+// eventuallyCounted waits until the plugin does not skip its filter.
+func eventuallyCounted(t *testing.T, c *plugintest.Cluster) {
+	t.Helper()
+	eventually(t, "a nomination to be known", func() bool { return !skips(t, c) })
+}
+
+func skips(t *testing.T, c *plugintest.Cluster) bool {
+	t.Helper()
+	_, state := c.Filter(t, pod("asks", plugintest.Profile, -1000).Obj())
+	return state.GetSkipFilterPlugins().Has(foreignnominations.Name)
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// TestBoundMeanwhile: a pod that gets its room in the middle of a cycle is in that cycle's snapshot nowhere. Its room
+// counts until a snapshot has it, and once from then on.
+func TestBoundMeanwhile(t *testing.T) {
+	two := map[corev1.ResourceName]string{corev1.ResourceCPU: "2"}
+	for name, tc := range map[string]struct{ nominated, bound string }{
+		"where it was nominated": {"n", "n"},
+		"elsewhere":              {"m", "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []*corev1.Node{node("n"), node("m")}
+			other := foreign().NominatedNodeName(tc.nominated).Containers(nil).Req(two).Obj()
+			c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nodes, []*corev1.Pod{other}, "PreFilter", "Filter")
+			eventuallyCounted(t, c)
+			other = other.DeepCopy()
+			other.Spec.NodeName, other.Status.NominatedNodeName = tc.bound, ""
+			update(t, c, other)
+			// A bound pod takes its room whatever the priorities.
+			eventually(t, "the pod's binding to be known", func() bool {
+				said, _ := c.Filter(t, pod("probe", plugintest.Profile, 1000).Obj())
+				return said["n"] != "" && said["m"] == ""
+			})
+			for _, priority := range []int32{5, 10, 1000} {
+				for range 3 {
+					if said, _ := c.Filter(t, pod("own", plugintest.Profile, priority).Obj()); !strings.Contains(said["n"], "another scheduler") {
+						t.Fatalf("priority %d: 3 of 4 CPUs beside a pod with 2: node n says %q", priority, said["n"])
+					}
+				}
+			}
+			c.SetSnapshot([]*corev1.Pod{other}, nodes)
+			if said, _ := c.Filter(t, pod("own", plugintest.Profile, 5).Containers(nil).Req(two).Obj()); said["n"] != "" {
+				t.Errorf("2 of 4 CPUs beside a pod with 2 that the snapshot has: %s", said["n"])
+			}
+			if !skips(t, c) {
+				t.Error("the pod is in the snapshot and counted by the plugin all the same")
+			}
+		})
+	}
+}
+
+// TestPreemption: room that is nominated does not keep a pod from preempting beside it, and is not evicted for.
+func TestPreemption(t *testing.T) {
+	for name, tc := range map[string]struct {
+		low, nominated, wants string
+		victims               string
+	}{
+		"beside it":    {"1", "2", "2", "low"},
+		"not in it":    {"1", "3", "2", ""},
+		"nobody there": {"", "3", "2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sized := func(p *st.PodWrapper, cpu string) *st.PodWrapper {
+				return p.Containers(nil).Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu})
+			}
+			own := sized(pod("own", plugintest.Profile, 8), tc.wants).Obj()
+			pods := []*corev1.Pod{sized(foreign(), tc.nominated).Obj(), own}
+			if tc.low != "" {
+				pods = append(pods, sized(pod("low", plugintest.Profile, 0), tc.low).Node("n").Obj())
+			}
+			c := plugintest.NewWith(t, []*corev1.Node{node("n")}, pods, nil, plugin(),
+				plugintest.Plugin{Name: politepreemption.Name, Factory: politepreemption.New, Points: []string{"PostFilter"}})
+			eventuallyCounted(t, c)
+			nodes := c.NodeInfos()
+			state := framework.NewCycleState()
+			if _, status, _ := c.Framework.RunPreFilterPlugins(t.Context(), state, own); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			n, err := nodes.Get("n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := c.Framework.RunFilterPlugins(t.Context(), state, own, n)
+			if status.IsSuccess() {
+				t.Fatal("the pod fits without preemption: the test tests nothing")
+			}
+			statuses := framework.NewDefaultNodeToStatus()
+			statuses.Set("n", status)
+			result, status := c.Framework.RunPostFilterPlugins(t.Context(), state, own, statuses)
+			if got := status.IsSuccess() && result.NominatedNodeName == "n"; got != (tc.victims != "") {
+				t.Errorf("preempts %t: %v", got, status)
+			}
+			gone := func() bool {
+				_, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "low", metav1.GetOptions{})
+				return apierrors.IsNotFound(err)
+			}
+			if tc.victims != "" {
+				eventually(t, "the pod of low priority to be evicted", gone)
+			} else if tc.low != "" && gone() {
+				t.Error("the pod of low priority is gone")
+			}
+		})
 	}
 }
 
@@ -137,23 +290,42 @@ func update(t *testing.T, c *plugintest.Cluster, p *corev1.Pod) {
 	}
 }
 
-// TestQueueingHints: a deleted pod that was nowhere makes no room.
+// TestQueueingHints: every change is heeded that some filter waits for, since it is the plugin that has rejected the pod;
+// pods that are nowhere make no room.
 func TestQueueingHints(t *testing.T) {
 	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nil, nil, "PreFilter", "Filter")
 	events, err := c.Plugin.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
-	if err != nil || len(events) != 2 {
-		t.Fatalf("events %v, error %v", events, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tc := range []struct {
-		deleted *corev1.Pod
-		want    fwk.QueueingHint
-	}{
-		{foreign().NominatedNodeName("").Obj(), fwk.QueueSkip},
-		{foreign().Obj(), fwk.Queue},
-		{foreign().NominatedNodeName("").Node("n").Obj(), fwk.Queue},
+	registered := map[fwk.EventResource]fwk.ActionType{}
+	for _, e := range events {
+		registered[e.Event.Resource] |= e.Event.ActionType
+	}
+	for resource, action := range map[fwk.EventResource]fwk.ActionType{
+		fwk.Pod:                   fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown,
+		fwk.Node:                  fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel,
+		fwk.PersistentVolumeClaim: fwk.Add | fwk.Update,
 	} {
-		if got, err := events[0].QueueingHintFn(klog.Background(), pod("pod", plugintest.Profile, 5).Obj(), tc.deleted, nil); got != tc.want || err != nil {
-			t.Errorf("%v: %v %v", tc.deleted.Spec.NodeName, got, err)
+		if registered[resource]&action != action {
+			t.Errorf("%s: %b is registered, want %b", resource, registered[resource], action)
+		}
+	}
+	on, own := foreign().NominatedNodeName("").Node("n").Obj(), pod("pod", plugintest.Profile, 5).Obj()
+	for name, tc := range map[string]struct {
+		old, new any
+		want     fwk.QueueingHint
+	}{
+		"deleted, was nowhere":   {foreign().NominatedNodeName("").Obj(), nil, fwk.QueueSkip},
+		"deleted, was nominated": {foreign().Obj(), nil, fwk.Queue},
+		"deleted, was bound":     {on, nil, fwk.Queue},
+		"bound":                  {nil, on, fwk.Queue},
+		"bound one changes":      {on, on, fwk.Queue},
+		"pending one changes":    {foreign().NominatedNodeName("").Obj(), foreign().NominatedNodeName("").Obj(), fwk.QueueSkip},
+		"the pod itself changes": {own, own, fwk.Queue},
+	} {
+		if got, err := events[0].QueueingHintFn(klog.Background(), own, tc.old, tc.new); got != tc.want || err != nil {
+			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package plugintest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -20,7 +21,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeports"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -37,55 +41,54 @@ type Cluster struct {
 	Events    *events.FakeRecorder
 	Plugin    fwk.Plugin
 
+	snapshot *internalcache.Snapshot
+
 	mu        sync.Mutex
 	activated []string
 }
 
-// New makes a cluster of these nodes and pods with a plugin at these extension points, beside NodeResourcesFit. All pods are in the
-// informers, the bound ones in the snapshot, too, and the own ones that are nominated in the nominator.
+// Plugin is one to run, at these extension points.
+type Plugin struct {
+	Name    string
+	Factory frameworkruntime.PluginFactory
+	// Args are JSON, "" for none.
+	Args   string
+	Points []string
+}
+
+// Counting are the in-tree filters, beside NodeResourcesFit, to whom other pods matter.
+func Counting() []Plugin {
+	points := []string{"PreFilter", "Filter"}
+	return []Plugin{
+		{Name: nodeports.Name, Factory: frameworkruntime.FactoryAdapter(feature.Features{}, nodeports.New), Points: points},
+		{Name: interpodaffinity.Name, Factory: frameworkruntime.FactoryAdapter(feature.Features{}, interpodaffinity.New), Points: points},
+		{Name: podtopologyspread.Name, Factory: frameworkruntime.FactoryAdapter(feature.Features{}, podtopologyspread.New), Points: points},
+	}
+}
+
+// New makes a cluster of these nodes and pods with a plugin at these extension points, beside NodeResourcesFit. All pods
+// are in the informers, the bound ones in the snapshot, too, and the own ones that are nominated in the nominator.
 func New(t *testing.T, name string, factory frameworkruntime.PluginFactory, args string, nodes []*corev1.Node, pods []*corev1.Pod, points ...string) *Cluster {
 	t.Helper()
+	return NewWith(t, nodes, pods, nil, Plugin{name, factory, args, points})
+}
+
+// NewWith is New for several plugins, the first of which is Cluster.Plugin, and further objects.
+func NewWith(t *testing.T, nodes []*corev1.Node, pods []*corev1.Pod, further []runtime.Object, plugins ...Plugin) *Cluster {
+	t.Helper()
 	metrics.Register()
-	var objects []runtime.Object
+	objects := slices.Clone(further)
 	for _, n := range nodes {
 		objects = append(objects, n)
 	}
-	var bound []*corev1.Pod
 	for _, p := range pods {
 		objects = append(objects, p)
-		if p.Spec.NodeName != "" {
-			bound = append(bound, p)
-		}
 	}
 	c := &Cluster{Client: fake.NewClientset(objects...), Events: events.NewFakeRecorder(100)}
+	c.SetSnapshot(pods, nodes)
 	informerFactory := informers.NewSharedInformerFactory(c.Client, 0)
 	nominator := internalqueue.NewSchedulingQueue(nil, informerFactory)
-	capture := func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		var obj runtime.Object
-		if args != "" {
-			obj = &runtime.Unknown{Raw: []byte(args)}
-		}
-		p, err := factory(ctx, obj, h)
-		c.Plugin = p
-		return p, err
-	}
-	fit := frameworkruntime.FactoryAdapter(feature.Features{}, noderesources.NewFit)
-	var err error
-	c.Framework, err = testframework.NewFramework(t.Context(), []testframework.RegisterPluginFunc{
-		testframework.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
-		testframework.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
-		testframework.RegisterPluginAsExtensions(noderesources.Name, fit, "PreFilter", "Filter"),
-		testframework.RegisterPluginAsExtensions(name, capture, points...),
-	}, Profile,
-		frameworkruntime.WithClientSet(c.Client), frameworkruntime.WithKubeConfig(&rest.Config{Host: "127.0.0.1:1"}),
-		frameworkruntime.WithInformerFactory(informerFactory), frameworkruntime.WithEventRecorder(recorder{c.Events}),
-		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(bound, nodes)),
-		frameworkruntime.WithPodNominator(nominator), frameworkruntime.WithPodActivator(c),
-		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()), frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.makeFramework(t, informerFactory, nominator, plugins)
 	informerFactory.Start(t.Context().Done())
 	informerFactory.WaitForCacheSync(t.Context().Done())
 	for _, p := range pods {
@@ -99,6 +102,64 @@ func New(t *testing.T, name string, factory frameworkruntime.PluginFactory, args
 	}
 	return c
 }
+
+func (c *Cluster) makeFramework(t *testing.T, informerFactory informers.SharedInformerFactory, nominator fwk.PodNominator, plugins []Plugin) {
+	t.Helper()
+	registrations := []testframework.RegisterPluginFunc{
+		testframework.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
+		testframework.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
+		testframework.RegisterPluginAsExtensions(noderesources.Name,
+			frameworkruntime.FactoryAdapter(feature.Features{}, noderesources.NewFit), "PreFilter", "Filter"),
+	}
+	for i, plugin := range plugins {
+		registrations = append(registrations, testframework.RegisterPluginAsExtensions(plugin.Name, c.capture(plugin, i == 0), plugin.Points...))
+	}
+	var err error
+	c.Framework, err = testframework.NewFramework(t.Context(), registrations, Profile,
+		frameworkruntime.WithClientSet(c.Client), frameworkruntime.WithKubeConfig(&rest.Config{Host: "127.0.0.1:1"}),
+		frameworkruntime.WithInformerFactory(informerFactory), frameworkruntime.WithEventRecorder(recorder{c.Events}),
+		frameworkruntime.WithSnapshotSharedLister(c),
+		frameworkruntime.WithPodNominator(nominator), frameworkruntime.WithPodActivator(c),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()), frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// capture gives a plugin its arguments and keeps the one under test.
+func (c *Cluster) capture(plugin Plugin, keep bool) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		if plugin.Args != "" {
+			obj = &runtime.Unknown{Raw: []byte(plugin.Args)}
+		}
+		p, err := plugin.Factory(ctx, obj, h)
+		if keep {
+			c.Plugin = p
+		}
+		return p, err
+	}
+}
+
+// SetSnapshot makes these pods, as far as they are bound, and nodes what the next cycle sees.
+func (c *Cluster) SetSnapshot(pods []*corev1.Pod, nodes []*corev1.Node) {
+	var bound []*corev1.Pod
+	for _, p := range pods {
+		if p.Spec.NodeName != "" {
+			bound = append(bound, p)
+		}
+	}
+	c.snapshot = internalcache.NewSnapshot(bound, nodes)
+}
+
+// NodeInfos implements fwk.SharedLister.
+func (c *Cluster) NodeInfos() fwk.NodeInfoLister { return c.snapshot.NodeInfos() }
+
+// StorageInfos implements fwk.SharedLister.
+func (c *Cluster) StorageInfos() fwk.StorageInfoLister { return c.snapshot.StorageInfos() }
+
+// PodGroupStates implements fwk.SharedLister.
+func (c *Cluster) PodGroupStates() fwk.PodGroupStateLister { return c.snapshot.PodGroupStates() }
 
 // recorder has a logger, as the scheduler's.
 type recorder struct{ *events.FakeRecorder }
