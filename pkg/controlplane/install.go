@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -185,13 +188,69 @@ type quietEffects struct{ *nodeEffects }
 
 func (e *quietEffects) unmade(ctx context.Context, step Step) error { return e.undo(ctx, step) }
 
-func (e *nodeEffects) changes(step Step) bool {
-	for _, c := range e.journal.Changes {
-		if c.Step == step {
+func (e *nodeEffects) changes(step Step) bool { return e.change(step) != nil }
+
+// change is the first of a step; the steps that wait have one, of a manifest.
+func (e *nodeEffects) change(step Step) *Change {
+	for i := range e.journal.Changes {
+		if c := &e.journal.Changes[i]; c.Step == step {
+			return c
+		}
+	}
+	return nil
+}
+
+// making implements effects: it notes which processes will have to go.
+func (e *nodeEffects) making(_ context.Context, step Step) bool {
+	old, _, o := e.journal.Wait.of(step)
+	c := e.change(step)
+	if old == nil || c == nil || c.Remove {
+		return false
+	}
+	if now, err := e.fingerprint(c.Path); err != nil || now != c.Old {
+		return false // an earlier run has come further, and noted it
+	}
+	if !e.restarts(c) {
+		return false
+	}
+	o.Before = e.proc().find(old, true)
+	return len(o.Before) > 0
+}
+
+// restarts tells whether the kubelet restarts a program for a change of its
+// manifest: not for one of comments or blanks.
+func (e *nodeEffects) restarts(c *Change) bool {
+	var pods [2]*corev1.Pod
+	for i, name := range []string{c.Path, beside(newPrefix, c.Path)} {
+		data, err := e.read(name)
+		if err != nil {
+			return true
+		}
+		if pods[i], err = decodePod(data); err != nil {
 			return true
 		}
 	}
-	return false
+	return !reflect.DeepEqual(pods[0], pods[1])
+}
+
+// unmaking implements effects: it notes which processes are of a manifest that
+// will be put back.
+func (e *nodeEffects) unmaking() {
+	for _, step := range []Step{StepServer, StepAPIServer} {
+		_, fresh, o := e.journal.Wait.of(step)
+		c := e.change(step)
+		if fresh == nil || c == nil {
+			continue
+		}
+		if now, err := e.fingerprint(c.Path); err != nil || now == c.Old {
+			continue
+		}
+		for _, i := range e.proc().find(fresh, true) {
+			if !i.among(o.Before) {
+				o.During = append(o.During, i)
+			}
+		}
+	}
 }
 
 // made implements effects.
@@ -205,7 +264,7 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 			return nil
 		}
 		return cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
-			err := e.waitAPIServer(ctx, w.NewAPIServer)
+			err := e.waitAPIServer(ctx, w.NewAPIServer, w.APIServer.Before)
 			if err != nil && e.journal.WasBroken && ctx.Err() == nil {
 				e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
 				err = nil
@@ -257,7 +316,7 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 		})
 	}
 	err := cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
-		if err := e.waitFor(ctx, w.NewServer); err != nil {
+		if err := e.waitFor(ctx, w.NewServer, w.Server.Before); err != nil {
 			return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
 		}
 		return "", nil
@@ -284,8 +343,8 @@ func (e *nodeEffects) waitForAgent(ctx context.Context) error {
 	})
 }
 
-func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process) error {
-	if err := e.waitFor(ctx, p); err != nil {
+func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process, others []instance) error {
+	if err := e.waitFor(ctx, p, others); err != nil {
 		return e.notReady(ctx, apiServer, apiServer, e.since, err)
 	}
 	return nil
@@ -308,11 +367,11 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 	case StepServer:
 		// A server that was not there before need not be waited for.
 		if w.OldServer != nil && e.changes(step) {
-			return e.waitFor(ctx, w.OldServer)
+			return e.waitFor(ctx, w.OldServer, w.Server.During)
 		}
 	case StepAPIServer:
 		if e.changes(step) {
-			return e.waitAPIServer(ctx, w.OldAPIServer)
+			return e.waitAPIServer(ctx, w.OldAPIServer, w.APIServer.During)
 		}
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {

@@ -25,6 +25,7 @@ const (
 	envRoot   = "CONTROLPLANE_TEST_ROOT"
 	envOp     = "CONTROLPLANE_TEST_OPERATION"
 	envKillAt = "CONTROLPLANE_TEST_KILL_AT"
+	envAPI    = "CONTROLPLANE_TEST_API"
 )
 
 func TestMain(m *testing.M) {
@@ -70,9 +71,12 @@ func killed(root string) int {
 		}
 	}
 	var err error
-	if os.Getenv(envOp) == string(OpInstall) {
+	switch op := os.Getenv(envOp); {
+	case isRestart(op):
+		err = killableRestart(root, op, killAt, o.after)
+	case op == string(OpInstall):
 		_, err = Install(context.Background(), o)
-	} else {
+	default:
 		_, err = Uninstall(context.Background(), o)
 	}
 	if err != nil {
@@ -85,10 +89,10 @@ func killed(root string) int {
 
 // runKilled runs an operation in a process of its own, and says where it was
 // killed; alive if it came to its end first.
-func runKilled(t *testing.T, root string, op Operation, killAt int) (point string, alive bool) {
+func runKilled(t *testing.T, root, op string, killAt int, api string) (point string, alive bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envRoot+"="+root, envOp+"="+string(op), fmt.Sprintf("%s=%d", envKillAt, killAt))
+	cmd.Env = append(os.Environ(), envRoot+"="+root, envOp+"="+op, envAPI+"="+api, fmt.Sprintf("%s=%d", envKillAt, killAt))
 	out, err := cmd.Output()
 	point = strings.TrimSpace(string(out))
 	var exit *exec.ExitError
@@ -147,7 +151,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 			if op == OpUninstall {
 				install(t, start)
 			}
-			point, alive := runKilled(t, start, op, killAt)
+			point, alive := runKilled(t, start, string(op), killAt, "")
 			if alive {
 				break
 			}

@@ -27,8 +27,6 @@ import (
 const (
 	adminConf   = "/etc/kubernetes/admin.conf"
 	kubeletConf = "/etc/kubernetes/kubelet.conf"
-	// configHash is the kubelet's annotation on mirror Pods: the hash of a manifest.
-	configHash = "kubernetes.io/config.hash"
 )
 
 // node is a control plane node: what is known about it and how to ask it.
@@ -55,10 +53,6 @@ type node struct {
 	clientErr error
 	// config is the client's; nil without one.
 	config *rest.Config
-
-	// hidden: the node's processes do not show kube-apiserver.
-	hidden       bool
-	mirrorBefore string
 }
 
 // newNode reads what can be read without an API server.
@@ -217,14 +211,6 @@ func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
 		return nil, n.clientErr
 	}
 	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.name_, metav1.GetOptions{})
-}
-
-func (n *node) mirrorHash(ctx context.Context) (string, error) {
-	pod, err := n.mirror(ctx, apiServer)
-	if err != nil {
-		return "", err
-	}
-	return pod.Annotations[configHash], nil
 }
 
 // mirrorReason is why a container of a static Pod waits, such as

@@ -53,6 +53,11 @@ type Options struct {
 	// tests.
 	user  func() int
 	waits func(context.Context, *process) error
+	// proc is where processes are shown, health replaces the health checks, settle is
+	// how long a program must stay ready; for tests.
+	proc   string
+	health func(url string) error
+	settle time.Duration
 	// ready replaces the question whether kube-apiserver works before a run; for
 	// tests.
 	ready func() error
@@ -70,6 +75,12 @@ func (o Options) defaulted() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.proc == "" {
+		o.proc = "/proc"
+	}
+	if o.settle == 0 {
+		o.settle = settled
 	}
 	o.Bundle = o.Bundle.Defaulted()
 	return o

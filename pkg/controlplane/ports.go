@@ -10,13 +10,13 @@ import (
 
 // listenerOn names the program that listens on a TCP port, such as "nginx
 // (process 123)"; empty if that cannot be found out.
-func listenerOn(port int32) string {
+func (n *node) listenerOn(port int32) string {
 	inodes := listeningInodes(port)
 	if len(inodes) == 0 {
 		return ""
 	}
 	found := ""
-	eachProcess(func(pid int, argv []string) {
+	n.proc().each(func(pid int, argv []string) {
 		if found != "" {
 			return
 		}

@@ -52,9 +52,8 @@ func (p *planner) preflight(ctx context.Context) {
 	p.fail(p.checkReady(ctx))
 	p.checkPorts(ctx)
 	p.checkAgents(ctx)
-	p.hidden = len(programOf(p.container).find()) == 0
-	if p.hidden {
-		p.mirrorBefore, _ = p.mirrorHash(ctx) // empty is compared like any other
+	if len(p.errs) == 0 {
+		p.fail(p.checkVisible(programOf(p.container)))
 	}
 }
 
@@ -180,7 +179,7 @@ func (p *planner) checkPorts(ctx context.Context) {
 			_ = listener.Close()
 			continue
 		}
-		if owner := listenerOn(port.Number); owner != "" {
+		if owner := p.listenerOn(port.Number); owner != "" {
 			err = errors.New("used by " + owner)
 		}
 		p.fail(fmt.Errorf("port %d, which the server needs as %s, is taken (%w): stop that, or set %s",
@@ -191,7 +190,7 @@ func (p *planner) checkPorts(ctx context.Context) {
 func (p *planner) serverRuns() bool {
 	c := konnectivity.Server(p.bundle)
 	server := process{Name: path.Base(c.Command[0]), Args: component.Args(c.Flags)}
-	return len(server.find()) > 0
+	return len(p.proc().find(&server, true)) > 0
 }
 
 func portField(name string) string {

@@ -1,19 +1,16 @@
 package controlplane
 
 import (
-	"bytes"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // process says which program a manifest runs, so that it can be found among the
-// node's processes: the kubelet gives it the manifest's arguments unchanged.
+// node's processes: the kubelet gives it the manifest's arguments unchanged. Which
+// start of it is meant, where flags do not tell, says [origin].
 type process struct {
 	// Name is the base name of the program.
 	Name string `json:"name"`
@@ -30,6 +27,21 @@ type waits struct {
 	NewServer    *process `json:"newServer,omitempty"`
 	OldAPIServer *process `json:"oldAPIServer,omitempty"`
 	NewAPIServer *process `json:"newAPIServer,omitempty"`
+	// Server and APIServer tell processes with the same flags from each other.
+	Server    origin `json:"server,omitzero"`
+	APIServer origin `json:"apiServer,omitzero"`
+}
+
+// of is what a step waits for: the programs before and after, and how to tell
+// their processes; nils for a step that waits for none.
+func (w *waits) of(step Step) (old, fresh *process, o *origin) {
+	switch step {
+	case StepServer:
+		return w.OldServer, w.NewServer, &w.Server
+	case StepAPIServer:
+		return w.OldAPIServer, w.NewAPIServer, &w.APIServer
+	}
+	return nil, nil, nil
 }
 
 // programOf is the program of a container. Arguments with $(…) are replaced by the
@@ -55,8 +67,12 @@ func (p *process) without(other *process) *process {
 	return &out
 }
 
+func (p *process) named(argv []string) bool {
+	return len(argv) > 0 && path.Base(argv[0]) == p.Name
+}
+
 func (p *process) matches(argv []string) bool {
-	if len(argv) == 0 || path.Base(argv[0]) != p.Name {
+	if !p.named(argv) {
 		return false
 	}
 	for _, a := range p.Args {
@@ -65,35 +81,6 @@ func (p *process) matches(argv []string) bool {
 		}
 	}
 	return !slices.ContainsFunc(p.Without, func(a string) bool { return slices.Contains(argv, a) })
-}
-
-// find returns the processes of the node that match, in no order.
-func (p *process) find() []int {
-	var found []int
-	eachProcess(func(pid int, argv []string) {
-		if p.matches(argv) {
-			found = append(found, pid)
-		}
-	})
-	return found
-}
-
-func eachProcess(see func(pid int, argv []string)) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil || len(data) == 0 {
-			continue
-		}
-		see(pid, strings.Split(string(bytes.TrimSuffix(data, []byte{0})), "\x00"))
-	}
 }
 
 // flag is the value of a flag in arguments, the last one if it stands twice.

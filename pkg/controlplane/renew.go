@@ -76,7 +76,7 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 	if len(p.j.Changes) == 0 {
 		return r, nil
 	}
-	if err := p.restartServer(o.Restart, &r); err != nil {
+	if err := p.restartServer(ctx, o.Restart, &r); err != nil {
 		return Renewal{}, preflightError(err)
 	}
 	r.Result, err = n.run(ctx, p.j)
@@ -247,7 +247,7 @@ func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 const tcpClientName = "kube-apiserver-konnectivity-client"
 
 // restartServer plans the server's restart, if it is needed.
-func (p *planner) restartServer(mode string, r *Renewal) error {
+func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
 	name := serverManifest(p.bundle)
 	data, err := p.read(name)
 	if err != nil {
@@ -255,12 +255,20 @@ func (p *planner) restartServer(mode string, r *Renewal) error {
 		return nil //nolint:nilerr // the note says it
 	}
 	pod, err := decodePod(data)
+	if err == nil && len(pod.Spec.Containers) == 0 {
+		err = errors.New("it has no containers")
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	p.planServerProcess(data)
 	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
 		return nil
+	}
+	if p.healthy(ctx, p.j.Wait.OldServer.Health) == nil {
+		if err := p.checkVisible(p.j.Wait.OldServer); err != nil {
+			return err
+		}
 	}
 	changed, err := annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
 	if err != nil {

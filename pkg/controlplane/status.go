@@ -155,7 +155,7 @@ func (s *Status) inspectPrograms(ctx context.Context, n *node) {
 	s.APIServer = ProgramStatus{Image: n.container.Image, Health: word(n.healthy(ctx, "https://"+n.address+"/readyz"))}
 	_, add, err := AddToManifest(n.manifest, n.bundle)
 	s.APIServer.Tunnel = err == nil && add.Empty()
-	s.APIServer.Process = first(api.find())
+	s.APIServer.Process = first(n.proc().find(api, true))
 	if s.APIServer.Health != ok {
 		s.Problems = append(s.Problems, "kube-apiserver: "+s.APIServer.Health)
 	}
@@ -173,7 +173,7 @@ func (s *Status) inspectPrograms(ctx context.Context, n *node) {
 	container := pod.Spec.Containers[0]
 	program := programOf(container)
 	url := "http://127.0.0.1:" + flag(program.Args, "health-port")
-	s.Server = ProgramStatus{Image: container.Image, Process: first(program.find()),
+	s.Server = ProgramStatus{Image: container.Image, Process: first(n.proc().find(program, true)),
 		Health: word(n.healthy(ctx, url+"/healthz")), Ready: word(n.healthy(ctx, url+"/readyz"))}
 	for _, p := range []string{s.Server.Health, s.Server.Ready} {
 		if p != ok {
@@ -190,9 +190,9 @@ func word(err error) string {
 	return ok
 }
 
-func first(pids []int) int {
-	if len(pids) == 0 {
+func first(found []instance) int {
+	if len(found) == 0 {
 		return 0
 	}
-	return pids[0]
+	return found[0].PID
 }

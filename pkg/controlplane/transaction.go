@@ -321,9 +321,14 @@ func (t *transaction) removeJournal() error {
 
 // effects is what a step does besides its files.
 type effects interface {
+	// making is called before the files of a step take their places. It returns
+	// whether the journal has learned something that must outlive a kill.
+	making(ctx context.Context, step Step) (learned bool)
 	// made is called when the files of a step are in place, and returns when they
 	// have taken effect.
 	made(ctx context.Context, step Step) error
+	// unmaking is called once, before the first step is put back.
+	unmaking()
 	// unmade is called when the files of a step have been put back.
 	unmade(ctx context.Context, step Step) error
 }
@@ -333,6 +338,11 @@ func (t *transaction) forward(ctx context.Context, e effects) error {
 	for _, step := range t.Steps {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if e.making(ctx, step) {
+			if err := t.save(t.Phase); err != nil {
+				return fmt.Errorf("%s: %w", step, err)
+			}
 		}
 		if err := t.apply(step); err != nil {
 			return fmt.Errorf("%s: %w", step, err)
@@ -347,6 +357,9 @@ func (t *transaction) forward(ctx context.Context, e effects) error {
 
 // back unmakes all steps in the opposite order, as far as it can.
 func (t *transaction) back(ctx context.Context, e effects) error {
+	if t.Phase != phaseRollback {
+		e.unmaking()
+	}
 	if err := t.save(phaseRollback); err != nil {
 		// Going back needs no room; only another kill would now find a journal that
 		// says "applying", from which it can go back as well.

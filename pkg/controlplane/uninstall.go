@@ -69,6 +69,8 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 		// No reason to refuse: taking the tunnel away may be the very cure.
 		n.opts.Notef("%v", err)
 		p.j.WasBroken = true
+	} else {
+		p.fail(p.checkVisible(programOf(p.container)))
 	}
 	var left []string
 	for _, f := range n.state.Files {

@@ -51,13 +51,14 @@ func await(ctx context.Context, limit, stable time.Duration, progress cluster.Pr
 }
 
 // waitFor waits until the program runs with its flags, only with those, and its
-// health check answers.
-func (n *node) waitFor(ctx context.Context, p *process) error {
+// health check answers. Processes of another manifest do not count, and must have
+// ended: they may have the same flags, and answer the same health check.
+func (n *node) waitFor(ctx context.Context, p *process, others []instance) error {
 	if n.opts.waits != nil {
 		return n.opts.waits(ctx, p)
 	}
-	return await(ctx, n.opts.Timeout, settled, n.opts.Progress, func(ctx context.Context) error {
-		if err := n.running(ctx, p); err != nil {
+	return await(ctx, n.opts.Timeout, n.opts.settle, n.opts.Progress, func(ctx context.Context) error {
+		if _, err := n.started(p, others); err != nil {
 			return err
 		}
 		return n.healthy(ctx, p.Health)
@@ -70,32 +71,46 @@ func (n *node) waitGone(ctx context.Context, p *process) error {
 		return nil
 	}
 	return await(ctx, n.opts.Timeout, 0, n.opts.Progress, func(context.Context) error {
-		if pids := p.find(); len(pids) > 0 {
-			return fmt.Errorf("%s still runs (process %d)", p.Name, pids[0])
+		if found := n.proc().find(p, true); len(found) > 0 {
+			return fmt.Errorf("%s still runs (process %d)", p.Name, found[0].PID)
 		}
 		return nil
 	})
 }
 
-// running fails unless the program has been started with its flags, by what the
-// node's processes say. Where the container runtime hides them, the mirror Pod
-// must do: the kubelet changes its hash when it has taken up a manifest.
-func (n *node) running(ctx context.Context, p *process) error {
-	if len(p.find()) > 0 {
-		return nil
-	}
-	if p.Name == apiServer && n.hidden {
-		hash, err := n.mirrorHash(ctx)
-		if err == nil && hash != "" && hash != n.mirrorBefore {
-			return nil
+// started returns the instances of the program; it fails unless there is one, and
+// while one of the others still runs.
+func (n *node) started(p *process, others []instance) ([]instance, error) {
+	for _, i := range n.proc().find(p, false) {
+		if i.among(others) {
+			return nil, fmt.Errorf("the kubelet has not replaced %s yet (process %d)", p.Name, i.PID)
 		}
 	}
-	return fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
+	found := n.proc().find(p, true)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
+	}
+	return found, nil
 }
+
+// checkVisible fails for a program that works and that nobody can see: then
+// nobody could tell either when the kubelet has restarted it.
+func (n *node) checkVisible(p *process) error {
+	if n.opts.waits != nil || len(n.proc().find(p, false)) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s works, but its process cannot be seen from here, so that nobody could tell when the kubelet has restarted it: "+
+		"run the command on the node itself, or in a Pod with hostPID: true", p.Name)
+}
+
+func (n *node) proc() procfs { return procfs(n.opts.proc) }
 
 // healthy asks a health check; the client verifies kube-apiserver by the
 // cluster's CA and uses the administrator's identity if there is one.
 func (n *node) healthy(ctx context.Context, url string) error {
+	if n.opts.health != nil {
+		return n.opts.health(url)
+	}
 	if url == "" {
 		return nil
 	}

@@ -1,0 +1,178 @@
+package controlplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// world is a machine whose kubelet is slow: it looks at the static Pods' manifests
+// now and then, and its "processes" are files as /proc has them. It lies on the
+// disk, so that it goes on where it was after the program under test was killed.
+type world struct {
+	root host
+	// proc is the directory of processes.
+	proc string
+	// pods: cgroups name the Pod, as on every node of kubeadm.
+	pods bool
+	// every is how long the kubelet sleeps.
+	every time.Duration
+
+	mu    sync.Mutex
+	stop  chan struct{}
+	ended chan struct{}
+}
+
+// worldState is what the kubelet knows.
+type worldState struct {
+	// Hash of the Pod that runs, and its process, by the manifest's path.
+	Hash map[string]string
+	PID  map[string]int
+	Last int
+}
+
+// startWorld goes on with the machine below root.
+func startWorld(root string, pods bool, every time.Duration) *world {
+	w := &world{root: host{root: root}, proc: root + ".proc", pods: pods, every: every, stop: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		for {
+			select {
+			case <-w.stop:
+				return
+			case <-time.After(w.every):
+				if err := w.sync(); err != nil {
+					panic(err)
+				}
+			}
+		}
+	}()
+	return w
+}
+
+func (w *world) end() {
+	close(w.stop)
+	<-w.ended
+}
+
+// options are those of a node whose processes are the world's.
+func (w *world) options() Options {
+	o := testOptions(w.root.root)
+	o.waits, o.proc, o.settle, o.Timeout = nil, w.proc, time.Nanosecond, time.Minute
+	o.Kubeconfig = "/nowhere" // nobody serves the API
+	o.health = w.health
+	return o
+}
+
+// health is what the programs answer: kube-apiserver for whoever asks it, as long
+// as one runs, whichever it is.
+func (w *world) health(url string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.load()
+	manifest := serverFile
+	if strings.HasPrefix(url, "https:") {
+		manifest = apiServerFile
+	}
+	if s.PID[manifest] == 0 {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+// load reads what the kubelet knows; the caller holds the lock, or looks only.
+func (w *world) load() worldState {
+	s := worldState{Hash: map[string]string{}, PID: map[string]int{}, Last: 100}
+	if data, err := os.ReadFile(filepath.Join(w.proc, "kubelet.json")); err == nil {
+		_ = json.Unmarshal(data, &s)
+	}
+	return s
+}
+
+// sync does what the kubelet does with static Pods: another Pod, another process.
+// What a kill leaves half done is done again.
+func (w *world) sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.load()
+	for _, manifest := range []string{apiServerFile, serverFile} {
+		hash, argv := w.pod(manifest)
+		if hash == s.Hash[manifest] {
+			continue
+		}
+		if old := s.PID[manifest]; old != 0 {
+			if err := os.RemoveAll(filepath.Join(w.proc, fmt.Sprint(old))); err != nil {
+				return err
+			}
+			s.PID[manifest] = 0
+		}
+		if s.Hash[manifest] = hash; hash != "" {
+			s.Last++
+			s.PID[manifest] = s.Last
+			if err := w.start(s.Last, hash, argv); err != nil {
+				return err
+			}
+		}
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	staged := filepath.Join(w.proc, "kubelet.json.new")
+	return errors.Join(os.MkdirAll(w.proc, 0o755), os.WriteFile(staged, data, 0o600), os.Rename(staged, filepath.Join(w.proc, "kubelet.json")))
+}
+
+// pod is the hash that the kubelet makes of a manifest's content, and what it runs.
+func (w *world) pod(manifest string) (hash string, argv []string) {
+	data, err := w.root.read(manifest)
+	if err != nil {
+		return "", nil
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return "", nil
+	}
+	canonical, err := json.Marshal(pod)
+	if err != nil {
+		return "", nil
+	}
+	sum := sha256.Sum256(canonical)
+	c := pod.Spec.Containers[0]
+	return hex.EncodeToString(sum[:16]), append(append([]string{}, c.Command...), c.Args...)
+}
+
+func (w *world) start(pid int, hash string, argv []string) error {
+	dir := filepath.Join(w.proc, fmt.Sprint(pid))
+	cgroup := "0::/user.slice\n"
+	if w.pods {
+		cgroup = "0::/kubelet.slice/kubepods-burstable.slice/kubepods-burstable-pod" + hash + ".slice/cri-containerd-0a1b.scope\n"
+	}
+	stat := fmt.Sprintf("%d (%.15s) S %s%d 0 0\n", pid, path.Base(argv[0]), strings.Repeat("0 ", 18), pid*7)
+	return errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600),
+		os.WriteFile(filepath.Join(dir, "cgroup"), []byte(cgroup), 0o600),
+		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(argv, "\x00")+"\x00"), 0o600))
+}
+
+// settled fails unless the kubelet runs what the manifests say at this moment: a
+// run that has ended must not have left that to the future.
+func (w *world) settled(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.load()
+	for _, manifest := range []string{apiServerFile, serverFile} {
+		if hash, _ := w.pod(manifest); hash != s.Hash[manifest] {
+			t.Errorf("the run has ended, and the kubelet has not taken up %s yet", manifest)
+		}
+	}
+}
