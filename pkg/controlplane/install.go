@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
 // Result says what a run has done.
@@ -200,8 +201,12 @@ func (e *nodeEffects) change(step Step) *Change {
 	return nil
 }
 
-// making implements effects: it notes which processes will have to go.
-func (e *nodeEffects) making(_ context.Context, step Step) bool {
+// making implements effects: it notes which processes will have to go, and what
+// could not be planned before.
+func (e *nodeEffects) making(ctx context.Context, step Step) bool {
+	if step == StepKubeadm {
+		return e.planKubeadmNow(ctx)
+	}
 	old, _, o := e.journal.Wait.of(step)
 	c := e.change(step)
 	if old == nil || c == nil || c.Remove {
@@ -272,10 +277,11 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 			return e.took(), err
 		})
 	case StepKubeadm:
-		e.planKubeadmNow(ctx)
 		if c := e.journal.Kubeadm; c != nil {
 			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
-				return "", e.setClusterConfiguration(ctx, c.Before, c.After, false)
+				err := e.setClusterConfiguration(ctx, c.Before, c.After, false)
+				e.reached("ConfigMap")
+				return "", err
 			})
 		}
 	}
@@ -283,18 +289,28 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 }
 
 // planKubeadmNow plans what could not be planned while kube-apiserver was broken.
-func (e *nodeEffects) planKubeadmNow(ctx context.Context) {
+// If it still cannot, the state keeps that part for another uninstallation.
+func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 	k := e.journal.KubeadmLater
 	if k == nil || e.journal.Kubeadm != nil {
-		return
+		return false
 	}
 	change, reason, err := e.withoutTunnel(ctx, k)
-	e.journal.Kubeadm = change
 	if err != nil {
-		reason = fmt.Sprintf("%v: take out by hand what it has in apiServer: %v", err, k.Additions)
+		e.opts.Notef("%s: %v", kubeadmLeft, err)
+		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Kubeadm: k}
+		return true
 	}
 	if reason != "" {
 		e.opts.Notef("ConfigMap %s is left as it is: %s", kubeadmConfigMap, reason)
+	}
+	e.journal.Kubeadm, e.journal.State = change, nil
+	return true
+}
+
+func (e *nodeEffects) reached(point string) {
+	if e.opts.after != nil {
+		e.opts.after(point)
 	}
 }
 
@@ -376,6 +392,7 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
 			err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+			e.reached("ConfigMap put back")
 			if errors.Is(err, errEdited) {
 				e.opts.Notef("%v: it is left as it is", err)
 				return nil

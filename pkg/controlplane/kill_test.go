@@ -71,7 +71,13 @@ func killed(root string) int {
 		}
 	}
 	var err error
+	if api := os.Getenv(envAPI); api != "" {
+		withAPI(&o, api)
+	}
 	switch op := os.Getenv(envOp); {
+	case op == brokenUninstall:
+		o.ready = func() error { return errors.New("connection refused") }
+		_, err = Uninstall(context.Background(), o)
 	case isRestart(op):
 		err = killableRestart(root, op, killAt, o.after)
 	case op == string(OpInstall):

@@ -260,5 +260,9 @@ func (n *node) otherServers(ctx context.Context) ([]string, error) {
 	return nodes, nil
 }
 
+// kubeadmLeft is said where an uninstallation had to leave kubeadm's part.
+const kubeadmLeft = "ConfigMap " + kubeadmConfigMap + " still has the tunnel, so the next \"kubeadm upgrade\" would bring its flag back: " +
+	"run \"fairlead controlplane uninstall\" again when kube-apiserver answers"
+
 var errKubeadmConfig = errors.New("kubeadm's stored configuration cannot be changed, so the next \"kubeadm upgrade\" would take the tunnel away again: " +
 	"leave it alone with --kubeadm-config=false")

@@ -110,6 +110,9 @@ func (n *node) connect() {
 	if ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
 		n.trust.AppendCertsFromPEM(ca)
 	}
+	if n.client = n.opts.client; n.client != nil {
+		return
+	}
 	data, file, err := n.optionFile(n.opts.Kubeconfig, adminConf)
 	if err != nil {
 		n.clientErr = fmt.Errorf("%w: give an administrator's with --kubeconfig", err)

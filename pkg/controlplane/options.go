@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
@@ -53,6 +55,8 @@ type Options struct {
 	// tests.
 	user  func() int
 	waits func(context.Context, *process) error
+	// client replaces the administrator's, for tests.
+	client kubernetes.Interface
 	// proc is where processes are shown, health replaces the health checks, settle is
 	// how long a program must stay ready; for tests.
 	proc   string

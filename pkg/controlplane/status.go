@@ -80,7 +80,9 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	}
 	n.connect()
 	s := Status{Node: n.name_, Certificates: n.certificates(WarnBefore)}
-	if state != nil {
+	if state.onlyKubeadm() {
+		s.Problems = append(s.Problems, kubeadmLeft)
+	} else if state != nil {
 		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
 	}
 	if j, err := n.interrupted(); err != nil {

@@ -52,6 +52,9 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 		return Result{}, preflightError(err)
 	}
 	result, err := n.run(ctx, j)
+	if j.State.onlyKubeadm() {
+		left = append(left, kubeadmLeft)
+	}
 	result.Left, result.EgressSelector = left, n.egressNow()
 	return result, err
 }

@@ -1,0 +1,185 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// brokenUninstall is an uninstallation that begins while kube-apiserver is not
+// ready, so that kubeadm's part is planned when it is.
+const brokenUninstall = "broken-uninstall"
+
+// storedByKubeadm is what "kubeadm init" has stored, and a comment.
+const storedByKubeadm = "# mine\napiServer: {}\nclusterName: kubernetes\nkind: ClusterConfiguration\n"
+
+// kubeadmAPI is as much of an API server as StepKubeadm needs. It outlives the
+// processes that are killed.
+type kubeadmAPI struct {
+	*httptest.Server
+	mu   sync.Mutex
+	down bool
+	cm   corev1.ConfigMap
+}
+
+func startKubeadmAPI(t *testing.T) *kubeadmAPI {
+	t.Helper()
+	a := &kubeadmAPI{}
+	a.set(storedByKubeadm)
+	mux := http.NewServeMux()
+	const name = "/api/v1/namespaces/kube-system/configmaps/" + kubeadmConfigMap
+	mux.HandleFunc("GET "+name, func(w http.ResponseWriter, _ *http.Request) { answer(w, a.cm) })
+	mux.HandleFunc("PUT "+name, func(w http.ResponseWriter, r *http.Request) {
+		var cm corev1.ConfigMap
+		if err := json.NewDecoder(r.Body).Decode(&cm); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if r.URL.Query().Get("dryRun") == "" {
+			a.cm = cm
+		}
+		answer(w, cm)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}})
+	})
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.down {
+			http.Error(w, "no etcd", http.StatusInternalServerError)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (a *kubeadmAPI) set(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cm = corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigMap, ResourceVersion: "1"}, Data: map[string]string{kubeadmKey: text}}
+}
+
+func (a *kubeadmAPI) breakDown(down bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = down
+}
+
+// want fails unless the stored configuration is what it was, or has the tunnel.
+func (a *kubeadmAPI) want(t *testing.T, tunnel bool) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if text := a.cm.Data[kubeadmKey]; !tunnel && text != storedByKubeadm || tunnel && !strings.Contains(text, "egress-selector-config-file") {
+		t.Errorf("with the tunnel %v is wanted, ConfigMap %s is\n%s", tunnel, kubeadmConfigMap, text)
+	}
+}
+
+// withAPI lets a run use it.
+func withAPI(o *Options, url string) {
+	o.LeaveKubeadmConfig = false
+	o.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: url, QPS: -1})
+}
+
+func (a *kubeadmAPI) options(root string) Options {
+	o := testOptions(root)
+	withAPI(&o, a.URL)
+	return o
+}
+
+// TestKubeadmKilledAtEveryEffect: kubeadm's stored configuration follows the node,
+// whenever a run is killed, also where it could be planned only after
+// kube-apiserver had come back (KON-83).
+func TestKubeadmKilledAtEveryEffect(t *testing.T) {
+	for _, op := range []string{string(OpInstall), string(OpUninstall), brokenUninstall} {
+		stride, seen := 1, ""
+		if testing.Short() {
+			stride = 5
+		}
+		for killAt := 1; ; killAt += stride {
+			root, api := testNode(t), startKubeadmAPI(t)
+			if op != string(OpInstall) {
+				mustInstall(t, api.options(root))
+			}
+			point, alive := runKilled(t, root, op, killAt, api.URL)
+			if alive {
+				api.want(t, op == string(OpInstall))
+				break
+			}
+			seen += point + "\n"
+			t.Run(op+" killed after "+point, func(t *testing.T) {
+				if killAt%2 == 0 { // else go straight back
+					mustInstall(t, api.options(root))
+					api.want(t, true)
+				}
+				mustUninstall(t, api.options(root))
+				api.want(t, false)
+				sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+			})
+			api.Close()
+		}
+		if stride == 1 && !strings.Contains(seen, "ConfigMap\n") {
+			t.Errorf("%s was never killed right after the ConfigMap:\n%s", op, seen)
+		}
+	}
+}
+
+// TestKubeadmOfBrokenAPIServer: where kube-apiserver does not answer until the end,
+// the tunnel leaves the node, the state keeps what is left to do, status says so,
+// and the next uninstallation does it.
+func TestKubeadmOfBrokenAPIServer(t *testing.T) {
+	root, api := testNode(t), startKubeadmAPI(t)
+	mustInstall(t, api.options(root))
+	api.breakDown(true)
+	broken := api.options(root)
+	broken.ready = func() error { return errors.New("connection refused") }
+	for range 2 {
+		r, err := Uninstall(t.Context(), broken)
+		if err != nil || len(r.Left) != 1 || !strings.Contains(r.Left[0], "uninstall\" again") {
+			t.Fatalf("%+v, %v; want kubeadm's part left", r, err)
+		}
+		h := host{root: root}
+		if h.exists(serverFile) || !h.exists(stateFile) {
+			t.Error("the server is still there, or the state is gone")
+		}
+	}
+	if s, err := Inspect(t.Context(), broken); err != nil || s.Installed || !strings.Contains(strings.Join(s.Problems, "\n"), kubeadmLeft) {
+		t.Errorf("status: %+v, %v", s, err)
+	}
+	api.breakDown(false)
+	mustUninstall(t, api.options(root))
+	api.want(t, false)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+func mustInstall(t *testing.T, o Options) {
+	t.Helper()
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustUninstall(t *testing.T, o Options) {
+	t.Helper()
+	if _, err := Uninstall(t.Context(), o); err != nil && !errors.Is(err, ErrNotInstalled) {
+		t.Fatal(err)
+	}
+}
