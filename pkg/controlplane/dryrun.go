@@ -35,6 +35,7 @@ func PlanInstall(ctx context.Context, o Options) ([]FileDiff, error) {
 	if err := n.settledState(); err != nil {
 		return nil, preflightError(err)
 	}
+	n.takeOver(ctx)
 	j, err := n.planInstall(ctx)
 	if err != nil {
 		return nil, preflightError(err)
@@ -54,6 +55,9 @@ func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []str
 	}
 	if n.state == nil {
 		return nil, nil, ErrNotInstalled
+	}
+	if err := n.checkCluster(ctx); err != nil {
+		return nil, nil, preflightError(err)
 	}
 	j, left, err := n.planUninstall(ctx)
 	if err != nil {

@@ -47,6 +47,7 @@ func Install(ctx context.Context, o Options) (Result, error) {
 	if result, done, err := n.resume(ctx, OpInstall, n.desired()); err != nil || done {
 		return result, err
 	}
+	n.takeOver(ctx)
 	j, err := n.planInstall(ctx)
 	if err != nil {
 		return Result{}, preflightError(err)
@@ -147,6 +148,9 @@ func (n *node) readState() (*State, error) {
 
 func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desired string) (Result, bool, error) {
 	t := &transaction{host: n.host, journal: j, after: n.opts.after}
+	if !n.ofThisCluster(ctx, j.Cluster) {
+		return Result{}, false, t.forgetJournal(n.opts.Notef)
+	}
 	n.opts.Notef("an earlier %s of %s did not end (it was %s)", j.Operation, j.Started.Format(time.DateTime), j.Phase)
 	n.connect()
 	switch j.Phase {
@@ -298,7 +302,7 @@ func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 	change, reason, err := e.withoutTunnel(ctx, k)
 	if err != nil {
 		e.opts.Notef("%s: %v", kubeadmLeft, err)
-		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Kubeadm: k}
+		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Cluster: e.journal.Cluster, Kubeadm: k}
 		return true
 	}
 	if reason != "" {
@@ -351,7 +355,7 @@ func (e *nodeEffects) waitForAgent(ctx context.Context) error {
 	}
 	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", e.bundle.Konnectivity.Server.HealthPort)
 	return cluster.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
-		err := await(ctx, e.opts.Timeout, 0, e.opts.Progress, func(ctx context.Context) error { return e.healthy(ctx, url) })
+		err := e.opts.await(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
 		if err != nil {
 			return "", fmt.Errorf("no agent has connected: look at \"kubectl -n %s logs daemonset/%s\": %w", e.bundle.Namespace, konnectivity.AgentName, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -169,13 +170,13 @@ func TestRestartKilledAtEveryEffect(t *testing.T) {
 		for killAt := 1; ; killAt += stride {
 			root := testNode(t)
 			install(t, root)
-			point, alive := runKilled(t, root, op, killAt, "")
+			point, alive := runKilled(t, root, op, strconv.Itoa(killAt), "")
 			if alive {
 				break
 			}
 			points++
 			t.Run(op+" killed after "+point, func(t *testing.T) {
-				w := startWorld(root, killAt%2 == 0, 100*time.Millisecond)
+				w := startWorld(root, killAt%10 == 0, 50*time.Millisecond)
 				defer w.end()
 				if _, err := Install(t.Context(), w.options()); err != nil {
 					t.Fatal(err)
@@ -196,8 +197,8 @@ func TestRestartKilledAtEveryEffect(t *testing.T) {
 
 // killableRestart is what the process does that is killed: an operation of the
 // test above.
-func killableRestart(root, op string, killAt int, after func(string)) error {
-	w := startWorld(root, killAt%2 == 0, 100*time.Millisecond)
+func killableRestart(root, op string, pods bool, after func(string)) error {
+	w := startWorld(root, pods, 50*time.Millisecond)
 	defer w.end()
 	if err := w.sync(); err != nil {
 		return err

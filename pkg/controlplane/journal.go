@@ -87,6 +87,7 @@ type journal struct {
 	// whether going on is what it was asked for, too.
 	Desired string      `json:"desired"`
 	Started time.Time   `json:"started"`
+	Cluster clusterID   `json:"cluster,omitzero"`
 	Steps   []Step      `json:"steps"`
 	Dirs    []Directory `json:"dirs,omitempty"`
 	// RemoveDirs are removed at the end if they are empty.

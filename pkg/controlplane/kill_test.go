@@ -57,14 +57,15 @@ func testOptions(root string) Options {
 	}
 }
 
-// killed runs an operation and kills this process after its n-th effect; it
-// reports the number of effects if that never happens.
+// killed runs an operation and kills this process after its n-th effect, or after
+// one that is named, "name#2" when it comes for the second time; it reports the number of effects if that never happens.
 func killed(root string) int {
-	killAt, _ := strconv.Atoi(os.Getenv(envKillAt))
-	o, n := testOptions(root), 0
+	killAt := os.Getenv(envKillAt)
+	o, n, seen := testOptions(root), 0, map[string]int{}
 	o.after = func(point string) {
 		n++
-		if n == killAt {
+		seen[point]++
+		if killAt == strconv.Itoa(n) || killAt == fmt.Sprintf("%s#%d", point, seen[point]) || killAt == point {
 			fmt.Println(point)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -79,7 +80,7 @@ func killed(root string) int {
 		o.ready = func() error { return errors.New("connection refused") }
 		_, err = Uninstall(context.Background(), o)
 	case isRestart(op):
-		err = killableRestart(root, op, killAt, o.after)
+		err = killableRestart(root, op, strings.HasSuffix(killAt, "0"), o.after)
 	case op == string(OpInstall):
 		_, err = Install(context.Background(), o)
 	default:
@@ -95,10 +96,10 @@ func killed(root string) int {
 
 // runKilled runs an operation in a process of its own, and says where it was
 // killed; alive if it came to its end first.
-func runKilled(t *testing.T, root, op string, killAt int, api string) (point string, alive bool) {
+func runKilled(t *testing.T, root, op, killAt, api string) (point string, alive bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envRoot+"="+root, envOp+"="+op, envAPI+"="+api, fmt.Sprintf("%s=%d", envKillAt, killAt))
+	cmd.Env = append(os.Environ(), envRoot+"="+root, envOp+"="+op, envAPI+"="+api, envKillAt+"="+killAt)
 	out, err := cmd.Output()
 	point = strings.TrimSpace(string(out))
 	var exit *exec.ExitError
@@ -157,7 +158,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 			if op == OpUninstall {
 				install(t, start)
 			}
-			point, alive := runKilled(t, start, string(op), killAt, "")
+			point, alive := runKilled(t, start, string(op), strconv.Itoa(killAt), "")
 			if alive {
 				break
 			}

@@ -58,10 +58,10 @@ type Options struct {
 	// client replaces the administrator's, for tests.
 	client kubernetes.Interface
 	// proc is where processes are shown, health replaces the health checks, settle is
-	// how long a program must stay ready; for tests.
-	proc   string
-	health func(url string) error
-	settle time.Duration
+	// how long a program must stay ready, poll how often it is looked at; for tests.
+	proc         string
+	health       func(url string) error
+	settle, poll time.Duration
 	// ready replaces the question whether kube-apiserver works before a run; for
 	// tests.
 	ready func() error
@@ -85,6 +85,9 @@ func (o Options) defaulted() Options {
 	}
 	if o.settle == 0 {
 		o.settle = settled
+	}
+	if o.poll == 0 {
+		o.poll = pollEvery
 	}
 	o.Bundle = o.Bundle.Defaulted()
 	return o

@@ -48,6 +48,8 @@ func (n *node) planInstall(ctx context.Context) (*journal, error) {
 	if len(p.errs) > 0 {
 		return nil, errors.Join(p.errs...) // what follows would only repeat them
 	}
+	p.j.Cluster = n.cluster(ctx)
+	p.newState.Cluster = p.j.Cluster
 	p.planFiles()
 	p.planAPIServer()
 	if !n.opts.LeaveKubeadmConfig && !n.opts.ServerOnly {

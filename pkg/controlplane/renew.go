@@ -61,11 +61,15 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 	if r, done, err := n.resumeRenewal(ctx, desired); err != nil || done {
 		return r, err
 	}
+	if err := n.checkCluster(ctx); err != nil {
+		return Renewal{}, preflightError(err)
+	}
 	n.connect()
-	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Steps: []Step{StepPKI, StepServer}}}
+	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}}
 	p.newState = &State{}
 	if n.state != nil {
 		p.newState = n.state.clone()
+		p.newState.Cluster = p.j.Cluster
 		p.j.State = p.newState
 	}
 	r := Renewal{}

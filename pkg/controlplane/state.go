@@ -13,6 +13,8 @@ type State struct {
 	// Version of fairlead that installed, and when.
 	Version   string    `json:"version"`
 	Installed time.Time `json:"installed"`
+	// Cluster in which that was.
+	Cluster clusterID `json:"cluster,omitzero"`
 	// Bundle as it was installed, with all defaults.
 	Bundle *v1alpha1.Bundle `json:"bundle"`
 	// ServerOnly: kube-apiserver does not use the tunnel yet.

@@ -91,6 +91,9 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		s.Interrupted = string(j.Operation)
 		s.Problems = append(s.Problems, j.advice())
 	}
+	if err := n.checkCluster(ctx); err != nil {
+		s.Problems = append(s.Problems, err.Error())
+	}
 	s.inspectFiles(n)
 	s.inspectPrograms(ctx, n)
 	for _, c := range s.Certificates {

@@ -44,6 +44,9 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 		}
 		return Result{}, ErrNotInstalled
 	}
+	if err := n.checkCluster(ctx); err != nil {
+		return Result{}, preflightError(err)
+	}
 	if earlier.staysInstalled(n.state) {
 		return Result{Changed: true, Resumed: true}, ErrStillInstalled
 	}
@@ -64,7 +67,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	n.bundle = n.state.Bundle.Defaulted()
 	n.connect()
 	p := &planner{node: n, j: &journal{
-		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(),
+		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.cluster(ctx),
 		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
 	}}
 	p.planServerProcess(nil)

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 const (
@@ -22,17 +20,17 @@ const (
 	logLines = 8
 )
 
-// await asks until it is answered with nil, which must hold for settled without
-// a break, or the limit is over; then the last error counts.
-func await(ctx context.Context, limit, stable time.Duration, progress cluster.Progress, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+// await asks until it is answered with nil, which must hold for stable without a
+// break, or the time is over; then the last error counts.
+func (o Options) await(ctx context.Context, stable time.Duration, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not within %s", o.Timeout))
 	defer cancel()
 	var since time.Time
 	for {
 		err := ask(ctx)
 		if err != nil {
 			since = time.Time{}
-			progress.Detail("%v", err)
+			o.Progress.Detail("%v", err)
 		} else if since.IsZero() {
 			since = time.Now()
 		}
@@ -45,7 +43,7 @@ func await(ctx context.Context, limit, stable time.Duration, progress cluster.Pr
 				err = errors.New("was ready for less than a moment")
 			}
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(pollEvery):
+		case <-time.After(o.poll):
 		}
 	}
 }
@@ -57,7 +55,7 @@ func (n *node) waitFor(ctx context.Context, p *process, others []instance) error
 	if n.opts.waits != nil {
 		return n.opts.waits(ctx, p)
 	}
-	return await(ctx, n.opts.Timeout, n.opts.settle, n.opts.Progress, func(ctx context.Context) error {
+	return n.opts.await(ctx, n.opts.settle, func(ctx context.Context) error {
 		if _, err := n.started(p, others); err != nil {
 			return err
 		}
@@ -70,7 +68,7 @@ func (n *node) waitGone(ctx context.Context, p *process) error {
 	if n.opts.waits != nil {
 		return nil
 	}
-	return await(ctx, n.opts.Timeout, 0, n.opts.Progress, func(context.Context) error {
+	return n.opts.await(ctx, 0, func(context.Context) error {
 		if found := n.proc().find(p, true); len(found) > 0 {
 			return fmt.Errorf("%s still runs (process %d)", p.Name, found[0].PID)
 		}

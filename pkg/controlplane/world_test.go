@@ -67,7 +67,8 @@ func (w *world) end() {
 // options are those of a node whose processes are the world's.
 func (w *world) options() Options {
 	o := testOptions(w.root.root)
-	o.waits, o.proc, o.settle, o.Timeout = nil, w.proc, time.Nanosecond, time.Minute
+	o.waits, o.proc, o.Timeout = nil, w.proc, time.Minute
+	o.settle, o.poll = time.Nanosecond, 10*time.Millisecond
 	o.Kubeconfig = "/nowhere" // nobody serves the API
 	o.health = w.health
 	return o

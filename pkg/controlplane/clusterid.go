@@ -1,0 +1,111 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// clusterID tells which cluster a state or a journal is of: after "kubeadm reset"
+// and "kubeadm init" the same node belongs to another one.
+type clusterID struct {
+	// CA are fingerprints of the public keys in the cluster's ca.crt, which are two
+	// while the CA is being rotated.
+	CA []string `json:"ca,omitempty"`
+	// UID of Namespace kube-system, which outlives every CA; empty where the API
+	// server did not say.
+	UID string `json:"uid,omitempty"`
+}
+
+// errOtherCluster is a state of a cluster to which this node no longer belongs.
+var errOtherCluster = errors.New("what is recorded in " + StateDir + " is of another cluster, to which this node belonged before (its CA was another one)")
+
+// cluster identifies the one to which the node belongs now, as far as it can be
+// seen.
+func (n *node) cluster(ctx context.Context) clusterID {
+	id := clusterID{CA: n.caKeys()}
+	if n.client != nil {
+		if ns, err := n.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}); err == nil {
+			id.UID = string(ns.UID)
+		}
+	}
+	return id
+}
+
+func (n *node) caKeys() []string {
+	data, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
+	if err != nil {
+		return nil
+	}
+	certs, err := parseCerts(data)
+	if err != nil {
+		return nil
+	}
+	var keys []string
+	for _, c := range certs {
+		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+		keys = append(keys, hex.EncodeToString(sum[:]))
+	}
+	return keys
+}
+
+// ofThisCluster tells whether something recorded is of the node's cluster. The CA
+// decides; where that was rotated with nothing recorded in between, the UID does.
+func (n *node) ofThisCluster(ctx context.Context, recorded clusterID) bool {
+	keys := n.caKeys()
+	if len(recorded.CA) == 0 || len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(recorded.CA, k) }) {
+		return true // an unreadable CA is said elsewhere
+	}
+	n.connect()
+	return recorded.UID != "" && n.cluster(ctx).UID == recorded.UID
+}
+
+// checkCluster fails if the state is of another cluster.
+func (n *node) checkCluster(ctx context.Context) error {
+	if n.state == nil || n.ofThisCluster(ctx, n.state.Cluster) {
+		return nil
+	}
+	leftovers := []string{StateDir}
+	for _, f := range n.unchanged(n.state.Files) {
+		leftovers = append(leftovers, f.Path)
+	}
+	return fmt.Errorf("%w: \"fairlead controlplane install\" takes over what it has left on the node; or, if kube-apiserver's manifest names none of it, remove it: rm -r %s",
+		errOtherCluster, strings.Join(leftovers, " "))
+}
+
+// takeOver begins anew where the state is of another cluster. Files that are still
+// as they were installed are this package's; whatever else the state says, and the
+// copies of files from before, are of no use any more.
+func (n *node) takeOver(ctx context.Context) {
+	if n.checkCluster(ctx) == nil {
+		return
+	}
+	n.opts.Notef("%v: its files are taken over, its copies of files from before are dropped", errOtherCluster)
+	n.state = &State{Bundle: n.state.Bundle, Files: n.unchanged(n.state.Files), Dirs: slices.DeleteFunc(slices.Clone(n.state.Dirs), func(d string) bool { return !n.exists(d) })}
+}
+
+// unchanged are the files that are as they were installed, without their copies.
+func (n *node) unchanged(files []InstalledFile) []InstalledFile {
+	var out []InstalledFile
+	for _, f := range files {
+		if now, err := n.fingerprint(f.Path); err == nil && now == f.Now && f.Path != n.manifestPath {
+			out = append(out, InstalledFile{Path: f.Path, Now: f.Now})
+		}
+	}
+	return out
+}
+
+// forgetJournal drops the journal of a run in another cluster: neither completing
+// nor undoing it makes sense in this one.
+func (t *transaction) forgetJournal(notef func(string, ...any)) error {
+	notef("an earlier %s of %s did not end, and was in another cluster, to which this node belonged before: it is forgotten", t.Operation, t.Started.Format(time.DateTime))
+	return t.discard()
+}
