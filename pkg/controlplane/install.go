@@ -223,7 +223,11 @@ func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 		return false
 	}
 	o.Before = e.proc().find(old, true)
-	return len(o.Before) > 0
+	if step == StepAPIServer && !e.journal.WasBroken {
+		_, err := e.mirror(ctx, apiServer)
+		e.journal.Wait.Mirrored = err == nil
+	}
+	return len(o.Before) > 0 || e.journal.Wait.Mirrored
 }
 
 // restarts tells whether the kubelet restarts a program for a change of its
@@ -264,7 +268,6 @@ func (e *nodeEffects) unmaking() {
 
 // made implements effects.
 func (e *nodeEffects) made(ctx context.Context, step Step) error {
-	w := &e.journal.Wait
 	switch step {
 	case StepServer:
 		return e.serverMade(ctx)
@@ -272,14 +275,7 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 		if !e.changes(step) && e.journal.Operation != OpInstall {
 			return nil
 		}
-		return cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
-			err := e.waitAPIServer(ctx, w.NewAPIServer, w.APIServer.Before)
-			if err != nil && e.journal.WasBroken && ctx.Err() == nil {
-				e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
-				err = nil
-			}
-			return e.took(), err
-		})
+		return e.apiServerMade(ctx)
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
 			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
@@ -290,6 +286,23 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 		}
 	}
 	return nil
+}
+
+func (e *nodeEffects) apiServerMade(ctx context.Context) error {
+	w := &e.journal.Wait
+	broken := false
+	err := cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
+		err := e.waitAPIServer(ctx, w.NewAPIServer, w.APIServer.Before)
+		if err != nil && e.journal.WasBroken && ctx.Err() == nil {
+			e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
+			broken, err = true, nil
+		}
+		return e.took(), err
+	})
+	if err == nil && !broken && w.Mirrored {
+		e.waitMirror(ctx)
+	}
+	return err
 }
 
 // planKubeadmNow plans what could not be planned while kube-apiserver was broken.

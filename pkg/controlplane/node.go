@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -203,29 +202,6 @@ func (n *node) kubeletIdentity() string {
 			if name, ok := strings.CutPrefix(parsed.Subject.CommonName, "system:node:"); ok {
 				return name
 			}
-		}
-	}
-	return ""
-}
-
-// mirror is the kubelet's picture of a static Pod in the API.
-func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
-	if n.client == nil {
-		return nil, n.clientErr
-	}
-	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.name_, metav1.GetOptions{})
-}
-
-// mirrorReason is why a container of a static Pod waits, such as
-// ImagePullBackOff, as far as the API knows.
-func (n *node) mirrorReason(ctx context.Context, name string) string {
-	pod, err := n.mirror(ctx, name)
-	if err != nil {
-		return ""
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
-			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 		}
 	}
 	return ""

@@ -62,6 +62,8 @@ type Options struct {
 	proc         string
 	health       func(url string) error
 	settle, poll time.Duration
+	// mirrorPatience and mirrorLimit are the constants, for tests.
+	mirrorPatience, mirrorLimit time.Duration
 	// ready replaces the question whether kube-apiserver works before a run; for
 	// tests.
 	ready func() error
@@ -88,6 +90,9 @@ func (o Options) defaulted() Options {
 	}
 	if o.poll == 0 {
 		o.poll = pollEvery
+	}
+	if o.mirrorLimit == 0 {
+		o.mirrorPatience, o.mirrorLimit = mirrorPatience, mirrorLimit
 	}
 	o.Bundle = o.Bundle.Defaulted()
 	return o

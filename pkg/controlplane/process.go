@@ -30,6 +30,8 @@ type waits struct {
 	// Server and APIServer tell processes with the same flags from each other.
 	Server    origin `json:"server,omitzero"`
 	APIServer origin `json:"apiServer,omitzero"`
+	// Mirrored: the API showed kube-apiserver's Pod.
+	Mirrored bool `json:"mirrored,omitempty"`
 }
 
 // of is what a step waits for: the programs before and after, and how to tell

@@ -1,0 +1,102 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+const (
+	// mirrorPatience is how long the kubelet may take to renew a mirror Pod by itself.
+	// The API server was away when it tried first, and it tries again within a minute.
+	mirrorPatience = 5 * time.Second
+	// mirrorLimit is how long its Pod is waited for at all: nothing but what the API
+	// shows depends on it.
+	mirrorLimit = 2 * time.Minute
+)
+
+// mirror is the kubelet's picture of a static Pod in the API.
+func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
+	if n.client == nil {
+		return nil, n.clientErr
+	}
+	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.name_, metav1.GetOptions{})
+}
+
+// mirrorReason is why a container of a static Pod waits, such as
+// ImagePullBackOff, as far as the API knows.
+func (n *node) mirrorReason(ctx context.Context, name string) string {
+	pod, err := n.mirror(ctx, name)
+	if err != nil {
+		return ""
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+	}
+	return ""
+}
+
+// waitMirror waits until the API shows kube-apiserver with the flags of its
+// manifest: "fairlead install" and "fairlead uninstall" read there whether the
+// tunnel is in use. A kubelet that is late is given a reason to look: it makes a
+// mirror Pod that was deleted at once. That none comes is no failure.
+func (n *node) waitMirror(ctx context.Context) {
+	_ = cluster.Step(n.opts.Progress, "Waiting until the API shows the new kube-apiserver", func() (string, error) {
+		start, deleted := time.Now(), types.UID("")
+		o := n.opts
+		o.Timeout = n.opts.mirrorLimit
+		err := o.await(ctx, 0, func(ctx context.Context) error {
+			pod, err := n.mirror(ctx, apiServer)
+			if err != nil || n.shows(pod) {
+				return err
+			}
+			if time.Since(start) >= n.opts.mirrorPatience && pod.UID != deleted {
+				deleted = pod.UID
+				n.deleteMirror(ctx, pod)
+			}
+			return errors.New("the API still shows the old one")
+		})
+		if err != nil && ctx.Err() == nil {
+			n.opts.Notef("%v: until the kubelet renews Pod %s/%s-%s, \"fairlead install\" and \"fairlead uninstall\" judge by the old one",
+				err, metav1.NamespaceSystem, apiServer, n.name_)
+		}
+		return "", nil
+	})
+}
+
+// shows tells whether a mirror Pod has the flags of the manifest on the disk.
+func (n *node) shows(mirror *corev1.Pod) bool {
+	data, err := n.read(n.manifestPath)
+	if err != nil {
+		return true // nothing to compare with
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		return true
+	}
+	i, j := apiServerIndex(pod), apiServerIndex(mirror)
+	if i < 0 || j < 0 {
+		return i == j
+	}
+	return slices.Equal(pod.Spec.Containers[i].Command, mirror.Spec.Containers[j].Command) &&
+		slices.Equal(pod.Spec.Containers[i].Args, mirror.Spec.Containers[j].Args)
+}
+
+func (n *node) deleteMirror(ctx context.Context, pod *corev1.Pod) {
+	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	err := n.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		n.opts.Progress.Detail("%v", err)
+	}
+}
