@@ -1,0 +1,256 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/version"
+)
+
+// nodeEffects waits for the kubelet and speaks to the API server.
+type nodeEffects struct {
+	*node
+	journal *journal
+	since   time.Time
+	// back: a failed run is being undone.
+	back bool
+}
+
+// quietEffects does the same within one step of the progress.
+type quietEffects struct{ *nodeEffects }
+
+func (e *quietEffects) unmade(ctx context.Context, step Step) error { return e.undo(ctx, step) }
+
+func (e *nodeEffects) changes(step Step) bool { return e.change(step) != nil }
+
+// change is the first of a step; the steps that wait have one, of a manifest.
+func (e *nodeEffects) change(step Step) *Change {
+	for i := range e.journal.Changes {
+		if c := &e.journal.Changes[i]; c.Step == step {
+			return c
+		}
+	}
+	return nil
+}
+
+// making implements effects: it notes which processes will have to go, and what
+// could not be planned before.
+func (e *nodeEffects) making(ctx context.Context, step Step) bool {
+	if step == StepKubeadm {
+		return e.planKubeadmNow(ctx)
+	}
+	old, _, o := e.journal.Wait.of(step)
+	c := e.change(step)
+	if old == nil || c == nil || c.Remove {
+		return false
+	}
+	if now, err := e.fingerprint(c.Path); err != nil || now != c.Old {
+		return false // an earlier run has come further, and noted it
+	}
+	if !e.restarts(c) {
+		return false
+	}
+	o.Before = e.proc().find(old, true)
+	if step == StepAPIServer && !e.journal.WasBroken {
+		_, err := e.mirror(ctx, apiServer)
+		e.journal.Wait.Mirrored = err == nil
+	}
+	return len(o.Before) > 0 || e.journal.Wait.Mirrored
+}
+
+// restarts tells whether the kubelet restarts a program for a change of its
+// manifest: not for one of comments or blanks.
+func (e *nodeEffects) restarts(c *Change) bool {
+	var pods [2]*corev1.Pod
+	for i, name := range []string{c.Path, beside(newPrefix, c.Path)} {
+		data, err := e.read(name)
+		if err != nil {
+			return true
+		}
+		if pods[i], err = decodePod(data); err != nil {
+			return true
+		}
+	}
+	return !reflect.DeepEqual(pods[0], pods[1])
+}
+
+// unmaking implements effects: it notes which processes are of a manifest that
+// will be put back.
+func (e *nodeEffects) unmaking() {
+	for _, step := range []Step{StepServer, StepAPIServer} {
+		_, fresh, o := e.journal.Wait.of(step)
+		c := e.change(step)
+		if fresh == nil || c == nil {
+			continue
+		}
+		if now, err := e.fingerprint(c.Path); err != nil || now == c.Old {
+			continue
+		}
+		for _, i := range e.proc().find(fresh, true) {
+			if !i.among(o.Before) {
+				o.During = append(o.During, i)
+			}
+		}
+	}
+}
+
+// made implements effects.
+func (e *nodeEffects) made(ctx context.Context, step Step) error {
+	switch step {
+	case StepServer:
+		return e.serverMade(ctx)
+	case StepAPIServer:
+		if !e.changes(step) && e.journal.Operation != OpInstall {
+			return nil
+		}
+		return e.apiServerMade(ctx)
+	case StepKubeadm:
+		if c := e.journal.Kubeadm; c != nil {
+			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
+				err := e.setClusterConfiguration(ctx, c.Before, c.After, false)
+				e.reached("ConfigMap")
+				return "", err
+			})
+		}
+	}
+	return nil
+}
+
+func (e *nodeEffects) apiServerMade(ctx context.Context) error {
+	w := &e.journal.Wait
+	broken := false
+	err := cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
+		err := e.waitAPIServer(ctx, w.NewAPIServer, w.APIServer.Before)
+		if err != nil && e.journal.WasBroken && ctx.Err() == nil {
+			e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
+			broken, err = true, nil
+		}
+		return e.took(), err
+	})
+	if err == nil && !broken && w.Mirrored {
+		e.waitMirror(ctx)
+	}
+	return err
+}
+
+// planKubeadmNow plans what could not be planned while kube-apiserver was broken.
+// If it still cannot, the state keeps that part for another uninstallation.
+func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
+	k := e.journal.KubeadmLater
+	if k == nil || e.journal.Kubeadm != nil {
+		return false
+	}
+	change, reason, err := e.withoutTunnel(ctx, k)
+	if err != nil {
+		e.opts.Notef("%s: %v", kubeadmLeft, err)
+		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Cluster: e.journal.Cluster, Kubeadm: k}
+		return true
+	}
+	if reason != "" {
+		e.opts.Notef("ConfigMap %s is left as it is: %s", kubeadmConfigMap, reason)
+	}
+	e.journal.Kubeadm, e.journal.State = change, nil
+	return true
+}
+
+func (e *nodeEffects) reached(point string) {
+	if e.opts.after != nil {
+		e.opts.after(point)
+	}
+}
+
+func (e *nodeEffects) took() string {
+	return time.Since(e.since).Round(100 * time.Millisecond).String()
+}
+
+func (e *nodeEffects) serverMade(ctx context.Context) error {
+	w := &e.journal.Wait
+	if e.journal.Operation == OpRenew && !e.changes(StepServer) {
+		return nil
+	}
+	if w.NewServer == nil {
+		if w.OldServer == nil || !e.changes(StepServer) {
+			return nil
+		}
+		return cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
+			return "", e.waitGone(ctx, w.OldServer)
+		})
+	}
+	err := cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
+		if err := e.waitFor(ctx, w.NewServer, w.Server.Before); err != nil {
+			return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
+		}
+		return "", nil
+	})
+	if err != nil || e.opts.ServerOnly || !e.changes(StepAPIServer) {
+		return err
+	}
+	return e.waitForAgent(ctx)
+}
+
+// waitForAgent keeps kube-apiserver on direct connections until the tunnel leads
+// somewhere, if there are agents to wait for.
+func (e *nodeEffects) waitForAgent(ctx context.Context) error {
+	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.Force {
+		return nil //nolint:nilerr // the preflight check has said what there is to say
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", e.bundle.Konnectivity.Server.HealthPort)
+	return cluster.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
+		err := e.opts.await(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
+		if err != nil {
+			return "", fmt.Errorf("no agent has connected: look at \"kubectl -n %s logs daemonset/%s\": %w", e.bundle.Namespace, konnectivity.AgentName, err)
+		}
+		return "", nil
+	})
+}
+
+func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process, others []instance) error {
+	if err := e.waitFor(ctx, p, others); err != nil {
+		return e.notReady(ctx, apiServer, apiServer, e.since, err)
+	}
+	return nil
+}
+
+// unmade implements effects.
+func (e *nodeEffects) unmade(ctx context.Context, step Step) error {
+	if step == StepAPIServer && e.changes(step) {
+		return cluster.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
+			err := e.undo(ctx, step)
+			return e.took(), err
+		})
+	}
+	return e.undo(ctx, step)
+}
+
+func (e *nodeEffects) undo(ctx context.Context, step Step) error {
+	w := &e.journal.Wait
+	switch step {
+	case StepServer:
+		// A server that was not there before need not be waited for.
+		if w.OldServer != nil && e.changes(step) {
+			return e.waitFor(ctx, w.OldServer, w.Server.During)
+		}
+	case StepAPIServer:
+		if e.changes(step) {
+			return e.waitAPIServer(ctx, w.OldAPIServer, w.APIServer.During)
+		}
+	case StepKubeadm:
+		if c := e.journal.Kubeadm; c != nil {
+			err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+			e.reached("ConfigMap put back")
+			if errors.Is(err, errEdited) {
+				e.opts.Notef("%v: it is left as it is", err)
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}

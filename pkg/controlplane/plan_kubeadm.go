@@ -1,0 +1,67 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+)
+
+// planKubeadm plans kubeadm's stored configuration.
+func (p *planner) planKubeadm(ctx context.Context) {
+	before, err := p.clusterConfiguration(ctx)
+	if err != nil {
+		p.fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
+		return
+	}
+	base, err := p.withoutEarlierAdditions(before)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	after, added, err := addToClusterConfiguration(base, p.bundle)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	if len(added) == 0 && p.newState.Kubeadm == nil {
+		// If other nodes run servers, one of them has put it there; else a person.
+		if others, err := p.otherServers(ctx); err == nil && len(others) > 0 {
+			_, all, err := addToClusterConfiguration("{}", p.bundle)
+			p.fail(err)
+			p.newState.Kubeadm = &kubeadmState{Additions: all, Shared: true}
+		}
+	}
+	if after == before {
+		return
+	}
+	if err := p.setClusterConfiguration(ctx, before, after, true); err != nil {
+		p.fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
+		return
+	}
+	p.j.Kubeadm = &kubeadmChange{Before: before, After: after}
+	p.newState.Kubeadm = &kubeadmState{kubeadmChange: kubeadmChange{Before: base, After: after}, Additions: added}
+}
+
+// withoutEarlierAdditions is the stored configuration without what an earlier
+// installation added for another bundle; to the byte what it was before the first
+// one, if nobody has changed it since.
+func (p *planner) withoutEarlierAdditions(text string) (string, error) {
+	var k *kubeadmState
+	if p.state != nil {
+		k = p.state.Kubeadm
+	}
+	if k == nil {
+		return text, nil
+	}
+	_, all, err := addToClusterConfiguration("{}", p.bundle)
+	if err != nil {
+		return "", err
+	}
+	_, missing, err := addToClusterConfiguration(text, p.bundle)
+	if err == nil && len(missing) == 0 && all.has(k.Additions) {
+		return text, nil // all that is needed is there, and nothing else
+	}
+	if text == k.After && !k.Shared {
+		return k.Before, nil
+	}
+	return removeFromClusterConfiguration(text, k.Additions)
+}

@@ -1,0 +1,121 @@
+package controlplane
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// planServerProcess says which server is to be waited for: before the change the
+// one of the manifest that is there, after it the one of the manifest given.
+func (p *planner) planServerProcess(manifest []byte) {
+	of := func(data []byte) *process {
+		pod, err := decodePod(data)
+		if err != nil || len(pod.Spec.Containers) == 0 {
+			return nil
+		}
+		program := programOf(pod.Spec.Containers[0])
+		program.Health = fmt.Sprintf("http://127.0.0.1:%s/healthz", flag(program.Args, "health-port"))
+		return program
+	}
+	w := &p.j.Wait
+	if data, err := p.read(serverManifest(p.bundle)); err == nil {
+		w.OldServer = of(data)
+	}
+	if manifest != nil {
+		w.NewServer = of(manifest)
+	}
+	if w.OldServer != nil && w.NewServer != nil {
+		w.OldServer, w.NewServer = w.OldServer.without(w.NewServer), w.NewServer.without(w.OldServer)
+	}
+}
+
+func serverManifest(b *v1alpha1.Bundle) string {
+	return path.Join(b.ControlPlane.ManifestsDir, konnectivity.ServerName+".yaml")
+}
+
+func serverSelector(b *v1alpha1.Bundle) string {
+	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: konnectivity.Server(b).Selector})
+}
+
+// planAPIServer plans kube-apiserver's manifest.
+func (p *planner) planAPIServer() {
+	now := programOf(p.container)
+	now.Health = "https://" + p.address + "/readyz"
+	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now, now
+	if p.opts.ServerOnly {
+		return
+	}
+	base, err := p.withoutEarlier()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	data, _, err := AddToManifest(base, p.bundle)
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %w", p.manifestPath, err))
+		return
+	}
+	pod, err := decodePod(data)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	// All of it, also what kubeadm or a person had put there: it has to go with the
+	// files that it names.
+	if p.newState.Manifest, err = tunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
+		p.fail(err)
+		return
+	}
+	after := programOf(pod.Spec.Containers[apiServerIndex(pod)])
+	after.Health = now.Health
+	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now.without(after), after.without(now)
+	p.putManifest(data, base)
+}
+
+// withoutEarlier is the manifest without what an earlier installation added, which
+// may have been for another bundle.
+func (p *planner) withoutEarlier() ([]byte, error) {
+	if p.state == nil || p.state.Manifest.Empty() {
+		return p.manifest, nil
+	}
+	if _, add, err := AddToManifest(p.manifest, p.bundle); err == nil && add.Empty() {
+		return p.manifest, nil // all that is needed is there
+	}
+	return RemoveFromManifest(p.manifest, p.state.Manifest)
+}
+
+// putManifest plans the manifest; base is what to come back to.
+func (p *planner) putManifest(data, base []byte) {
+	now, err := p.fingerprint(p.manifestPath)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	mode := modeOf(now)
+	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
+	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: fingerprint(base, mode)}
+	f.Backup = backupName(p.manifestPath, f.Was)
+	// Since the last installation kubeadm or a person may have written it anew:
+	// what counts is the manifest that is there now.
+	if known := p.state.file(p.manifestPath); known != nil && known.Was == f.Was {
+		f.Backup = known.Backup
+	} else {
+		c.Backup, c.BackupData = f.Backup, base
+	}
+	p.j.Changes = append(p.j.Changes, c)
+	p.newState.set(f)
+}
+
+// modeOf is the mode in a fingerprint.
+func modeOf(fp string) fs.FileMode {
+	var mode fs.FileMode
+	_, _ = fmt.Sscanf(fp[len(fp)-4:], "%o", &mode)
+	return mode
+}
