@@ -9,40 +9,28 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterchange"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
-	installcmd "github.com/fairlead-dev/fairlead/pkg/cli/install"
-	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 // Options are the flags of the command. Make them with NewOptions.
 type Options struct {
-	Cluster clusterflags.Flags
+	clusterchange.Options
 	// Yes does not ask.
 	Yes bool
 	// DryRun asks the API server and changes nothing.
 	DryRun bool
-	// Wait waits until all is gone, at most for Timeout.
-	Wait    bool
-	Timeout time.Duration
-	// IgnorePreflight are IDs of findings to go on with.
-	IgnorePreflight []string
-	// Output is json, yaml, name or "".
-	Output string
-	Quiet  bool
-
-	Streams genericiooptions.IOStreams
 }
 
 // NewOptions returns options with their defaults.
 func NewOptions(streams genericiooptions.IOStreams) *Options {
-	return &Options{Cluster: clusterflags.New(), Wait: true, Timeout: install.DefaultTimeout, Streams: streams}
+	return &Options{Options: clusterchange.New(streams)}
 }
 
 const long = `Uninstall what "fairlead install" has brought into a cluster: admission policies,
@@ -69,21 +57,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be deleted, and change nothing")
-	f.BoolVar(&o.Wait, "wait", o.Wait, "wait until everything is gone")
-	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "time limit of the whole command")
-	f.StringSliceVar(&o.IgnorePreflight, "ignore-preflight-errors", nil, `go on in spite of these findings, for example "tunnel-in-use"`)
-	f.StringVarP(&o.Output, "output", "o", "", "json, yaml or name")
-	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
-	o.Cluster.AddFlags(f)
+	o.AddFlags(f, "wait until everything is gone", `"tunnel-in-use"`)
 	return cmd
-}
-
-// Validate checks the flags.
-func (o *Options) Validate() error {
-	if o.Timeout <= 0 {
-		return fmt.Errorf("--timeout %s: must be more than nothing", o.Timeout)
-	}
-	return installcmd.ValidateOutput(o.Output)
 }
 
 // errNotAsked is returned where nobody can answer.
@@ -100,7 +75,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	if o.DryRun {
-		return installcmd.PrintResult(o.Streams.Out, o.Output, preview, " (server dry run)")
+		return o.Print(preview, " (server dry run)")
 	}
 	if len(preview.Objects) > 0 {
 		if err := o.mayGoOn(ctx, target, preview); err != nil {
@@ -108,25 +83,12 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 	}
 	result, err := install.Uninstall(ctx, target.Config, install.UninstallOptions{
-		Wait: o.Wait, Timeout: o.Timeout, Progress: ui.NewProgress(o.Streams.ErrOut, o.Quiet),
+		Wait: o.Wait, Timeout: o.Timeout, Progress: o.Progress(),
 	})
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted: run it again to complete it: %w", err)
-	}
-	return errors.Join(err, o.print(target, result, err))
-}
-
-func (o *Options) print(target clusterflags.Cluster, result *install.Result, err error) error {
-	for _, w := range result.Warnings {
-		_, _ = fmt.Fprintf(o.Streams.ErrOut, " ! %s\n", w)
-	}
-	if o.Quiet && o.Output == "" {
-		return nil
-	}
-	if err == nil && len(result.Objects) == 0 {
+	if err == nil && len(result.Objects) == 0 && (!o.Quiet || o.Output != "") {
 		_, _ = fmt.Fprintf(o.Streams.ErrOut, "Nothing is installed in %s\n", target)
 	}
-	return installcmd.PrintResult(o.Streams.Out, o.Output, result, "")
+	return o.Done(ctx, result, "", err)
 }
 
 // mayGoOn looks at what the cluster would lose, and asks.
@@ -135,8 +97,8 @@ func (o *Options) mayGoOn(ctx context.Context, target clusterflags.Cluster, prev
 	if err != nil {
 		return err
 	}
-	if err := clusterflags.Findings(o.Streams.ErrOut, findings, o.IgnorePreflight); err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
+	if err := o.Findings(findings); err != nil {
+		return err
 	}
 	return o.confirm(target, preview)
 }
@@ -150,7 +112,7 @@ func (o *Options) confirm(target clusterflags.Cluster, preview *install.Result) 
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return errNotAsked
 	}
-	if err := installcmd.PrintResult(o.Streams.ErrOut, "", preview, ""); err != nil {
+	if err := clusterchange.Print(o.Streams.ErrOut, "", preview, ""); err != nil {
 		return err
 	}
 	return ask(o.Streams.In, o.Streams.ErrOut, fmt.Sprintf("Do all this in %s? [y/N] ", target))
