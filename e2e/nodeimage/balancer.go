@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func (b *builder) balancer(ctx context.Context, programs func(context.Context) (
 	if err == nil && strings.TrimSpace(label) == "" {
 		return nil // the real one
 	}
-	want, keyErr := stageKey(".", []string{name}, sources["balancer"])
+	want, keyErr := stageKey(".", append([]string{name, runtime.GOARCH}, b.inputs(nil)["balancer"]...), sources["balancer"])
 	if keyErr != nil {
 		return keyErr
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/deploy/tools/debian"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
@@ -87,6 +89,26 @@ func (b *builder) prepare(ctx context.Context) error {
 		return errors.New("kind's module is not in the module cache")
 	}
 	return nil
+}
+
+// goTool runs the go command in a module of this repository and returns its output.
+func goTool(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), components.Environ()...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // it removes its work directory
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return string(out), nil
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case errors.As(err, &exit):
+		return "", fmt.Errorf("go %s: %w:\n%s", args[0], err, debian.LastLines(string(exit.Stderr), 10))
+	}
+	return "", err
 }
 
 // lock keeps builders of one user apart, and clears what a killed one has left.

@@ -63,11 +63,24 @@ tail -n 5 /var/log/containerd.log >&2; exit 1`
 	if err := importImages(); err != nil {
 		return err
 	}
-	// It has to end by itself: its database is committed with the container. Nobody collects it then.
-	_, err := c.sh(ctx, `pid=$(cat /run/containerd.pid); kill "$pid"
-for i in {1..600}; do grep -qs '^State:[[:space:]]*[RSD]' "/proc/$pid/status" || break; sleep 0.05; done
-rm -rf /run/containerd* /var/log/containerd.log`)
+	_, err := c.sh(ctx, endContainerd("/run", "/var/log/containerd.log", containerdLimit))
 	return err
+}
+
+// containerdLimit is how long containerd may take to end.
+const containerdLimit = 30 * time.Second
+
+// endContainerd is a script that ends containerd and removes what only matters while it runs. It has to end by itself: its
+// database is committed with the container, and one that is still written to must not be. Nobody collects the process then,
+// so it may stay as a zombie.
+func endContainerd(run, log string, limit time.Duration) string {
+	const pause = 50 * time.Millisecond
+	return fmt.Sprintf(`pid=$(cat %[1]s/containerd.pid); kill "$pid"
+for ((i = 0; i < %[3]d; i++)); do
+  grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$pid/status" || { rm -rf %[1]s/containerd* %[2]s; exit 0; }
+  sleep %[4]g
+done
+{ echo "containerd has not ended within %[5]v"; tail -n 5 %[2]s; } >&2; exit 1`, run, log, limit/pause, pause.Seconds(), limit)
 }
 
 // importImage puts an image into containerd's store, under more names if there are any. It is unpacked when a pod first

@@ -74,26 +74,11 @@ func withUserland(name, program string, programs map[string]string, userland ima
 	return imagetar.New(imagetar.Config{Name: name, Entrypoint: []string{file}}, userland, layer)
 }
 
-// applets are the commands that a pod of the checks and tests may be told to run: kubectl exec, kubectl cp, probes.
-var applets = []string{
-	"sh", "ash", "cat", "head", "tail", "tar", "ls", "sleep", "wget", "nc", "echo", "printf", "true", "false", "date", "seq", "wc", "md5sum",
-	"sha256sum", "dd", "cp", "mv", "rm", "mkdir", "chmod", "touch", "ps", "kill", "id", "hostname", "env", "test", "nslookup", "ping", "ip", "yes", "od", "tee", "grep", "sed",
-}
-
 // podImage is nodeimage.PodImage: a server, and busybox for everything else.
 func podImage(server string, busybox []byte) (*imagetar.Image, error) {
 	files := shell(busybox)
 	files = append(files, imagetar.File{Name: "tmp", Mode: 0o777 | dirMode | stickyMode})
 	return imagetar.Program(imagetar.Config{Name: nodeimage.PodImage, Entrypoint: []string{"/podtest"}}, "/podtest", server, files...)
-}
-
-// shell is busybox with its names.
-func shell(busybox []byte) []imagetar.File {
-	files := []imagetar.File{{Name: "bin/busybox", Mode: 0o755, Data: busybox}}
-	for _, name := range applets {
-		files = append(files, imagetar.File{Name: "bin/" + name, Mode: symlinkMode, Link: "busybox"})
-	}
-	return files
 }
 
 var sandboxLine = regexp.MustCompile(`(?m)^\s*sandbox_image\s*=\s*"([^"]+)"`)

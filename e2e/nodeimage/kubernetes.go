@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,11 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
-	"github.com/fairlead-dev/fairlead/deploy/tools/debian"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
@@ -81,26 +77,6 @@ func (b *builder) compile(ctx context.Context) (map[string]string, error) {
 		programs[entry.Name()] = filepath.Join(out, entry.Name())
 	}
 	return programs, nil
-}
-
-// goTool runs the go command in a module of this repository and returns its output.
-func goTool(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), components.Environ()...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // it removes its work directory
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return string(out), nil
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case errors.As(err, &exit):
-		return "", fmt.Errorf("go %s: %w:\n%s", args[0], err, debian.LastLines(string(exit.Stderr), 10))
-	}
-	return "", err
 }
 
 // addPrograms puts programs and files into the node that need no containerd.

@@ -13,7 +13,9 @@ import (
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // stageRepository holds the stages; their tags say what went into them.
@@ -35,14 +37,39 @@ const (
 // sources lists the files and directories of this repository that a stage is built by or from. What is in none of the
 // lists takes no part in the content of an image.
 var sources = map[string][]string{
-	"debian": {sourceDir + "/debian.go", sourceDir + "/kindfiles.go", "pkg/imagetar/layer.go"},
+	"debian": {sourceDir + "/debian.go", sourceDir + "/kindfiles.go", "pkg/imagetar/layer.go", "pkg/imagetar/image.go"},
 	"kubernetes": {
 		sourceDir + "/kubernetes.go", sourceDir + "/images.go", sourceDir + "/container.go", sourceDir + "/userland.go", sourceDir + "/manifests.go",
-		sourceDir + "/cmd/kindnet", sourceDir + "/cmd/pause", sourceDir + "/cmd/podtest", sourceDir + "/cmd/xtables", programsDir,
-		"pkg/imagetar/image.go", "pkg/fsutil",
+		sourceDir + "/shell.go", sourceDir + "/cmd/kindnet", sourceDir + "/cmd/pause", sourceDir + "/cmd/podtest", sourceDir + "/cmd/xtables", programsDir,
+		"pkg/imagetar/program.go", "pkg/fsutil",
 	},
-	"project":  {sourceDir + "/project.go"},
-	"balancer": {sourceDir + "/balancer.go", sourceDir + "/cmd/envoy"},
+	"project": {sourceDir + "/project.go"},
+	"balancer": {
+		sourceDir + "/balancer.go", sourceDir + "/shell.go", sourceDir + "/cmd/envoy",
+		"pkg/imagetar/layer.go", "pkg/imagetar/image.go", "pkg/imagetar/program.go",
+	},
+}
+
+// constants are what the sources take from other packages of this repository.
+var constants = map[string][]string{
+	"kubernetes": {check.DefaultPauseImage, check.DefaultProbeImage, nodeimage.PodImage},
+	"project":    {nodeimage.ImageList},
+}
+
+// inputs are what else goes into the stages, the images of this project among it.
+func (b *builder) inputs(project []*imagetar.Image) map[string][]string {
+	inputs := map[string][]string{
+		"debian":     {b.mirror, suite, b.kindDir},
+		"kubernetes": {components.Key(), runtime.Version()},
+		"balancer":   {components.Key(), runtime.Version()},
+	}
+	for _, img := range project {
+		inputs["project"] = append(inputs["project"], img.Name(), img.ID())
+	}
+	for name, values := range constants {
+		inputs[name] = append(inputs[name], values...)
+	}
+	return inputs
 }
 
 // stages computes the tags, which are the keys of the cache.
@@ -56,13 +83,7 @@ func (b *builder) stages(_ context.Context) ([]stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs := map[string][]string{
-		"debian":     {b.mirror, suite, b.kindDir},
-		"kubernetes": {components.Key(), runtime.Version()},
-	}
-	for _, img := range project {
-		inputs["project"] = append(inputs["project"], img.Name(), img.ID())
-	}
+	inputs := b.inputs(project)
 	below := ""
 	for i := range stages {
 		name := stages[i].name

@@ -14,12 +14,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
 
-const (
-	dirMode     = fs.ModeDir
-	stickyMode  = fs.ModeSticky
-	symlinkMode = fs.ModeSymlink
-)
-
 // networkPrograms are what kube-proxy and kindnet call; Debian links them dynamically.
 var networkPrograms = []string{"/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi", "/usr/sbin/nft", "/usr/sbin/conntrack", "/bin/ip"}
 
