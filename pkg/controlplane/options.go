@@ -39,7 +39,8 @@ type Options struct {
 	// before anything depends on them; another run without it does the rest.
 	ServerOnly bool
 	// Force goes on where a preflight check says that something would break for a
-	// while (webhooks without an agent, an untested Kubernetes version).
+	// while (webhooks without an agent, an untested Kubernetes version), or for some
+	// API servers (a server count that is too low).
 	Force bool
 
 	// Progress is told what is being done. Default: cluster.Silent.

@@ -52,6 +52,7 @@ func (p *planner) preflight(ctx context.Context) {
 	p.fail(p.checkReady(ctx))
 	p.checkPorts(ctx)
 	p.checkAgents(ctx)
+	p.fail(p.checkCount(ctx))
 	if len(p.errs) == 0 {
 		p.fail(p.checkVisible(programOf(p.container)))
 	}

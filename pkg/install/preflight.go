@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -48,6 +49,8 @@ const (
 	FindingManaged = "managed-control-plane"
 	// FindingEgress: the API server has no egress selector and does not use the tunnel.
 	FindingEgress = "egress-selector"
+	// FindingCount: there are more API servers than agents connect to.
+	FindingCount = "server-count"
 	// FindingLease: another scheduler holds the Lease.
 	FindingLease = "lease"
 	// FindingInUse: the API server uses the tunnel that is to be uninstalled.
@@ -63,7 +66,7 @@ func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle) ([]Fin
 		return nil, err
 	}
 	var out []Finding
-	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findLease} {
+	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findCount, c.findLease} {
 		f, err := look(ctx, b)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("preflight: %w", err)
@@ -170,6 +173,19 @@ func (c *client) findEgress(ctx context.Context, b *v1alpha1.Bundle) (*Finding, 
 		Message: fmt.Sprintf("kube-apiserver has no egress selector yet (%s), so nothing goes through the tunnel, and agents stay unready without a server", strings.Join(without, ", ")),
 		Hint:    "run `fairlead controlplane install` on every control plane node; docs/control-plane.md has the order",
 	}, nil
+}
+
+// findCount compares the API servers with what agents are told. A control plane that
+// does not show them is not judged.
+func (c *client) findCount(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
+	with, without, err := c.egressSelectors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := konnectivity.CheckCount(b, len(with)+len(without)); err != nil {
+		return &Finding{ID: FindingCount, Message: err.Error()}, nil
+	}
+	return nil, nil
 }
 
 // egressSelectors sorts the static Pods of kube-apiserver by whether they use an

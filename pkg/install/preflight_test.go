@@ -46,6 +46,11 @@ func apiServerPod(args ...string) *corev1.Pod {
 	}
 }
 
+func named(p *corev1.Pod, name string) *corev1.Pod {
+	p.Name = name
+	return p
+}
+
 func node(runtime string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: runtime}}}
 }
@@ -65,11 +70,14 @@ func TestFindings(t *testing.T) {
 		off     bool
 		want    string
 	}{
-		"all is well":                {[]runtime.Object{node("containerd://2.1"), apiServerPod("--egress-selector-config-file=/x")}, false, ""},
-		"no nodes":                   {nil, false, FindingNoNodes},
-		"simulated":                  {[]runtime.Object{node("kwok://simulated")}, false, FindingSimulated},
-		"no egress selector":         {[]runtime.Object{node("c"), apiServerPod()}, false, FindingEgress},
-		"no tunnel wanted":           {[]runtime.Object{node("c"), apiServerPod()}, true, ""},
+		"all is well":        {[]runtime.Object{node("containerd://2.1"), apiServerPod("--egress-selector-config-file=/x")}, false, ""},
+		"no nodes":           {nil, false, FindingNoNodes},
+		"simulated":          {[]runtime.Object{node("kwok://simulated")}, false, FindingSimulated},
+		"no egress selector": {[]runtime.Object{node("c"), apiServerPod()}, false, FindingEgress},
+		"no tunnel wanted":   {[]runtime.Object{node("c"), apiServerPod()}, true, ""},
+		"count is 1 of 3": {[]runtime.Object{node("c"), apiServerPod("--egress-selector-config-file=/x"),
+			named(apiServerPod("--egress-selector-config-file=/x"), "b"), named(apiServerPod("--egress-selector-config-file=/x"), "c")}, false, FindingCount},
+		"count without a tunnel":     {[]runtime.Object{node("c"), apiServerPod(), named(apiServerPod(), "b")}, true, ""},
 		"another scheduler":          {[]runtime.Object{node("c"), lease("control-plane_1", time.Second)}, false, FindingLease},
 		"another scheduler has gone": {[]runtime.Object{node("c"), lease("control-plane_1", time.Minute)}, false, ""},
 		"our own scheduler":          {[]runtime.Object{node("c"), lease("my-scheduler-5d9-abc_1", time.Second)}, false, ""},
@@ -82,6 +90,7 @@ func TestFindings(t *testing.T) {
 			for _, look := range []func() (*Finding, error){
 				func() (*Finding, error) { return c.findNodes(t.Context(), b) },
 				func() (*Finding, error) { return c.findEgress(t.Context(), b) },
+				func() (*Finding, error) { return c.findCount(t.Context(), b) },
 				func() (*Finding, error) { return c.findLease(t.Context(), b) },
 			} {
 				if f, _ := look(); f != nil { // a Lease that is not there is an error

@@ -1,6 +1,7 @@
 package konnectivity
 
 import (
+	"fmt"
 	"net/url"
 	"path"
 	"strconv"
@@ -163,6 +164,20 @@ func countFlags(b *v1alpha1.Bundle) []component.Flag {
 		}
 	}
 	return []component.Flag{component.IntFlag("server-count", ptr.Deref(k.Server.Count, 1))}
+}
+
+// CheckCount fails where a cluster has more API servers than agents are told to
+// connect to: each has a server of its own, and whichever has no agent reaches no
+// node (KON-50). What counts Leases is told the number by them.
+func CheckCount(b *v1alpha1.Bundle, apiServers int) error {
+	k := &b.Defaulted().Konnectivity
+	count := int(ptr.Deref(k.Server.Count, 1))
+	if !ptr.Deref(k.Enabled, true) || ptr.Deref(k.LeaseCounting, false) || apiServers <= count {
+		return nil
+	}
+	return fmt.Errorf("the cluster has %d kube-apiservers, and konnectivity.server.count is %d: an agent would connect to %d of their servers, "+
+		"and a kube-apiserver whose server has no agent reaches no node, Pod or webhook: set konnectivity.server.count: %d, or konnectivity.leaseCounting: true, "+
+		"in the bundle for every control plane node and for \"fairlead install\"", apiServers, count, count, apiServers)
 }
 
 func leaseLabel() string { return appLabel + "=" + ServerName }

@@ -70,7 +70,7 @@ func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
 	f.BoolVar(&o.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
 	f.BoolVar(&o.KubeadmConfig, "kubeadm-config", true, "also change kubeadm's stored configuration, ConfigMap kube-system/kubeadm-config")
 	f.BoolVar(&o.ServerOnly, "server-only", false, "install all but kube-apiserver's part; another run without this flag does the rest")
-	f.BoolVar(&o.Force, "force", false, "go on with an untested Kubernetes version, or where webhooks would be out of reach until agents are connected")
+	f.BoolVar(&o.Force, "force", false, "go on with an untested Kubernetes version, with a server count that is too low, or where webhooks would be out of reach until agents are connected")
 	f.StringVar(&o.CACert, "ca-cert", "", "the cluster's CA certificate, with --ca-key (default: the node's ca.crt)")
 	f.StringVar(&o.CAKey, "ca-key", "", "its private key, where the node does not have it")
 	f.StringVar(&o.ServerKubeconfig, "server-kubeconfig", "", "ready-made kubeconfig of the Konnectivity server, where the CA's key must not come to this node")

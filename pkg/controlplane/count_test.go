@@ -1,0 +1,54 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// TestCount: several control planes with a bundle for one are refused, with the
+// fields to set (KON-50).
+func TestCount(t *testing.T) {
+	var pods []runtime.Object
+	for i := range 3 {
+		pods = append(pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: fmt.Sprintf("kube-apiserver-cp%d", i), Labels: map[string]string{"component": "kube-apiserver"}},
+			Spec:       corev1.PodSpec{NodeName: fmt.Sprintf("cp%d", i)},
+		})
+	}
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		pods   []runtime.Object
+		want   bool
+	}{
+		"one of three":   {func(*Options) {}, pods, false},
+		"two of three":   {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(2)) }, pods, false},
+		"three of three": {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(3)) }, pods, true},
+		"Leases":         {func(o *Options) { o.Bundle.Konnectivity.LeaseCounting = ptr.To(true) }, pods, true},
+		"forced":         {func(o *Options) { o.Force = true }, pods, true},
+		"a single node":  {func(*Options) {}, pods[:1], true},
+		"no mirror Pod yet of the node that has joined": {func(*Options) {}, pods[1:2], false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Bundle: v1alpha1.New()}
+			tc.change(&o)
+			n := newNode(o.defaulted())
+			n.client, n.name_ = fake.NewClientset(tc.pods...), "cp0"
+			err := n.checkCount(t.Context())
+			if (err == nil) != tc.want {
+				t.Errorf("%v", err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), "set konnectivity.server.count: ") || !strings.Contains(err.Error(), "leaseCounting") || !strings.Contains(err.Error(), "--force")) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
