@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/failoverbarrier"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
@@ -38,6 +39,9 @@ func checkStart(cmd *cobra.Command) error {
 	}
 	if cmd.Flag("write-config-to").Value.String() != "" {
 		return nil // nothing is going to be scheduled, and there may be no API server
+	}
+	if lease, ok := leaseOf(cmd.Flags(), loaded.LeaderElection); ok {
+		failoverbarrier.UseLease(lease)
 	}
 	return checkVersion(cmd.Flag("master").Value.String(), loaded.ClientConnection.Kubeconfig)
 }

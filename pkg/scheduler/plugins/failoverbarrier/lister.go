@@ -2,44 +2,54 @@ package failoverbarrier
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
 
-// lister says which pods are bound, by UID, with namespace and name.
+// lister says which pods are bound, by UID, with namespace and name: a page at a time, each from the token that came
+// with the one before. After an error it says where to go on, "" is from the beginning.
 type lister interface {
-	list(ctx context.Context) (map[types.UID]string, error)
+	page(ctx context.Context, token string) (pods map[types.UID]string, next string, err error)
 }
 
 const (
 	// boundPods selects what the scheduler counts: its informer leaves out pods that have ended.
 	boundPods = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-	// page bounds the memory that one answer takes.
-	page = 2000
+	// pageSize bounds the memory and the time that one answer takes.
+	pageSize = 2000
 )
 
 // metadataLister asks for metadata only: names and UIDs are all that is compared.
 type metadataLister struct{ client metadata.Interface }
 
-func (l metadataLister) list(ctx context.Context) (map[types.UID]string, error) {
-	pods := l.client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	bound := map[types.UID]string{}
+func (l metadataLister) page(ctx context.Context, token string) (map[types.UID]string, string, error) {
 	// No resource version: the answer is not older than the request.
-	options := metav1.ListOptions{FieldSelector: boundPods, Limit: page}
-	for {
-		list, err := pods.List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			bound[list.Items[i].UID] = list.Items[i].Namespace + "/" + list.Items[i].Name
-		}
-		if list.Continue == "" {
-			return bound, nil
-		}
-		options.Continue = list.Continue
+	list, err := l.client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).
+		List(ctx, metav1.ListOptions{FieldSelector: boundPods, Limit: pageSize, Continue: token})
+	if err != nil {
+		return nil, resume(token, err), err
 	}
+	bound := make(map[types.UID]string, len(list.Items))
+	for i := range list.Items {
+		bound[list.Items[i].UID] = list.Items[i].Namespace + "/" + list.Items[i].Name
+	}
+	return bound, list.Continue, nil
+}
+
+// resume is the token to go on with after an error. One that has expired comes with a new one, which lists what is there
+// now from the same place on: pods that were bound all the time are in one part or the other.
+func resume(token string, err error) string {
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		return token
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().ListMeta.Continue
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ package failoverbarrier
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -27,35 +29,43 @@ const (
 
 	reason = "waiting until the new leader's caches have caught up with the API server"
 
-	// fresh is how long a list of what must be known stays good: pods that are deleted meanwhile never appear.
-	fresh = time.Second
+	suspended = "the process was suspended after it had chosen the node; another scheduler may have led meanwhile"
+
+	// stateKey holds the number of suspensions before the cycle, see stamp.
+	stateKey fwk.StateKey = Name
+
 	// again is the pause between looks at the informer, and between attempts of pods that were put back.
 	again = 20 * time.Millisecond
-	// later is the pause after an answer that was an error.
-	later = 500 * time.Millisecond
+
+	// shut is no number of suspensions.
+	shut = -1
 )
 
 // Plugin rejects pods until every pod that the API server knew to be bound at the first attempt is in the scheduler's
 // snapshot.
 //
 // A scheduler's plugins are made long before it leads, but its cycles only run when it does: the first PreFilter is the
-// first moment of leading. A scheduler that loses the Lease exits, so that there is one such moment in a process.
+// first moment of leading. A scheduler that loses the Lease exits, so that there is one such moment in a process, and one
+// more after each suspension: another may have led, and kube-scheduler takes a while to find out.
 type Plugin struct {
+	ctx     context.Context //nolint:containedctx // the life of the process: what is listed outlives the cycle
 	handle  fwk.Handle
 	timeout time.Duration
 	bound   lister
 	// known is the scheduler's own pod informer.
 	known cache.Store
 	// nodes are those of the scheduler's own node informer.
-	nodes corelisters.NodeLister
+	nodes  corelisters.NodeLister
+	pulse  *pulse
+	tenure tenure
 
-	open atomic.Bool
+	// opened is how many suspensions there were when the barrier was opened.
+	opened atomic.Int64
 
-	// Cycles run one at a time; the fields below are theirs.
-	missing map[types.UID]string
-	listed  time.Time
-	started time.Time
-	total   int
+	// Cycles run one at a time; the fields below are theirs. closed is how many suspensions there were when the barrier
+	// was closed.
+	catchUp *catchUp
+	closed  int64
 
 	mu      sync.Mutex
 	waiting map[string]*corev1.Pod
@@ -63,12 +73,13 @@ type Plugin struct {
 
 var (
 	_ fwk.PreFilterPlugin   = &Plugin{}
+	_ fwk.PreBindPlugin     = &Plugin{}
 	_ fwk.EnqueueExtensions = &Plugin{}
 	_ fwk.SignPlugin        = &Plugin{}
 )
 
 // New makes the plugin with a client of its own for pods' metadata.
-func New(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	var args pluginargs.FailoverBarrierArgs
 	if err := pluginargs.Decode(obj, &args); err != nil {
 		return nil, err
@@ -77,85 +88,128 @@ func New(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error
 	if err != nil {
 		return nil, fmt.Errorf("make a client for pods' metadata: %w", err)
 	}
-	return newPlugin(h, args.Timeout.Duration, metadataLister{client}), nil
+	lease := used.Load()
+	p := newPlugin(ctx, h, args.Timeout.Duration, metadataLister{client}, newPulse(lease, clock()), readerOf(lease, h.ClientSet()))
+	if lease != nil {
+		go p.pulse.run(ctx)
+	}
+	return p, nil
 }
 
-func newPlugin(h fwk.Handle, timeout time.Duration, bound lister) *Plugin {
-	return &Plugin{
-		handle: h, timeout: timeout, bound: bound, waiting: map[string]*corev1.Pod{},
+func newPlugin(ctx context.Context, h fwk.Handle, timeout time.Duration, bound lister, beats *pulse, lease leaseReader) *Plugin {
+	p := &Plugin{
+		ctx: ctx, handle: h, timeout: timeout, bound: bound, waiting: map[string]*corev1.Pod{},
 		known: h.SharedInformerFactory().Core().V1().Pods().Informer().GetStore(),
 		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(),
+		pulse: beats, tenure: tenure{read: lease},
 	}
+	p.opened.Store(shut)
+	return p
 }
 
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
+// stamp is the number of suspensions before a cycle.
+type stamp int64
+
+// Clone implements fwk.StateData.
+func (s stamp) Clone() fwk.StateData { return s }
+
 // PreFilter rejects the pod as long as the snapshot of this cycle lacks pods that are bound.
-func (p *Plugin) PreFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.open.Load() {
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	gaps := p.pulse.look()
+	if p.opened.Load() == gaps {
+		state.Write(stateKey, stamp(gaps))
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	c := p.close(gaps)
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	if err := p.list(ctx); err != nil {
-		p.putBack(ctx, pod, later)
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason, err.Error())
+	if !c.complete(ctx) {
+		return nil, p.reject(ctx, pod, c.why())
 	}
+	there := sets.New[types.UID]()
 	for _, node := range nodes {
-		for _, there := range node.GetPods() {
-			delete(p.missing, there.GetPod().UID)
+		for _, pod := range node.GetPods() {
+			there.Insert(pod.GetPod().UID)
 		}
 	}
-	p.dropOrphans()
-	if len(p.missing) == 0 {
-		p.release(ctx)
+	settled := c.age() > again
+	missing := c.found(func(uid types.UID, key string) bool { return there.Has(uid) || settled && p.orphan(uid, key) })
+	if missing == 0 {
+		p.open(ctx, gaps)
+		state.Write(stateKey, stamp(gaps))
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	missing := len(p.missing)
+	why := c.why()
 	// The snapshot of this cycle is what it is; waiting here spares the next cycle a useless attempt.
-	p.waitForInformer(ctx)
-	p.putBack(ctx, pod, again)
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("%s: %d of %d bound pods are not known yet", reason, missing, p.total))
+	p.waitForInformer(ctx, c)
+	return nil, p.reject(ctx, pod, why)
 }
 
-// list asks the API server, past all caches, which pods are bound.
-func (p *Plugin) list(ctx context.Context) error {
-	if p.started.IsZero() {
-		p.started = time.Now()
+// close begins to catch up, unless that is under way since the last suspension.
+func (p *Plugin) close(gaps int64) *catchUp {
+	if p.catchUp != nil && p.closed == gaps {
+		return p.catchUp
 	}
-	if p.missing != nil && time.Since(p.listed) < fresh {
-		return nil
+	if p.catchUp != nil {
+		p.catchUp.cancel()
 	}
-	bound, err := p.bound.list(ctx)
-	if err != nil {
-		return fmt.Errorf("list bound pods: %w", err)
+	p.closed = gaps
+	p.catchUp = startCatchUp(p.ctx, p.bound, p.tenure.proof())
+	barrierOpen.WithLabelValues(p.handle.ProfileName()).Set(0)
+	return p.catchUp
+}
+
+// open lets pods through until the next suspension.
+func (p *Plugin) open(ctx context.Context, gaps int64) {
+	p.opened.Store(gaps)
+	p.catchUp.cancel()
+	barrierOpen.WithLabelValues(p.handle.ProfileName()).Set(1)
+	klog.FromContext(ctx).Info("The caches have caught up with the API server", "plugin", Name, "boundPods", p.catchUp.total,
+		"after", time.Since(p.catchUp.began).Round(time.Millisecond), "suspensions", gaps)
+	p.catchUp = nil
+}
+
+func (p *Plugin) reject(ctx context.Context, pod *corev1.Pod, why string) *fwk.Status {
+	p.putBack(ctx, pod)
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason+": "+why)
+}
+
+// PreBindPreFlight implements fwk.PreBindPlugin. It is the last moment before the binding for pods that nothing else is
+// done for: to say that there is something to do would have the scheduler announce the node in the pod's status first.
+// Where volumes or claims are prepared, that is announced anyway, and PreBind looks again when they are.
+func (p *Plugin) PreBindPreFlight(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if status := p.PreBind(ctx, state, pod, node); !status.IsSuccess() {
+		return nil, status
 	}
-	p.missing, p.total, p.listed = bound, len(bound), time.Now()
-	return nil
+	if len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	}) {
+		return nil, nil
+	}
+	return nil, fwk.NewStatus(fwk.Skip)
+}
+
+// PreBind refuses to bind what was chosen before a suspension.
+func (p *Plugin) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	before, err := state.Read(stateKey)
+	if err != nil || before == stamp(p.pulse.look()) {
+		return nil // without PreFilter in the profile there is nothing to compare with
+	}
+	p.putBack(ctx, pod)
+	return fwk.NewStatus(fwk.Error, suspended)
 }
 
 // waitForInformer returns when the informer has all pods that are missing, or ctx ends.
-func (p *Plugin) waitForInformer(ctx context.Context) {
-	for !p.informerHasAll() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-		}
-		if time.Since(p.listed) > fresh {
+func (p *Plugin) waitForInformer(ctx context.Context, c *catchUp) {
+	has := func(uid types.UID, key string) bool { return p.boundPod(uid, key) != nil }
+	for begin := time.Now(); !c.all(has) && time.Since(begin) < fresh; {
+		if !pause(ctx, again) {
 			return
 		}
 	}
-}
-
-func (p *Plugin) informerHasAll() bool {
-	for uid, key := range p.missing {
-		if p.boundPod(uid, key) == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // boundPod is what the informer has of a bound pod; nil if it has not got that far.
@@ -171,39 +225,27 @@ func (p *Plugin) boundPod(uid types.UID, key string) *corev1.Pod {
 	return pod
 }
 
-// dropOrphans forgets missing pods whose node does not exist: no snapshot will ever have them, and they take room from
-// nobody. It does so a while after the list: should the node be one that the informer lacks as yet, the scheduler's cache
-// has the pods by then, and a snapshot that has the node has them, too.
-func (p *Plugin) dropOrphans() {
-	if time.Since(p.listed) < again {
-		return
+// orphan says whether a missing pod is on a node that does not exist: no snapshot will ever have it, and it takes room
+// from nobody. It is asked a while after the list: should the node be one that the informer lacks as yet, the scheduler's
+// cache has the pod by then, and a snapshot that has the node has the pod, too.
+func (p *Plugin) orphan(uid types.UID, key string) bool {
+	pod := p.boundPod(uid, key)
+	if pod == nil {
+		return false
 	}
-	for uid, key := range p.missing {
-		if pod := p.boundPod(uid, key); pod != nil {
-			if _, err := p.nodes.Get(pod.Spec.NodeName); apierrors.IsNotFound(err) {
-				delete(p.missing, uid)
-			}
-		}
-	}
+	_, err := p.nodes.Get(pod.Spec.NodeName)
+	return apierrors.IsNotFound(err)
 }
 
 // putBack sees to it that the pod is tried again soon, not after the queue's backoff.
-func (p *Plugin) putBack(ctx context.Context, pod *corev1.Pod, after time.Duration) {
+func (p *Plugin) putBack(ctx context.Context, pod *corev1.Pod) {
 	p.mu.Lock()
 	first := len(p.waiting) == 0
 	p.waiting[klog.KObj(pod).String()] = pod
 	p.mu.Unlock()
 	if first {
-		go p.activate(klog.FromContext(ctx), after)
+		go p.activate(klog.FromContext(ctx), again)
 	}
-}
-
-// release opens the barrier for good.
-func (p *Plugin) release(ctx context.Context) {
-	p.open.Store(true)
-	p.missing = nil
-	logger := klog.FromContext(ctx)
-	logger.Info("The caches have caught up with the API server", "plugin", Name, "boundPods", p.total, "after", time.Since(p.started).Round(time.Millisecond))
 }
 
 func (p *Plugin) activate(logger klog.Logger, after time.Duration) {

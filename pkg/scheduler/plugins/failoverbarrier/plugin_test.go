@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,26 +20,44 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/plugintest"
 )
 
-// answers are what the API server says, one after another; the last one stays.
+// answers are what the API server says, one page after another; the last one stays.
 type answers struct {
-	asked int
-	each  []func() (map[types.UID]string, error)
+	mu     sync.Mutex
+	tokens []string
+	each   []func() (pods map[types.UID]string, next string, err error)
 }
 
-func (a *answers) list(context.Context) (map[types.UID]string, error) {
-	i := min(a.asked, len(a.each)-1)
-	a.asked++
+func (a *answers) page(_ context.Context, token string) (map[types.UID]string, string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := min(len(a.tokens), len(a.each)-1)
+	a.tokens = append(a.tokens, token)
 	return a.each[i]()
 }
 
-func bound(names ...string) func() (map[types.UID]string, error) {
-	return func() (map[types.UID]string, error) {
+func (a *answers) asked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.tokens)
+}
+
+func says(each ...func() (map[types.UID]string, string, error)) *answers { return &answers{each: each} }
+
+func bound(names ...string) func() (map[types.UID]string, string, error) { return part("", names...) }
+
+// part is a page that another one follows.
+func part(next string, names ...string) func() (map[types.UID]string, string, error) {
+	return func() (map[types.UID]string, string, error) {
 		list := map[types.UID]string{}
 		for _, name := range names {
 			list[types.UID(name)] = "default/" + name
 		}
-		return list, nil
+		return list, next, nil
 	}
+}
+
+func fails(next string, err error) func() (map[types.UID]string, string, error) {
+	return func() (map[types.UID]string, string, error) { return nil, next, err }
 }
 
 func node() *corev1.Node {
@@ -51,25 +70,43 @@ func pod(name, node string) *corev1.Pod {
 
 func start(t *testing.T, timeout time.Duration, a *answers, pods ...*corev1.Pod) *plugintest.Cluster {
 	t.Helper()
-	return plugintest.New(t, Name, func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		return newPlugin(h, timeout, a), nil
-	}, "", []*corev1.Node{node()}, pods, "PreFilter")
+	return startWith(t, timeout, a, newPulse(nil, clock()), nil, pods...)
+}
+
+func startWith(t *testing.T, timeout time.Duration, bound lister, beats *pulse, lease leaseReader, pods ...*corev1.Pod) *plugintest.Cluster {
+	t.Helper()
+	return plugintest.New(t, Name, func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return newPlugin(ctx, h, timeout, bound, beats, lease), nil
+	}, "", []*corev1.Node{node()}, pods, "PreFilter", "PreBind")
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
 }
 
 // TestBarrier: kubernetes#137308. A pod that the API server has bound and the snapshot lacks keeps all others back.
 func TestBarrier(t *testing.T) {
+	other := func() (map[types.UID]string, string, error) {
+		return map[types.UID]string{"other": "default/a"}, "", nil
+	}
 	for name, tc := range map[string]struct {
-		bound   *answers
-		want    string
-		asked   int
-		waiting bool
+		bound *answers
+		want  string
 	}{
-		"caught up":           {&answers{each: []func() (map[types.UID]string, error){bound("a", "b")}}, "", 1, false},
-		"nothing bound":       {&answers{each: []func() (map[types.UID]string, error){bound()}}, "", 1, false},
-		"one is not known":    {&answers{each: []func() (map[types.UID]string, error){bound("a", "b", "c")}}, "1 of 3 bound pods are not known yet", 1, true},
-		"same name, not same": {&answers{each: []func() (map[types.UID]string, error){func() (map[types.UID]string, error) { return map[types.UID]string{"other": "default/a"}, nil }}}, "1 of 1 bound pods", 1, true},
-		"API server is away": {&answers{each: []func() (map[types.UID]string, error){func() (map[types.UID]string, error) { return nil, errors.New("refused") }}},
-			"list bound pods: refused", 1, true},
+		"caught up":              {says(bound("a", "b")), ""},
+		"nothing bound":          {says(bound()), ""},
+		"one is not known":       {says(bound("a", "b", "c")), "1 of 3 bound pods are not known yet"},
+		"one is on a later page": {says(part("1", "a"), part("2", "b"), bound("c")), "1 of 3 bound pods are not known yet"},
+		"same name, not same":    {says(other), "1 of 1 bound pods"},
+		"API server is away":     {says(fails("", errors.New("refused"))), "list bound pods: refused"},
+		"and away in the middle": {says(part("1", "a"), fails("1", errors.New("refused"))), "list bound pods: refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, 150*time.Millisecond, tc.bound, pod("a", "n"), pod("b", "n"))
@@ -77,12 +114,55 @@ func TestBarrier(t *testing.T) {
 			if got := said["n"]; (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("says %q, want %q", got, tc.want)
 			}
-			if tc.bound.asked != tc.asked {
-				t.Errorf("asked %d times", tc.bound.asked)
-			}
-			time.Sleep(again + later + 100*time.Millisecond)
-			if got := slices.Contains(c.Activated(), "new"); got != tc.waiting {
+			if tc.want != "" {
+				eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "new") })
+			} else if time.Sleep(3 * again); len(c.Activated()) > 0 {
 				t.Errorf("activated %v", c.Activated())
+			}
+		})
+	}
+}
+
+// slow takes longer for a page than a cycle may take for all.
+type slow struct{ *answers }
+
+func (s slow) page(ctx context.Context, token string) (map[types.UID]string, string, error) {
+	pause(ctx, 60*time.Millisecond)
+	if ctx.Err() != nil {
+		return nil, token, ctx.Err()
+	}
+	return s.answers.page(ctx, token)
+}
+
+// TestLongList: a list that takes longer than an attempt may wait is not begun anew by the next attempt.
+func TestLongList(t *testing.T) {
+	a := says(part("1", "a"), part("2", "b"), part("3"), part("4"), part("5"), bound())
+	c := startWith(t, 100*time.Millisecond, slow{a}, newPulse(nil, clock()), nil, pod("a", "n"), pod("b", "n"))
+	if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "is not complete yet") {
+		t.Errorf("the first attempt says %q", said["n"])
+	}
+	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+	if got := a.asked(); !slices.Equal(got, []string{"", "1", "2", "3", "4", "5"}) {
+		t.Errorf("asked for pages %q", got)
+	}
+}
+
+// TestGoesOn: an error in the middle of a list does not begin it anew; only one that leaves no place to go on at does, and
+// then nothing is kept.
+func TestGoesOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bound *answers
+		pages []string
+	}{
+		"refused once":         {says(part("1", "a"), fails("1", errors.New("refused")), bound("b")), []string{"", "1", "1"}},
+		"expired with a place": {says(part("1", "a"), fails("1'", errors.New("expired")), bound("b")), []string{"", "1", "1'"}},
+		"expired":              {says(part("1", "gone"), fails("", errors.New("expired")), bound("a", "b")), []string{"", "1", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, 5*time.Second, tc.bound, pod("a", "n"), pod("b", "n"))
+			eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+			if got := tc.bound.asked(); !slices.Equal(got, tc.pages) {
+				t.Errorf("asked for pages %q, want %q", got, tc.pages)
 			}
 		})
 	}
@@ -90,39 +170,45 @@ func TestBarrier(t *testing.T) {
 
 // TestStaysOpen: one list for a whole life, however many pods come.
 func TestStaysOpen(t *testing.T) {
-	a := &answers{each: []func() (map[types.UID]string, error){bound("a"), bound("a", "never")}}
-	c := start(t, 100*time.Millisecond, a, pod("a", "n"))
+	a := says(bound("a"), bound("a", "never"))
+	c := start(t, 5*time.Second, a, pod("a", "n"))
 	for range 3 {
 		if said, _ := c.Filter(t, pod("new", "")); said["n"] != "" {
 			t.Fatal(said)
 		}
 	}
-	if a.asked != 1 {
-		t.Errorf("asked %d times", a.asked)
+	time.Sleep(fresh + 3*again)
+	if got := a.asked(); len(got) != 1 {
+		t.Errorf("asked %d times", len(got))
 	}
 }
 
-// TestNeverOpensUncaught: as long as the pod is not known the barrier is shut, with a new list each time.
+// TestNeverOpensUncaught: as long as the pod is not known the barrier is shut.
 func TestNeverOpensUncaught(t *testing.T) {
-	a := &answers{each: []func() (map[types.UID]string, error){bound("a", "missing")}}
-	c := start(t, 100*time.Millisecond, a, pod("a", "n"))
-	for range 3 {
-		if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "not known yet") {
+	a := says(bound("a", "missing"))
+	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
+	for len(a.asked()) < 3 {
+		if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "1 of 2 bound pods are not known yet") {
 			t.Fatal(said)
 		}
 	}
 }
 
+// TestOthersGoOn: what others bind after the first list is not waited for: with a busy default scheduler there would be
+// no end.
+func TestOthersGoOn(t *testing.T) {
+	a := says(bound("a", "gone"), bound("a", "new-1", "new-2"))
+	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
+	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+}
+
 // TestDeletedMeanwhile: a pod that was bound and is gone before the informer saw it does not keep the barrier shut.
 func TestDeletedMeanwhile(t *testing.T) {
-	a := &answers{each: []func() (map[types.UID]string, error){bound("a", "gone"), bound("a")}}
-	c := start(t, 2*time.Second, a, pod("a", "n"))
+	c := start(t, 2*time.Second, says(bound("a", "gone"), bound("a")), pod("a", "n"))
 	if said, _ := c.Filter(t, pod("new", "")); said["n"] == "" {
 		t.Fatal("opened at once")
 	}
-	if said, _ := c.Filter(t, pod("new", "")); said["n"] != "" {
-		t.Errorf("still shut after a fresh list: %s", said["n"])
-	}
+	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 }
 
 // TestNodeIsGone: pods of a node that was deleted are bound until PodGC deletes them, and in no snapshot. One that the
@@ -136,13 +222,13 @@ func TestNodeIsGone(t *testing.T) {
 		"another one is not seen": {[]string{"a", "orphan", "unseen"}, "1 of 3 bound pods are not known yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &answers{each: []func() (map[types.UID]string, error){bound(tc.bound...)}}
+			a := says(bound(tc.bound...))
 			c := start(t, 200*time.Millisecond, a, pod("a", "n"))
 			if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod("orphan", "gone"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			c.Filter(t, pod("new", ""))
-			time.Sleep(again)
+			time.Sleep(2 * again)
 			if said, _ := c.Filter(t, pod("new", "")); (tc.want == "") != (said["n"] == "") || !strings.Contains(said["n"], tc.want) {
 				t.Errorf("says %q, want %q", said["n"], tc.want)
 			}
@@ -152,7 +238,7 @@ func TestNodeIsGone(t *testing.T) {
 
 // TestSnapshotDecides: the informer knows the pod, the cycle's snapshot does not: this cycle must not bind.
 func TestSnapshotDecides(t *testing.T) {
-	a := &answers{each: []func() (map[types.UID]string, error){bound("late")}}
+	a := says(bound("late"))
 	c := start(t, time.Second, a)
 	if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod("late", "n"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -168,7 +254,7 @@ func TestSnapshotDecides(t *testing.T) {
 }
 
 func TestQueueingHint(t *testing.T) {
-	c := start(t, time.Second, &answers{each: []func() (map[types.UID]string, error){bound()}})
+	c := start(t, time.Second, says(bound()))
 	events, err := c.Plugin.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
 	if err != nil || len(events) != 1 {
 		t.Fatalf("%v %v", events, err)
