@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,12 +15,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// A docker that answers, whose only image is node:v1 with the Kubernetes given.
-const answeringDocker = `case "$1 $2" in
+// A runtime that answers, whose only image is node:v1 with the Kubernetes given.
+// Podman knows it by its full name only.
+const answering = `case "$1 $2" in
 "info "*) echo /nonexistent ;;
+"--version ") echo "podman version 4.3.1" ;;
 "ps "*)
   case "$*" in *.Names*) echo "$CONTAINERS" ;; *) echo "$CLUSTERS" ;; esac ;;
-"image inspect") [ "$4" = node:v1 ] ;;
+"image inspect") [ "$4" = "$IMAGE" ] ;;
 "pull "*) echo "dial tcp: lookup registry: no such host" >&2; exit 1 ;;
 "run "*)
   [ -z "$BROKEN" ] || { echo "exec format error" >&2; exit 1; }
@@ -38,7 +41,7 @@ func TestBadInput(t *testing.T) {
 	t.Cleanup(func() { _ = taken.Close() })
 	busyPort := taken.Addr().(*net.TCPAddr).Port
 	for name, c := range map[string]struct {
-		docker   string
+		runtime  string
 		env      map[string]string
 		settings Settings
 		options  cluster.UpOptions
@@ -52,91 +55,148 @@ func TestBadInput(t *testing.T) {
 			env: map[string]string{runtimeVariable: "lxc"}, is: ErrNoRuntime, says: []string{"lxc", "docker, podman or nerdctl"},
 		},
 		"runtime of the environment is not installed": {
-			docker: answeringDocker, env: map[string]string{runtimeVariable: "podman"}, is: ErrNoRuntime, says: []string{"podman", "not in PATH"},
+			runtime: answering, env: map[string]string{runtimeVariable: "finch"}, is: ErrNoRuntime, says: []string{"finch", "not in PATH"},
 		},
 		"daemon is not there": {
-			docker: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			is:     ErrRuntimeDown, says: []string{"unix:///var/run/docker.sock", "systemctl start docker", "DOCKER_HOST", "--provider embedded"},
+			runtime: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
+			is:      ErrRuntimeDown, says: []string{"unix:///var/run/docker.sock", "--provider embedded"},
 		},
 		"not allowed": {
-			docker: `echo "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock" >&2; exit 1`,
-			is:     ErrRuntimeDenied, says: []string{"usermod -aG docker", "--provider embedded"},
+			runtime: `echo "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock" >&2; exit 1`,
+			is:      ErrRuntimeDenied, says: []string{"permission denied", "--provider embedded"},
 		},
 		"no image by default": {
-			docker: answeringDocker, is: ErrNoImage, says: []string{"make node-image", "--image", "no such host"},
+			runtime: answering, is: ErrNoImage, says: []string{"make node-image", "--image", "no such host"},
 		},
 		"no image of that name": {
-			docker: answeringDocker, settings: Settings{Image: "node:v2"}, is: ErrNoImage, says: []string{"node:v2", "check the name"},
+			runtime: answering, settings: Settings{Image: "node:v2"}, is: ErrNoImage, says: []string{"node:v2", "check the name"},
 		},
 		"no node image": {
-			docker: answeringDocker, settings: Settings{Image: "node:v1"}, is: ErrImage, says: []string{"/kind/version", "--image"},
+			runtime: answering, settings: Settings{Image: "node:v1"}, is: ErrImage, says: []string{"/kind/version", "--image"},
 		},
 		"too old": {
-			docker: answeringDocker, env: map[string]string{"KUBERNETES": "v1.35.4"}, settings: Settings{Image: "node:v1"},
+			runtime: answering, env: map[string]string{"KUBERNETES": "v1.35.4"}, settings: Settings{Image: "node:v1"},
 			is: ErrImage, says: []string{"v1.35.4", "too old", "1.36 and 1.37", "--image"},
 		},
 		"too new": {
-			docker: answeringDocker, env: map[string]string{"KUBERNETES": "v1.38.0"}, settings: Settings{Image: "node:v1"},
+			runtime: answering, env: map[string]string{"KUBERNETES": "v1.38.0"}, settings: Settings{Image: "node:v1"},
 			is: ErrImage, says: []string{"v1.38.0", "too new", "1.36 and 1.37"},
 		},
 		"name taken": {
-			docker: answeringDocker, env: map[string]string{"CLUSTERS": "fairlead-dev"}, is: ErrNameTaken, says: []string{"kind delete cluster --name fairlead-dev", "another --name"},
+			runtime: answering, env: map[string]string{"CLUSTERS": "fairlead-dev"}, is: ErrNameTaken, says: []string{"kind delete cluster --name fairlead-dev", "another --name"},
 		},
 		"a node's name taken by another container": {
-			docker: answeringDocker, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
-			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", "docker rm fairlead-dev-worker2", "another --name"},
+			runtime: answering, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
+			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", " rm fairlead-dev-worker2", "another --name"},
 		},
 		"no version": {
-			docker: answeringDocker, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},
+			runtime: answering, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},
 			is: ErrImage, says: []string{"node:v1", "/kind/version", "latest"},
 		},
 		"an image of another machine": {
-			docker: answeringDocker, env: map[string]string{"BROKEN": "1"}, settings: Settings{Image: "node:v1"},
+			runtime: answering, env: map[string]string{"BROKEN": "1"}, settings: Settings{Image: "node:v1"},
 			is: ErrImage, says: []string{"node:v1", "exec format error", "another --image"},
 		},
 		"port taken": {
-			docker: answeringDocker, options: cluster.UpOptions{APIServerPort: busyPort}, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},
+			runtime: answering, options: cluster.UpOptions{APIServerPort: busyPort}, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},
 		},
 		"two control planes": {
-			docker: answeringDocker, settings: Settings{ControlPlanes: 2}, is: ErrOptions, says: []string{"--control-planes 2", "1 or 3"},
+			runtime: answering, settings: Settings{ControlPlanes: 2}, is: ErrOptions, says: []string{"--control-planes 2", "1 or 3"},
 		},
 		"three control planes without a worker": {
-			docker: answeringDocker, settings: Settings{ControlPlanes: 3, Workers: ptr.To(0)}, is: ErrOptions, says: []string{"at least one worker"},
+			runtime: answering, settings: Settings{ControlPlanes: 3, Workers: ptr.To(0)}, is: ErrOptions, says: []string{"at least one worker"},
 		},
 		"workers": {
-			docker: answeringDocker, settings: Settings{Workers: ptr.To(1000)}, is: ErrOptions, says: []string{"--workers 1000", "50"},
+			runtime: answering, settings: Settings{Workers: ptr.To(1000)}, is: ErrOptions, says: []string{"--workers 1000", "50"},
 		},
 		"long name": {
-			docker: answeringDocker, options: cluster.UpOptions{Name: strings.Repeat("a", 39)}, is: ErrOptions, says: []string{"39 characters", "at most 38"},
+			runtime: answering, options: cluster.UpOptions{Name: strings.Repeat("a", 39)}, is: ErrOptions, says: []string{"39 characters", "at most 38"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fakeRuntime(t, c.docker)
-			if c.docker == "" {
-				t.Setenv("PATH", t.TempDir())
-			}
-			for key, value := range c.env {
-				t.Setenv(key, value)
-			}
-			state := t.TempDir()
-			c.options.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-			if c.options.Name == "" {
-				c.options.Name = "dev"
-			}
-			err := NewProvider(filepath.Join(state, "clusters"), c.settings).Up(t.Context(), c.options)
-			if !errors.Is(err, c.is) {
-				t.Errorf("Up = %v, want %v", err, c.is)
-			}
-			for _, text := range c.says {
-				if err != nil && !strings.Contains(err.Error(), text) {
-					t.Errorf("the error lacks %q: %v", text, err)
+			everyRuntime(t, func(t *testing.T, command string) {
+				fakeCommand(t, command, c.runtime)
+				t.Setenv("IMAGE", "node:v1")
+				if command == "podman" {
+					t.Setenv("IMAGE", "docker.io/library/node:v1")
 				}
-			}
-			left, _ := filepath.Glob(filepath.Join(state, "clusters", "*"))
-			if _, err := os.Stat(c.options.Kubeconfig); len(left) > 0 || !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("left behind: %v (kubeconfig: %v)", left, err)
-			}
+				if c.runtime == "" {
+					t.Setenv("PATH", t.TempDir())
+				}
+				for key, value := range c.env {
+					t.Setenv(key, value)
+				}
+				refused(t, c.settings, c.options, c.is, c.says)
+			})
 		})
+	}
+}
+
+// refused brings a cluster up, which must fail and leave nothing.
+func refused(t *testing.T, settings Settings, options cluster.UpOptions, is error, says []string) {
+	t.Helper()
+	state := t.TempDir()
+	options.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	options.Name = cmp.Or(options.Name, "dev")
+	err := NewProvider(filepath.Join(state, "clusters"), settings).Up(t.Context(), options)
+	if !errors.Is(err, is) {
+		t.Errorf("Up = %v, want %v", err, is)
+	}
+	for _, text := range says {
+		if err != nil && !strings.Contains(err.Error(), text) {
+			t.Errorf("the error lacks %q: %v", text, err)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(state, "clusters", "*"))
+	if _, err := os.Stat(options.Kubeconfig); len(left) > 0 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v (kubeconfig: %v)", left, err)
+	}
+}
+
+// What to do about a runtime that does not answer depends on which it is.
+func TestRemedies(t *testing.T) {
+	for command, says := range map[string][2]string{
+		"docker": {"systemctl start docker", "usermod -aG docker"}, "podman": {"podman info", "as root"}, "nerdctl": {"systemctl start containerd", "as root"},
+	} {
+		fakeCommand(t, command, "echo \"$WRONG\" >&2; exit 1")
+		for i, wrong := range []string{"cannot connect", "permission denied"} {
+			t.Setenv("WRONG", wrong)
+			rt := &runtime{command: command}
+			if err := rt.ping(t.Context()); err == nil || !strings.Contains(err.Error(), says[i]) {
+				t.Errorf("%s, %s: %v, want %q", command, wrong, err, says[i])
+			}
+		}
+	}
+}
+
+// Where docker is Podman under another name, kind has to be told so.
+func TestEmulatedDocker(t *testing.T) {
+	fakeCommand(t, "docker", `[ "$1" = -v ] && echo "$VERSION"`)
+	if err := os.WriteFile(filepath.Join(os.Getenv("PATH"), "podman"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]string{"podman version 4.3.1": "podman", "Docker version 20.10.24+dfsg1, build 297e128": "docker"} {
+		t.Setenv("VERSION", version)
+		if rt, err := findRuntime(t.Context()); err != nil || rt.command != want {
+			t.Errorf("%s: found %+v, %v, want %s", version, rt, err, want)
+		}
+	}
+}
+
+// Podman is asked as kind's library asks it.
+func TestImageName(t *testing.T) {
+	const sum = "@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
+	for image, want := range map[string]string{
+		"node": "docker.io/library/node:latest", "fairlead-dev/kind-node:v1.36.3": "docker.io/fairlead-dev/kind-node:v1.36.3",
+		"kindest/node:v1.36.1" + sum: "docker.io/kindest/node" + sum, "localhost/node:v1": "localhost/node:v1",
+		"registry.example:5000/node:v1": "registry.example:5000/node:v1", "Not An Image": "Not An Image",
+	} {
+		if got := (&runtime{command: "podman"}).imageName(image); got != want {
+			t.Errorf("podman: %s is asked for as %s, want %s", image, got, want)
+		}
+		if got := (&runtime{command: "docker"}).imageName(image); got != image {
+			t.Errorf("docker: %s is asked for as %s", image, got)
+		}
 	}
 }
 
@@ -154,17 +214,19 @@ func TestInterruptedEarly(t *testing.T) {
 
 // A full disk of the container runtime is found before nodes fill it.
 func TestNoRoomForNodes(t *testing.T) {
-	fakeRuntime(t, `case "$1" in
-info) echo /tmp ;;
-image) echo 9000000000000000 ;;
+	for command, field := range map[string]string{"docker": "DockerRootDir", "podman": "Store.GraphRoot"} {
+		fakeCommand(t, command, `case "$1 $2" in
+"info --format={{.`+field+`}}") echo /tmp ;;
+"image inspect") echo 9000000000000000 ;;
 esac
 `)
-	rt, err := findRuntime()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.checkRoom(t.Context(), "node:v1", 3); !errors.Is(err, cluster.ErrNoSpace) || !strings.Contains(err.Error(), "3 nodes") {
-		t.Errorf("checkRoom = %v, want ErrNoSpace", err)
+		rt, err := findRuntime(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.checkRoom(t.Context(), "node:v1", 3); !errors.Is(err, cluster.ErrNoSpace) || !strings.Contains(err.Error(), "3 nodes") {
+			t.Errorf("%s: checkRoom = %v, want ErrNoSpace", command, err)
+		}
 	}
 }
 

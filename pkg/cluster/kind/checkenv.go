@@ -121,7 +121,7 @@ func (p *plan) apiServerMetrics(ctx context.Context) ([]byte, error) {
 // onControlPlanes runs a command in all control plane nodes, one after another,
 // and returns what they printed.
 func (p *plan) onControlPlanes(ctx context.Context, command string, args ...string) ([]byte, error) {
-	library, err := p.library()
+	library, err := p.library(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -99,15 +99,19 @@ const roomPerNode = 300 << 20
 // gets its own copy of the images in the node image. It knows only of a disk of
 // this machine.
 func (r *runtime) checkRoom(ctx context.Context, image string, nodes int) error {
-	dir, err := r.run(ctx, "info", "--format={{.DockerRootDir}}")
+	field := "DockerRootDir"
+	if r.command == "podman" {
+		field = "Store.GraphRoot"
+	}
+	dir, err := r.run(ctx, "info", "--format={{."+field+"}}")
 	if err != nil || dir == "" {
-		return nil //nolint:nilerr // only Docker tells; without it the runtime's own error has to do
+		return nil //nolint:nilerr // nerdctl does not tell; without it the runtime's own error has to do
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return nil //nolint:nilerr // on another machine
 	}
 	size := uint64(0)
-	if text, err := r.run(ctx, "image", "inspect", "--format={{.Size}}", image); err == nil {
+	if text, err := r.run(ctx, "image", "inspect", "--format={{.Size}}", r.imageName(image)); err == nil {
 		size, _ = strconv.ParseUint(text, 10, 64)
 	}
 	if err := cluster.CheckFree(dir, uint64(nodes)*(size+roomPerNode)); err != nil {

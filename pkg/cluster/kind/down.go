@@ -54,7 +54,7 @@ func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 
 // removeContainers removes the cluster, if the container runtime answers.
 func removeContainers(ctx context.Context, p *plan) error {
-	rt, err := p.runtime()
+	rt, err := p.runtime(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func removeContainers(ctx context.Context, p *plan) error {
 
 // runtime is the one with which the cluster was made; of a cluster that does not
 // say, the one that is found.
-func (p *plan) runtime() (*runtime, error) {
+func (p *plan) runtime(ctx context.Context) (*runtime, error) {
 	if p.state.Runtime != "" {
 		return &runtime{command: p.state.Runtime}, nil
 	}
-	return findRuntime()
+	return findRuntime(ctx)
 }

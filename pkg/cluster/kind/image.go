@@ -53,7 +53,7 @@ const capSysResource = 24
 
 // look runs a container of the image for a moment to learn the facts.
 func (r *runtime) look(ctx context.Context, image string) (facts, error) {
-	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", image, "-c", probe)
+	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", r.imageName(image), "-c", probe)
 	if err != nil {
 		if ctx.Err() != nil {
 			return facts{}, err
@@ -126,13 +126,13 @@ func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluste
 }
 
 func (r *runtime) hasImage(ctx context.Context, image string) bool {
-	_, err := r.run(ctx, "image", "inspect", "--format={{.ID}}", image)
+	_, err := r.run(ctx, "image", "inspect", "--format={{.ID}}", r.imageName(image))
 	return err == nil
 }
 
 func (r *runtime) pull(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {
 	return cluster.Step(progress, "Pulling node image "+image, func() (string, error) {
-		_, err := r.run(ctx, "pull", image)
+		_, err := r.run(ctx, "pull", r.imageName(image))
 		if err == nil || ctx.Err() != nil {
 			return "", err
 		}

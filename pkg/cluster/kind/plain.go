@@ -13,7 +13,7 @@ import (
 // anything of ours: `kind create cluster --config` with it is what bring-up is
 // compared with. It has what this machine needs, no more.
 func PlainConfig(ctx context.Context, image string, controlPlanes, workers int) ([]byte, error) {
-	rt, err := findRuntime()
+	rt, err := findRuntime(ctx)
 	if err != nil {
 		return nil, err
 	}

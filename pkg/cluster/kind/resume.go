@@ -22,7 +22,7 @@ func (p *plan) resume(ctx context.Context, o upOptions) error {
 	if err := p.sameAsAsked(o); err != nil {
 		return err
 	}
-	rt, err := p.runtime()
+	rt, err := p.runtime(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (p *plan) adminConfig() (*rest.Config, error) {
 }
 
 // library is kind's library for a cluster that exists.
-func (p *plan) library() (*kindcluster.Provider, error) {
-	rt, err := p.runtime()
+func (p *plan) library(ctx context.Context) (*kindcluster.Provider, error) {
+	rt, err := p.runtime(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/distribution/reference"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 )
 
@@ -35,7 +36,7 @@ const embeddedInstead = "or use a cluster that needs none: \"fairlead up --provi
 
 // findRuntime returns the runtime that kind would use: the one that the
 // environment names, else the first that is installed.
-func findRuntime() (*runtime, error) {
+func findRuntime(ctx context.Context) (*runtime, error) {
 	switch asked := os.Getenv(runtimeVariable); asked {
 	case "":
 	case "docker", "podman", "nerdctl", "finch", "nerdctl.lima":
@@ -47,11 +48,35 @@ func findRuntime() (*runtime, error) {
 		return nil, fmt.Errorf("%w: %s is %q: choose docker, podman or nerdctl", ErrNoRuntime, runtimeVariable, asked)
 	}
 	for _, command := range []string{"docker", "nerdctl", "finch", "podman"} {
-		if _, err := exec.LookPath(command); err == nil {
+		if _, err := exec.LookPath(command); err == nil && !emulated(ctx, command) {
 			return &runtime{command: command}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: neither docker, nerdctl nor podman is in PATH: install one, %s", ErrNoRuntime, embeddedInstead)
+}
+
+// emulated tells whether docker is the one of package podman-docker: kind has to
+// know that it speaks to Podman.
+func emulated(ctx context.Context, command string) bool {
+	if command != "docker" {
+		return false
+	}
+	out, err := exec.CommandContext(ctx, command, "-v").Output()
+	return err == nil && strings.HasPrefix(string(out), "podman version")
+}
+
+// imageName is how the runtime has to be asked for an image. Podman, as
+// distributions set it up, takes no short names that it would have to pull, and
+// never a tag beside a digest; kind's library asks it in the same way.
+func (r *runtime) imageName(image string) string {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil || r.command != "podman" {
+		return image
+	}
+	if c, ok := named.(reference.Canonical); ok {
+		return reference.TrimNamed(named).Name() + "@" + c.Digest().String()
+	}
+	return reference.TagNameOnly(named).String()
 }
 
 // kind returns kind's library for the same runtime.
@@ -105,8 +130,30 @@ func (r *runtime) ping(ctx context.Context) error {
 	lower := strings.ToLower(err.Error())
 	for _, denied := range []string{"permission denied", "access denied", "operation not permitted"} {
 		if strings.Contains(lower, denied) {
-			return fmt.Errorf("%w: %w: add yourself to the group that may (for Docker: \"sudo usermod -aG docker $USER\", then log in again), %s", ErrRuntimeDenied, err, embeddedInstead)
+			return fmt.Errorf("%w: %w: %s, %s", ErrRuntimeDenied, err, r.remedy().denied, embeddedInstead)
 		}
 	}
-	return fmt.Errorf("%w: %w: start it (for Docker: \"sudo systemctl start docker\", or set DOCKER_HOST to where it listens), %s", ErrRuntimeDown, err, embeddedInstead)
+	return fmt.Errorf("%w: %w: %s, %s", ErrRuntimeDown, err, r.remedy().down, embeddedInstead)
+}
+
+// remedy is what to do about a runtime that does not answer, or not this user.
+type remedy struct{ down, denied string }
+
+func (r *runtime) remedy() remedy {
+	switch r.command {
+	case "docker":
+		return remedy{
+			`start it ("sudo systemctl start docker"), or set DOCKER_HOST to where it listens`,
+			`add yourself to the group that may ("sudo usermod -aG docker $USER", then log in again)`,
+		}
+	case "podman":
+		return remedy{
+			`make "podman info" work (where Podman needs a virtual machine: "podman machine start")`,
+			"run this as root, or set Podman up for users without root",
+		}
+	}
+	return remedy{
+		`start it ("sudo systemctl start containerd", or without root "containerd-rootless-setuptool.sh install")`,
+		"run this as root, or set containerd up for users without root",
+	}
 }

@@ -82,7 +82,7 @@ func (p *Provider) Status(ctx context.Context, name string) (cluster.Status, err
 
 // containers asks the runtime with which the cluster was made.
 func (p *plan) containers(ctx context.Context) ([]container, error) {
-	rt, err := p.runtime()
+	rt, err := p.runtime(ctx)
 	if err != nil {
 		return nil, err
 	}

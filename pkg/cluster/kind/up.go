@@ -90,7 +90,7 @@ func newPlan(ctx context.Context, home cluster.Home, o upOptions) (*plan, *runti
 	if pl.bundle, err = completeBundle(o.Bundle, pl.state.ControlPlanes); err != nil {
 		return nil, nil, err
 	}
-	rt, err := findRuntime()
+	rt, err := findRuntime(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
