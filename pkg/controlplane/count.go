@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -29,15 +30,43 @@ func (n *node) checkCount(ctx context.Context) error {
 
 // apiServers are the nodes that run kube-apiserver, this one among them.
 func (n *node) apiServers(ctx context.Context) (sets.Set[string], error) {
-	pods, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + apiServer})
+	pods, err := n.apiServerPods(ctx)
 	if err != nil {
 		return nil, err
 	}
 	nodes := sets.New(n.name_)
-	for _, p := range pods.Items {
+	for _, p := range pods {
 		if p.Spec.NodeName != "" {
 			nodes.Insert(p.Spec.NodeName)
 		}
 	}
 	return nodes, nil
+}
+
+func (n *node) apiServerPods(ctx context.Context) ([]corev1.Pod, error) {
+	if n.client == nil {
+		return nil, n.clientErr
+	}
+	pods, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + apiServer})
+	if err != nil {
+		return nil, err
+	}
+	return pods.Items, nil
+}
+
+// otherTunnels are the nodes, besides this one, whose kube-apiserver has an egress
+// selector: a server alone has no use for kubeadm's stored configuration, and a node
+// that has just joined has the flag before it has a server.
+func (n *node) otherTunnels(ctx context.Context) ([]string, error) {
+	pods, err := n.apiServerPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := sets.New[string]()
+	for _, p := range pods {
+		if p.Spec.NodeName != n.name_ && p.DeletionTimestamp == nil && egressSelector(&p) != "" {
+			nodes.Insert(p.Spec.NodeName)
+		}
+	}
+	return sets.List(nodes), nil
 }

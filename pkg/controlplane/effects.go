@@ -44,7 +44,9 @@ func (e *nodeEffects) change(step Step) *Change {
 // could not be planned before.
 func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 	if step == StepKubeadm {
-		return e.planKubeadmNow(ctx)
+		learned := e.planKubeadmNow(ctx) || e.journal.Kubeadm != nil && !e.journal.KubeadmBegun
+		e.journal.KubeadmBegun = e.journal.Kubeadm != nil
+		return learned
 	}
 	old, _, o := e.journal.Wait.of(step)
 	c := e.change(step)
@@ -242,15 +244,31 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 			return e.waitAPIServer(ctx, w.OldAPIServer, w.APIServer.During)
 		}
 	case StepKubeadm:
-		if c := e.journal.Kubeadm; c != nil {
-			err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
-			e.reached("ConfigMap put back")
-			if errors.Is(err, errEdited) {
-				e.opts.Notef("%v: it is left as it is", err)
-				return nil
-			}
-			return err
+		if e.journal.KubeadmBegun {
+			return e.undoKubeadm(ctx, e.journal.Kubeadm)
 		}
 	}
 	return nil
+}
+
+// undoKubeadm puts kubeadm's stored configuration back, unless another node lives by
+// what a first installation has put there.
+func (e *nodeEffects) undoKubeadm(ctx context.Context, c *kubeadmChange) error {
+	if e.journal.Operation == OpInstall && (e.state == nil || e.state.Kubeadm == nil) {
+		others, err := e.otherTunnels(ctx)
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			e.opts.Notef("ConfigMap %s keeps the tunnel's part, as %v have the tunnel", kubeadmConfigMap, others)
+			return nil
+		}
+	}
+	err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+	e.reached("ConfigMap put back")
+	if errors.Is(err, errEdited) {
+		e.opts.Notef("%v: it is left as it is", err)
+		return nil
+	}
+	return err
 }

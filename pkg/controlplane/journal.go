@@ -103,6 +103,9 @@ type journal struct {
 	KubeadmLater *kubeadmState `json:"kubeadmLater,omitempty"`
 	// Kubeadm is the change of kubeadm's stored configuration, nil for none.
 	Kubeadm *kubeadmChange `json:"kubeadm,omitempty"`
+	// KubeadmBegun: this run may have made it. Going back, what another node has made
+	// is none of its business.
+	KubeadmBegun bool `json:"kubeadmBegun,omitempty"`
 	// State is what holds when the run is done; nil for nothing installed.
 	State *State `json:"state,omitempty"`
 }

@@ -29,6 +29,8 @@ type kubeadmAPI struct {
 	*httptest.Server
 	mu   sync.Mutex
 	down bool
+	// pods of kube-apiserver.
+	pods []corev1.Pod
 	cm   corev1.ConfigMap
 }
 
@@ -51,7 +53,7 @@ func startKubeadmAPI(t *testing.T) *kubeadmAPI {
 		answer(w, cm)
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}})
+		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: a.pods})
 	})
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()

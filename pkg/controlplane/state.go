@@ -50,7 +50,9 @@ type kubeadmState struct {
 
 // onlyKubeadm tells whether an uninstallation has left nothing but kubeadm's part,
 // which takes an API server that answers.
-func (s *State) onlyKubeadm() bool { return s != nil && len(s.Files) == 0 && s.Kubeadm != nil }
+func (s *State) onlyKubeadm() bool {
+	return s != nil && len(s.Files) == 0 && s.Manifest.Empty() && s.Kubeadm != nil
+}
 
 func (s *State) file(p string) *InstalledFile {
 	if s == nil {

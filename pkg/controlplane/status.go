@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
@@ -95,6 +98,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		s.Problems = append(s.Problems, err.Error())
 	}
 	s.inspectFiles(n)
+	s.inspectKubeadm(ctx, n)
 	s.inspectPrograms(ctx, n)
 	for _, c := range s.Certificates {
 		// Where nothing is installed, nothing needs to fit.
@@ -137,6 +141,26 @@ func (s *Status) inspectFiles(n *node) {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s is %s: \"fairlead controlplane install\" says what to do about it", f.Path, fs.State))
 		}
 		s.Files = append(s.Files, fs)
+	}
+}
+
+// inspectKubeadm compares kubeadm's stored configuration, if it was changed.
+func (s *Status) inspectKubeadm(ctx context.Context, n *node) {
+	if !s.Installed || n.state.Kubeadm == nil {
+		return
+	}
+	text, err := n.clusterConfiguration(ctx)
+	if err != nil {
+		s.Problems = append(s.Problems, fmt.Sprintf("ConfigMap %s could not be compared: %v", kubeadmConfigMap, err))
+		return
+	}
+	_, missing, err := addToClusterConfiguration(text, n.bundle)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("ConfigMap %s lacks the tunnel's part in apiServer.%s, so the next \"kubeadm upgrade\" would take the tunnel away: "+
+			"run \"fairlead controlplane install\" again", kubeadmConfigMap, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+	if err != nil {
+		s.Problems = append(s.Problems, err.Error())
 	}
 }
 

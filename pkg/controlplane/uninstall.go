@@ -219,7 +219,7 @@ func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kube
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
 	}
-	others, err := n.otherServers(ctx)
+	others, err := n.otherTunnels(ctx)
 	if err != nil {
 		return nil, "", err
 	}

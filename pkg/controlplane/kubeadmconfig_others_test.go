@@ -1,0 +1,112 @@
+package controlplane
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// otherNode shows kube-apiserver of another control plane node.
+func (a *kubeadmAPI) otherNode(flags ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods = []corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-cp2", Labels: map[string]string{"component": apiServer}},
+		Spec:       corev1.PodSpec{NodeName: "cp2", Containers: []corev1.Container{{Name: apiServer, Command: append([]string{apiServer}, flags...)}}},
+	}}
+}
+
+// ofTwo are options for a node of two.
+func (a *kubeadmAPI) ofTwo(root string) Options {
+	o := a.options(root)
+	o.Bundle = v1alpha1.New()
+	o.Bundle.Konnectivity.Server.Count = ptr.To(int32(2))
+	return o
+}
+
+const tunnelFlag = "--" + egress.ConfigFlag + "=" + v1alpha1Egress
+
+// TestRollbackLeavesOthersInKubeadmConfig: a run that goes back takes out of kubeadm's
+// stored configuration neither what another node has put there meanwhile, nor what
+// another one lives by (KON-83).
+func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
+	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the other one was faster", func(t *testing.T) {
+		root, api := testNode(t), startKubeadmAPI(t)
+		o := failingOptions(root, func() { api.set(withTunnel) })
+		withAPI(&o, api.URL)
+		if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+			t.Fatal(err)
+		}
+		api.want(t, true)
+	})
+	for name, tc := range map[string]struct {
+		flags []string
+		stays bool
+	}{"the other one has the tunnel": {[]string{tunnelFlag}, true}, "the other one has a server alone": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			root, api := testNode(t), startKubeadmAPI(t)
+			api.otherNode(tc.flags...)
+			o, at := api.ofTwo(root), 1
+			for ; stopAt(t, &o, at, func() error { _, err := Install(t.Context(), o); return err }) != "ConfigMap"; at++ {
+				mustUninstall(t, api.ofTwo(root))
+				api.set(storedByKubeadm)
+			}
+			mustUninstall(t, api.ofTwo(root))
+			api.want(t, tc.stays)
+			sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+		})
+	}
+}
+
+// TestUninstallAndOthersInKubeadmConfig: the last node with the tunnel takes it out;
+// one that has only a server does not count, as it would never do that.
+func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flags []string
+		stays bool
+	}{"tunnel": {[]string{tunnelFlag}, true}, "server only": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			root, api := testNode(t), startKubeadmAPI(t)
+			api.otherNode(tc.flags...)
+			mustInstall(t, api.ofTwo(root))
+			r, err := Uninstall(t.Context(), api.ofTwo(root))
+			if err != nil || (len(r.Left) > 0) != tc.stays {
+				t.Errorf("%+v, %v", r, err)
+			}
+			api.want(t, tc.stays)
+		})
+	}
+}
+
+// TestStatusOfKubeadmConfig: somebody has taken the tunnel out of it.
+func TestStatusOfKubeadmConfig(t *testing.T) {
+	root, api := testNode(t), startKubeadmAPI(t)
+	mustInstall(t, api.options(root))
+	status := func() string {
+		o := api.options(root)
+		o.health = func(string) error { return nil }
+		s, err := Inspect(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(s.Problems, "\n")
+	}
+	if text := status(); text != "" {
+		t.Errorf("problems: %s", text)
+	}
+	api.set(storedByKubeadm)
+	if text := status(); !strings.Contains(text, kubeadmConfigMap) || !strings.Contains(text, "extraArgs") || !strings.Contains(text, "controlplane install") {
+		t.Errorf("problems: %s", text)
+	}
+}
