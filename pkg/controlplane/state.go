@@ -90,12 +90,16 @@ func backupName(p, fingerprint string) string {
 	return backupDir + "/" + strings.ReplaceAll(strings.Trim(p, "/"), "/", "_") + "-" + fingerprint[:12]
 }
 
-// InstalledBundle is the bundle of the installation below root, nil if there is
-// none.
+// InstalledBundle is the bundle of the installation below root, or that the node
+// was made from; nil if there is none.
 func InstalledBundle(root string) (*v1alpha1.Bundle, error) {
-	s, err := newNode(Options{Root: root}.defaulted()).readState()
-	if err != nil || s == nil {
+	n := newNode(Options{Root: root}.defaulted())
+	s, err := n.readState()
+	if err != nil {
 		return nil, err
+	}
+	if s == nil {
+		return providedBundle(n.host)
 	}
 	return s.Bundle, nil
 }

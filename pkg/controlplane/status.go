@@ -19,6 +19,10 @@ type Status struct {
 	ServerOnly bool      `json:"serverOnly,omitempty"`
 	Version    string    `json:"version,omitempty"`
 	Since      time.Time `json:"since,omitzero"`
+	// Provider has made this node together with the tunnel, "kind" for "fairlead up
+	// --provider kind"; WithoutTunnel: its bundle has none.
+	Provider      string `json:"provider,omitempty"`
+	WithoutTunnel bool   `json:"withoutTunnel,omitempty"`
 	// Interrupted says which operation did not end; empty for none.
 	Interrupted string `json:"interrupted,omitempty"`
 	// Node is the node's name.
@@ -77,12 +81,17 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	}
 	if state != nil && state.Bundle != nil {
 		n = n.withBundle(state)
+	} else if b, err := providedBundle(n.host); err != nil {
+		return Status{}, err
+	} else if b != nil {
+		n = n.withBundle(&State{Bundle: b})
+		n.state = nil
 	}
 	if err := n.checkNode(); err != nil {
 		return Status{}, err
 	}
 	n.connect()
-	s := Status{Node: n.name_, Certificates: n.certificates(WarnBefore)}
+	s := Status{Node: n.name_, Provider: Provider(n.root), Certificates: n.certificates(WarnBefore)}
 	if state.onlyKubeadm() {
 		s.Problems = append(s.Problems, kubeadmLeft)
 	} else if state != nil {
@@ -100,6 +109,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectFiles(n)
 	s.inspectKubeadm(ctx, n)
 	s.inspectPrograms(ctx, n)
+	s.inspectProvided(n)
 	for _, c := range s.Certificates {
 		// Where nothing is installed, nothing needs to fit.
 		if c.State != CertGood && (s.Installed || n.exists(serverManifest(n.bundle))) {

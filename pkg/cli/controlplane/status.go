@@ -56,6 +56,10 @@ func printStatus(out io.Writer, s controlplane.Status) error {
 	switch {
 	case s.Interrupted != "":
 		_, _ = fmt.Fprintf(out, "Node %s: an %s was interrupted\n", s.Node, s.Interrupted)
+	case !s.Installed && s.WithoutTunnel:
+		_, _ = fmt.Fprintf(out, "Node %s: made by \"fairlead up --provider %s\", without the tunnel, as its bundle says\n", s.Node, s.Provider)
+	case !s.Installed && s.Provider != "":
+		_, _ = fmt.Fprintf(out, "Node %s: made with the tunnel by \"fairlead up --provider %s\"\n", s.Node, s.Provider)
 	case !s.Installed:
 		_, _ = fmt.Fprintf(out, "Node %s: not installed by fairlead\n", s.Node)
 	default:

@@ -63,7 +63,11 @@ func (o *UninstallOptions) Run(ctx context.Context) error {
 	result, err := controlplane.Uninstall(ctx, o.Options)
 	if errors.Is(err, controlplane.ErrNotInstalled) {
 		return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error {
-			_, err := fmt.Fprintln(out, "Nothing to do: fairlead has not installed the tunnel on this node.")
+			text := "Nothing to do: fairlead has not installed the tunnel on this node."
+			if provider := controlplane.Provider(o.Root); provider != "" {
+				text = fmt.Sprintf("Nothing to do: this node was made by \"fairlead up --provider %s\"; \"fairlead down\" removes it.", provider)
+			}
+			_, err := fmt.Fprintln(out, text)
 			return err
 		})
 	}

@@ -14,11 +14,12 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
 // Where nodes find what is mounted.
 const (
-	mountedDir    = "/kind/fairlead"
+	mountedDir    = controlplane.ProvidedDir
 	mountedImages = "/kind/fairlead-images"
 	mountedUnits  = "/kind/fairlead-units"
 	systemdDir    = "/etc/systemd/system"

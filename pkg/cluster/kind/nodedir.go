@@ -12,9 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
@@ -95,6 +98,10 @@ func (p *plan) unitFiles() ([]bundle.File, error) {
 
 // nodeFiles are the directories that each node mounts as its own.
 func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
+	own, err := yaml.Marshal(p.bundle) // for "fairlead controlplane" in the node
+	if err != nil {
+		return nil, fmt.Errorf("encode the bundle: %w", err)
+	}
 	var files []bundle.File
 	for _, n := range p.nodes() {
 		contents, err := p.contents(n, ca, now)
@@ -108,6 +115,9 @@ func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
 		files = append(files,
 			bundle.File{Path: filepath.Join(p.nodeDir(n), "files.tar"), Mode: 0o600, Data: archive},
 			bundle.File{Path: filepath.Join(p.nodeDir(n), "network"), Mode: 0o600, Data: p.networkFile(n)})
+		if n.controlPlane {
+			files = append(files, bundle.File{Path: filepath.Join(p.nodeDir(n), path.Base(controlplane.ProvidedBundle)), Mode: 0o600, Data: own})
+		}
 	}
 	return files, nil
 }

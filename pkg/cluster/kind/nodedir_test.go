@@ -8,14 +8,18 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
 type entry struct {
@@ -155,5 +159,32 @@ func TestScripts(t *testing.T) {
 	}
 	if scripts != 3 {
 		t.Errorf("%d scripts", scripts)
+	}
+}
+
+// Control plane nodes find what they were made from where "fairlead controlplane"
+// looks for it.
+func TestNodesKnowTheirBundle(t *testing.T) {
+	p := newTestPlan(t, "")
+	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "kubernetes", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := p.nodeFiles(ca, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range p.nodes() {
+		inNode := strings.Replace(controlplane.ProvidedBundle, mountedDir, p.nodeDir(n), 1)
+		i := slices.IndexFunc(files, func(f bundle.File) bool { return f.Path == inNode })
+		if i >= 0 != n.controlPlane {
+			t.Errorf("node %s has a bundle: %v", n.name, i >= 0)
+		}
+		if i < 0 {
+			continue
+		}
+		if b, err := bundle.Load(files[i].Data); err != nil || !reflect.DeepEqual(b, p.bundle) {
+			t.Errorf("node %s: %+v, %v", n.name, b, err)
+		}
 	}
 }

@@ -1,0 +1,65 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// In nodes that "fairlead up --provider kind" has made, which have the tunnel from
+// the beginning, ProvidedDir is mounted, and ProvidedBundle is what they were made
+// from.
+const (
+	ProvidedDir    = "/kind/fairlead"
+	ProvidedBundle = ProvidedDir + "/bundle.yaml"
+)
+
+// Provider names what has made the node below root together with the tunnel; empty
+// for nothing.
+func Provider(root string) string {
+	if (host{root: root}).exists(ProvidedDir) {
+		return "kind"
+	}
+	return ""
+}
+
+// providedBundle is the bundle that the node was made from, nil if it was made
+// without one, or by a release that did not leave it there.
+func providedBundle(h host) (*v1alpha1.Bundle, error) {
+	data, err := h.read(ProvidedBundle)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundle.Load(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ProvidedBundle, err)
+	}
+	return b, nil
+}
+
+// inspectProvided says what is missing on a node that was made with the tunnel.
+func (s *Status) inspectProvided(n *node) {
+	if s.Provider == "" || s.Installed {
+		return
+	}
+	s.WithoutTunnel = !ptr.Deref(n.bundle.Konnectivity.Enabled, true)
+	if s.WithoutTunnel {
+		return
+	}
+	const advice = "this node was made with the tunnel; \"fairlead down\" and \"fairlead up\" make the cluster anew"
+	if !s.APIServer.Tunnel {
+		s.Problems = append(s.Problems, "kube-apiserver does not use the tunnel: "+advice)
+	}
+	if n.bundle.Konnectivity.Server.Form != v1alpha1.FormDaemonSet && !n.exists(serverManifest(n.bundle)) {
+		s.Problems = append(s.Problems, konnectivity.ServerName+" has no manifest: "+advice)
+	}
+}
