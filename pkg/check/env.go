@@ -26,6 +26,8 @@ type Env struct {
 	Client kubernetes.Interface
 	// Cluster is the name for people; default: the API server's URL.
 	Cluster string
+	// Bundle is what the cluster was made with, where its provider has recorded that; nil where nobody knows. Informational.
+	Bundle *v1alpha1.Bundle
 
 	// SchedulerName is the second scheduler's profile; default my-scheduler.
 	SchedulerName string

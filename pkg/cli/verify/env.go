@@ -19,7 +19,7 @@ func (o *Options) env(ctx context.Context) (*check.Env, error) {
 			return nil, err
 		}
 		if env != nil {
-			return o.override(env), nil
+			return o.override(env), o.sameBundle(env)
 		}
 	}
 	env, err := o.genericEnv()

@@ -101,7 +101,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&o.Context, "context", o.Context, "kubeconfig context (default: the current one)")
-	f.StringVarP(&o.Filename, "filename", "f", o.Filename, `Bundle that the cluster was set up with, which gives all names and ports; "-" reads standard input (default: the default bundle)`)
+	f.StringVarP(&o.Filename, "filename", "f", o.Filename, `Bundle that the cluster was set up with, which gives all names and ports; "-" reads standard input (default: what a cluster of "fairlead up" was made with, else the default bundle)`)
 	f.BoolVar(&o.Disruptive, "disruptive", o.Disruptive, "also make the checks that stop a part of the cluster and put it back")
 	f.StringVar(&o.Only, "only", o.Only, "make only the checks whose id matches this regular expression")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "text, json or junit")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
@@ -183,6 +184,30 @@ func TestWhereNamesComeFrom(t *testing.T) {
 				t.Errorf("got %s, %s, %v", env.SchedulerName, env.Lease, err)
 			}
 		})
+	}
+}
+
+// TestOwnClustersBundle: for a cluster whose bundle is known, another --filename is
+// refused, with the field; the same one is not.
+func TestOwnClustersBundle(t *testing.T) {
+	own := v1alpha1.New()
+	own.Konnectivity.AgentPort = 9132
+	source := func(context.Context, string, string) (*check.Env, error) {
+		return &check.Env{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Cluster: "fairlead-dev", Bundle: own}, nil
+	}
+	for text, want := range map[string]string{
+		"konnectivity: {agentPort: 9132}\n":                                    "",
+		"konnectivity: {agentPort: 9133}\n":                                    "konnectivity.agentPort is 9133 there, and 9132 in the bundle that cluster fairlead-dev was made with",
+		"konnectivity: {agentPort: 9132}\nscheduler: {nodeSelector: {a: b}}\n": `scheduler.nodeSelector is {"a":"b"} there, and not set`,
+	} {
+		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard(), source)
+		o.Filename = kubeconfig(t, text)
+		if err := o.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.env(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(check.HintOf(err), "leave --filename out")) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

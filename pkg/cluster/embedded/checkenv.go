@@ -51,6 +51,7 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		SwitchedOff:   off,
 		Config:        config,
 		Cluster:       cluster.ContextName(p.Name),
+		Bundle:        p.bundle,
 		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
 		Coexistence:   check.CoexistenceOf(p.bundle),
 		Lease:         types.NamespacedName{Namespace: e.LeaseNamespace, Name: e.LeaseName},

@@ -32,7 +32,7 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 	if err != nil {
 		return nil, err
 	}
-	env.Cluster = cluster.ContextName(name)
+	env.Cluster, env.Bundle = cluster.ContextName(name), pl.bundle
 	env.ServerMetrics = pl.serverMetrics(addresses)
 	if pl.state.ControlPlanes > 1 {
 		env.APIServerMetrics = pl.apiServerMetrics

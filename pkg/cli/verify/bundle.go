@@ -1,0 +1,76 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+// sameBundle refuses a --filename that differs from what the cluster was made with:
+// where its parts are and how they are stopped follows from that alone.
+func (o *Options) sameBundle(env *check.Env) error {
+	if o.Filename == "" || env.Bundle == nil {
+		return nil
+	}
+	field, asked, has, err := firstDifference(o.bundle, env.Bundle)
+	if err != nil || field == "" {
+		return err
+	}
+	return check.WithHint(fmt.Errorf("--filename %s: %s is %s there, and %s in the bundle that cluster %s was made with", o.Filename, field, asked, has, env.Cluster),
+		"leave --filename out: verify knows this cluster's bundle; a scheduler that was installed into it since is verified with --scheduler-name and --lease")
+}
+
+// firstDifference is the first field, by name, in which two bundles differ, and
+// what they have there; empty if they are equal.
+func firstDifference(a, b *v1alpha1.Bundle) (field, inA, inB string, err error) {
+	var trees [2]any
+	for i, v := range []*v1alpha1.Bundle{a, b} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return "", "", "", err
+		}
+		if err := json.Unmarshal(data, &trees[i]); err != nil {
+			return "", "", "", err
+		}
+	}
+	field, inA, inB = differs("", trees[0], trees[1])
+	return field, inA, inB, nil
+}
+
+func differs(field string, a, b any) (where, inA, inB string) {
+	am, aok := a.(map[string]any)
+	bm, bok := b.(map[string]any)
+	if !aok || !bok {
+		if inA, inB := text(a), text(b); inA != inB {
+			return field, inA, inB
+		}
+		return "", "", ""
+	}
+	all := maps.Clone(am)
+	maps.Copy(all, bm)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		below := key
+		if field != "" {
+			below = field + "." + key
+		}
+		if where, inA, inB := differs(below, am[key], bm[key]); where != "" {
+			return where, inA, inB
+		}
+	}
+	return "", "", ""
+}
+
+func text(v any) string {
+	if v == nil {
+		return "not set"
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
