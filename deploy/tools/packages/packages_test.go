@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -138,8 +139,9 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// TestHelm renders the chart by Helm's engine, with the same settings as a bundle.
-func TestHelm(t *testing.T) {
+// helm builds Helm's engine; what it returns renders the chart.
+func helm(t *testing.T) func(t *testing.T, namespace, values string) ([]byte, error) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("builds Helm's engine")
 	}
@@ -149,6 +151,26 @@ func TestHelm(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return func(t *testing.T, namespace, values string) ([]byte, error) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), program, filepath.Join(root, chartDir), namespace, file)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, &stderr)
+		}
+		return out, err
+	}
+}
+
+// TestHelm renders the chart by Helm's engine, with the same settings as a bundle.
+func TestHelm(t *testing.T) {
+	render := helm(t)
 	for name, tc := range map[string]struct{ namespace, values, bundle string }{
 		"default":        {"kube-system", "", ""},
 		"scheduler only": {"kube-system", "konnectivity: {enabled: false}", "konnectivity: {enabled: false}"},
@@ -176,16 +198,9 @@ konnectivity:
 		"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			values := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(values, []byte(tc.values), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), program, filepath.Join(root, chartDir), tc.namespace, values)
-			cmd.Stderr = &stderr
-			got, err := cmd.Output()
+			got, err := render(t, tc.namespace, tc.values)
 			if err != nil {
-				t.Fatalf("%v: %s", err, &stderr)
+				t.Fatal(err)
 			}
 			config := tc.bundle
 			if tc.namespace != "kube-system" {
@@ -197,6 +212,36 @@ konnectivity:
 				t.Errorf("-bundle +Helm:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestHelmRefuses: a value that the chart does not know, or that cannot be, is
+// refused and named, instead of leading to another release than was asked for.
+func TestHelmRefuses(t *testing.T) {
+	render := helm(t)
+	for values, want := range map[string]string{
+		"sheduler: {enabled: false}":                                            "sheduler",
+		"scheduler: {replica: 3}":                                               "replica",
+		"scheduler: {replicas: 0}":                                              "/scheduler/replicas",
+		"scheduler: {replicas: \"3\"}":                                          "/scheduler/replicas",
+		"scheduler: {enabled: \"false\"}":                                       "/scheduler/enabled",
+		"scheduler: {image: \"\"}":                                              "/scheduler/image",
+		"scheduler: {resources: {limit: {cpu: 1}}}":                             "limit",
+		"scheduler: {resources: {limits: {cpu: 1 core}}}":                       "/scheduler/resources/limits/cpu",
+		"scheduler: {nodeSelector: {a: true}}":                                  "/scheduler/nodeSelector/a",
+		"konnectivity: {serverHost: \"https://10.0.0.1\"}":                      "/konnectivity/serverHost",
+		"konnectivity: {leaseCounting: 1}":                                      "/konnectivity/leaseCounting",
+		"konnectivity: {agents: {}}":                                            "agents",
+		"konnectivity: {agent: {tolerations: [{effect: NoShedule}]}}":           "/konnectivity/agent/tolerations/0/effect",
+		"konnectivity: {agent: {tolerations: [{operator: Exists, values: x}]}}": "values",
+		"konnectivity: {agent: {resources: {requests: {memory: -1}}}}":          "/konnectivity/agent/resources/requests/memory",
+	} {
+		if _, err := render(t, "kube-system", values); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "schema") {
+			t.Errorf("%s: %v; want that %s is refused by the schema", values, err, want)
+		}
+	}
+	if _, err := render(t, "kube-system", "global: {x: 1}\nscheduler: {resources: {limits: {cpu: 1.5, memory: 1Gi, example.com/gpu: 2}}}"); err != nil {
+		t.Error(err)
 	}
 }
 

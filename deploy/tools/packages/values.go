@@ -16,35 +16,42 @@ type value struct {
 	name    string
 	comment string
 	value   any
+	// schema is what a value of it must be like.
+	schema map[string]any
 }
 
-// values writes values.yaml with the bundle's defaults.
-func values() ([]byte, error) {
+// allValues are the chart's values, with the bundle's defaults.
+func allValues() []value {
 	b := (&v1alpha1.Bundle{}).Defaulted()
 	s, k, a := &b.Scheduler, &b.Konnectivity, &b.Konnectivity.Agent
+	return []value{
+		{0, "scheduler", "The second scheduler.", nil, nil},
+		{1, "enabled", "", true, boolean},
+		{1, "image", "Must hold /usr/local/bin/kube-scheduler.", s.Image, image},
+		{1, "replicas", "One leads, the others stand by.", s.Replicas, replicas},
+		{1, "resources", "", s.Resources, resources},
+		{1, "nodeSelector", "", map[string]string{}, labels},
+		{1, "tolerations", "", s.Tolerations, tolerations},
+		{0, "konnectivity", "The tunnel from the API server to the nodes.", nil, nil},
+		{1, "enabled", "", true, boolean},
+		{1, "serverHost", "What agents dial. Empty: a headless Service that selects the server Pods.", "", host},
+		{1, "leaseCounting", "Let agents count servers by their Leases; for several control plane nodes.", *k.LeaseCounting, boolean},
+		{1, "agent", "", nil, nil},
+		{2, "image", "Must hold /proxy-agent.", a.Image, image},
+		{2, "resources", "", a.Resources, resources},
+		{2, "nodeSelector", "", map[string]string{}, labels},
+		{2, "tolerations", "Add {operator: Exists} to have agents on tainted nodes too.", a.Tolerations, tolerations},
+	}
+}
+
+// values writes values.yaml.
+func values() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(`# All fields of a bundle: "fairlead install -f bundle.yaml". Here are those that most
 # people change. The namespace is the release's: kube-system, if you have no reason.
 # Helm adds your maps to these, and null removes a key of them.
 `)
-	for _, v := range []value{
-		{0, "scheduler", "The second scheduler.", nil},
-		{1, "enabled", "", true},
-		{1, "image", "Must hold /usr/local/bin/kube-scheduler.", s.Image},
-		{1, "replicas", "One leads, the others stand by.", s.Replicas},
-		{1, "resources", "", s.Resources},
-		{1, "nodeSelector", "", map[string]string{}},
-		{1, "tolerations", "", s.Tolerations},
-		{0, "konnectivity", "The tunnel from the API server to the nodes.", nil},
-		{1, "enabled", "", true},
-		{1, "serverHost", "What agents dial. Empty: a headless Service that selects the server Pods.", ""},
-		{1, "leaseCounting", "Let agents count servers by their Leases; for several control plane nodes.", *k.LeaseCounting},
-		{1, "agent", "", nil},
-		{2, "image", "Must hold /proxy-agent.", a.Image},
-		{2, "resources", "", a.Resources},
-		{2, "nodeSelector", "", map[string]string{}},
-		{2, "tolerations", "Add {operator: Exists} to have agents on tainted nodes too.", a.Tolerations},
-	} {
+	for _, v := range allValues() {
 		if err := v.write(&out); err != nil {
 			return nil, err
 		}
