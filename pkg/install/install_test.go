@@ -68,6 +68,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"uninstall of nothing":         testUninstallNothing,
 		"scheduler before assignments": testAssignments,
 		"an APIService is broken":      testBrokenAPIService,
+		"namespaces of others stay":    testNamespaces,
 		"lock that a killed run holds": testStaleLock,
 	} {
 		t.Run(name, func(t *testing.T) {
