@@ -156,7 +156,7 @@ func refused(t *testing.T, settings Settings, options cluster.UpOptions, is erro
 // What to do about a runtime that does not answer depends on which it is.
 func TestRemedies(t *testing.T) {
 	for command, says := range map[string][2]string{
-		"docker": {"systemctl start docker", "usermod -aG docker"}, "podman": {"podman info", "as root"}, "nerdctl": {"systemctl start containerd", "as root"},
+		"docker": {"systemctl start docker", "usermod -aG docker"}, "podman": {"podman machine start", "set Podman up"}, "nerdctl": {"systemctl start containerd", "set containerd up"},
 	} {
 		fakeCommand(t, command, "echo \"$WRONG\" >&2; exit 1")
 		for i, wrong := range []string{"cannot connect", "permission denied"} {
