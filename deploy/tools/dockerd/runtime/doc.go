@@ -1,4 +1,4 @@
-// Package runtime stands between dockerd and runc where the process may not have CAP_SYS_RESOURCE.
+// Package runtime stands between dockerd, or Podman, and runc where the process may not have CAP_SYS_RESOURCE.
 //
 // A sandbox that takes this capability out of the bounding set cannot give it to a container either: runc fails to start
 // privileged containers with "unable to apply caps: operation not permitted", and so do negative OOM scores and raised

@@ -14,11 +14,19 @@ import (
 // Name is the base name under which a program has to call [Main]; it is also the runtime's name in dockerd.
 const Name = "runc-without-sys-resource"
 
+// usualPath is where runc is, as distributions install it.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Main edits what the arguments point to and becomes the runc that PATH finds, with the same arguments. It returns only
 // when that fails.
 func Main(args []string) error {
 	if err := edit(args[1:]); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
+	}
+	if os.Getenv("PATH") == "" { // Podman calls its runtime without any to end a container
+		if err := os.Setenv("PATH", usualPath); err != nil {
+			return fmt.Errorf("%s: %w", Name, err)
+		}
 	}
 	runc, err := exec.LookPath("runc")
 	if err != nil {

@@ -156,6 +156,23 @@ func call(t *testing.T, args ...string) string {
 	return string(out)
 }
 
+// Podman calls its runtime with next to no environment.
+func TestNoPath(t *testing.T) {
+	t.Setenv("PATH", usualPath)
+	if _, err := exec.LookPath("runc"); err != nil {
+		t.Skip("runc is not installed")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "--version")
+	cmd.Args[0], cmd.Env = Name, []string{"XDG_RUNTIME_DIR=/run/user/0"}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "runc version") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestUnreadableBundle(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
