@@ -103,7 +103,9 @@ type Link struct {
 	ctrl       []byte
 	credits    []*Stream // streams that owe the peer credit
 	fresh, old flowQueue
-	writing    bool // somebody drains the queues
+	mark       *Stream // the last one of old's round, nil with old empty
+	round      uint32  // of old
+	writing    bool    // somebody drains the queues
 	wake       chan struct{}
 	err        error
 	done       chan struct{}

@@ -42,14 +42,42 @@ const inlineBatches = 2
 // schedule lists a stream. One that had nothing queued goes to the fresh queue,
 // which is served first, so that a keystroke overtakes bulk data; it can send
 // one quantum that way before it has to line up (deficit round-robin with
-// sparse flows first, as in RFC 8290).
+// sparse flows first, as in RFC 8290). It gets that quantum once per round of the
+// old queue: else one that sends all it has each time would always be first.
 func (l *Link) schedule(st *Stream) {
 	if st.listed {
 		return
 	}
 	st.listed = true
-	st.deficit = quantum
-	l.fresh.push(st)
+	if st.round != l.round || l.old.first == nil {
+		st.round, st.deficit = l.round, min(quantum, st.deficit+quantum)
+	}
+	if st.deficit > 0 {
+		l.fresh.push(st)
+	} else {
+		l.line(st)
+	}
+}
+
+// line puts a stream at the end of the old queue with a quantum more.
+func (l *Link) line(st *Stream) {
+	st.deficit += quantum
+	st.round = l.round
+	l.old.push(st)
+	if l.mark == nil {
+		l.mark = st
+	}
+}
+
+// popFrom takes the first stream from a queue. With the one that was last when the
+// round of the old queue began, the round ends.
+func (l *Link) popFrom(q *flowQueue) *Stream {
+	st := q.pop()
+	if st == l.mark {
+		l.round++
+		l.mark = l.old.last
+	}
+	return st
 }
 
 // kickLocked makes the writer drain the queues unless somebody does.
@@ -167,13 +195,11 @@ func (l *Link) pick() *Stream {
 		}
 		st := q.first
 		if st.dead || (len(st.queue) == 0 && (st.end == endNone || st.sentEnd)) {
-			q.pop().listed = false
+			l.popFrom(q).listed = false
 			continue
 		}
 		if st.deficit <= 0 {
-			q.pop()
-			st.deficit += quantum
-			l.old.push(st)
+			l.line(l.popFrom(q))
 			continue
 		}
 		return st

@@ -35,6 +35,7 @@ type Stream struct {
 	queue   []*buf.Chunk
 	queued  int
 	deficit int
+	round   uint32  // in which it got its last quantum
 	next    *Stream // in a flowQueue
 	listed  bool
 	end     endKind // to be sent behind the queue
