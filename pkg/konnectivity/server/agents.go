@@ -29,7 +29,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	}
 	defer s.untrack(pc)
 	nc := tls.Server(link.NewBatchConn(raw), s.agentTLS(cfg))
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 	err := nc.HandshakeContext(ctx)
 	cancel()
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 	}
 	node := ""
 	if s.cfg.Tokens != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 		defer cancel()
 		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
 			s.m.tokenReview.With("refused").Inc()

@@ -156,7 +156,7 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	if cfg == nil {
 		return nc
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 	defer cancel()
 	tc := tls.Server(nc, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {

@@ -120,6 +120,8 @@ type Server struct {
 	stopped   bool
 	wg        sync.WaitGroup
 	stop      chan struct{}
+	ctx       context.Context // of handshakes and reviews; it ends with stop
+	cancel    context.CancelFunc
 }
 
 // closer is a connection that Shutdown ends.
@@ -133,6 +135,7 @@ type closer interface {
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, started: time.Now(), listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
 	s.wg.Add(1)
@@ -319,6 +322,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	conns = s.connsLocked()
 	s.mu.Unlock()
 	close(s.stop)
+	s.cancel()
 	for _, c := range conns {
 		c.abort()
 	}
