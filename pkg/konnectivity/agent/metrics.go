@@ -24,6 +24,7 @@ type Metrics struct {
 	LeaseListTime  *metrics.HistogramVec
 	connectFails   *metrics.Vec
 	violations     *metrics.Vec
+	strays         *metrics.Vec
 	overflows      *metrics.Value
 	evictions      *metrics.Vec
 
@@ -54,6 +55,7 @@ func NewMetrics() *Metrics {
 			metrics.DefaultBuckets),
 		connectFails: r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
 		violations:   r.CounterVec("fairlead_tunnel_agent_violations_total", "Streams reset because the server broke the protocol, by rule.", "rule"),
+		strays:       r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
 		overflows:    r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
 		evictions:    r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),
 	}

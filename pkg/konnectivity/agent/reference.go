@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
 // connectPath is the gRPC method with which agents connect.
@@ -29,6 +30,13 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 		OnBad: func(err error) {
 			a.m.violations.With("packet").Inc()
 			a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+		},
+		OnStray: func(t wire.Type, id int64, never bool) {
+			a.m.strays.With(t.String()).Inc()
+			if never {
+				a.m.violations.With("unknown connection").Inc()
+				a.cfg.Logf(1, "server at %s sent %s for connection %d, which it never had", addr, t, id)
+			}
 		},
 		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
 		OnHeaders: func(f []h2.Field) {

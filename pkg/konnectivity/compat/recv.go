@@ -40,6 +40,9 @@ func (s *Session) flushAcc() {
 		n := chunk.Len()
 		chunk.Release()
 		s.consumed(n)
+		if c == nil {
+			s.stray(wire.Data, s.accID)
+		}
 		if c == nil && s.accID != 0 {
 			s.sendClose(s.accID, "unrecognized connectID")
 		}
@@ -59,6 +62,15 @@ func (s *Session) flushAcc() {
 	}
 	account.Relieve()
 	c.r.Data(chunk)
+}
+
+// stray reports a packet for a connection that is not there.
+func (s *Session) stray(t wire.Type, id int64) {
+	s.mu.Lock()
+	never := (id <= 0 || id > s.nextID) && !s.told
+	s.told = s.told || never
+	s.mu.Unlock()
+	s.cfg.OnStray(t, id, never)
 }
 
 // consumed returns bytes to the window where that waits for the receivers.
@@ -111,6 +123,10 @@ func (s *Session) takeDial(random int64) *Conn {
 func (s *Session) dialRsp(p *wire.Packet) {
 	c := s.takeDial(p.Random)
 	if c == nil {
+		s.mu.Lock()
+		s.nextID = max(s.nextID, p.ConnID)
+		s.mu.Unlock()
+		s.cfg.OnStray(wire.DialRsp, p.ConnID, false) // the dial may have been given up
 		if p.ConnID != 0 && p.Error == "" {
 			s.sendClose(p.ConnID, "") // the dialler is gone
 		}
@@ -125,6 +141,7 @@ func (s *Session) dialRsp(p *wire.Packet) {
 	if !used {
 		c.id = p.ConnID
 		s.conns[c.id] = c
+		s.nextID = max(s.nextID, c.id)
 	}
 	s.mu.Unlock()
 	if used {
@@ -141,6 +158,7 @@ func (s *Session) peerClosed(id int64, reason string) {
 	delete(s.conns, id)
 	if c == nil {
 		s.mu.Unlock()
+		s.stray(wire.CloseRsp, id)
 		return
 	}
 	first := !c.gotEnd
@@ -189,6 +207,7 @@ func (s *Session) fromServer(p *wire.Packet) {
 		known := s.conns[p.ConnID] != nil
 		s.mu.Unlock()
 		if !known {
+			s.stray(wire.CloseReq, p.ConnID)
 			s.sendClose(p.ConnID, "Unknown connectID")
 			return
 		}

@@ -37,6 +37,9 @@ type Config struct {
 	OnClosed func(err error)
 	// OnBad is called for what is not the protocol; the stream ends.
 	OnBad func(err error)
+	// OnStray is called for a packet for a connection that is over or, the first
+	// time, one that never was.
+	OnStray func(t wire.Type, id int64, never bool)
 	// Observe counts packets, received or sent.
 	Observe func(received bool, t wire.Type)
 }
@@ -71,7 +74,8 @@ type Session struct {
 	flushing map[*Conn]struct{} // over, but what they received is not passed on yet
 	conns    map[int64]*Conn
 	dials    map[int64]*Conn
-	nextID   int64
+	nextID   int64   // the highest number of a connection
+	told     bool    // of a packet for one that never was
 	ready    []*Conn // connections with queued data, in turn
 	inFlight int
 	pumping  bool
@@ -83,6 +87,9 @@ type Session struct {
 func New(st *h2.Stream, server bool, cfg Config) *Session {
 	if cfg.ConnLimit == 0 {
 		cfg.ConnLimit = 16 << 20
+	}
+	if cfg.OnStray == nil {
+		cfg.OnStray = func(wire.Type, int64, bool) {}
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool, wire.Type) {}

@@ -232,6 +232,9 @@ func TestRogueStream(t *testing.T) {
 		"data behind the end": {func(id uint32) []byte {
 			return append(append(frame(fDialed, id, ""), frame(fFin, id, "")...), frame(fData, id, "late")...)
 		}, true},
+		"FIN twice": {func(id uint32) []byte {
+			return append(append(frame(fDialed, id, ""), frame(fFin, id, "")...), frame(fFin, id, "")...)
+		}, true},
 		"credit beyond all bounds": {func(id uint32) []byte {
 			return append(append(frame(fDialed, id, ""), frame(fCredit, id, "\x7f\xff\xff\xff")...), frame(fCredit, id, "\x7f\xff\xff\xff")...)
 		}, true},

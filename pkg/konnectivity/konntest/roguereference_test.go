@@ -38,28 +38,36 @@ func TestRogueReference(t *testing.T) {
 	for name, c := range map[string]struct {
 		send func(d wire.Packet) []byte
 		bad  bool // counted, and the end of the stream
+		// stray is the type of packet that is counted as such, and never whether it
+		// is bad input because the connection never was.
+		stray string
+		never bool
 	}{
-		"garbage":                {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x03\xff\xff\xff") }, true},
-		"compressed":             {func(wire.Packet) []byte { return []byte("\x01\x00\x00\x00\x01x") }, true},
-		"oversized":              {func(wire.Packet) []byte { return []byte("\x00\xff\xff\xff\xffx") }, true},
-		"unknown type":           {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x02\x08\x63") }, false},
-		"answer to nothing":      {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.DialRsp, Random: 1, ConnID: 5}) }, false},
-		"data of no connection":  {func(wire.Packet) []byte { return append(wire.AppendDataHead(nil, 77, 1), 'x') }, false},
-		"close of no connection": {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.CloseRsp, ConnID: 77}) }, false},
+		"garbage":                {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x03\xff\xff\xff") }, true, "", false},
+		"compressed":             {func(wire.Packet) []byte { return []byte("\x01\x00\x00\x00\x01x") }, true, "", false},
+		"oversized":              {func(wire.Packet) []byte { return []byte("\x00\xff\xff\xff\xffx") }, true, "", false},
+		"unknown type":           {func(wire.Packet) []byte { return []byte("\x00\x00\x00\x00\x02\x08\x63") }, false, "", false},
+		"answer to nothing":      {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.DialRsp, Random: 1, ConnID: 5}) }, false, "DIAL_RSP", false},
+		"data of no connection":  {func(wire.Packet) []byte { return append(wire.AppendDataHead(nil, 77, 1), 'x') }, false, "DATA", true},
+		"close of no connection": {func(wire.Packet) []byte { return msg(&wire.Packet{Payload: wire.CloseRsp, ConnID: 77}) }, false, "CLOSE_RSP", true},
 		"close twice": {func(d wire.Packet) []byte {
 			b := msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})
 			for range 2 {
 				b = append(b, msg(&wire.Packet{Payload: wire.CloseRsp, ConnID: 5})...)
 			}
 			return b
-		}, false},
+		}, false, "CLOSE_RSP", false},
 		"number used twice": {func(d wire.Packet) []byte {
 			b := msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})
 			return append(b, msg(&wire.Packet{Payload: wire.DialRsp, Random: d.Random, ConnID: 5})...)
-		}, false},
+		}, false, "DIAL_RSP", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.badInput()
+			strays := func() float64 {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_stray_packets_total{peer="agent",packet_type="`+c.stray+`"}`)
+			}
+			strayed := strays()
 			nc := r.connectRogue(t, "h2")
 			_ = nc.SetDeadline(time.Time{})
 			conn := h2.NewClient(nc, h2.Config{})
@@ -86,9 +94,18 @@ func TestRogueReference(t *testing.T) {
 				t.Log("the stream ended:", <-s.closed)
 				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
 			}
+			if c.stray != "" {
+				Eventually(t, Patience, "the stray packet is counted", func() bool { return strays() > strayed })
+			}
+			if c.never {
+				Eventually(t, Patience, "it is counted as bad input", func() bool { return r.badInput() > before })
+			}
 			cancel()
 			<-done
 			r.unharmed(t)
+			if !c.bad && !c.never && r.badInput() > before {
+				t.Error("it is counted as bad input")
+			}
 			conn.Close()
 			Eventually(t, Patience, "the agent is gone", func() bool {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == 0

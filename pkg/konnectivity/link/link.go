@@ -38,7 +38,7 @@ type Config struct {
 	// OnDrained is called when no dial can follow; agent side only.
 	OnDrained func()
 	// OnViolation is called for a stream that was reset because the peer broke
-	// its limits.
+	// its limits, and for one that the peer ends twice.
 	OnViolation func(reason string)
 	// Counters count frames.
 	Counters Counters

@@ -288,11 +288,15 @@ func (st *Stream) gotFin(closed bool) {
 		return
 	}
 	first := !st.gotEnd
-	st.gotEnd = true
+	again := st.gotClose || !first && !closed
+	st.gotEnd, st.gotClose = true, st.gotClose || closed
 	st.doneLocked()
 	r := st.r
 	l.mu.Unlock()
-	if r == nil {
+	if again && l.cfg.OnViolation != nil {
+		l.cfg.OnViolation("end is sent twice")
+	}
+	if r == nil || again {
 		return
 	}
 	if first {

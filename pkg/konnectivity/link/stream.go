@@ -31,21 +31,22 @@ type Stream struct {
 	r  tunnel.Receiver
 
 	// All guarded by l.mu.
-	credit  int // bytes the peer lets us send
-	queue   []*buf.Chunk
-	queued  int
-	deficit int
-	round   uint32  // in which it got its last quantum
-	next    *Stream // in a flowQueue
-	listed  bool
-	end     endKind // to be sent behind the queue
-	reason  string
-	sentEnd bool
-	gotEnd  bool
-	dead    bool
-	dialing bool
-	waiting bool          // the receiver waits for Writable
-	opened  time.Duration // since the link's start
+	credit   int // bytes the peer lets us send
+	queue    []*buf.Chunk
+	queued   int
+	deficit  int
+	round    uint32  // in which it got its last quantum
+	next     *Stream // in a flowQueue
+	listed   bool
+	end      endKind // to be sent behind the queue
+	reason   string
+	sentEnd  bool
+	gotEnd   bool
+	gotClose bool
+	dead     bool
+	dialing  bool
+	waiting  bool          // the receiver waits for Writable
+	opened   time.Duration // since the link's start
 
 	allowed    int // bytes the peer may still send
 	window     int

@@ -259,6 +259,13 @@ func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
 			s.m.badInput.With("agent").Inc()
 			s.cfg.Logf(1, "agent at %s sent a bad packet: %v", b.peer, err)
 		},
+		OnStray: func(t wire.Type, id int64, never bool) {
+			s.m.strays.With("agent", t.String()).Inc()
+			if never {
+				s.m.badInput.With("agent").Inc()
+				s.cfg.Logf(1, "agent %s at %s sent %s for connection %d, which it never had", b.agentID, b.peer, t, id)
+			}
+		},
 		Observe: func(received bool, t wire.Type) {
 			if received {
 				s.m.observe(from, t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
@@ -39,10 +40,9 @@ func (s *Server) serveGRPC(nc net.Conn) {
 	err := g.conn.Serve()
 	var ce *h2.ConnError
 	if errors.As(err, &ce) {
-		s.m.badInput.With("client").Inc()
-		s.cfg.Logf(1, "client: %v", err)
+		g.bad("%v", err)
 	} else if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.cfg.Logf(4, "client: %v", err)
+		s.cfg.Logf(4, "client at %s: %v", sock.Peer(nc), err)
 	}
 }
 
@@ -52,6 +52,12 @@ type grpcClient struct {
 	conn  *h2.Conn
 	since time.Time
 	fresh atomic.Bool // has had no stream yet; counted in Server.opening
+}
+
+// bad counts and logs what the client sent.
+func (g *grpcClient) bad(format string, args ...any) {
+	g.s.m.badInput.With("client").Inc()
+	g.s.cfg.Logf(1, "client at %s: "+format, append([]any{sock.Peer(g.conn.Net())}, args...)...)
 }
 
 // opened notes that the first stream is there, or that none is waited for.
@@ -80,6 +86,7 @@ func (g *grpcClient) abort() { g.conn.Close() }
 func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	for _, f := range fields {
 		if f.Name == ":path" && f.Value != proxyPath {
+			g.bad("unknown method %q", f.Value)
 			rejectStream(st, grpcUnimplemented, "unknown method "+f.Value)
 			return
 		}
@@ -87,7 +94,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	g.s.m.grpcConns.With("Proxy").Inc()
 	g.s.opening.Add(1)
 	g.opened()
-	st.SetHandler(&grpcStream{s: g.s, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
+	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
 }
@@ -96,6 +103,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 // several.
 type grpcStream struct {
 	s        *Server
+	client   *grpcClient
 	st       *h2.Stream
 	to, from *[8]*counterValue
 	dec      wire.StreamDecoder
@@ -109,7 +117,10 @@ type grpcStream struct {
 	dials map[int64]*grpcConn
 	conns map[int64]*grpcConn
 	used  bool // there was a dial
-	known bool // not counted in Server.opening any more
+	told  bool // of packets for connections that never were
+	// first and last are the lowest and the highest number of its connections.
+	first, last int64
+	known       bool // not counted in Server.opening any more
 	// holding counts connections that hold data back.
 	holding atomic.Int32
 	closed  bool
@@ -128,8 +139,7 @@ func (g *grpcStream) Data(p []byte) error {
 		g.st.Consumed(rest)
 	}
 	if err != nil {
-		g.s.m.badInput.With("client").Inc()
-		g.s.cfg.Logf(1, "client sent a bad packet: %v", err)
+		g.client.bad("bad packet: %v", err)
 		return err
 	}
 	return nil
@@ -217,6 +227,7 @@ func (g *grpcStream) flushAcc() {
 	}
 	g.st.Consumed(chunk.Len())
 	chunk.Release()
+	g.stray(wire.Data, g.accID)
 	g.sendClose(g.accID, "unknown connection")
 }
 
@@ -289,12 +300,27 @@ func (g *grpcStream) closeReq(id int64) {
 	delete(g.conns, id)
 	g.mu.Unlock()
 	if c == nil {
+		g.stray(wire.CloseReq, id)
 		g.sendClose(id, "")
 		return
 	}
 	c.clientGone()
 	g.sendClose(id, "")
 	g.finishIfUnused()
+}
+
+// stray counts a packet for a connection that is not there. One that is over can
+// have been closed by both ends at once; one that never was is the client's fault.
+func (g *grpcStream) stray(t wire.Type, id int64) {
+	g.s.m.strays.With("client", t.String()).Inc()
+	g.mu.Lock()
+	never := g.first == 0 || id < g.first || id > g.last
+	told := g.told
+	g.told = g.told || never
+	g.mu.Unlock()
+	if never && !told {
+		g.client.bad("%s for connection %d, which the stream never had", t, id)
+	}
 }
 
 func (g *grpcStream) sendClose(id int64, reason string) {

@@ -60,6 +60,10 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 		gone = true
 	} else if !gone {
 		g.conns[c.id] = c
+		g.last = max(g.last, c.id)
+		if g.first == 0 || c.id < g.first {
+			g.first = c.id
+		}
 	}
 	g.mu.Unlock()
 	if gone {

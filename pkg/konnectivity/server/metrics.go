@@ -33,6 +33,7 @@ type Metrics struct {
 	dialErrors  *metrics.Vec
 	refused     *metrics.Vec
 	badInput    *metrics.Vec
+	strays      *metrics.Vec
 	redials     *metrics.Value
 	overflows   *metrics.Value
 	evictions   *metrics.Vec
@@ -72,6 +73,7 @@ func NewMetrics() *Metrics {
 		dialErrors:  r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
 		refused:     r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
 		badInput:    r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
+		strays:      r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
 		redials:     r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
 		overflows:   r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
 		evictions:   r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
