@@ -41,10 +41,15 @@ type Config struct {
 	// FirstStream is for how long after it has connected a gRPC client may open its
 	// first stream though the server was asked to stop. Default 500 ms.
 	FirstStream time.Duration
-	// FrontendKeepalive is the silence after which a client is pinged; it is
-	// given up 20 s later. Default 1 h. Agents are always pinged after a few
-	// seconds of silence, to keep frozen ones out of new dials.
+	// AgentKeepalive is the silence after which an upstream agent has to answer a
+	// ping within KeepaliveTimeout, as upstream's server wants it. Default 1 h.
+	// Agents are pinged after a few seconds already, to keep frozen ones out of new
+	// dials, and our own are given up within 20 s whatever this says.
+	AgentKeepalive time.Duration
+	// FrontendKeepalive is the same for clients. Default 1 h.
 	FrontendKeepalive time.Duration
+	// KeepaliveTimeout is for how long an answer is awaited. Default 20 s.
+	KeepaliveTimeout time.Duration
 	// MaxPending bounds dials without an answer, MaxConns tunnelled
 	// connections, MaxAgents agents' connections. Defaults 10,000, 200,000 and
 	// 20,000.
@@ -83,7 +88,9 @@ func (c *Config) defaults() {
 	dur(&c.DialTimeout, 35*time.Second)
 	dur(&c.RetryAfter, time.Second)
 	dur(&c.FirstStream, 500*time.Millisecond)
+	dur(&c.AgentKeepalive, time.Hour)
 	dur(&c.FrontendKeepalive, time.Hour)
+	dur(&c.KeepaliveTimeout, 20*time.Second)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
@@ -217,25 +224,20 @@ func (s *Server) watch() {
 	}
 }
 
-const (
-	// probeSilence is the silence after which an upstream agent is pinged.
-	// Clients of gRPC do not mind how often a server pings.
-	probeSilence = 3 * time.Second
-	// giveUp is for how long an upstream agent may leave a ping unanswered: with
-	// the silence before it and what a look takes it is gone within 20 s.
-	giveUp = 15 * time.Second
-)
+// probeSilence is the silence after which an upstream agent is pinged. Clients of
+// gRPC do not mind how often a server pings.
+const probeSilence = 3 * time.Second
 
 func (s *Server) watchAgent(b *Backend, now time.Time) {
 	late := b.overdue(s.cfg.RetryAfter)
 	if b.h2 != nil {
 		silent, open := b.h2.Silence(now)
-		if open > giveUp {
+		if open > s.cfg.KeepaliveTimeout && silent > s.cfg.AgentKeepalive+s.cfg.KeepaliveTimeout {
 			s.cfg.Logf(1, "agent %s does not answer", b.agentID)
 			b.close()
 			return
 		}
-		if silent > probeSilence && open == 0 {
+		if silent > min(probeSilence, s.cfg.AgentKeepalive) && open == 0 {
 			b.probe()
 		}
 	}
@@ -263,7 +265,7 @@ func (s *Server) pingFrontends(now time.Time) {
 	s.mu.Unlock()
 	for _, g := range all {
 		silent, open := g.conn.Silence(now)
-		if open > 20*time.Second {
+		if open > s.cfg.KeepaliveTimeout {
 			g.conn.Close()
 		} else if silent > s.cfg.FrontendKeepalive && open == 0 {
 			g.conn.Ping(now)

@@ -90,8 +90,8 @@ func (o *Options) config(client *kube.Client) server.Config {
 	cfg := server.Config{
 		ServerID: o.ServerID, ServerCount: o.ServerCount, Strategies: strategies,
 		DialTimeout: o.BackendDialTimeout, AgentWait: o.AgentWait,
-		FrontendKeepalive: o.FrontendKeepaliveTime,
-		MaxPending:        o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
+		AgentKeepalive: o.KeepaliveTime, FrontendKeepalive: o.FrontendKeepaliveTime,
+		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
 		Links: o.LinksPerAgent, ReferenceOnly: o.Link.Reference(),
 		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute},

@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestAgentKeepalive: an upstream agent that answers nothing is given up after the
+// keepalive time and the time for an answer, and not before (KON-30).
+func TestAgentKeepalive(t *testing.T) {
+	for name, c := range map[string]struct {
+		keepalive time.Duration
+		gone      bool
+	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := konntest.NewRig(t, server.Config{ReferenceOnly: true, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			p := konntest.NewProxy(t, r.AgentTLS)
+			r.StartAgent(agent.Config{}, p.Addr)
+			time.Sleep(3 * time.Second) // silent, and answers pings
+			links := func() float64 {
+				return konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`)
+			}
+			if links() != 1 {
+				t.Fatal("an agent that answers is given up")
+			}
+			p.Freeze(true)
+			p.Refuse(true)
+			if c.gone {
+				konntest.Eventually(t, konntest.Patience, "the agent is given up", func() bool { return links() == 0 })
+				return
+			}
+			time.Sleep(8 * time.Second) // longer than any ping goes unanswered above
+			if links() != 1 {
+				t.Error("the agent is given up")
+			}
+		})
+	}
+}
