@@ -25,6 +25,8 @@ const (
 	CertExpired  = "expired"
 	CertInvalid  = "invalid"
 	CertMissing  = "missing"
+	// CertExposed: others than root may read the private key.
+	CertExposed = "exposed"
 )
 
 // Certificate is one that the tunnel uses on this node.
@@ -56,6 +58,8 @@ const (
 // certFile is a file with certificates of the bundle.
 type certFile struct {
 	path, use, renewal string
+	// key is the file with its private key, if that is fairlead's business.
+	key string
 	// kubeconfig: the certificate is in a kubeconfig.
 	kubeconfig bool
 	// check is a further condition.
@@ -75,14 +79,17 @@ func (n *node) certFiles() []certFile {
 	files := []certFile{
 		{path: path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"), use: "cluster CA", renewal: byHand},
 		{path: k.Server.CertFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile), check: shown},
-		{path: k.Server.Kubeconfig, use: "server to API server", renewal: byFairlead, kubeconfig: true, check: ofCA(x509.ExtKeyUsageClientAuth)},
+		{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, use: "server to API server", renewal: byFairlead, kubeconfig: true, check: ofCA(x509.ExtKeyUsageClientAuth)},
+	}
+	if files[1].renewal == byFairlead {
+		files[1].key = k.Server.KeyFile
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
 		files = append(files,
 			certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: byFairlead},
-			certFile{path: tcp.ClientCert, use: "API server to server", renewal: byFairlead, check: n.verifyTCPClient(tcp)})
+			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: byFairlead, check: n.verifyTCPClient(tcp)})
 		if tcp.ServerCert != k.Server.CertFile {
-			files = append(files, certFile{path: tcp.ServerCert, use: "shown to API server", renewal: byFairlead})
+			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: byFairlead})
 		}
 	}
 	return files
@@ -160,6 +167,9 @@ func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 	if err != nil {
 		return bad(CertInvalid, err)
 	}
+	if err := n.exposed(f); err != nil {
+		return bad(CertExposed, err)
+	}
 	if f.kubeconfig {
 		if data, err = kubeconfigCerts(data); err != nil {
 			return bad(CertInvalid, err)
@@ -174,6 +184,17 @@ func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 		out = append(out, n.inspectCert(base, cert, f.check, warnBefore))
 	}
 	return out
+}
+
+// exposed fails if others may read a private key.
+func (n *node) exposed(f certFile) error {
+	if f.key == "" {
+		return nil
+	}
+	if _, mode, err := n.present(f.key); err == nil && isOpen(mode) {
+		return fmt.Errorf("%s has mode %04o, so that others on this node can read the private key: renew it (%s), which closes the file, too", f.key, mode, f.renewal)
+	}
+	return nil
 }
 
 func (n *node) inspectCert(c Certificate, cert *x509.Certificate, check func(*x509.Certificate) error, warnBefore time.Duration) Certificate {

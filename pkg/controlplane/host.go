@@ -92,6 +92,24 @@ func (h host) fingerprint(p string) (string, error) {
 	return fingerprint(data, info.Mode()), nil
 }
 
+// present is the fingerprint and the mode of a file that must be there.
+func (h host) present(p string) (fp string, mode fs.FileMode, err error) {
+	fp, err = h.fingerprint(p)
+	if err == nil && fp == absent {
+		err = fmt.Errorf("%s has just gone: run the command again when it is back: %w", p, fs.ErrNotExist)
+	}
+	return fp, modeOf(fp), err
+}
+
+// modeOf is the mode in a fingerprint; that of a secret where it has none.
+func modeOf(fp string) fs.FileMode {
+	mode := fs.FileMode(0o600)
+	if i := strings.LastIndexByte(fp, '-'); i >= 0 {
+		_, _ = fmt.Sscanf(fp[i+1:], "%o", &mode)
+	}
+	return mode.Perm()
+}
+
 func (h host) exists(p string) bool {
 	_, err := os.Lstat(h.path(p))
 	return err == nil

@@ -16,8 +16,21 @@ import (
 func stopAt(t *testing.T, o *Options, at int, run func() error) (point string) {
 	t.Helper()
 	effects := 0
+	return stopWhen(t, o, func(string) bool { effects++; return effects == at }, run)
+}
+
+// stopAfter is the same by the effect's name.
+func stopAfter(t *testing.T, o *Options, point string, run func() error) {
+	t.Helper()
+	if stopWhen(t, o, func(p string) bool { return p == point }, run) == "" {
+		t.Fatalf("%q was never reached", point)
+	}
+}
+
+func stopWhen(t *testing.T, o *Options, here func(point string) bool, run func() error) (point string) {
+	t.Helper()
 	o.after = func(p string) {
-		if effects++; effects == at {
+		if here(p) {
 			panic(stopped(p))
 		}
 	}
@@ -141,10 +154,8 @@ func TestInterruptedAdvice(t *testing.T) {
 // if that cannot be put back.
 func TestRollbackThatFails(t *testing.T) {
 	root := testNode(t)
-	o, at := testOptions(root), 1
-	for ; stopAt(t, &o, at, func() error { _, err := Install(t.Context(), o); return err }) != "applied "+apiServerFile; at++ {
-		uninstall(t, root)
-	}
+	o := testOptions(root)
+	stopAfter(t, &o, "applied "+apiServerFile, func() error { _, err := Install(t.Context(), o); return err })
 	o.waits = func(context.Context, *process) error { return errors.New("no answer") }
 	_, err := Uninstall(t.Context(), o)
 	if err == nil || !strings.Contains(err.Error(), "the earlier install changed failed") || !strings.Contains(err.Error(), "no answer") ||

@@ -125,6 +125,8 @@ func (p *planner) want(w wanted) {
 	known := p.state.file(w.path)
 	reason := w.good(existing)
 	switch {
+	case reason == nil && w.secret:
+		p.tighten(w.path)
 	case reason == nil:
 	case known != nil && known.Now == now, isEmptyFile(existing):
 		p.put(w, now, existing)
@@ -134,6 +136,33 @@ func (p *planner) want(w wanted) {
 		p.fail(fmt.Errorf("%s is in the way: fairlead did not write it, and it will not do (%w): %s", w.path, reason, w.advice))
 	}
 }
+
+// tighten takes the right to read a private key away from everybody but its owner.
+// The file stays the same one, as the server has the kubeconfig mounted by itself
+// (KON-24).
+func (p *planner) tighten(file string) {
+	data, err := p.read(file)
+	if err != nil {
+		return // whoever needs it has said so
+	}
+	now, mode, err := p.present(file)
+	if err != nil || !isOpen(mode) {
+		p.fail(err)
+		return
+	}
+	p.opts.Notef("%s has mode %04o, so that others on this node could read its private key: it gets %04o; "+
+		"if somebody may have done that, issue it again (\"fairlead certs renew\")", file, mode, onlyOwner(mode))
+	c := Change{Step: StepPKI, Path: file, Mode: onlyOwner(mode), Data: data, InPlace: true, Secret: true, Old: now, New: fingerprint(data, onlyOwner(mode))}
+	p.j.Changes = append(p.j.Changes, c)
+	if known := p.newState.file(file); known != nil {
+		known.Now = c.New
+	}
+}
+
+// isOpen tells whether others than the owner may do something with a file.
+func isOpen(mode fs.FileMode) bool { return mode != onlyOwner(mode) }
+
+func onlyOwner(mode fs.FileMode) fs.FileMode { return mode &^ 0o077 }
 
 // put plans to write a file.
 func (p *planner) put(w wanted, old string, existing []byte) {

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"path"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,12 +92,11 @@ func (p *planner) withoutEarlier() ([]byte, error) {
 
 // putManifest plans the manifest; base is what to come back to.
 func (p *planner) putManifest(data, base []byte) {
-	now, err := p.fingerprint(p.manifestPath)
+	now, mode, err := p.present(p.manifestPath)
 	if err != nil {
 		p.fail(err)
 		return
 	}
-	mode := modeOf(now)
 	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
 	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: fingerprint(base, mode)}
 	f.Backup = backupName(p.manifestPath, f.Was)
@@ -111,11 +109,4 @@ func (p *planner) putManifest(data, base []byte) {
 	}
 	p.j.Changes = append(p.j.Changes, c)
 	p.newState.set(f)
-}
-
-// modeOf is the mode in a fingerprint.
-func modeOf(fp string) fs.FileMode {
-	var mode fs.FileMode
-	_, _ = fmt.Sscanf(fp[len(fp)-4:], "%o", &mode)
-	return mode
 }

@@ -104,12 +104,12 @@ func (p *planner) planServerCertificate() {
 		p.fail(err)
 		return
 	}
-	now, err := p.fingerprint(cert)
+	now, mode, err := p.present(cert)
 	if err != nil {
 		p.fail(err)
 		return
 	}
-	p.put(wanted{step: StepPKI, path: cert, mode: modeOf(now), data: issued}, now, data)
+	p.put(wanted{step: StepPKI, path: cert, mode: mode, data: issued}, now, data)
 }
 
 // ownCertificate plans a certificate and key for one name, issued by the
@@ -117,6 +117,7 @@ func (p *planner) planServerCertificate() {
 func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
 	if p.exists(certFile) && p.exists(keyFile) {
 		p.fail(p.checkCertificate(certFile, keyFile, host))
+		p.tighten(keyFile)
 		return
 	}
 	if p.exists(certFile) || p.exists(keyFile) {
@@ -213,7 +214,7 @@ func (p *planner) planTCP() {
 	}
 	switch there {
 	case len(files):
-		return
+		p.tighten(tcp.ClientKey)
 	case 0:
 		p.issueClient(tcp.ClientCA, tcp.ClientCert, tcp.ClientKey)
 	default:

@@ -106,11 +106,11 @@ func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, do
 }
 
 // due tells whether a certificate is to be renewed.
-func (p *planner) due(file string, kubeconfig bool, before time.Duration) bool {
+func (p *planner) due(f certFile, before time.Duration) bool {
 	if before <= 0 {
 		return true
 	}
-	for _, c := range p.inspectFile(certFile{path: file, kubeconfig: kubeconfig}, before) {
+	for _, c := range p.inspectFile(f, before) {
 		if c.State != CertGood {
 			return true
 		}
@@ -120,7 +120,7 @@ func (p *planner) due(file string, kubeconfig bool, before time.Duration) bool {
 
 func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 	k := &p.bundle.Konnectivity
-	if p.due(k.Server.Kubeconfig, true, o.Before) {
+	if p.due(certFile{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, kubeconfig: true}, o.Before) {
 		p.renewKubeconfig(r)
 	}
 	own := []struct{ cert, key, host string }{}
@@ -133,12 +133,12 @@ func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 		if tcp.ServerCert != k.Server.CertFile {
 			own = append(own, struct{ cert, key, host string }{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
 		}
-		if p.due(tcp.ClientCert, false, o.Before) || p.due(tcp.ClientCA, false, o.Before) {
+		if p.due(certFile{path: tcp.ClientCert, key: tcp.ClientKey}, o.Before) || p.due(certFile{path: tcp.ClientCA}, o.Before) {
 			p.renewClient(tcp, r)
 		}
 	}
 	for _, f := range own {
-		if !p.due(f.cert, false, o.Before) {
+		if !p.due(certFile{path: f.cert, key: f.key}, o.Before) {
 			continue
 		}
 		ca, err := p.authority()
@@ -184,8 +184,8 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 	}
 }
 
-// replace plans new content for a file that is there, with the mode it has; false
-// if that cannot be.
+// replace plans new content for a file that is there, with the mode it has, but for
+// secrets that others may read; false if that cannot be.
 func (p *planner) replace(step Step, file string, data []byte, secret bool) bool {
 	now, err := p.fingerprint(file)
 	if err != nil {
@@ -196,7 +196,11 @@ func (p *planner) replace(step Step, file string, data []byte, secret bool) bool
 		p.fail(fmt.Errorf("%s does not exist: install first", file))
 		return false
 	}
-	c := Change{Step: step, Path: file, Mode: modeOf(now), Data: data, Secret: secret, Old: now, New: fingerprint(data, modeOf(now))}
+	mode := modeOf(now)
+	if secret {
+		mode = onlyOwner(mode)
+	}
+	c := Change{Step: step, Path: file, Mode: mode, Data: data, Secret: secret, Old: now, New: fingerprint(data, mode)}
 	p.j.Changes = append(p.j.Changes, c)
 	if known := p.newState.file(file); known != nil {
 		known.Now = c.New

@@ -49,7 +49,11 @@ func (t *transaction) keepOld(c Change, to string) error {
 	if err != nil {
 		return err
 	}
-	return t.write(to, data, info.Mode(), t.owner(from))
+	mode := info.Mode()
+	if c.InPlace {
+		mode = onlyOwner(mode) // only the content goes back from here
+	}
+	return t.write(to, data, mode, t.owner(from))
 }
 
 // apply makes the file changes of a step.
@@ -77,7 +81,7 @@ func (t *transaction) applyChange(c Change) error {
 	case now != c.Old && !t.halfWritten(c):
 		return fmt.Errorf("%s %w", c.Path, errEdited)
 	case c.InPlace:
-		return t.pour(beside(newPrefix, c.Path), c.Path)
+		return t.pour(beside(newPrefix, c.Path), c.Path, c.Mode)
 	case c.Remove:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
@@ -118,7 +122,7 @@ func (t *transaction) revertChange(c Change) error {
 	case now != c.New && !t.halfWritten(c):
 		return fmt.Errorf("%s %w and is left as it is", c.Path, errEdited)
 	case c.InPlace:
-		return t.pour(beside(oldPrefix, c.Path), c.Path)
+		return t.pour(beside(oldPrefix, c.Path), c.Path, modeOf(c.Old))
 	case c.Old == absent:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
@@ -126,8 +130,9 @@ func (t *transaction) revertChange(c Change) error {
 }
 
 // pour writes the content of one file into another, which stays the same file. Half
-// of it after a kill is written again by the next run.
-func (t *transaction) pour(from, to string) error {
+// of it after a kill is written again by the next run. Nobody who could read the old
+// content by a mode that goes reads the new one.
+func (t *transaction) pour(from, to string, mode fs.FileMode) error {
 	data, err := t.read(from)
 	if err != nil {
 		return err
@@ -136,9 +141,14 @@ func (t *transaction) pour(from, to string) error {
 	if err != nil {
 		return t.strip(err)
 	}
-	_, err = file.Write(data)
+	if err = file.Chmod(onlyOwner(mode)); err == nil {
+		_, err = file.Write(data)
+	}
 	if err == nil {
 		err = file.Truncate(int64(len(data)))
+	}
+	if err == nil {
+		err = file.Chmod(mode)
 	}
 	if err == nil {
 		err = file.Sync()

@@ -155,7 +155,7 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 // been edited since takes out what was added; in any case what the files that go
 // leave without use. It returns the Pod that comes of it.
 func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
-	now, err := p.fingerprint(p.manifestPath)
+	now, mode, err := p.present(p.manifestPath)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,6 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	before.Health = "https://" + p.address + "/readyz"
 	after.Health = before.Health
 	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.without(after), after.without(before)
-	mode := modeOf(now)
 	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
 	if c.New != c.Old {
 		p.j.Changes = append(p.j.Changes, c)

@@ -1,0 +1,179 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+func chmod(t *testing.T, h host, name string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(h.path(name), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stat(t *testing.T, h host, name string) fs.FileInfo {
+	t.Helper()
+	info, err := os.Stat(h.path(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// closed fails unless a file is the same one as before and its owner's alone.
+func closed(t *testing.T, h host, name string, before fs.FileInfo) {
+	t.Helper()
+	if now := stat(t, h, name); !os.SameFile(before, now) || now.Mode().Perm() != 0o600 {
+		t.Errorf("%s: mode %v, the same file: %v", name, now.Mode(), os.SameFile(before, now))
+	}
+}
+
+// TestExposedKubeconfig: a kubeconfig that everybody may read is reported, and closed
+// by whichever command comes next, in the same file, as the server has it mounted
+// (KON-23, KON-24).
+func TestExposedKubeconfig(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	install(t, root)
+	const file = v1alpha1.DefaultServerKubeconfig
+	before := stat(t, h, file)
+	chmod(t, h, file, 0o644)
+	if list := Certificates(testOptions(root), WarnBefore); !slices.ContainsFunc(list, func(c Certificate) bool { return c.Path == file && c.State == CertExposed }) {
+		t.Errorf("not reported: %+v", list)
+	}
+	exposed := snapshot(t, root)
+	o := failingOptions(root, func() {})
+	o.Bundle = otherBundle()
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Fatal(err)
+	}
+	sameTrees(t, exposed, snapshot(t, root))
+
+	var notes strings.Builder
+	o = testOptions(root)
+	o.Notef = func(format string, args ...any) { notes.WriteString(fmt.Sprintf(format, args...)) }
+	if r, err := Install(t.Context(), o); err != nil || !slices.Equal(r.Files, []string{file}) || !strings.Contains(notes.String(), file) {
+		t.Errorf("%+v, %v, %s", r, err, notes.String())
+	}
+	closed(t, h, file, before)
+	if r := install(t, root); r.Changed {
+		t.Errorf("the second run changed %v", r.Files)
+	}
+
+	chmod(t, h, file, 0o644)
+	old, err := h.read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew(t, RenewOptions{Options: testOptions(root), Before: WarnBefore})
+	closed(t, h, file, before)
+	if now, err := h.read(file); err != nil || string(now) == string(old) {
+		t.Errorf("the key that others could read was not replaced (%v)", err)
+	}
+	uninstall(t, root)
+	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestExposedKubeconfigOfSomebodyElse: the same for one that was there before, which
+// stays.
+func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
+	other, root := testNode(t), testNode(t)
+	h := host{root: root}
+	install(t, other)
+	data, err := host{root: other}.read(v1alpha1.DefaultServerKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, h, v1alpha1.DefaultServerKubeconfig, string(data))
+	chmod(t, h, v1alpha1.DefaultServerKubeconfig, 0o644)
+	before := stat(t, h, v1alpha1.DefaultServerKubeconfig)
+	install(t, root)
+	closed(t, h, v1alpha1.DefaultServerKubeconfig, before)
+	uninstall(t, root)
+	closed(t, h, v1alpha1.DefaultServerKubeconfig, before)
+}
+
+// TestExposedKeys: keys of the server's own, and of kube-apiserver's way to it.
+func TestExposedKeys(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	o := testOptions(root)
+	o.Bundle = tcpBundle()
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	k := o.Bundle.Konnectivity
+	keys := []string{k.Server.KeyFile, k.Transport.TCP.ClientKey}
+	var before []fs.FileInfo
+	for _, key := range keys {
+		chmod(t, h, key, 0o640)
+		before = append(before, stat(t, h, key))
+	}
+	exposed := 0
+	for _, c := range Certificates(o, WarnBefore) {
+		if c.State == CertExposed {
+			exposed++
+		}
+	}
+	if exposed != 2 {
+		t.Errorf("%d exposed keys reported, want 2", exposed)
+	}
+	if r, err := Install(t.Context(), o); err != nil || len(r.Files) != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for i, key := range keys {
+		closed(t, h, key, before[i])
+	}
+}
+
+// TestCloseInterrupted: closing a file is put back, or completed, at every point.
+func TestCloseInterrupted(t *testing.T) {
+	for at := 1; ; at++ {
+		root := testNode(t)
+		h := host{root: root}
+		install(t, root)
+		before := stat(t, h, v1alpha1.DefaultServerKubeconfig)
+		chmod(t, h, v1alpha1.DefaultServerKubeconfig, 0o644)
+		o := testOptions(root)
+		point := stopAt(t, &o, at, func() error { _, err := Install(t.Context(), o); return err })
+		install(t, root)
+		closed(t, h, v1alpha1.DefaultServerKubeconfig, before)
+		if point == "" {
+			break
+		}
+	}
+}
+
+// TestFileGoesMeanwhile: a manifest or certificate that goes between two looks at it
+// is an error, not a panic.
+func TestFileGoesMeanwhile(t *testing.T) {
+	root := testNode(t)
+	n := newNode(testOptions(root).defaulted())
+	if err := n.readManifest(); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, n.host, apiServerFile)
+	p := &planner{node: n, j: &journal{}, newState: &State{}}
+	p.planAPIServer()
+	n.state = &State{Bundle: v1alpha1.New()}
+	_, err := p.takeAwayManifest()
+	for _, err := range append(p.errs, err) {
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), apiServerFile) {
+			t.Errorf("%v", err)
+		}
+	}
+	if len(p.errs) != 1 {
+		t.Errorf("%v", p.errs)
+	}
+	if modeOf("") != 0o600 || modeOf("0123-0644") != 0o644 {
+		t.Error("modeOf")
+	}
+}
