@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,11 +111,8 @@ func checkVersion(image, found string) error {
 // the one that this repository builds, else kind's own, which is pulled if need be.
 func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluster.Progress) (string, facts, error) {
 	image := asked
-	if image == "" {
-		image = kinddefaults.Image
-		if r.hasImage(ctx, nodeimage.Name()) {
-			image = nodeimage.Name()
-		}
+	if image == "" || image == nodeimage.Name() {
+		image = cmp.Or(r.findBuilt(ctx), asked, kinddefaults.Image)
 	}
 	if !r.hasImage(ctx, image) {
 		if err := r.pull(ctx, image, asked == "", progress); err != nil {
@@ -123,6 +121,27 @@ func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluste
 	}
 	f, err := r.look(ctx, image)
 	return image, f, err
+}
+
+// localhost is how Podman begins the names of images that it loads from an
+// archive of Docker's and that name no registry.
+const localhost = "localhost/"
+
+// built tells whether an image is the one that this repository builds.
+func built(image string) bool { return strings.TrimPrefix(image, localhost) == nodeimage.Name() }
+
+// findBuilt is the name under which the runtime has that image, "" if it has not.
+func (r *runtime) findBuilt(ctx context.Context) string {
+	names := []string{nodeimage.Name()}
+	if r.command == "podman" {
+		names = append(names, localhost+nodeimage.Name())
+	}
+	for _, name := range names {
+		if r.hasImage(ctx, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 func (r *runtime) hasImage(ctx context.Context, image string) bool {

@@ -97,7 +97,7 @@ func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 
 // sameAsAsked refuses to change a cluster that exists.
 func (p *plan) sameAsAsked(o upOptions) error {
-	if o.Image != "" && o.Image != p.state.Image {
+	if o.Image != "" && o.Image != p.state.Image && !(built(o.Image) && built(p.state.Image)) {
 		return p.Differs("image "+p.state.Image, o.Image)
 	}
 	if o.ControlPlanes != 0 && o.ControlPlanes != p.state.ControlPlanes {

@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
-	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // ErrNameTaken says that somebody else has a kind cluster of the name.
@@ -161,7 +160,7 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	p.state.KubernetesVersion = p.facts.version
 	// The image that this repository builds has one for kind alone; ours is up as
 	// soon as a node is.
-	p.state.OwnPodNetwork = !p.facts.defaultCNI || p.state.Image == nodeimage.Name()
+	p.state.OwnPodNetwork = !p.facts.defaultCNI || built(p.state.Image)
 	return rt.checkRoom(ctx, p.state.Image, p.state.Nodes)
 }
 
