@@ -162,6 +162,19 @@ func kubeconfigIdentity(data []byte) (cert *x509.Certificate, server string, err
 	return cert, server, err
 }
 
+// kubeconfigTrust is what a kubeconfig that holds its CAs trusts; nil for another.
+func kubeconfigTrust(data []byte) []byte {
+	config, err := clientcmd.Load(data)
+	if err != nil || clientcmd.ConfirmUsable(*config, "") != nil {
+		return nil
+	}
+	context := config.Contexts[config.CurrentContext]
+	if context == nil {
+		return nil
+	}
+	return config.Clusters[context.Cluster].CertificateAuthorityData
+}
+
 // checkServerKubeconfig fails if a kubeconfig cannot be the Konnectivity
 // server's: it is another user's, or of another cluster, or has expired.
 func (n *node) checkServerKubeconfig(data []byte) error {

@@ -40,11 +40,16 @@ func (n *node) cluster(ctx context.Context) clusterID {
 	return id
 }
 
+// caKeys are fingerprints of the public keys in ca.crt, sorted.
 func (n *node) caKeys() []string {
 	data, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
 		return nil
 	}
+	return keysOf(data)
+}
+
+func keysOf(data []byte) []string {
 	certs, err := parseCerts(data)
 	if err != nil {
 		return nil
@@ -54,6 +59,7 @@ func (n *node) caKeys() []string {
 		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
 		keys = append(keys, hex.EncodeToString(sum[:]))
 	}
+	slices.Sort(keys)
 	return keys
 }
 

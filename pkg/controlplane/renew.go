@@ -120,7 +120,8 @@ func (p *planner) due(f certFile, before time.Duration) bool {
 
 func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 	k := &p.bundle.Konnectivity
-	if p.due(certFile{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, kubeconfig: true}, o.Before) {
+	kubeconfig := certFile{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, kubeconfig: true}
+	if p.due(kubeconfig, o.Before) || p.trustsOthers(kubeconfig.path) {
 		p.renewKubeconfig(r)
 	}
 	own := []struct{ cert, key, host string }{}
@@ -130,6 +131,9 @@ func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s is kubeadm's: \"%s\" renews it and keeps its names", k.Server.CertFile, byKubeadm))
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
+		if len(p.caKeys()) > 1 {
+			r.Notes = append(r.Notes, "kube-apiserver reads its egress selector's CAs only when it starts: it must have been restarted since ca.crt has held both, or it refuses "+tcp.ServerCert)
+		}
 		if tcp.ServerCert != k.Server.CertFile {
 			own = append(own, struct{ cert, key, host string }{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
 		}
@@ -182,6 +186,24 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 	if p.replace(StepPKI, file, fresh, true) {
 		p.j.Changes[len(p.j.Changes)-1].InPlace = true
 	}
+	if n := len(p.caKeys()); n > 1 {
+		r.Notes = append(r.Notes, fmt.Sprintf("the cluster's CA is being rotated: %s now trusts all %d CAs of ca.crt; run this again when the old one is out of ca.crt", file, n))
+	}
+}
+
+// trustsOthers tells whether a kubeconfig trusts other CAs than ca.crt has, as while
+// the cluster's CA is being rotated, and can be issued again here.
+func (p *planner) trustsOthers(file string) bool {
+	data, err := p.read(file)
+	if err != nil {
+		return false
+	}
+	trusted := keysOf(kubeconfigTrust(data))
+	if len(trusted) == 0 || slices.Equal(trusted, p.caKeys()) {
+		return false
+	}
+	_, err = p.authority()
+	return err == nil
 }
 
 // replace plans new content for a file that is there, with the mode it has, but for

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,53 @@ func TestRenew(t *testing.T) {
 	}
 	uninstall(t, root)
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+}
+
+// TestRenewWhileCARotates: from a timer, too, the kubeconfig follows ca.crt: it trusts
+// both CAs while both are there and is of the one whose key is there, then the new
+// one alone, and the command says what is left to do.
+func TestRenewWhileCARotates(t *testing.T) {
+	root, other := testNode(t), filepath.Join(t.TempDir(), "other")
+	install(t, root)
+	if err := kubeadmNode(other, nil); err != nil {
+		t.Fatal(err)
+	}
+	h, fresh := host{root: root}, map[string]string{}
+	for _, name := range []string{"ca.crt", "ca.key"} {
+		data, err := host{root: other}.read("/etc/kubernetes/pki/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh[name] = string(data)
+	}
+	old, err := h.read("/etc/kubernetes/pki/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer := RenewOptions{Options: testOptions(root), Before: WarnBefore}
+	put(t, h, "/etc/kubernetes/pki/ca.key", fresh["ca.key"])
+	for _, step := range []struct {
+		ca   string
+		cas  int
+		note bool
+	}{{string(old) + fresh["ca.crt"], 2, true}, {fresh["ca.crt"], 1, false}} {
+		put(t, h, "/etc/kubernetes/pki/ca.crt", step.ca)
+		r := renew(t, timer)
+		if !r.Changed || r.Restarted || strings.Contains(strings.Join(r.Notes, "\n"), "is being rotated") != step.note {
+			t.Errorf("%d CAs: %+v", step.cas, r)
+		}
+		data, err := h.read(v1alpha1.DefaultServerKubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, _, err := kubeconfigIdentity(data)
+		if err != nil || len(keysOf(kubeconfigTrust(data))) != step.cas || verifyIn([]byte(fresh["ca.crt"]), cert, x509.ExtKeyUsageClientAuth) != nil {
+			t.Errorf("%d CAs: %v, the kubeconfig trusts %d", step.cas, err, len(keysOf(kubeconfigTrust(data))))
+		}
+		if again := renew(t, timer); again.Changed {
+			t.Errorf("%d CAs: the next run renewed %v", step.cas, again.Files)
+		}
+	}
 }
 
 // TestRenewTCP: both CAs are in the bundle until the old one expires, so that

@@ -28,7 +28,8 @@ type Config struct {
 	// Proxy leads to Host; nil takes what the environment says.
 	Proxy *url.URL
 
-	exec *plugin // gives the credentials, if set
+	exec  *plugin // gives the credentials, if set
+	roots *roots  // instead of those in TLS, if set
 	// QPS and Burst bound the rate of requests; defaults 5 and 10.
 	QPS   float32
 	Burst int
@@ -39,13 +40,14 @@ func inCluster(dir string) (*Config, error) {
 	if host == "" || port == "" {
 		return nil, errors.New("no kubeconfig given and not running in a Pod")
 	}
-	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	read := func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "ca.crt")) }
+	ca, err := read()
 	if err != nil {
 		return nil, err
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	return &Config{Host: "https://" + net.JoinHostPort(host, port), TokenFile: filepath.Join(dir, "token"),
+	return &Config{roots: &roots{read: read, last: pool}, Host: "https://" + net.JoinHostPort(host, port), TokenFile: filepath.Join(dir, "token"),
 		TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}, nil
 }
 
@@ -55,9 +57,13 @@ func (c *Config) transport() *http.Client {
 	if c.Proxy != nil {
 		proxy = http.ProxyURL(c.Proxy)
 	}
-	return &http.Client{Transport: &http.Transport{
+	t := &http.Transport{
 		Proxy: proxy, TLSClientConfig: c.TLS, ForceAttemptHTTP2: false, MaxIdleConnsPerHost: 4,
-		IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
-		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-	}}
+		IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: dialTimeout,
+		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+	}
+	if c.roots != nil {
+		t.DialTLSContext = c.dialTLS
+	}
+	return &http.Client{Transport: t}
 }

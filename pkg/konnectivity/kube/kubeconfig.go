@@ -2,7 +2,6 @@ package kube
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -76,6 +75,9 @@ func Load(path string) (*Config, error) {
 	cfg, us, err := parse(b, filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	if cfg.TLS.RootCAs != nil {
+		cfg.roots = &roots{read: kubeconfigCA(path), last: cfg.TLS.RootCAs}
 	}
 	if us.CertData != "" {
 		cfg.TLS.GetClientCertificate = rereading(path, us.CertData)
@@ -188,9 +190,8 @@ func build(cl *cluster, us *user, dir string) (*Config, error) {
 		return nil, err
 	}
 	if ca != nil {
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("certificate-authority holds no certificate")
+		if t.RootCAs, err = poolOf(ca); err != nil {
+			return nil, err
 		}
 	}
 	if err := clientCert(t, us, dir); err != nil {
