@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -263,53 +262,4 @@ func TestTwoCAs(t *testing.T) {
 	if err != nil || len(certs) != 2 {
 		t.Errorf("the kubeconfig trusts %d CAs, want both: %v", len(certs), err)
 	}
-}
-
-// TestFullAndReadOnlyDisk: a small file system is full before the first change,
-// and nothing stays behind; a read-only one is named.
-func TestFullAndReadOnlyDisk(t *testing.T) {
-	mount := func(options string) (string, func(string) error) {
-		dir := t.TempDir()
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can mount a file system of a size")
-			}
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := syscall.Unmount(dir, 0); err != nil {
-				t.Error(err)
-			}
-		})
-		return dir, func(o string) error { return syscall.Mount("tmpfs", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, o) }
-	}
-	dir, readOnly := mount("size=1m")
-	copyTree(t, testNode(t), dir)
-	room, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for block := make([]byte, 4096); ; {
-		if _, err := room.Write(block); err != nil {
-			break
-		}
-	}
-	if err := room.Truncate(max(0, fileSize(t, room)-3*4096)); err != nil {
-		t.Fatal(err)
-	}
-	room.Close()
-	before := snapshot(t, dir)
-	_, err = Install(t.Context(), testOptions(dir))
-	if !errors.Is(err, ErrPreflight) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
-		t.Errorf("full: %v", err)
-	}
-	sameTrees(t, before, snapshot(t, dir))
-	if err := readOnly("size=1m"); err != nil {
-		t.Fatal(err)
-	}
-	_, err = Install(t.Context(), testOptions(dir))
-	if !errors.Is(err, ErrPreflight) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "mount it writable") {
-		t.Errorf("read-only: %v", err)
-	}
-	sameTrees(t, before, snapshot(t, dir))
 }

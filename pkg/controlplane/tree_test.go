@@ -145,12 +145,3 @@ func copyTree(t *testing.T, from, to string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
-
-func fileSize(t *testing.T, f *os.File) int64 {
-	t.Helper()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
-}

@@ -20,6 +20,14 @@ import (
 // It fails with [ErrNotInstalled] where there is nothing to do.
 func Uninstall(ctx context.Context, o Options) (Result, error) {
 	n := newNode(o.defaulted())
+	result, err := n.uninstall(ctx)
+	if err == nil {
+		result.EgressSelector = n.egressNow()
+	}
+	return result, err
+}
+
+func (n *node) uninstall(ctx context.Context) (Result, error) {
 	if err := n.checkNode(); err != nil {
 		return Result{}, preflightError(err)
 	}
@@ -58,7 +66,7 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 	if j.State.onlyKubeadm() {
 		left = append(left, kubeadmLeft)
 	}
-	result.Left, result.EgressSelector = left, n.egressNow()
+	result.Left = left
 	return result, err
 }
 

@@ -8,7 +8,23 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
+
+// TestUninstallSays: what is true, and nothing of direct dials where kube-apiserver still
+// has an egress selector.
+func TestUninstallSays(t *testing.T) {
+	for want, r := range map[string]controlplane.Result{
+		"The control plane dials nodes directly.\n":                                    {Changed: true},
+		"left: /x: mine\nThe control plane dials nodes directly.\n":                    {Changed: true, Left: []string{"/x: mine"}},
+		"kube-apiserver still has --f=/mine, which is not as fairlead installed it.\n": {Changed: true, EgressSelector: "--f=/mine"},
+	} {
+		var out strings.Builder
+		if err := printUninstalled(&out, r); err != nil || out.String() != want {
+			t.Errorf("%v, %q, want %q", err, out.String(), want)
+		}
+	}
+}
 
 // TestTimeout: a time limit that lets nothing happen is refused, as "fairlead
 // install" does, before anything is looked at.

@@ -17,10 +17,12 @@ const uninstallLong = `Take away what "fairlead controlplane install" has brough
 part, so that it dials nodes directly again, then the server and its files.
 
 Files that are as they were installed become what they were before, byte for byte.
-From a kube-apiserver manifest that was edited since, only the installed lines are
-taken out; other files that were changed since are left and named. An installation
-that was interrupted is put back; if one from before it comes back by that, it stays,
-and another run takes it away.`
+kube-apiserver's manifest loses the lines of the tunnel, also where it was edited
+since or kubeadm wrote them; a server manifest that was edited is kept aside; other
+files that were changed since are left and named.
+
+An installation that was interrupted is put back; if one from before it comes back
+by that, it stays, and another run takes it away.`
 
 // UninstallOptions are the flags of "uninstall".
 type UninstallOptions struct {
@@ -74,17 +76,19 @@ func (o *UninstallOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error {
-		for _, l := range result.Left {
-			if _, err := fmt.Fprintln(out, "left:", l); err != nil {
-				return err
-			}
-		}
-		if result.EgressSelector != "" {
-			_, err := fmt.Fprintf(out, "kube-apiserver still has %s, which is not as fairlead installed it.\n", result.EgressSelector)
+	return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error { return printUninstalled(out, result) })
+}
+
+func printUninstalled(out io.Writer, r controlplane.Result) error {
+	for _, l := range r.Left {
+		if _, err := fmt.Fprintln(out, "left:", l); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(out, "The control plane dials nodes directly.")
+	}
+	if r.EgressSelector != "" {
+		_, err := fmt.Fprintf(out, "kube-apiserver still has %s, which is not as fairlead installed it.\n", r.EgressSelector)
 		return err
-	})
+	}
+	_, err := fmt.Fprintln(out, "The control plane dials nodes directly.")
+	return err
 }
