@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,7 +19,7 @@ import (
 const nodeImageVariable = "E2E_NODE_IMAGE"
 
 // plainPrefix begins the names of clusters that fairlead has not made. The
-// number of the process that did follows.
+// process that did follows.
 const plainPrefix = "fairlead-e2e-plain-"
 
 // PlainUp makes a kind cluster without fairlead, as somebody else's: with one
@@ -31,7 +29,7 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := plainPrefix + strconv.Itoa(os.Getpid())
+	name := plainPrefix + owner()
 	image := os.Getenv(nodeImageVariable)
 	if image == "" {
 		image = nodeimage.Name()
@@ -95,8 +93,8 @@ func sweepPlain() error {
 	}
 	var errs []error
 	for _, name := range names {
-		pid, err := strconv.Atoi(strings.TrimPrefix(name, plainPrefix))
-		if !strings.HasPrefix(name, plainPrefix) || err != nil || syscall.Kill(pid, 0) == nil {
+		maker, ok := strings.CutPrefix(name, plainPrefix)
+		if !ok || !ownerGone(maker) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "removing cluster %s, which a killed run left\n", name)

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -15,7 +13,7 @@ const homePrefix = "fl-"
 
 // HomePrefix begins the names of this process's home directories, so that a
 // later run can tell what a killed one has left.
-func HomePrefix() string { return fmt.Sprintf("%s%d-", homePrefix, os.Getpid()) }
+func HomePrefix() string { return homePrefix + owner() + "-" }
 
 // ClusterName is a name for a cluster that no other run of tests has: container
 // names are one for the whole machine.
@@ -28,8 +26,7 @@ func SweepUp(ctx context.Context) {
 	}
 	homes, _ := filepath.Glob(filepath.Join(os.TempDir(), homePrefix+"*-*"))
 	for _, dir := range homes {
-		pid, ok := ownerOf(dir)
-		if !ok || syscall.Kill(pid, 0) == nil {
+		if !ownerGone(strings.TrimPrefix(filepath.Base(dir), homePrefix)) {
 			continue
 		}
 		bin, done, err := BuildPrograms(ctx)
@@ -42,13 +39,6 @@ func SweepUp(ctx context.Context) {
 		}
 		done()
 	}
-}
-
-// ownerOf returns the process that made a home directory.
-func ownerOf(dir string) (int, bool) {
-	text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), homePrefix), "-")
-	pid, err := strconv.Atoi(text)
-	return pid, err == nil && pid > 0
 }
 
 func removeHome(ctx context.Context, bin, dir string) error {
