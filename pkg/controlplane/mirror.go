@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +34,11 @@ func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
 }
 
 // mirrorReason is why a container of a static Pod waits, such as
-// ImagePullBackOff, as far as the API knows.
+// ImagePullBackOff, as far as the API knows; what it still shows of an earlier
+// manifest says nothing.
 func (n *node) mirrorReason(ctx context.Context, name string) string {
 	pod, err := n.mirror(ctx, name)
-	if err != nil {
+	if err != nil || !n.shows(pod, path.Join(n.bundle.ControlPlane.ManifestsDir, name+".yaml")) {
 		return ""
 	}
 	for _, c := range pod.Status.ContainerStatuses {
@@ -58,7 +60,7 @@ func (n *node) waitMirror(ctx context.Context) {
 		o.Timeout = n.opts.mirrorLimit
 		err := o.await(ctx, 0, func(ctx context.Context) error {
 			pod, err := n.mirror(ctx, apiServer)
-			if err != nil || n.shows(pod) {
+			if err != nil || n.shows(pod, n.manifestPath) {
 				return err
 			}
 			if time.Since(start) >= n.opts.mirrorPatience && pod.UID != deleted {
@@ -75,9 +77,10 @@ func (n *node) waitMirror(ctx context.Context) {
 	})
 }
 
-// shows tells whether a mirror Pod has the flags of the manifest on the disk.
-func (n *node) shows(mirror *corev1.Pod) bool {
-	data, err := n.read(n.manifestPath)
+// shows tells whether a mirror Pod has the programs of the manifest on the disk:
+// the same images, and the same flags.
+func (n *node) shows(mirror *corev1.Pod, manifest string) bool {
+	data, err := n.read(manifest)
 	if err != nil {
 		return true // nothing to compare with
 	}
@@ -85,12 +88,9 @@ func (n *node) shows(mirror *corev1.Pod) bool {
 	if err != nil {
 		return true
 	}
-	i, j := apiServerIndex(pod), apiServerIndex(mirror)
-	if i < 0 || j < 0 {
-		return i == j
-	}
-	return slices.Equal(pod.Spec.Containers[i].Command, mirror.Spec.Containers[j].Command) &&
-		slices.Equal(pod.Spec.Containers[i].Args, mirror.Spec.Containers[j].Args)
+	return slices.EqualFunc(pod.Spec.Containers, mirror.Spec.Containers, func(a, b corev1.Container) bool {
+		return a.Name == b.Name && a.Image == b.Image && slices.Equal(a.Command, b.Command) && slices.Equal(a.Args, b.Args)
+	})
 }
 
 func (n *node) deleteMirror(ctx context.Context, pod *corev1.Pod) {

@@ -98,3 +98,23 @@ func TestMirrorNeverFollows(t *testing.T) {
 		t.Errorf("where the API shows no such Pod: %v", err)
 	}
 }
+
+// TestReasonOfEarlierManifest: a Pod that the API still shows though its manifest is
+// another one by now is no reason for anything.
+func TestReasonOfEarlierManifest(t *testing.T) {
+	root := testNode(t)
+	pod := mirrorOf(t, root, "old")
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}
+	o := testOptions(root)
+	o.client = fake.NewClientset(pod)
+	n := newNode(o.defaulted())
+	n.connect()
+	if got := n.mirrorReason(t.Context(), apiServer); got != "ErrImagePull: no such image" {
+		t.Errorf("the reason is %q", got)
+	}
+	replaceIn(t, host{root: root}, apiServerFile, "image: registry.k8s.io/kube-apiserver:", "image: registry.example.com/kube-apiserver:")
+	if got := n.mirrorReason(t.Context(), apiServer); got != "" {
+		t.Errorf("the reason of the manifest from before is given: %q", got)
+	}
+}

@@ -1,0 +1,64 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+)
+
+// restartedAt is the annotation of the server's Pod that changes so that the
+// kubelet makes the Pod anew.
+const restartedAt = "fairlead.dev/restarted-at"
+
+// restartServer plans the server's restart, if it is needed.
+func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
+	name := serverManifest(p.bundle)
+	data, err := p.read(name)
+	if err != nil {
+		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")
+		return nil //nolint:nilerr // the note says it
+	}
+	pod, err := decodePod(data)
+	if err == nil && len(pod.Spec.Containers) == 0 {
+		err = errors.New("it has no containers")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.planServerProcess(data)
+	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
+		return nil
+	}
+	if p.healthy(ctx, p.j.Wait.OldServer.Health) == nil {
+		if err := p.checkVisible(p.j.Wait.OldServer); err != nil {
+			return err
+		}
+	}
+	changed, err := annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.replace(StepServer, name, changed, false)
+	r.Restarted = true
+	return nil
+}
+
+// reloads tells whether the server's image is this project's, by its name, under
+// whatever registry: upstream's proxy-server reads its files once.
+func reloads(containers []corev1.Container) bool {
+	for _, c := range containers {
+		image, _, _ := strings.Cut(path.Base(c.Image), "@")
+		image, _, _ = strings.Cut(image, ":")
+		if image == konnectivity.ServerBinary {
+			return true
+		}
+	}
+	return false
+}
