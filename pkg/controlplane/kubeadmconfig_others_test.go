@@ -86,6 +86,28 @@ func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
 	}
 }
 
+// TestUninstallNamesKubeadmConfig: what somebody else has stored stays, and is named:
+// "kubeadm upgrade" would give this node a flag without its file.
+func TestUninstallNamesKubeadmConfig(t *testing.T) {
+	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stored, want := range map[string]int{storedByKubeadm: 0, withTunnel: 1} {
+		root, api := testNode(t), startKubeadmAPI(t)
+		api.set(stored)
+		o := api.options(root)
+		o.ServerOnly = true
+		mustInstall(t, o)
+		r, err := Uninstall(t.Context(), api.options(root))
+		if err != nil || len(r.Left) != want || want > 0 && !strings.Contains(r.Left[0], "kubeadm upgrade") {
+			t.Errorf("%+v, %v; want %d left", r, err, want)
+		}
+		api.want(t, want > 0)
+		sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+	}
+}
+
 // TestStatusOfKubeadmConfig: somebody has taken the tunnel out of it.
 func TestStatusOfKubeadmConfig(t *testing.T) {
 	root, api := testNode(t), startKubeadmAPI(t)

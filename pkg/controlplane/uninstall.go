@@ -204,11 +204,14 @@ func (p *planner) manifestBefore(now string) ([]byte, error) {
 }
 
 // undoKubeadm plans to take the tunnel out of kubeadm's stored configuration,
-// once no other control plane node has a server.
+// once no other kube-apiserver uses the tunnel.
 func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 	k := p.state.Kubeadm
-	if k == nil || p.opts.LeaveKubeadmConfig {
+	if p.opts.LeaveKubeadmConfig {
 		return "", nil
+	}
+	if k == nil {
+		return p.kubeadmOfOthers(ctx), nil
 	}
 	if p.j.WasBroken {
 		p.j.KubeadmLater = k
@@ -231,7 +234,7 @@ func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kube
 		return nil, "", err
 	}
 	if len(others) > 0 {
-		return nil, fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out", others), nil
+		return nil, fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out: %s", others, beforeUpgrade), nil
 	}
 	after := k.Before
 	if now != k.After || k.Shared {
@@ -243,4 +246,19 @@ func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kube
 		change = &kubeadmChange{Before: now, After: after}
 	}
 	return change, "", nil
+}
+
+const beforeUpgrade = "do that before the next \"kubeadm upgrade\" on this node, which would bring the flag back, and kube-apiserver would not start"
+
+// kubeadmOfOthers is said where kubeadm's stored configuration has the tunnel, and
+// this node has not put it there.
+func (p *planner) kubeadmOfOthers(ctx context.Context) string {
+	text, err := p.clusterConfiguration(ctx)
+	if err != nil {
+		return ""
+	}
+	if _, missing, err := addToClusterConfiguration(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
+		return ""
+	}
+	return "it has the tunnel, which this node did not put there; whoever did has to take it out: " + beforeUpgrade
 }
