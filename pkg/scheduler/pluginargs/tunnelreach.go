@@ -1,6 +1,8 @@
 package pluginargs
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,6 +26,11 @@ const (
 	ReachLabel = "fairlead.dev/tunnel-reach"
 	// TunnelReadyCondition is the type of the node condition that is True where a tunnel agent is ready.
 	TunnelReadyCondition corev1.NodeConditionType = "TunnelReady"
+
+	// TunnelReadyHeartbeat is how often the condition's heartbeat is written anew, as a kubelet does with its own.
+	TunnelReadyHeartbeat = 5 * time.Minute
+	// TunnelReadyStale is how old a heartbeat may be before nobody knows whether the condition still holds.
+	TunnelReadyStale = 3 * TunnelReadyHeartbeat
 )
 
 // TunnelReachArgs are the arguments of TunnelReach.

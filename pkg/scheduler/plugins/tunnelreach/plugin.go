@@ -6,11 +6,14 @@ package tunnelreach
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/dynamic"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
@@ -22,19 +25,33 @@ const (
 	// Name in profiles.
 	Name = pluginargs.TunnelReach
 
-	// EventNoAgent is the reason of the event that says that the plugin fails open.
+	// EventNoAgent is the reason of the event that says that the plugin let a pod go anywhere.
 	EventNoAgent = "NoTunnelAgent"
+	// EventNotReached is the reason of the event that says that other scores outweighed this one.
+	EventNotReached = "NotReached"
 
 	stateKey     fwk.StateKey = Name
 	signFragment              = "fairlead.dev/TunnelReach.mustReach()"
+
+	notKnown = "waiting to learn which Services the API server calls, from webhook configurations, APIServices and CRDs"
+	// patience bounds that wait: a watch that does not come about must not stop all scheduling.
+	patience = 30 * time.Second
 )
 
 // Plugin filters or scores nodes by whether a tunnel agent is ready in their topology domain.
 type Plugin struct {
 	handle fwk.Handle
 	args   pluginargs.TunnelReachArgs
+	nodes  corelisters.NodeLister
 	// services is nil when only labels count.
 	services *services
+	waiting  waiting
+	// now is the clock; tests set it.
+	now func() time.Time
+
+	// patient is done when the first pod is held back; hasty ends all holding back, after patience.
+	patient sync.Once
+	hasty   atomic.Bool
 }
 
 var (
@@ -42,6 +59,7 @@ var (
 	_ fwk.FilterPlugin      = &Plugin{}
 	_ fwk.PreScorePlugin    = &Plugin{}
 	_ fwk.ScorePlugin       = &Plugin{}
+	_ fwk.PostBindPlugin    = &Plugin{}
 	_ fwk.EnqueueExtensions = &Plugin{}
 	_ fwk.SignPlugin        = &Plugin{}
 )
@@ -53,25 +71,37 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 	if err := pluginargs.Decode(obj, &args); err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: h, args: args}
 	if !*args.Automatic {
-		return p, nil
+		return newPlugin(ctx, args, h, nil), nil
 	}
-	client, err := dynamic.NewForConfig(h.KubeConfig())
+	known, err := sharedServices(ctx, h.SharedInformerFactory(), h.KubeConfig())
 	if err != nil {
-		return nil, fmt.Errorf("make a client for APIServices and CRDs: %w", err)
-	}
-	if p.services, err = watchServices(ctx, h.SharedInformerFactory(), client); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return newPlugin(ctx, args, h, known), nil
+}
+
+func newPlugin(ctx context.Context, args pluginargs.TunnelReachArgs, h fwk.Handle, known *services) *Plugin {
+	p := &Plugin{handle: h, args: args, services: known, now: time.Now, nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister()}
+	p.waiting.activate = func(pods map[string]*corev1.Pod) { h.Activate(klog.FromContext(ctx), pods) }
+	if known != nil {
+		known.subscribe(p.waiting.changed)
+	}
+	return p
 }
 
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// reach is what one cycle knows: the topology domains with a live agent. It is never changed after PreFilter.
-type reach struct{ domains sets.Set[string] }
+// reach is what one cycle knows: the topology domains with a live agent. Nothing but noted changes after PreFilter.
+type reach struct {
+	domains sets.Set[string]
+	// stale counts the nodes of whose agent nobody has said anything for long.
+	stale int
+	// version is that of what was known of Services, noted whether the pod waits for another one.
+	version int64
+	noted   atomic.Bool
+}
 
 // Clone implements fwk.StateData.
 func (r *reach) Clone() fwk.StateData { return r }
@@ -79,45 +109,67 @@ func (r *reach) Clone() fwk.StateData { return r }
 // PreFilter finds out where agents live, for pods that must be reached. Where none lives at all the pod may run
 // anywhere: a tunnel that is down must not keep the webhook from starting that may be needed to bring it up.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	version := p.waiting.version.Load()
 	if !p.mustReach(pod) {
+		if p.hold(pod) {
+			p.waiting.add(pod, version)
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, notKnown)
+		}
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	domains := sets.New[string]()
+	r := &reach{domains: sets.New[string](), version: version}
+	now := p.now()
 	for _, node := range nodes {
-		if n := node.Node(); tunnelReady(n) {
-			if domain, ok := n.Labels[p.args.TopologyKey]; ok {
-				domains.Insert(domain)
-			}
+		n := node.Node()
+		ready, stale := tunnelReady(n, now)
+		if stale {
+			r.stale++
+		}
+		if domain, ok := n.Labels[p.args.TopologyKey]; ok && ready {
+			r.domains.Insert(domain)
 		}
 	}
-	if len(domains) == 0 {
-		p.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, EventNoAgent, "Scheduling",
-			"no node with label %s has a live tunnel agent (condition %s), so the pod may run anywhere, reached or not",
-			p.args.TopologyKey, pluginargs.TunnelReadyCondition)
-		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	state.Write(stateKey, &reach{domains})
-	if p.args.Mode != pluginargs.ReachRequire {
+	state.Write(stateKey, r)
+	if len(r.domains) == 0 || p.args.Mode != pluginargs.ReachRequire {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
+}
+
+// hold says whether the pod is to wait until all is known that names Services, being behind one that may be among them.
+func (p *Plugin) hold(pod *corev1.Pod) bool {
+	if p.services == nil || p.services.known.Load() || p.hasty.Load() || pod.Labels[pluginargs.ReachLabel] != "" || !p.services.mayTurnOut(pod) {
+		return false
+	}
+	p.patient.Do(func() { time.AfterFunc(patience, p.losePatience) })
+	return true
+}
+
+// losePatience goes on with what is known.
+func (p *Plugin) losePatience() {
+	p.hasty.Store(true)
+	p.waiting.changed()
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses nodes without an agent; evicting pods would not change that.
-func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if r, ok := read(state); ok && !p.reached(r, node.Node()) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-			fmt.Sprintf("node(s) had no live tunnel agent in their %s, and the control plane must reach the pod", p.args.TopologyKey))
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	r, ok := read(state)
+	if !ok || p.reached(r, node.Node()) {
+		return nil
 	}
-	return nil
+	if pod.Labels[pluginargs.ReachLabel] != "true" && !r.noted.Swap(true) {
+		p.waiting.add(pod, r.version)
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		fmt.Sprintf("node(s) had no live tunnel agent in their %s, and the control plane must reach the pod", p.args.TopologyKey))
 }
 
-// PreScore skips the score of pods that need not be reached.
+// PreScore skips the score of pods that need not be reached, or cannot be.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if _, ok := read(state); !ok {
+	if r, ok := read(state); !ok || len(r.domains) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -129,6 +181,31 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 		return fwk.MaxScore, nil
 	}
 	return fwk.MinScore, nil
+}
+
+// PostBind says so when a pod that must be reached has got a node that is not, once for each pod.
+func (p *Plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	r, ok := read(state)
+	if !ok {
+		return
+	}
+	if len(r.domains) > 0 {
+		if node, err := p.nodes.Get(nodeName); err == nil && !p.reached(r, node) {
+			p.warn(pod, EventNotReached, "node %s has no live tunnel agent in its %s: other scores and filters outweighed that the control plane must reach the pod",
+				nodeName, p.args.TopologyKey)
+		}
+		return
+	}
+	old := ""
+	if r.stale > 0 {
+		old = fmt.Sprintf("; %d nodes' conditions are older than %s: see whether the controller tunnel-condition runs", r.stale, pluginargs.TunnelReadyStale)
+	}
+	p.warn(pod, EventNoAgent, "no node with label %s has a live tunnel agent (condition %s), so the pod was placed anywhere, reached or not%s",
+		p.args.TopologyKey, pluginargs.TunnelReadyCondition, old)
+}
+
+func (p *Plugin) warn(pod *corev1.Pod, event, text string, args ...any) {
+	p.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, event, "Scheduling", text, args...)
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.
@@ -148,13 +225,16 @@ func read(state fwk.CycleState) (*reach, bool) {
 	return r, ok
 }
 
-func tunnelReady(node *corev1.Node) bool {
+// tunnelReady says whether a node's agent is ready, and whether that was said so long ago that it may not be true any
+// more. A condition without a heartbeat is somebody else's, who has promised none.
+func tunnelReady(node *corev1.Node, now time.Time) (ready, stale bool) {
 	for _, c := range node.Status.Conditions {
 		if c.Type == pluginargs.TunnelReadyCondition {
-			return c.Status == corev1.ConditionTrue
+			stale = !c.LastHeartbeatTime.IsZero() && now.Sub(c.LastHeartbeatTime.Time) > pluginargs.TunnelReadyStale
+			return c.Status == corev1.ConditionTrue && !stale, stale
 		}
 	}
-	return false
+	return false, false
 }
 
 // mustReach says whether the control plane must reach a pod: its label says so, or that it need not, or a Service that
@@ -169,7 +249,8 @@ func (p *Plugin) mustReach(pod *corev1.Pod) bool {
 	return p.services != nil && p.services.selects(pod)
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions.
+// EventsToRegister implements fwk.EnqueueExtensions. For what names Services, and for Services, there are no events: the
+// plugin activates waiting pods by itself.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeCondition | fwk.UpdateNodeLabel}, QueueingHintFn: p.afterNodeChange},
@@ -183,11 +264,17 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, _ *corev1.Pod, oldObj, newObj an
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before == nil || after == nil || tunnelReady(before) != tunnelReady(after) ||
+	if before == nil || after == nil || saysReady(before) != saysReady(after) ||
 		before.Labels[p.args.TopologyKey] != after.Labels[p.args.TopologyKey] {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
+}
+
+// saysReady is tunnelReady without regard to the time.
+func saysReady(node *corev1.Node) bool {
+	ready, _ := tunnelReady(node, time.Time{})
+	return ready
 }
 
 // afterLabelChange tries a pod again when its own labels say that it need not be reached any more.

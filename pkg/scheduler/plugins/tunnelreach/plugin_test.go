@@ -3,6 +3,7 @@ package tunnelreach
 import (
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,29 +73,57 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestFailsOpenLoudly: the event says that the plugin lets the pod go anywhere.
-func TestFailsOpenLoudly(t *testing.T) {
+// TestSaysWhatIsNotReached: once for each pod, when it is placed, the event says that it is not reached and why.
+func TestSaysWhatIsNotReached(t *testing.T) {
+	old := node("old", "1", corev1.ConditionTrue)
+	old.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(time.Now().Add(-pluginargs.TunnelReadyStale - time.Minute))
+	fresh := node("fresh", "1", corev1.ConditionTrue)
+	fresh.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+	with, without := node("with", "1", corev1.ConditionTrue), node("without", "1", corev1.ConditionUnknown)
 	for name, tc := range map[string]struct {
-		nodes []*corev1.Node
-		want  bool
+		args, label string
+		nodes       []*corev1.Node
+		on          string
+		want        string
 	}{
-		"no agent": {[]*corev1.Node{node("b", "1", corev1.ConditionUnknown)}, true},
-		"an agent": {[]*corev1.Node{node("a", "1", corev1.ConditionTrue)}, false},
+		"no agent":            {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{without}, "without", EventNoAgent},
+		"nobody looks":        {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{old}, "old", "1 nodes' conditions are older than 15m0s"},
+		"an agent":            {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{with}, "with", ""},
+		"an agent, seen":      {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{fresh}, "fresh", ""},
+		"outweighed":          {`{"automatic": false}`, "true", []*corev1.Node{with, without}, "without", EventNotReached},
+		"preferred":           {`{"automatic": false}`, "true", []*corev1.Node{with, without}, "with", ""},
+		"need not be reached": {`{"automatic": false}`, "false", []*corev1.Node{with, without}, "without", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := plugintest.New(t, Name, New, `{"mode": "Require", "automatic": false}`, tc.nodes, nil, "PreFilter", "Filter", "PreScore", "Score")
-			c.Filter(t, pod("true"))
-			select {
-			case got := <-c.Events.Events:
-				if !tc.want || !strings.Contains(got, EventNoAgent) || !strings.Contains(got, "may run anywhere") {
-					t.Errorf("event %q", got)
-				}
-			default:
-				if tc.want {
-					t.Error("no event")
-				}
+			c := plugintest.New(t, Name, New, tc.args, tc.nodes, nil, "PreFilter", "Filter", "PreScore", "Score", "PostBind")
+			said, state := c.Filter(t, pod(tc.label))
+			if said[tc.on] != "" {
+				t.Fatalf("node %s refuses: %s", tc.on, said[tc.on])
+			}
+			if len(c.Events.Events) > 0 {
+				t.Errorf("an event before the pod is bound: %s", <-c.Events.Events)
+			}
+			c.Framework.RunPostBindPlugins(t.Context(), state, pod(tc.label), tc.on)
+			got := ""
+			if len(c.Events.Events) > 0 {
+				got = <-c.Events.Events
+			}
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("event %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestStale: an agent of which nobody has said anything for long is none, but others are as good as before.
+func TestStale(t *testing.T) {
+	nodes := []*corev1.Node{node("stale", "1", corev1.ConditionTrue), node("seen", "1", corev1.ConditionTrue)}
+	for i, age := range []time.Duration{pluginargs.TunnelReadyStale + time.Minute, pluginargs.TunnelReadyHeartbeat} {
+		nodes[i].Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(time.Now().Add(-age))
+	}
+	c := plugintest.New(t, Name, New, `{"mode": "Require", "automatic": false}`, nodes, nil, "PreFilter", "Filter")
+	if said, _ := c.Filter(t, pod("true")); said["seen"] != "" || !strings.Contains(said["stale"], refused) {
+		t.Errorf("%q", said)
 	}
 }
 
