@@ -53,9 +53,14 @@ type Options struct {
 	Bundle string
 	// Plain lets kind make the cluster, without fairlead.
 	Plain bool
+	// Bare makes no cluster: the tests make theirs in the home directory.
+	Bare bool
 	// Only is the one provider that has what the tests need; empty: any.
 	Only string
 }
+
+// settleLimit is how long an interrupted up gets to remove what it has made.
+const settleLimit = 30 * time.Second
 
 // upLimit bounds up: an embedded cluster may build Kubernetes first.
 const upLimit = 25 * time.Minute
@@ -69,10 +74,7 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 	}
 	args := []string{"up", "--name", o.Name, "--no-verify"}
 	if provider == Kind {
-		args = append(args, "--provider", Kind, "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
-		if image := os.Getenv(nodeImageVariable); image != "" {
-			args = append(args, "--image", image)
-		}
+		args = append(args, "--provider", Kind, "--image", NodeImage(), "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
 	}
 	if o.Bundle != "" {
 		file := filepath.Join(h.Dir, "bundle.yaml")
@@ -81,8 +83,15 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 		}
 		args = append(args, "--filename", file)
 	}
-	if _, err := h.Must(ctx, args...); err != nil {
-		return nil, err
+	cmd, stdout, stderr := h.Command(ctx, args...)
+	if provider == Kind {
+		// It removes what it has made; killed, it would leave commands of the container
+		// runtime at work.
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = settleLimit
+	}
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("fairlead %v: %w\n%s%s", args, err, stdout, stderr)
 	}
 	c := &Cluster{Home: h, Name: o.Name, Provider: provider}
 	if err := c.connect(ctx); err != nil {
@@ -97,16 +106,15 @@ func Find(ctx context.Context, bin, dir, provider string, o Options) (*Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	if o.Plain {
-		return nil, errors.New("E2E_HOME is for clusters that fairlead has made")
+	if o.Plain || o.Bare {
+		return nil, errors.New("E2E_HOME is for a cluster that fairlead has made before the tests: leave it out")
 	}
 	name, _, _ := strings.Cut(o.Name, "-") // the rest is the process's number
-	found, _ := filepath.Glob(h.StateDir(name + "-*"))
-	found = slices.DeleteFunc(found, func(path string) bool { return filepath.Ext(path) == ".lock" })
+	found := slices.DeleteFunc(h.Clusters(), func(c string) bool { return !strings.HasPrefix(c, name+"-") })
 	if len(found) != 1 {
 		return nil, fmt.Errorf("E2E_HOME=%s: want one cluster of name %s-…, found %v", dir, name, found)
 	}
-	c := &Cluster{Home: h, Name: filepath.Base(found[0]), Provider: provider}
+	c := &Cluster{Home: h, Name: found[0], Provider: provider}
 	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -167,8 +175,11 @@ func (c *Cluster) Context() string {
 	if c.plain {
 		return "kind-" + c.Name
 	}
-	return "fairlead-" + c.Name
+	return contextOf(c.Name)
 }
+
+// contextOf is what fairlead calls the context of a cluster, and kind the cluster.
+func contextOf(name string) string { return "fairlead-" + name }
 
 // kindName is what kind calls the cluster.
 func (c *Cluster) kindName() string {

@@ -2,8 +2,11 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,26 +64,24 @@ func (c *Cluster) RaiseFirewall(ctx context.Context) (*Firewall, error) {
 }
 
 func raise(ctx context.Context, node nodes.Node, all []corev1.Node) error {
-	commands := [][]string{{"-N", chain}}
-	drop := func(args ...string) {
-		args = append([]string{"-A", chain}, args...)
-		commands = append(commands, append(args, "-m", "conntrack", "--ctdir", "ORIGINAL", "-j", "DROP"))
+	script := []string{"set -e", iptables + "-N " + chain}
+	drop := func(match string) {
+		script = append(script, iptables+"-A "+chain+" "+match+" -m conntrack --ctdir ORIGINAL -j DROP")
 	}
 	for _, n := range all {
-		drop("-d", internalIP(n), "-p", "tcp", "--dport", "10250")
+		drop("-d " + internalIP(n) + " -p tcp --dport 10250")
 		if n.Name != node.String() {
-			drop("-d", n.Spec.PodCIDR)
+			drop("-d " + n.Spec.PodCIDR)
 		}
 	}
 	// Last, so that the chain is whole when it takes effect.
-	commands = append(commands, []string{"-I", "OUTPUT", "1", "-j", chain})
-	for _, args := range commands {
-		if _, err := Run(ctx, node, "iptables", append([]string{"-w", "10"}, args...)...); err != nil {
-			return err
-		}
-	}
-	return nil
+	script = append(script, iptables+"-I OUTPUT 1 -j "+chain)
+	_, err := Run(ctx, node, "sh", "-c", strings.Join(script, "\n"))
+	return err
 }
+
+// iptables begins a command that waits for others' changes.
+const iptables = "iptables -w 10 "
 
 func internalIP(n corev1.Node) string {
 	for _, a := range n.Status.Addresses {
@@ -99,10 +100,9 @@ func isControlPlane(n corev1.Node) bool {
 // Lower takes the firewall away.
 func (f *Firewall) Lower(ctx context.Context) error {
 	for _, node := range f.nodes {
-		for _, args := range [][]string{{"-D", "OUTPUT", "-j", chain}, {"-F", chain}, {"-X", chain}} {
-			if _, err := Run(ctx, node, "iptables", append([]string{"-w", "10"}, args...)...); err != nil {
-				return err
-			}
+		script := fmt.Sprintf("set -e\n%[1]s-D OUTPUT -j %[2]s\n%[1]s-F %[2]s\n%[1]s-X %[2]s", iptables, chain)
+		if _, err := Run(ctx, node, "sh", "-c", script); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -111,18 +111,56 @@ func (f *Firewall) Lower(ctx context.Context) error {
 // Dial tries to reach kubelets of workers and the server's Pod from every
 // control plane node, past the tunnel.
 func (f *Firewall) Dial(ctx context.Context) []DirectDial {
-	var all []DirectDial
-	for _, node := range f.nodes {
-		for _, target := range f.targets {
-			dialCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			// bash is in every node image, nc and curl may not be.
-			script := fmt.Sprintf("exec 3<>/dev/tcp/%s", strings.Replace(target, ":", "/", 1))
-			_, err := Run(dialCtx, node, "timeout", "2", "bash", "-c", script)
-			cancel()
-			all = append(all, DirectDial{From: node.String(), To: target, Connected: err == nil})
+	all := make([]DirectDial, len(f.nodes)*len(f.targets))
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { all[i] = dialFrom(ctx, f.nodes[i/len(f.targets)], f.targets[i%len(f.targets)]) })
+	}
+	wg.Wait()
+	return all
+}
+
+func dialFrom(ctx context.Context, node nodes.Node, target string) DirectDial {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	// bash is in every node image, nc and curl may not be.
+	script := fmt.Sprintf("exec 3<>/dev/tcp/%s", strings.Replace(target, ":", "/", 1))
+	_, err := Run(ctx, node, "timeout", "2", "bash", "-c", script)
+	return DirectDial{From: node.String(), To: target, Connected: err == nil}
+}
+
+// Tight returns an error unless every direct dial has connected before the
+// firewall was raised, without which it would prove nothing, and none after.
+func (f *Firewall) Tight() error {
+	var errs []error
+	for i, after := range f.After {
+		if before := f.Before[i]; !before.Connected || after.Connected {
+			errs = append(errs, fmt.Errorf("from %s to %s: connected %t without the firewall and %t with it, want true and false",
+				after.From, after.To, before.Connected, after.Connected))
 		}
 	}
-	return all
+	if want := len(f.nodes) * len(f.targets); want < 2 || len(f.After) != want {
+		errs = append(errs, fmt.Errorf("%d direct dials were made, want %d", len(f.After), want))
+	}
+	return errors.Join(errs...)
+}
+
+// FailOnDrop makes a test fail during which something tries to go past the tunnel.
+func (f *Firewall) FailOnDrop(ctx context.Context, t *testing.T) {
+	t.Helper()
+	count := func() int {
+		n, err := f.Dropped(context.WithoutCancel(ctx))
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	before := count()
+	t.Cleanup(func() {
+		if after := count(); after != before {
+			t.Errorf("the firewall dropped %d packets: something tried to go past the tunnel", after-before)
+		}
+	})
 }
 
 // Dropped returns how many packets the firewall has dropped in all nodes.

@@ -82,9 +82,26 @@ func homeAt(bin, dir string) (*Home, error) {
 	return h, nil
 }
 
-// StateDir is where an embedded cluster's files are.
+// Clusters are the names of all clusters of this user, of half-made ones too.
+func (h *Home) Clusters() []string {
+	found, _ := filepath.Glob(h.StateDir("*"))
+	var names []string
+	for _, path := range found {
+		if info, err := os.Stat(path); err == nil && info.IsDir() { // not its lock
+			names = append(names, filepath.Base(path))
+		}
+	}
+	return names
+}
+
+// StateDir is where a cluster's files are.
 func (h *Home) StateDir(name string) string {
 	return filepath.Join(h.Dir, "state/fairlead/clusters", name)
+}
+
+// FailedLogs is where an up that failed keeps the logs of what it has removed.
+func (h *Home) FailedLogs(name string) string {
+	return filepath.Join(h.Dir, "state/fairlead/failed-logs", name)
 }
 
 // Kubeconfig is the user's.

@@ -12,11 +12,8 @@ import (
 	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kind "sigs.k8s.io/kind/pkg/cluster"
 
-	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	fairleadkind "github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 )
-
-// nodeImageVariable names another node image than the one of make node-image.
-const nodeImageVariable = "E2E_NODE_IMAGE"
 
 // plainPrefix begins the names of clusters that fairlead has not made. The
 // process that did follows.
@@ -30,10 +27,6 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 		return nil, err
 	}
 	name := plainPrefix + owner()
-	image := os.Getenv(nodeImageVariable)
-	if image == "" {
-		image = nodeimage.Name()
-	}
 	config := &kindv1alpha4.Cluster{
 		TypeMeta: kindv1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},
 		Nodes:    []kindv1alpha4.Node{{Role: kindv1alpha4.ControlPlaneRole}, {Role: kindv1alpha4.WorkerRole}, {Role: kindv1alpha4.WorkerRole}},
@@ -45,17 +38,9 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 		},
 	}
 	c := &Cluster{Home: h, Name: name, Provider: Kind, plain: true}
-	created := make(chan error, 1)
-	go func() {
-		created <- provider.Create(name, kind.CreateWithV1Alpha4Config(config), kind.CreateWithNodeImage(image),
-			kind.CreateWithKubeconfigPath(h.Kubeconfig()), kind.CreateWithWaitForReady(3*time.Minute),
-			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
-	}()
-	select {
-	case err = <-created:
-	case <-ctx.Done(): // kind takes no context
-		err = ctx.Err()
-	}
+	err = fairleadkind.CreateNodes(ctx, provider, name, h.Kubeconfig(), false,
+		kind.CreateWithV1Alpha4Config(config), kind.CreateWithNodeImage(NodeImage()), kind.CreateWithWaitForReady(3*time.Minute),
+		kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
 	if err != nil {
 		return c, fmt.Errorf("kind create cluster: %w", err)
 	}

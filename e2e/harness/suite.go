@@ -31,6 +31,9 @@ type Suite struct {
 	prepare  []func(context.Context, *Cluster) error
 	before   []env.TestFunc
 
+	// coming is the cluster that is being made.
+	coming sync.WaitGroup
+
 	mu     sync.Mutex
 	done   func()
 	keep   bool
@@ -99,6 +102,8 @@ func (s *Suite) Main(m *testing.M) int {
 }
 
 func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+	s.coming.Add(1)
+	defer s.coming.Done()
 	if s.provider == Kind {
 		if _, err := newKind(); err != nil {
 			return ctx, err
@@ -123,6 +128,9 @@ func (s *Suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 	s.mu.Lock()
 	s.Cluster = &Cluster{Home: h, Name: s.options.Name, Provider: s.provider}
 	s.mu.Unlock()
+	if s.options.Bare {
+		return ctx, nil
+	}
 	c, err := Up(ctx, h, s.provider, s.options)
 	if c != nil {
 		s.mu.Lock()
@@ -174,26 +182,57 @@ func (s *Suite) tearDown(failed bool) error {
 	s.ended = true
 	ctx, cancel := context.WithTimeout(context.Background(), tearDownTime)
 	defer cancel()
+	clusters := s.clusters()
 	if failed || s.failed {
-		dir := filepath.Join(OutputDir(), "logs", s.provider+"-"+s.Name)
-		err := os.RemoveAll(dir)
-		if err == nil {
-			err = s.SaveLogs(dir)
-		}
-		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s\n", s.Name, dir)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "some of them could not be had:", err)
-		}
+		s.saveLogs(clusters)
 	}
 	if s.keep || os.Getenv("E2E_RETAIN") != "" {
 		s.Close()
 		fmt.Fprintf(os.Stderr, "cluster %s is kept; another run takes it with E2E_HOME=%s; KUBECONFIG=%s\n", s.Name, s.Dir, s.Kubeconfig())
 		return nil
 	}
-	if err := s.Down(ctx); err != nil {
-		return fmt.Errorf("removing the cluster of the tests: %w", err)
+	s.Close()
+	for _, c := range clusters {
+		if err := c.Down(ctx); err != nil {
+			return fmt.Errorf("removing the cluster of the tests: %w", err)
+		}
 	}
 	return os.RemoveAll(s.Dir)
+}
+
+// clusters are all that tests have made and not removed.
+func (s *Suite) clusters() []*Cluster {
+	var list []*Cluster
+	if s.plain {
+		list = append(list, s.Cluster)
+	}
+	for _, name := range s.Home.Clusters() {
+		list = append(list, &Cluster{Home: s.Home, Name: name, Provider: s.provider})
+	}
+	return list
+}
+
+// saveLogs keeps the logs of clusters, and what an up has kept that failed.
+func (s *Suite) saveLogs(clusters []*Cluster) {
+	root := filepath.Join(OutputDir(), "logs")
+	save := func(name string, save func(dir string) error) {
+		dir := filepath.Join(root, s.provider+"-"+name)
+		err := os.RemoveAll(dir)
+		if err == nil {
+			err = save(dir)
+		}
+		fmt.Fprintf(os.Stderr, "the logs of cluster %s are in %s\n", name, dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "some of them could not be had:", err)
+		}
+	}
+	for _, c := range clusters {
+		save(c.Name, c.SaveLogs)
+	}
+	kept, _ := filepath.Glob(s.FailedLogs("*"))
+	for _, from := range kept {
+		save(filepath.Base(from), func(dir string) error { return copyTree(from, dir) })
+	}
 }
 
 // watch tears the cluster down when the run is interrupted or its time is up.
@@ -221,12 +260,24 @@ func (s *Suite) watch(cancel context.CancelFunc) (stop func()) {
 			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 		}
 		cancel()
+		s.awaitComing()
 		if err := s.tearDown(true); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(code)
 	}()
 	return func() { signal.Stop(signals); close(done) }
+}
+
+// awaitComing waits for a cluster that is being made: what is made after the
+// removal would be left.
+func (s *Suite) awaitComing() {
+	gone := make(chan struct{})
+	go func() { s.coming.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(settleLimit):
+	}
 }
 
 // OutputDir is where reports and logs go: _output/e2e of the repository.

@@ -48,12 +48,8 @@ func removeHome(ctx context.Context, bin, dir string) error {
 	if err != nil {
 		return err
 	}
-	clusters, _ := filepath.Glob(h.StateDir("*"))
-	for _, c := range clusters {
-		if info, err := os.Stat(c); err != nil || !info.IsDir() {
-			continue // its lock
-		}
-		if _, err := h.Must(ctx, "down", "--name", filepath.Base(c)); err != nil {
+	for _, c := range h.Clusters() {
+		if _, err := h.Must(ctx, "down", "--name", c); err != nil {
 			return err
 		}
 	}

@@ -14,9 +14,12 @@ import (
 )
 
 // Every API server reaches every node, control planes' included, through the
-// server beside it (KON-50, KON-75).
+// server beside it: it has no other way (KON-10, KON-50, KON-75).
 func TestEveryServerReachesEveryNode(t *testing.T) {
 	check(t, "all pairs", 3*time.Minute, func(ctx context.Context, t *testing.T) {
+		if err := firewall.Tight(); err != nil {
+			t.Error(err)
+		}
 		if len(servers) != 3 || len(suite.Nodes.All()) != 5 {
 			t.Fatalf("%d API servers, %d nodes", len(servers), len(suite.Nodes.All()))
 		}
@@ -41,32 +44,19 @@ func (s apiServer) dial(ctx context.Context) error {
 
 const dialsPerSecond = 20
 
-// A server that is killed takes only its own API server's traffic along, and is
-// back by itself (KON-50, KON-85).
+// A server that is killed takes its own API server's traffic along and nobody
+// else's, and is back by itself (KON-50, KON-85).
 func TestServerKilled(t *testing.T) {
 	check(t, "killed and back", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		victim, others := servers[1], []apiServer{servers[0], servers[2]}
-		var loads []*harness.Load
-		for _, s := range others {
-			loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, s.dial))
-		}
-		if _, err := harness.Run(ctx, victim.node, "pkill", "-KILL", "-f", "^/proxy-server"); err != nil {
-			t.Fatal(err)
-		}
+		loads := startLoads(ctx, others)
 		killed := time.Now()
-		err := victim.dial(ctx)
-		t.Logf("a dial through the API server of the killed one: %v", err)
+		victim.wantCutOff(ctx, t)
 		if err := harness.Wait(ctx, 2*time.Minute, "the killed server to be back", victim.dial); err != nil {
 			t.Error(err)
 		}
 		t.Logf("its API server reaches nodes again after %s", time.Since(killed).Round(100*time.Millisecond))
-		for i, load := range loads {
-			dials := load.Stop()
-			t.Logf("meanwhile through %s: %s", others[i].node, dials)
-			if dials.Failed > 0 {
-				t.Errorf("want that no dial of the other API servers fails: %s", dials)
-			}
-		}
+		wantNoneFailed(t, others, loads)
 		if err := waitForCount(ctx, suite.Client, 3); err != nil {
 			t.Error(err)
 		}
@@ -78,16 +68,68 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
+// killLoop kills the server, and every one that the kubelet starts in its place
+// for some seconds.
+const killLoop = `end=$(($(date +%s) + 8)); while [ "$(date +%s)" -lt $end ]; do pkill -KILL -f '^/proxy-server'; sleep 0.05; done; true`
+
+// downFor is how long a dial has to fail that the kill loop outlasts.
+const downFor = 5 * time.Second
+
+// wantCutOff kills the server beside an API server, which then reaches no node,
+// but answers: a dial that went another way would succeed within milliseconds.
+func (s apiServer) wantCutOff(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := harness.Run(ctx, s.node, "pkill", "-KILL", "-f", "^/proxy-server"); err != nil {
+		t.Fatal(err)
+	}
+	looped := make(chan error, 1)
+	go func() {
+		_, err := harness.Run(ctx, s.node, "sh", "-c", killLoop)
+		looped <- err
+	}()
+	dialCtx, cancel := context.WithTimeout(ctx, downFor)
+	defer cancel()
+	err := s.dial(dialCtx)
+	t.Logf("a dial through the API server of the killed one: %v", err)
+	if err == nil {
+		t.Error("a dial succeeded though the API server has no Konnectivity server: it went another way")
+	}
+	if _, err := s.Client.CoreV1().Pods(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{}); err != nil {
+		t.Errorf("the API server itself does not answer: %v", err)
+	}
+	if err := <-looped; err != nil {
+		t.Error(err)
+	}
+}
+
+// startLoads dials all the time through each of the API servers.
+func startLoads(ctx context.Context, through []apiServer) []*harness.Load {
+	var loads []*harness.Load
+	for _, s := range through {
+		loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, s.dial))
+	}
+	return loads
+}
+
+// wantNoneFailed ends the loads and wants that no dial of theirs has failed.
+func wantNoneFailed(t *testing.T, through []apiServer, loads []*harness.Load) {
+	t.Helper()
+	for i, load := range loads {
+		dials := load.Stop()
+		t.Logf("meanwhile through %s: %s", through[i].node, dials)
+		if dials.Failed > 0 || dials.Made < dialsPerSecond {
+			t.Errorf("want that no dial of the other API servers fails: %s", dials)
+		}
+	}
+}
+
 // A control plane that is removed is forgotten: its Lease ends, agents leave it,
 // and what remains goes on (KON-50, KON-77). It is the last test: the cluster
 // has two control planes afterwards.
 func TestZControlPlaneRemoved(t *testing.T) {
 	check(t, "removed and forgotten", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		gone, rest := servers[2], servers[:2]
-		var loads []*harness.Load
-		for _, s := range rest {
-			loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, s.dial))
-		}
+		loads := startLoads(ctx, rest)
 		begin := time.Now()
 		// Takes the member out of etcd and ends all that kubeadm has started.
 		if out, err := harness.Run(ctx, gone.node, "kubeadm", "reset", "--force"); err != nil {
@@ -100,13 +142,7 @@ func TestZControlPlaneRemoved(t *testing.T) {
 			t.Error(err)
 		}
 		t.Logf("servers and agents count two after %s", time.Since(begin).Round(100*time.Millisecond))
-		for i, load := range loads {
-			dials := load.Stop()
-			t.Logf("meanwhile through %s: %s", rest[i].node, dials)
-			if dials.Failed > 0 {
-				t.Errorf("want that no dial of the other API servers fails: %s", dials)
-			}
-		}
+		wantNoneFailed(t, rest, loads)
 		if err := gone.dial(ctx); err == nil {
 			t.Error(errors.New("the removed API server still answers"))
 		}

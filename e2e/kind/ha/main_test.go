@@ -1,7 +1,8 @@
 // Package ha_test proves what three control planes promise: every API server
 // reaches every node through its own Konnectivity server, agents find out how
 // many servers there are from their Leases, and the loss of a server or of a
-// whole control plane harms nobody but those that were connected to it.
+// whole control plane harms nobody but those that were connected to it. A firewall
+// in the control plane nodes lets nothing but the tunnel through.
 package ha_test
 
 import (
@@ -23,14 +24,16 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// suite is the cluster of all tests of this package, and servers its API
-// servers, one by one instead of through the load balancer.
+// suite is the cluster of all tests of this package, servers its API servers, one
+// by one instead of through the load balancer, and firewall what lets nothing but
+// the tunnel through in each control plane node.
 var (
 	suite = harness.New(harness.Options{
 		Name: harness.ClusterName("ha"), Only: harness.Kind,
 		ControlPlanes: 3, Workers: 2, Bundle: "konnectivity: {leaseCounting: true}",
 	}, prepare)
-	servers []apiServer
+	servers  []apiServer
+	firewall *harness.Firewall
 )
 
 // apiServer is one of several.
@@ -39,9 +42,15 @@ type apiServer struct {
 	*harness.Cluster
 }
 
-func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
+func TestMain(m *testing.M) {
+	suite.BeforeEveryTest(func(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) {
+		firewall.FailOnDrop(ctx, t)
+		return ctx, nil
+	})
+	os.Exit(suite.Main(m))
+}
 
-func prepare(ctx context.Context, c *harness.Cluster) error {
+func prepare(ctx context.Context, c *harness.Cluster) (err error) {
 	for _, node := range c.Nodes.ControlPlanes {
 		ip, err := harness.Address(node)
 		if err != nil {
@@ -64,7 +73,11 @@ func prepare(ctx context.Context, c *harness.Cluster) error {
 			return err
 		}
 	}
-	return waitForCount(ctx, c.Client, 3)
+	if err := waitForCount(ctx, c.Client, 3); err != nil {
+		return err
+	}
+	firewall, err = c.RaiseFirewall(ctx)
+	return err
 }
 
 // podOn is the name of the test Pod on a node.

@@ -87,7 +87,7 @@ func TestBadInput(t *testing.T) {
 		},
 		"a node's name taken by another container": {
 			runtime: answering, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
-			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", " rm fairlead-dev-worker2", "another --name"},
+			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", " rm --force fairlead-dev-worker2", "another --name"},
 		},
 		"no version": {
 			runtime: answering, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},

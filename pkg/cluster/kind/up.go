@@ -133,7 +133,7 @@ func (p *plan) checkName(ctx context.Context, rt *runtime) error {
 	}
 	for _, name := range p.containerNames() {
 		if slices.Contains(strings.Fields(out), name) {
-			return fmt.Errorf("%w: a container %s exists that is no node of a kind cluster: remove it with \"%s rm %s\" if it is not needed, or use another --name",
+			return fmt.Errorf("%w: a container %s exists that is no node of a kind cluster: remove it with \"%s rm --force %s\" if it is not needed, or use another --name",
 				ErrNameTaken, name, rt.command, name)
 		}
 	}
