@@ -197,3 +197,36 @@ func checkSocket(t *testing.T, h *home) {
 		t.Errorf("socket: %v, %v; want nothing for others", info, err)
 	}
 }
+
+// Each of the two agents is taken to be on a node of its own, of which there are three; the condition TunnelReady, which
+// the plugin TunnelReach reads, follows the processes.
+func checkTunnelConditions(t *testing.T, h *home) {
+	client := h.client("dev")
+	want := func(node string, status corev1.ConditionStatus) {
+		t.Helper()
+		var got []corev1.NodeCondition
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = n.Status.Conditions
+			if slices.ContainsFunc(got, func(c corev1.NodeCondition) bool { return c.Type == "TunnelReady" && c.Status == status }) {
+				return
+			}
+		}
+		t.Fatalf("%s: TunnelReady is not %s after a minute: %v", node, status, got)
+	}
+	want("node-1", corev1.ConditionTrue)
+	want("node-2", corev1.ConditionTrue)
+	want("node-3", corev1.ConditionFalse)
+	if err := h.supervisor("dev").Stop(t.Context(), "konnectivity-agent-1"); err != nil {
+		t.Fatal(err)
+	}
+	want("node-2", corev1.ConditionFalse)
+	want("node-1", corev1.ConditionTrue)
+	if err := h.supervisor("dev").Start(t.Context(), "konnectivity-agent-1"); err != nil {
+		t.Fatal(err)
+	}
+	want("node-2", corev1.ConditionTrue)
+}

@@ -70,6 +70,7 @@ func TestLifecycle(t *testing.T) {
 	t.Run("the tunnel's socket is private", func(t *testing.T) { checkSocket(t, h) })
 	t.Run("RBAC is just enough", func(t *testing.T) { checkRBAC(t, h) })
 	t.Run("agents prove who they are", func(t *testing.T) { checkAgentTokens(t, h) })
+	t.Run("nodes say whether they have an agent", func(t *testing.T) { checkTunnelConditions(t, h) })
 	t.Run("up starts what a killed check has stopped", func(t *testing.T) {
 		if err := h.supervisor("dev").Stop(t.Context(), "konnectivity-agent-0"); err != nil {
 			t.Fatal(err)

@@ -71,11 +71,14 @@ func (p *plan) countsLeases() bool {
 // apiToken names the token with which an agent speaks to the API server.
 func apiToken(agent string) string { return agent + "-api" }
 
-// expandEnv puts in what the kubelet would: an agent is taken to run on the
-// simulated node of the same number.
+// agentNode is the simulated node that an agent is taken to run on: that of the
+// same number.
+func (p *plan) agentNode(agent int) string { return nodeName(agent % p.state.Nodes) }
+
+// expandEnv puts in what the kubelet would.
 func (p *plan) expandEnv(args []string, agent int) {
 	values := strings.NewReplacer(
-		"$(NODE_NAME)", nodeName(agent%p.state.Nodes),
+		"$(NODE_NAME)", p.agentNode(agent),
 		"$(HOST_IP)", p.state.HostIP,
 	)
 	for i := range args {

@@ -124,7 +124,7 @@ func (p *plan) writePrograms() error {
 	if err != nil {
 		return err
 	}
-	todo := supervision{Programs: specs, Projections: p.projections(), Kubeconfig: p.AdminKubeconfig()}
+	todo := supervision{Programs: specs, Projections: p.projections(), AgentNodes: p.agentNodes(), Kubeconfig: p.AdminKubeconfig()}
 	for _, projection := range todo.Projections {
 		if err := os.MkdirAll(filepath.Dir(projection.File), 0o700); err != nil {
 			return fmt.Errorf("creating a token's directory: %w", err)

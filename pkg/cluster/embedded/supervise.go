@@ -25,7 +25,9 @@ import (
 type supervision struct {
 	Programs    []process.Spec `json:"programs"`
 	Projections []Projection   `json:"projections"`
-	// Kubeconfig is used to request the projected tokens.
+	// AgentNodes are the nodes that the tunnel's agents are taken to be on, by program.
+	AgentNodes map[string]string `json:"agentNodes,omitempty"`
+	// Kubeconfig is used to request the projected tokens and to write nodes' conditions.
 	Kubeconfig string `json:"kubeconfig"`
 }
 
@@ -62,6 +64,7 @@ func Supervise(ctx context.Context, dir string) error {
 		}
 	})
 	all.Go(func() { projector{kubeconfig: todo.Kubeconfig, list: todo.Projections}.run(ctx) })
+	all.Go(func() { keepTunnelConditions(ctx, supervisor, todo) })
 	all.Go(func() { trimLogs(ctx, l.LogDir()) })
 	supervisor.Run(ctx)
 	stopServing()

@@ -20,6 +20,13 @@ const (
 	FlagSelector  = "agent-selector"
 )
 
+// Requests to the API server. At the start every node gets its condition, one request each, and a plugin that requires an
+// agent would crowd Pods on the few nodes that have theirs: client-go's 5 a second would take minutes.
+const (
+	qps   = 100
+	burst = 200
+)
+
 // NewCommand returns the subcommand that runs the controller.
 func NewCommand() *cobra.Command {
 	var kubeconfig, namespace, selector string
@@ -38,11 +45,16 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("load the kubeconfig: %w", err)
 			}
+			config.QPS, config.Burst = qps, burst
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				return fmt.Errorf("make a client: %w", err)
 			}
-			controller, err := New(client, namespace, agents)
+			pods, err := Pods(client, namespace, agents)
+			if err != nil {
+				return err
+			}
+			controller, err := New(client, pods)
 			if err != nil {
 				return err
 			}

@@ -3,19 +3,19 @@
 //
 // It runs as a process of its own and not in the scheduler: writing nodes' status is a right that lets its holder change
 // what any node can take, and the scheduler has no other use for it. Writing is idempotent, so two of them at once, as in a
-// rollout, do no harm and no leader is elected. Start at [Controller.Run].
+// rollout, do no harm and no leader is elected. Start at [Controller.Run]; pods.go knows agents that are Pods.
 package tunnelcondition
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -33,91 +33,76 @@ const (
 	ReasonNoAgent = "NoReadyAgent"
 )
 
-// byNode indexes agents by the node they are on.
-const byNode = "node"
+// workers write conditions of different nodes at the same time.
+const workers = 8
+
+// Agents tells where agents are ready.
+type Agents interface {
+	// Start begins to watch agents and returns when it knows them all. From then on until ctx ends changed gets the name
+	// of each node whose agents come, go, or change.
+	Start(ctx context.Context, changed func(node string)) error
+	// On is the name of a ready agent on a node, "" if there is none.
+	On(node string) (string, error)
+}
 
 // Controller writes the condition.
 type Controller struct {
-	client kubernetes.Interface
-	nodes  corelisters.NodeLister
-	agents cache.Indexer
-	queue  workqueue.TypedRateLimitingInterface[string]
-	starts []func(stop <-chan struct{})
-	synced []cache.InformerSynced
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+	nodes   corelisters.NodeLister
+	synced  cache.InformerSynced
+	agents  Agents
+	queue   workqueue.TypedRateLimitingInterface[string]
 	// now is the clock; tests set it.
 	now func() time.Time
 }
 
-// New makes a controller for the agents that selector selects in a namespace.
-func New(client kubernetes.Interface, namespace string, selector labels.Selector) (*Controller, error) {
-	all := informers.NewSharedInformerFactory(client, 0)
-	agents := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector.String() }))
-	pods, nodes := agents.Core().V1().Pods().Informer(), all.Core().V1().Nodes()
+// New makes a controller.
+func New(client kubernetes.Interface, agents Agents) (*Controller, error) {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	nodes := factory.Core().V1().Nodes()
 	c := &Controller{
-		client: client, nodes: nodes.Lister(), agents: pods.GetIndexer(), now: time.Now,
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
-		starts: []func(<-chan struct{}){all.Start, agents.Start},
+		client: client, factory: factory, nodes: nodes.Lister(), agents: agents, now: time.Now,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 	}
-	if err := pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
-		return nil, fmt.Errorf("index agents by node: %w", err)
+	handler, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.enqueueNode, UpdateFunc: func(_, obj any) { c.enqueueNode(obj) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
-	for _, w := range []struct {
-		informer cache.SharedIndexInformer
-		enqueue  func(obj any)
-	}{{nodes.Informer(), c.enqueueNode}, {pods, c.enqueueAgent}} {
-		handler, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: w.enqueue, UpdateFunc: func(old, obj any) { w.enqueue(old); w.enqueue(obj) }, DeleteFunc: w.enqueue,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("watch nodes and agents: %w", err)
-		}
-		c.synced = append(c.synced, handler.HasSynced)
-	}
+	c.synced = handler.HasSynced
 	return c, nil
 }
 
-func nodeOf(obj any) ([]string, error) {
-	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-		return []string{pod.Spec.NodeName}, nil
-	}
-	return nil, nil
-}
-
 func (c *Controller) enqueueNode(obj any) {
-	if node, ok := unwrap(obj).(*corev1.Node); ok {
+	if node, ok := obj.(*corev1.Node); ok {
 		c.queue.Add(node.Name)
 	}
-}
-
-func (c *Controller) enqueueAgent(obj any) {
-	if pod, ok := unwrap(obj).(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-		c.queue.Add(pod.Spec.NodeName)
-	}
-}
-
-func unwrap(obj any) any {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return unknown.Obj
-	}
-	return obj
 }
 
 // Run keeps the conditions until ctx ends. It writes nothing before it knows all agents.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
-	for _, start := range c.starts {
-		start(ctx.Done())
+	if err := c.agents.Start(ctx, c.queue.Add); err != nil {
+		return err
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+	c.factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return ctx.Err()
 	}
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()
 	}()
-	for c.next(ctx) {
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for c.next(ctx) {
+			}
+		})
 	}
+	all.Wait()
 	return nil
 }
 
@@ -167,7 +152,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 
 // condition is what a node's should be.
 func (c *Controller) condition(node string) (corev1.NodeCondition, error) {
-	agents, err := c.agents.ByIndex(byNode, node)
+	agent, err := c.agents.On(node)
 	if err != nil {
 		return corev1.NodeCondition{}, err
 	}
@@ -176,24 +161,8 @@ func (c *Controller) condition(node string) (corev1.NodeCondition, error) {
 		Type: pluginargs.TunnelReadyCondition, Status: corev1.ConditionFalse, Reason: ReasonNoAgent,
 		Message: "no Konnectivity agent on this node is ready", LastHeartbeatTime: now, LastTransitionTime: now,
 	}
-	for _, obj := range agents {
-		if pod, ok := obj.(*corev1.Pod); ok && ready(pod) {
-			condition.Status, condition.Reason = corev1.ConditionTrue, ReasonReady
-			condition.Message = "agent " + pod.Name + " is ready"
-			break
-		}
+	if agent != "" {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, ReasonReady, "agent "+agent+" is ready"
 	}
 	return condition, nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil {
-		return false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

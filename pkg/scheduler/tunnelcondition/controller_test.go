@@ -21,7 +21,11 @@ const bound = 20 * time.Second
 func TestController(t *testing.T) {
 	cp := daemontest.StartControlPlane(t, "")
 	agents := labels.SelectorFromSet(labels.Set{"k8s-app": "konnectivity-agent"})
-	controller, err := New(cp.Client, "default", agents)
+	pods, err := Pods(cp.Client, "default", agents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := New(cp.Client, pods)
 	if err != nil {
 		t.Fatal(err)
 	}
