@@ -23,6 +23,8 @@ import (
 type Coexistence struct {
 	// SchedulerNames are its profiles.
 	SchedulerNames []string
+	// Workload is the name of its Deployment: its Pods' names begin with it.
+	Workload string
 	// ConfigMap holds its configuration, in clusters where it does.
 	ConfigMap types.NamespacedName
 	// Partition is its nodes; nil if it shares all nodes.
@@ -34,6 +36,7 @@ func CoexistenceOf(b *v1alpha1.Bundle) Coexistence {
 	b = b.Defaulted()
 	return Coexistence{
 		SchedulerNames: scheduler.ProfileNames(b),
+		Workload:       b.Scheduler.Name,
 		ConfigMap:      types.NamespacedName{Namespace: b.Namespace, Name: scheduler.ConfigMapName(b)},
 		Partition:      b.Scheduler.Partition,
 	}
@@ -46,6 +49,9 @@ func schedulerCoexistence(ctx context.Context, s *Scope) error {
 		return err
 	}
 	if err := s.noForeignConfiguration(ctx); err != nil {
+		return err
+	}
+	if err := s.noForeignBindings(ctx); err != nil {
 		return err
 	}
 	return s.partitionHolds(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,15 @@ func poolNode(name, pool, taint string) *corev1.Node {
 		n.Spec.Taints = []corev1.Taint{{Key: "pool", Value: taint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	return n
+}
+
+// boundBy is what a scheduler on a host says of a pod that it has bound.
+func boundBy(scheduler, host string, ago time.Duration) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0." + scheduler + host}, Reason: "Scheduled",
+		InvolvedObject:      corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web-0"},
+		ReportingController: scheduler, ReportingInstance: scheduler + "-" + host, EventTime: metav1.NewMicroTime(time.Now().Add(-ago)),
+	}
 }
 
 // TestCoexistence proves SCHED-03 and SCHED-35, and the bundle's partition.
@@ -53,6 +63,9 @@ func TestCoexistence(t *testing.T) {
 		"holder is a stranger":    {objects: []runtime.Object{held("stranger")}, want: "held by stranger, which is no replica"},
 		"holder cannot be judged": {objects: []runtime.Object{held("ours")}, owns: errors.New("no list"), want: "no list"},
 		"no holder":               {objects: []runtime.Object{held("")}},
+		"our own bindings":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "my-scheduler-1-old", time.Minute), boundBy("default-scheduler", "cp", time.Minute)}},
+		"bindings of long ago":    {objects: []runtime.Object{boundBy("my-scheduler", "cp", time.Hour)}},
+		"a stranger binds":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "cp-1", time.Minute)}, want: `a scheduler on host "cp-1" has bound pod default/web-0 as "my-scheduler"`},
 		"partition":               {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "", "")}},
 		"partition without nodes": {partition: partition, objects: []runtime.Object{poolNode("b", "", "")}, want: "no node has the labels pool=batch"},
 		"partition not tainted":   {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "batch", "other")}, want: "nodes b are in the scheduler's partition but do not have its taint pool=batch:NoSchedule"},

@@ -1,0 +1,81 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+const (
+	// eventAge is how old events may be: a scheduler that was removed an hour ago is no finding.
+	eventAge = 15 * time.Minute
+	// eventPage and eventPages bound what is read in a cluster that schedules a lot.
+	eventPage, eventPages = 500, 20
+)
+
+// noForeignBindings looks at who has bound pods under our names of late. Every scheduler signs its events with its profile's name and the name of its
+// host, so that also one shows that no ConfigMap configures: in a static Pod, by flags, or outside of the cluster.
+func (s *Scope) noForeignBindings(ctx context.Context) error {
+	if s.OwnsIdentity == nil {
+		return nil
+	}
+	for _, name := range s.Coexistence.SchedulerNames {
+		hosts, err := s.bindingHosts(ctx, name)
+		if err != nil {
+			return fmt.Errorf("list events of scheduler %s: %w", name, err)
+		}
+		for _, host := range slices.Sorted(maps.Keys(hosts)) {
+			// A replica that a rollout has replaced is none of today's, but was ours.
+			if strings.HasPrefix(host, s.Coexistence.Workload+"-") {
+				continue
+			}
+			ours, err := s.OwnsIdentity(ctx, host)
+			if err != nil {
+				return fmt.Errorf("whose scheduler runs on host %s: %w", host, err)
+			}
+			if !ours {
+				return WithHint(fmt.Errorf("a scheduler on host %q has bound pod %s as %q, which is our profile, and is no replica of this bundle's scheduler", host, hosts[host], name),
+					"two schedulers bind the same pods: find the other one on that host (a static Pod, a flag, a file outside of the cluster) and give it a name of its own")
+			}
+		}
+	}
+	return nil
+}
+
+// bindingHosts are the hosts from which pods were bound under a scheduler's name, each with one of the pods.
+func (s *Scope) bindingHosts(ctx context.Context, scheduler string) (map[string]string, error) {
+	hosts := map[string]string{}
+	options := metav1.ListOptions{Limit: eventPage, FieldSelector: fields.Set{"reason": "Scheduled", "reportingComponent": scheduler}.String()}
+	for range eventPages {
+		list, err := s.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			// Servers and fakes that do not know the selector answer with all events.
+			host, signed := strings.CutPrefix(e.ReportingInstance, scheduler+"-")
+			if e.Reason == "Scheduled" && e.ReportingController == scheduler && signed && time.Since(eventTime(e)) < eventAge {
+				hosts[host] = e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
+	}
+	return hosts, nil
+}
+
+func eventTime(e *corev1.Event) time.Time {
+	if e.EventTime.IsZero() {
+		return e.CreationTimestamp.Time
+	}
+	return e.EventTime.Time
+}
