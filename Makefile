@@ -138,7 +138,7 @@ bench-mux: ## Compare ways to carry many connections over one: our link, yamux, 
 
 BENCH_SCHEDULER := $(OUT)/bench-scheduler
 .PHONY: bench-scheduler
-bench-scheduler: build compile-components ## Measure the second scheduler beside kube-scheduler, see docs/scheduler-benchmark.md; takes about two hours (BENCH_FLAGS)
+bench-scheduler: build compile-components ## Measure the second scheduler beside kube-scheduler, see docs/scheduler-benchmark.md; takes about 45 minutes (BENCH_FLAGS)
 	@mkdir -p $(BENCH_SCHEDULER)
 	@$(GO) build -o $(BIN)/bench-scheduler ./e2e/bench-scheduler
 	@$(BIN)/bench-scheduler -results $(BENCH_SCHEDULER)/results.jsonl $(BENCH_FLAGS)

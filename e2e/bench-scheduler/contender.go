@@ -18,8 +18,11 @@ type contender struct {
 	name, workload, program string
 	// profile is what pods name.
 	profile string
-	config  func(kubeconfig string) ([]byte, error)
+	config  configFunc
 }
+
+// configFunc makes a configuration file for a kubeconfig.
+type configFunc func(kubeconfig string) ([]byte, error)
 
 // Workloads.
 const (
@@ -49,7 +52,7 @@ func contenders() []contender {
 }
 
 // stockConfig is the documentation's file (SCHED-15), with the request limits of a bundle if there is one.
-func stockConfig(limits *v1alpha1.Bundle) func(string) ([]byte, error) {
+func stockConfig(limits *v1alpha1.Bundle) configFunc {
 	return func(kubeconfig string) ([]byte, error) {
 		config := &schedulerv1.KubeSchedulerConfiguration{
 			TypeMeta:         metav1.TypeMeta{APIVersion: schedulerv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"},
@@ -65,15 +68,28 @@ func stockConfig(limits *v1alpha1.Bundle) func(string) ([]byte, error) {
 	}
 }
 
+// defaultConfig is kube-scheduler as it runs in every cluster.
+func defaultConfig(kubeconfig string) ([]byte, error) {
+	return yaml.Marshal(&schedulerv1.KubeSchedulerConfiguration{
+		TypeMeta:         metav1.TypeMeta{APIVersion: schedulerv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"},
+		LeaderElection:   componentbasev1alpha1.LeaderElectionConfiguration{LeaderElect: ptr.To(true)},
+		ClientConnection: componentbasev1alpha1.ClientConnectionConfiguration{Kubeconfig: kubeconfig},
+	})
+}
+
 // ownConfig is what the bundle renders for one built-in profile.
-func ownConfig(profiles v1alpha1.BuiltInProfiles) func(string) ([]byte, error) {
+func ownConfig(profiles v1alpha1.BuiltInProfiles) configFunc {
 	return func(kubeconfig string) ([]byte, error) {
 		b := &v1alpha1.Bundle{}
 		b.Scheduler.BuiltInProfiles = profiles
-		b = b.Defaulted()
-		if errs := scheduler.Validate(b); len(errs) > 0 {
-			return nil, fmt.Errorf("the profile is invalid: %w", errs.ToAggregate())
-		}
-		return scheduler.Configuration(b, kubeconfig)
+		return render(b, kubeconfig)
 	}
+}
+
+func render(b *v1alpha1.Bundle, kubeconfig string) ([]byte, error) {
+	b = b.Defaulted()
+	if errs := scheduler.Validate(b); len(errs) > 0 {
+		return nil, fmt.Errorf("the profile is invalid: %w", errs.ToAggregate())
+	}
+	return scheduler.Configuration(b, kubeconfig)
 }

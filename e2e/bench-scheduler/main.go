@@ -1,9 +1,10 @@
 // Command bench-scheduler measures second schedulers beside each other: the one that Kubernetes' documentation installs,
 // the same with Fairlead's request limits, and Fairlead's profiles. etcd and kube-apiserver are real and started anew for
-// every run, nodes are objects, and one scheduler runs at a time.
+// every run, nodes are objects, and one scheduler runs at a time. With -together two schedulers run at once, and what
+// they do to each other is counted.
 //
 // Start at [measure] in run.go; workload.go says what pods there are, contender.go who competes, report.go what is
-// written.
+// written; together.go is about two schedulers at once.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,8 +29,12 @@ type options struct {
 	repetitions             int
 	only                    string
 	rates                   []int
-	openSeconds             int
+	openNodes, openSeconds  int
+	othersLimit             float64
 	render                  bool
+	together                int
+	profiles                string
+	profileSeconds          int
 }
 
 func main() {
@@ -44,14 +50,19 @@ func parse() (options, error) {
 	var o options
 	var nodes, rates string
 	flag.StringVar(&o.programs, "programs", "", "directory with etcd, kube-apiserver, kube-scheduler (default: fairlead's cache)")
-	flag.StringVar(&o.results, "results", "results.jsonl", "file to which results are appended, one per line")
-	flag.StringVar(&o.docs, "docs", "", "directory for scheduler-benchmark.svg and -table.md (default: the results' own)")
-	flag.StringVar(&nodes, "nodes", "100,1000,5000", "cluster sizes")
+	flag.StringVar(&o.results, "results", "results.jsonl", "file to which results are appended, one per line; those of -together go into together.jsonl beside it")
+	flag.StringVar(&o.docs, "docs", "", "directory of scheduler-benchmark.md, whose tables are replaced, and of the plot (default: the results' own)")
+	flag.StringVar(&nodes, "nodes", "1000,100,5000", "cluster sizes")
 	flag.IntVar(&o.repetitions, "repetitions", 3, "runs of each scheduler")
-	flag.StringVar(&o.only, "only", "", "measure only workloads or schedulers whose name holds this")
+	flag.StringVar(&o.only, "only", "", "measure only what holds one of these, comma-separated, in workload/scheduler: batch,services/fairlead")
 	flag.StringVar(&rates, "rates", "50,100,300", "pods per second that arrive in the open loop; empty: none")
+	flag.IntVar(&o.openNodes, "open-nodes", 1000, "cluster size at which open loops are run")
 	flag.IntVar(&o.openSeconds, "open-seconds", 10, "length of each open loop")
-	flag.BoolVar(&o.render, "render", false, "measure nothing, write table and plot from the results")
+	flag.Float64Var(&o.othersLimit, "others-limit", 0.1, "leave results out of the tables if more than this share of the machine went to other work")
+	flag.BoolVar(&o.render, "render", false, "measure nothing, write tables and plot from the results")
+	flag.IntVar(&o.together, "together", 0, "instead, run two schedulers at once this many times in each arrangement")
+	flag.StringVar(&o.profiles, "cpuprofiles", "", "directory for CPU profiles of the schedulers during the burst")
+	flag.IntVar(&o.profileSeconds, "cpuprofile-seconds", 3, "length of these")
 	flag.Parse()
 	var err error
 	if o.nodes, err = numbers(nodes); err != nil {
@@ -59,6 +70,9 @@ func parse() (options, error) {
 	}
 	if o.rates, err = numbers(rates); err != nil {
 		return o, fmt.Errorf("-rates: %w", err)
+	}
+	if o.repetitions < 1 || o.openSeconds < 1 || o.together < 0 {
+		return o, errors.New("-repetitions and -open-seconds must be at least 1, -together at least 0")
 	}
 	if o.docs == "" {
 		o.docs = filepath.Dir(o.results)
@@ -83,29 +97,42 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !o.render {
-		if err := measureAll(ctx, o); err != nil {
-			return err
-		}
+	switch {
+	case o.render:
+	case o.together > 0:
+		err = measureTogether(ctx, o)
+	default:
+		err = measureAll(ctx, o)
+	}
+	if err != nil {
+		return err
 	}
 	return report(o)
 }
 
-// measureAll alternates between schedulers, so that what else goes on in the machine meets all of them.
+// chosen are the contenders to measure.
+func (o options) chosen() []contender {
+	return slices.DeleteFunc(contenders(), func(c contender) bool {
+		return o.only != "" && !slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool {
+			return strings.Contains(c.workload+"/"+c.name, part)
+		})
+	})
+}
+
+// measureAll alternates between schedulers, forward and back, so that what else goes on in the machine meets all of
+// them.
 func measureAll(ctx context.Context, o options) error {
 	programs, err := find(ctx, o.programs)
 	if err != nil {
 		return err
 	}
+	chosen := o.chosen()
+	if len(chosen) == 0 {
+		return fmt.Errorf("-only %q selects nothing: give parts of workload/scheduler such as services/stock", o.only)
+	}
 	for _, n := range o.nodes {
 		for repetition := range o.repetitions {
-			for _, c := range contenders() {
-				if o.only != "" && !strings.Contains(c.workload+"/"+c.name, o.only) {
-					continue
-				}
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
+			for _, c := range chosen {
 				begin := time.Now()
 				r, err := measure(ctx, programs, c, n, o)
 				if err != nil {
@@ -115,15 +142,16 @@ func measureAll(ctx context.Context, o options) error {
 				if err := appendResult(o.results, r); err != nil {
 					return err
 				}
-				fmt.Printf("%5d nodes  %-8s %-12s %7.1f pods/s  %6.2f CPU ms/pod  %s  (%s)\n", n, c.workload, c.name,
-					r.PodsPerSecond, r.CPUMillisPerPod, r.openText(), time.Since(begin).Round(time.Second))
+				fmt.Printf("%s  (%s)\n", r, time.Since(begin).Round(time.Second))
 			}
+			slices.Reverse(chosen)
 		}
 	}
 	return nil
 }
 
-func appendResult(path string, r *result) error {
+// appendResult adds a line to a file of results.
+func appendResult(path string, r any) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -5,31 +5,118 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// report writes the table and the plot of all results so far.
+const (
+	// page is the document whose marked parts are replaced.
+	page = "scheduler-benchmark.md"
+	// plotFile is beside it.
+	plotFile = "scheduler-benchmark.svg"
+)
+
+// report writes tables and plot of the results so far.
 func report(o options) error {
-	data, err := os.ReadFile(o.results)
+	all, err := read[result](o.results)
 	if err != nil {
 		return err
 	}
-	var all []result
+	two, err := read[togetherResult](togetherFile(o))
+	if err != nil {
+		return err
+	}
+	if len(all) > 0 {
+		used := comparable(all, o.othersLimit)
+		rows := summarise(used)
+		text := provenance(all, used, o) + "\n" + goalTable(rows) + "\n" + table(rows) + "\n![Pods per second and CPU per Pod](" + plotFile + ")\n"
+		if err := errors.Join(write(o, "results", text), os.WriteFile(filepath.Join(o.docs, plotFile), []byte(plot(rows)), 0o644)); err != nil {
+			return err
+		}
+	}
+	if len(two) > 0 {
+		return write(o, "together", togetherTable(two))
+	}
+	return nil
+}
+
+// read is all results of a file; none if there is no file.
+func read[R any](path string) ([]R, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []R
 	for line := range bytes.Lines(data) {
-		var r result
+		var r R
 		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%s: %w", o.results, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, r)
 	}
-	rows := summarise(all)
-	return errors.Join(
-		os.WriteFile(filepath.Join(o.docs, "scheduler-benchmark-table.md"), []byte(table(rows)), 0o644),
-		os.WriteFile(filepath.Join(o.docs, "scheduler-benchmark.svg"), []byte(plot(rows)), 0o644),
-	)
+	return all, nil
+}
+
+// write puts text between a page's marks, or makes a page of the text alone where there is none.
+func write(o options, mark, text string) error {
+	path := filepath.Join(o.docs, page)
+	begin, end := "<!-- "+mark+": written by make bench-scheduler -->\n", "<!-- end of "+mark+" -->\n"
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	old := string(data)
+	from, to := strings.Index(old, begin), strings.Index(old, end)
+	if from < 0 || to < from {
+		return os.WriteFile(path, []byte(old+begin+"\n"+text+"\n"+end), 0o644)
+	}
+	return os.WriteFile(path, []byte(old[:from]+begin+"\n"+text+"\n"+old[to:]), 0o644)
+}
+
+// comparable are the results that may stand in one table: of the machine of the latest one, of each scheduler's latest
+// build, and not of a machine that had other work to do.
+func comparable(all []result, limit float64) []result {
+	kind := func(r result) string { return r.Workload + "/" + r.Scheduler }
+	last, builds := all[len(all)-1], map[string]string{}
+	for _, r := range all {
+		builds[kind(r)] = r.Build
+	}
+	var used []result
+	for _, r := range all {
+		if r.Machine == last.Machine && r.Build == builds[kind(r)] && r.Others <= limit {
+			used = append(used, r)
+		}
+	}
+	return used
+}
+
+// provenance says when and where, and what was left out.
+func provenance(all, used []result, o options) string {
+	text := fmt.Sprintf("%d runs", len(used))
+	if len(used) > 0 {
+		first, last, most := used[0].When, used[0].When, 0.0
+		for _, r := range used {
+			if r.When.Before(first) {
+				first = r.When
+			}
+			if r.When.After(last) {
+				last = r.When
+			}
+			most = max(most, r.Others)
+		}
+		text += fmt.Sprintf(" on %s, from %s to %s UTC; other work took at most %.0f %% of the machine.",
+			used[0].Machine, first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04"), 100*most)
+	}
+	if left := len(all) - len(used); left > 0 {
+		text += fmt.Sprintf(" %d further runs are left out: of older builds, of another machine, or with more than %.0f %% for other work.", left, 100*o.othersLimit)
+	}
+	return text + "\n"
 }
 
 // row is the median of all repetitions.
@@ -75,23 +162,34 @@ func medians(same []result) row {
 	out := row{result: same[0], runs: len(same)}
 	out.PodsPerSecond = pick(func(r result) float64 { return r.PodsPerSecond })
 	out.CPUMillisPerPod = pick(func(r result) float64 { return r.CPUMillisPerPod })
+	out.ServerMillisPerPod = pick(func(r result) float64 { return r.ServerMillisPerPod })
 	out.PeakMiB = pick(func(r result) float64 { return r.PeakMiB })
 	out.NodesUsed = int(pick(func(r result) float64 { return float64(r.NodesUsed) }))
 	out.HintsUsed = pick(func(r result) float64 { return r.HintsUsed })
-	out.Open = slices.Clone(same[0].Open)
-	for i := range out.Open {
-		at := func(r result) openResult {
-			if i < len(r.Open) {
-				return r.Open[i]
-			}
-			return openResult{}
-		}
-		out.Open[i].P50 = pick(func(r result) float64 { return at(r).P50 })
-		out.Open[i].P99 = pick(func(r result) float64 { return at(r).P99 })
-	}
+	out.Open = openMedians(same)
 	out.min, out.max = out.PodsPerSecond, out.PodsPerSecond
 	for _, r := range same {
 		out.min, out.max = min(out.min, r.PodsPerSecond), max(out.max, r.PodsPerSecond)
+	}
+	return out
+}
+
+// openMedians are the medians of each rate, by rate: runs need not have had the same ones.
+func openMedians(same []result) []openResult {
+	p50, p99 := map[int][]float64{}, map[int][]float64{}
+	var rates []int
+	for _, r := range same {
+		for _, o := range r.Open {
+			if !slices.Contains(rates, o.Rate) {
+				rates = append(rates, o.Rate)
+			}
+			p50[o.Rate], p99[o.Rate] = append(p50[o.Rate], o.P50), append(p99[o.Rate], o.P99)
+		}
+	}
+	slices.Sort(rates)
+	var out []openResult
+	for _, rate := range rates {
+		out = append(out, openResult{Rate: rate, P50: median(p50[rate]), P99: median(p99[rate])})
 	}
 	return out
 }
@@ -107,46 +205,15 @@ func median(list []float64) float64 {
 
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| nodes | workload | scheduler | runs | pods/s (range) | CPU ms/pod | create-to-bind p50 / p99 in ms at 50, 100, 300 pods/s | peak RSS MiB | nodes used | hints used |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| nodes | workload | scheduler | runs | pods/s (range) | CPU ms/pod | API server and etcd, CPU ms/pod | create-to-bind p50 / p99 in ms | peak RSS MiB | nodes used | hints used |\n")
+	b.WriteString("|--:|---|---|--:|--:|--:|--:|---|--:|--:|--:|\n")
 	for _, r := range rows {
 		var open []string
 		for _, o := range r.Open {
-			open = append(open, fmt.Sprintf("%.0f / %.0f", o.P50, o.P99))
+			open = append(open, fmt.Sprintf("at %d/s %.0f / %.0f", o.Rate, o.P50, o.P99))
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %d | %.0f (%.0f–%.0f) | %.2f | %s | %.0f | %d | %.0f of %d |\n", r.Nodes, r.Workload, r.Scheduler, r.runs,
-			r.PodsPerSecond, r.min, r.max, r.CPUMillisPerPod, strings.Join(open, ", "), r.PeakMiB, r.NodesUsed, r.HintsUsed, r.Pods)
+		fmt.Fprintf(&b, "| %d | %s | %s | %d | %.0f (%.0f–%.0f) | %.2f | %.2f | %s | %.0f | %d | %.0f of %d |\n", r.Nodes, r.Workload, r.Scheduler, r.runs,
+			r.PodsPerSecond, r.min, r.max, r.CPUMillisPerPod, r.ServerMillisPerPod, strings.Join(open, ", "), r.PeakMiB, r.NodesUsed, r.HintsUsed, r.Pods)
 	}
-	return b.String()
-}
-
-// colours are readable on white and on black.
-var colours = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "#2f7ed8"}
-
-// plot draws pods per second and CPU per pod as bars, a group for each workload and size.
-func plot(rows []row) string {
-	const left, rowHeight, width = 150, 18, 300
-	var b strings.Builder
-	height := 60 + len(rows)*rowHeight
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="900" height="%d" font-family="sans-serif" font-size="11" fill="#666">`+"\n", height)
-	draw := func(x int, title string, value func(r row) float64, format string) {
-		var largest float64
-		for _, r := range rows {
-			largest = max(largest, value(r))
-		}
-		fmt.Fprintf(&b, `<text x="%d" y="20" font-size="13">%s</text>`+"\n", x, title)
-		for i, r := range rows {
-			y := 35 + i*rowHeight
-			length := value(r) / max(largest, 1e-9) * width
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="12" fill="%s"/><text x="%.1f" y="%d">`+format+"</text>\n",
-				x, y, length, colours[r.Scheduler], float64(x)+length+4, y+10, value(r))
-		}
-	}
-	for i, r := range rows {
-		fmt.Fprintf(&b, `<text x="4" y="%d">%d %s %s</text>`+"\n", 45+i*rowHeight, r.Nodes, r.Workload, r.Scheduler)
-	}
-	draw(left, "pods bound per second", func(r row) float64 { return r.PodsPerSecond }, "%.0f")
-	draw(left+width+70, "scheduler CPU, ms per pod", func(r row) float64 { return r.CPUMillisPerPod }, "%.2f")
-	b.WriteString("</svg>\n")
 	return b.String()
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,18 +14,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 )
 
 // result is one run.
 type result struct {
+	// When, Machine and Build say what was measured where: results of one build of a scheduler are never mixed with
+	// those of another.
+	When    time.Time `json:"when"`
+	Machine string    `json:"machine"`
+	Build   string    `json:"build"`
+	// Load average when the run began.
+	Load float64 `json:"load"`
+	// Others is the share of the machine's processors that went to what is no part of the benchmark, during the burst.
+	Others float64 `json:"others"`
+
 	Nodes      int    `json:"nodes"`
 	Workload   string `json:"workload"`
 	Scheduler  string `json:"scheduler"`
@@ -34,6 +38,8 @@ type result struct {
 	Pods            int     `json:"pods"`
 	PodsPerSecond   float64 `json:"podsPerSecond"`
 	CPUMillisPerPod float64 `json:"cpuMillisPerPod"`
+	// ServerMillisPerPod is the CPU time of kube-apiserver and etcd together.
+	ServerMillisPerPod float64 `json:"serverMillisPerPod"`
 	// PeakMiB is the scheduler's largest resident set over the whole run.
 	PeakMiB float64 `json:"peakMiB"`
 	// NodesUsed by the burst.
@@ -51,8 +57,9 @@ type openResult struct {
 	P99  float64 `json:"p99Millis"`
 }
 
-func (r *result) openText() string {
-	var parts []string
+func (r *result) String() string {
+	parts := []string{fmt.Sprintf("%5d nodes  %-8s %-12s %7.1f pods/s  %6.2f CPU ms/pod, %5.2f of the API server and etcd",
+		r.Nodes, r.Workload, r.Scheduler, r.PodsPerSecond, r.CPUMillisPerPod, r.ServerMillisPerPod)}
 	for _, o := range r.Open {
 		parts = append(parts, fmt.Sprintf("%d/s p99 %.0f ms", o.Rate, o.P99))
 	}
@@ -62,152 +69,147 @@ func (r *result) openText() string {
 	if r.HintsUsed > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f hints used", r.HintsUsed))
 	}
+	parts = append(parts, fmt.Sprintf("%.0f %% of the machine for others", 100*r.Others))
 	return strings.Join(parts, ", ")
 }
 
-// bindings are when and where pods were bound, as a watch sees it.
-type bindings struct {
-	mu    sync.Mutex
-	at    map[string]time.Time
-	nodes map[string]string
-	cond  chan struct{}
-}
-
-func watchBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
-	b := &bindings{at: map[string]time.Time{}, nodes: map[string]string{}, cond: make(chan struct{}, 1)}
-	// An informer, because the API server ends the watch of a client that was slow for a moment.
-	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName!=" })).Core().V1().Pods().Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			b.add(pod)
-		}
-	}}); err != nil {
-		return nil, err
-	}
-	go informer.Run(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, ctx.Err()
-	}
-	return b, nil
-}
-
-func (b *bindings) add(pod *corev1.Pod) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, seen := b.at[pod.Name]; !seen {
-		b.at[pod.Name], b.nodes[pod.Name] = time.Now(), pod.Spec.NodeName
-		select {
-		case b.cond <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (b *bindings) count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.at)
-}
-
-// wait returns when n pods are bound.
-func (b *bindings) wait(ctx context.Context, n int, limit time.Duration) error {
-	timeout := time.After(limit)
-	for b.count() < n {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timeout:
-			return fmt.Errorf("only %d of %d pods were bound within %s", b.count(), n, limit)
-		case <-b.cond:
-		}
-	}
-	return nil
+// running is a scheduler beside its control plane.
+type running struct {
+	*program
+	port, build string
 }
 
 // measure makes one run: a control plane, nodes, a burst that waits for the scheduler, then the open loops.
 func measure(ctx context.Context, programs map[string]string, c contender, nodes int, o options) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	r := &result{
+		When: time.Now().UTC().Truncate(time.Second), Machine: machine(), Load: load(),
+		Nodes: nodes, Workload: c.workload, Scheduler: c.name, Pods: podCount(c.workload, nodes),
+	}
 	cp, err := startControlPlane(ctx, programs)
 	if err != nil {
 		return nil, err
 	}
 	defer cp.stop()
-	pods := podCount(c.workload, nodes)
-	if err := createNodes(ctx, cp.client, nodes); err != nil {
-		return nil, fmt.Errorf("create nodes: %w", err)
-	}
-	if err := createServices(ctx, cp.client); err != nil {
-		return nil, fmt.Errorf("create services: %w", err)
-	}
-	if err := createBurst(ctx, cp.client, c, pods); err != nil {
-		return nil, fmt.Errorf("create pods: %w", err)
+	if err := fill(ctx, cp, c, nodes, r.Pods); err != nil {
+		return nil, err
 	}
 	bound, err := watchBindings(ctx, cp.client)
 	if err != nil {
 		return nil, err
 	}
-	scheduler, port, err := startScheduler(ctx, cp, programs[c.program], c)
+	scheduler, err := startScheduler(ctx, cp, programs[c.program], c.config)
 	if err != nil {
 		return nil, err
 	}
 	defer scheduler.stop()
-	r := &result{Nodes: nodes, Workload: c.workload, Scheduler: c.name, Pods: pods}
-	if err := r.burst(ctx, bound, scheduler); err != nil {
+	r.Build = scheduler.build
+	if err := r.burst(ctx, cp, bound, scheduler, o); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, tail(scheduler.log))
 	}
-	if c.workload == services {
+	if c.workload == services && nodes == o.openNodes {
 		if err := r.openLoops(ctx, cp, c, bound, o); err != nil {
 			return nil, err
 		}
 	}
-	if r.HintsUsed, err = hintsUsed(ctx, port); err != nil {
+	if r.HintsUsed, err = hintsUsed(ctx, scheduler.port); err != nil {
 		return nil, err
 	}
 	r.PeakMiB, err = peakMiB(scheduler.cmd.Process.Pid)
 	return r, err
 }
 
-func startScheduler(ctx context.Context, cp *controlPlane, path string, c contender) (*program, string, error) {
-	data, err := c.config(cp.kubeconfig)
-	if err != nil {
-		return nil, "", err
+// fill makes all that is there before the scheduler starts.
+func fill(ctx context.Context, cp *controlPlane, c contender, nodes, pods int) error {
+	if err := createNodes(ctx, cp.client, nodes); err != nil {
+		return fmt.Errorf("create nodes: %w", err)
 	}
-	file := filepath.Join(cp.dir, "scheduler.yaml")
+	if err := createServices(ctx, cp.client); err != nil {
+		return fmt.Errorf("create services: %w", err)
+	}
+	if err := createBurst(ctx, cp.client, c, pods); err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	return nil
+}
+
+func startScheduler(ctx context.Context, cp *controlPlane, path string, config configFunc) (*running, error) {
+	data, err := config(cp.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(cp.dir, filepath.Base(path)+".yaml")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return nil, "", err
+		return nil, err
+	}
+	build, err := buildOf(path, config)
+	if err != nil {
+		return nil, err
 	}
 	ports, err := freePorts(ctx, 1)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	p, err := start(ctx, cp.dir, path, "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+ports[0], "--cert-dir="+cp.dir,
+	p, err := start(ctx, cp.dir, path, "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+ports[0], "--cert-dir="+strings.TrimSuffix(file, ".yaml")+"-certs",
 		"--authentication-kubeconfig="+cp.kubeconfig, "--authorization-kubeconfig="+cp.kubeconfig)
-	return p, ports[0], err
+	return &running{p, ports[0], build}, err
 }
 
-func (r *result) burst(ctx context.Context, bound *bindings, scheduler *program) error {
+// buildOf is a digest of a program and its configuration.
+func buildOf(path string, config configFunc) (string, error) {
+	data, err := config("") // the path of the kubeconfig is another each time
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, file); err != nil {
+		return "", err
+	}
+	_, _ = digest.Write(data)
+	return hex.EncodeToString(digest.Sum(nil)[:6]), nil
+}
+
+func (r *result) burst(ctx context.Context, cp *controlPlane, bound *bindings, scheduler *running, o options) error {
 	if err := bound.wait(ctx, 1, patience); err != nil {
 		return err
 	}
-	first, before := time.Now(), cpuMillis(scheduler.cmd.Process.Pid)
-	already := bound.count()
+	before, already := cp.usage(scheduler.program), bound.count()
+	profiled := r.profile(ctx, scheduler, o)
 	if err := bound.wait(ctx, r.Pods, 5*time.Minute); err != nil {
 		return err
 	}
-	seconds := time.Since(first).Seconds()
+	after := cp.usage(scheduler.program)
 	counted := float64(r.Pods - already)
-	r.PodsPerSecond = counted / seconds
-	r.CPUMillisPerPod = (cpuMillis(scheduler.cmd.Process.Pid) - before) / counted
-	used := map[string]bool{}
-	bound.mu.Lock()
-	defer bound.mu.Unlock()
-	for _, node := range bound.nodes {
-		used[node] = true
+	r.PodsPerSecond = counted / after.at.Sub(before.at).Seconds()
+	r.CPUMillisPerPod = (after.scheduler - before.scheduler) / counted
+	r.ServerMillisPerPod = (after.apiServer + after.etcd - before.apiServer - before.etcd) / counted
+	r.Others = after.others(before)
+	r.NodesUsed = bound.nodesUsed()
+	return <-profiled
+}
+
+// profile takes a CPU profile of the scheduler while it works on the burst, if a directory for profiles is given.
+func (r *result) profile(ctx context.Context, scheduler *running, o options) <-chan error {
+	done := make(chan error, 1)
+	if o.profiles == "" {
+		done <- nil
+		return done
 	}
-	r.NodesUsed = len(used)
-	return nil
+	go func() {
+		data, err := ask(ctx, scheduler.port, "/debug/pprof/profile?seconds="+strconv.Itoa(o.profileSeconds))
+		if err == nil {
+			name := fmt.Sprintf("%d-%s-%s-%d.pprof", r.Nodes, r.Workload, r.Scheduler, r.When.Unix())
+			err = os.WriteFile(filepath.Join(o.profiles, name), data, 0o644)
+		}
+		done <- err
+	}()
+	return done
 }
 
 func (r *result) openLoops(ctx context.Context, cp *controlPlane, c contender, bound *bindings, o options) error {
@@ -241,51 +243,34 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// cpuMillis is the CPU time that a process has used, in user and kernel mode.
-func cpuMillis(pid int) float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// ask gets a page from the scheduler's own port.
+func ask(ctx context.Context, port, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+path, nil)
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	// The name, in parentheses, may hold blanks; utime and stime are the 12th and 13th field after it, in ticks of 10 ms.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) * 10
-}
-
-func peakMiB(pid int) (float64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	req.Header.Set("Authorization", "Bearer "+token)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the scheduler's own, on loopback
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmHWM:" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			return kib / 1024, err
-		}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	return 0, fmt.Errorf("no VmHWM of process %d", pid)
+	return io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 }
 
 // hintsUsed reads scheduler_batch_attempts_total{result="hint_used"}.
 func hintsUsed(ctx context.Context, port string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+"/metrics", nil)
+	page, err := ask(ctx, port, "/metrics")
 	if err != nil {
 		return 0, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the scheduler's own, on loopback
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("metrics: %s", resp.Status)
-	}
-	var sum float64
-	lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
+	var total float64
+	lines := bufio.NewScanner(strings.NewReader(string(page)))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
@@ -294,10 +279,10 @@ func hintsUsed(ctx context.Context, port string) (float64, error) {
 			if err != nil {
 				return 0, err
 			}
-			sum += value
+			total += value
 		}
 	}
-	return sum, lines.Err()
+	return total, lines.Err()
 }
 
 func tail(path string) string {

@@ -22,15 +22,20 @@ const (
 	creators = 16
 )
 
-// podCount is how many pods a burst has: enough for some seconds, and for batch at most one per node.
+// podCount is how many pods a burst has: enough for some seconds, for batch at most one per node, and fewer where the
+// nodes alone take long to make or a small cluster would be full.
 func podCount(workload string, nodes int) int {
+	most := 2000
+	if nodes > 2000 {
+		most = 1000
+	}
 	switch workload {
 	case batch:
-		return min(nodes, 3000)
+		return min(most, nodes)
 	case mixed:
-		return min(2000, 6*nodes) // 20 of a node's 32 CPUs, so that all fit however they are placed
+		return min(most, 6*nodes) // 20 of a node's 32 CPUs, so that all fit however they are placed
 	}
-	return min(2000, 20*nodes)
+	return min(most, 6*nodes)
 }
 
 func parallel(n int, do func(i int) error) error {
@@ -56,23 +61,29 @@ func parallel(n int, do func(i int) error) error {
 }
 
 func createNodes(ctx context.Context, client kubernetes.Interface, n int) error {
-	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(nodeCPU), corev1.ResourceMemory: resource.MustParse(nodeMemory),
-		corev1.ResourcePods: resource.MustParse("110"),
-	}
 	return parallel(n, func(i int) error {
-		name := fmt.Sprintf("node-%04d", i)
-		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones),
-			}},
-			Status: corev1.NodeStatus{
-				Capacity: room, Allocatable: room,
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			},
-		}, metav1.CreateOptions{})
+		_, err := client.CoreV1().Nodes().Create(ctx, newNode(i, resource.MustParse(nodeCPU)), metav1.CreateOptions{})
 		return err
 	})
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
+
+// newNode is a ready node without a kubelet.
+func newNode(i int, cpu resource.Quantity) *corev1.Node {
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: cpu, corev1.ResourceMemory: resource.MustParse(nodeMemory), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	name := nodeName(i)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones),
+		}},
+		Status: corev1.NodeStatus{
+			Capacity: room, Allocatable: room,
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
 }
 
 func createServices(ctx context.Context, client kubernetes.Interface) error {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// goal is what a profile is meant to reach at 1,000 nodes, as a ratio to another scheduler with the same workload in the
+// same runs.
+type goal struct {
+	workload, against, what string
+	value                   func(r row) float64
+	limit                   float64
+	// below says that smaller is better.
+	below bool
+}
+
+const (
+	goalNodes = 1000
+	goalRate  = 100
+)
+
+func goals() []goal {
+	speed := func(r row) float64 { return r.PodsPerSecond }
+	cpu := func(r row) float64 { return r.CPUMillisPerPod }
+	p99 := func(r row) float64 {
+		i := slices.IndexFunc(r.Open, func(o openResult) bool { return o.Rate == goalRate })
+		if i < 0 {
+			return 0
+		}
+		return r.Open[i].P99
+	}
+	return []goal{
+		{services, documented, "pods/s", speed, 5, false},
+		{services, documented, fmt.Sprintf("p99 of create-to-bind at %d pods/s", goalRate), p99, 0.01, true},
+		{services, stock, "pods/s", speed, 1, false},
+		{services, stock, "CPU per pod", cpu, 1, true},
+		{batch, documented, "pods/s", speed, 10, false},
+		{batch, stock, "pods/s", speed, 2, false},
+		{batch, stock, "CPU per pod", cpu, 0.4, true},
+		{mixed, stock, "nodes used", func(r row) float64 { return float64(r.NodesUsed) }, 1, true},
+	}
+}
+
+// goalTable compares the rows with the goals. What was not measured is left out.
+func goalTable(rows []row) string {
+	find := func(workload, scheduler string) (row, bool) {
+		i := slices.IndexFunc(rows, func(r row) bool {
+			return r.Nodes == goalNodes && r.Workload == workload && r.Scheduler == scheduler
+		})
+		if i < 0 {
+			return row{}, false
+		}
+		return rows[i], true
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| workload, %d nodes | fairlead beside | ratio of | goal | measured | |\n|---|---|---|--:|--:|---|\n", goalNodes)
+	for _, g := range goals() {
+		own, ok := find(g.workload, ours)
+		other, beside := find(g.workload, g.against)
+		if !ok || !beside || g.value(own) == 0 || g.value(other) == 0 {
+			continue
+		}
+		ratio := g.value(own) / g.value(other)
+		sign, reached := "≥", ratio >= g.limit
+		if g.below {
+			sign, reached = "≤", ratio <= g.limit
+		}
+		verdict := "missed"
+		if reached {
+			verdict = "reached"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s %.4gx | %.3gx | %s |\n", g.workload, g.against, g.what, sign, g.limit, ratio, verdict)
+	}
+	return b.String()
+}
