@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,10 +30,11 @@ const Name = "fairlead-scheduler"
 var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
 	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
 
-// NewCommand returns kube-scheduler's command with the plugins of Options, and four things that differ from
+// NewCommand returns kube-scheduler's command with the plugins of Options, and five things that differ from
 // kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, so is a configuration
-// that would not do what it says and an API server that is too old (see checkStart), and a SIGTERM leads to exit code 0
-// without leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
+// that would not do what it says and an API server that is too old (see checkStart), the garbage collector runs less
+// often (see tuneCollector), and a SIGTERM leads to exit code 0 without leader election as well (with it, kube-scheduler
+// releases the Lease and exits 0 by itself).
 func NewCommand() *cobra.Command {
 	cmd := app.NewSchedulerCommand(Options()...)
 	cmd.Use = Name
@@ -52,6 +54,9 @@ func NewCommand() *cobra.Command {
 		}
 		if err := checkStart(cmd); err != nil {
 			return err
+		}
+		if mayTuneCollector(os.Getenv, memoryLimitFile) {
+			defer tuneCollector()()
 		}
 		return exitCleanly(func() error { return run(cmd, args) })
 	}
