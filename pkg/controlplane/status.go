@@ -97,12 +97,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	} else if state != nil {
 		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
 	}
-	if j, err := n.interrupted(); err != nil {
-		s.Problems = append(s.Problems, err.Error())
-	} else if j != nil {
-		s.Interrupted = string(j.Operation)
-		s.Problems = append(s.Problems, j.advice())
-	}
+	s.inspectJournal(n)
 	if err := n.checkCluster(ctx); err != nil {
 		s.Problems = append(s.Problems, err.Error())
 	}
@@ -151,6 +146,16 @@ func (s *Status) inspectFiles(n *node) {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s is %s: \"fairlead controlplane install\" says what to do about it", f.Path, fs.State))
 		}
 		s.Files = append(s.Files, fs)
+	}
+}
+
+// inspectJournal says whether a run was interrupted.
+func (s *Status) inspectJournal(n *node) {
+	if j, err := n.interrupted(); err != nil {
+		s.Problems = append(s.Problems, err.Error())
+	} else if j != nil {
+		s.Interrupted = string(j.Operation)
+		s.Problems = append(s.Problems, j.advice())
 	}
 }
 

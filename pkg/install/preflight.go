@@ -183,7 +183,7 @@ func (c *client) findCount(ctx context.Context, b *v1alpha1.Bundle) (*Finding, e
 		return nil, err
 	}
 	if err := konnectivity.CheckCount(b, len(with)+len(without)); err != nil {
-		return &Finding{ID: FindingCount, Message: err.Error()}, nil
+		return &Finding{ID: FindingCount, Message: err.Error()}, nil //nolint:nilerr // the finding says it
 	}
 	return nil, nil
 }
