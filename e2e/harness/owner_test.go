@@ -61,16 +61,12 @@ func TestOwnerGone(t *testing.T) {
 // askAs lets this test program ask in another process.
 func askAs(t *testing.T, name string, attributes *syscall.SysProcAttr) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // for other users
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "program")
 	if err := copyProgram(program); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-test.run=^TestOwnerAsked$")
