@@ -115,6 +115,9 @@ func TestLoadRefusesValues(t *testing.T) {
 		"replicas":              {"scheduler: {replicas: 0}", "scheduler.replicas", "at least 1"},
 		"delayed cache":         {"scheduler: {delayCacheUntilActive: true}", "scheduler.delayCacheUntilActive", "never become ready"},
 		"coordinated election":  {"scheduler: {featureGates: {CoordinatedLeaderElection: true}}", "scheduler.featureGates[CoordinatedLeaderElection]", "remove it"},
+		"gate of two":           {"scheduler: {featureGates: {GangScheduling: true}}", "scheduler.featureGates[GangScheduling]", "depends on"},
+		"all alpha gates":       {"scheduler: {builtInProfiles: {spread: {}}, featureGates: {AllAlpha: true}}", "scheduler.featureGates", "WorkloadAwarePreemption: false"},
+		"no batching":           {"scheduler: {builtInProfiles: {batch: {}}, featureGates: {OpportunisticBatching: false}}", "scheduler.featureGates", "leave it on"},
 		"unknown gate":          {"scheduler: {featureGates: {NoSuchGate: true}}", "scheduler.featureGates[NoSuchGate]", "unrecognized feature gate"},
 		"lease and renew":       {"scheduler: {leaderElection: {renewDeadline: 15s}}", "scheduler.leaderElection.leaseDuration", "greater than renewDeadline"},
 		"renew and retry":       {"scheduler: {leaderElection: {retryPeriod: 9s}}", "scheduler.leaderElection.renewDeadline", "1.2 times"},
@@ -215,6 +218,13 @@ func TestLoadRefusesValues(t *testing.T) {
 }
 
 // TestLoadReportsAll: a user corrects all mistakes at once.
+// TestGatesTogether: gates that depend on each other are fine together.
+func TestGatesTogether(t *testing.T) {
+	for _, gates := range []string{"{GenericWorkload: true, GangScheduling: true}", "{AllBeta: true}", "{AllAlpha: true, WorkloadAwarePreemption: false}"} {
+		load(t, "scheduler: {builtInProfiles: {spread: {}}, featureGates: "+gates+"}")
+	}
+}
+
 func TestLoadReportsAll(t *testing.T) {
 	_, err := bundle.Load([]byte("scheduler: {replicas: 0}\nkonnectivity: {agentPort: 80}\npki: {algorithm: x}\n"))
 	for _, field := range []string{"scheduler.replicas", "konnectivity.agentPort", "pki.algorithm"} {

@@ -14,7 +14,7 @@ import (
 // TestStartRefuses: what a file says and kube-scheduler would not do, or do otherwise, is refused by the program itself
 // (SCHED-25).
 func TestStartRefuses(t *testing.T) {
-	const own = "plugins: {preFilter: {enabled: [{name: TunnelReach}]}}"
+	const own = "plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}"
 	for name, tc := range map[string]struct{ profile, field, want string }{
 		"absent plugin":     {"{schedulerName: a, pluginConfig: [{name: TunnelReach, args: {}}]}", "profiles[0].pluginConfig[0].name", "enable it under plugins, or remove them"},
 		"unknown argument":  {"{schedulerName: a, " + own + ", pluginConfig: [{name: TunnelReach, args: {modus: Prefer}}]}", "profiles[0].pluginConfig[0].args", `unknown field "modus"`},

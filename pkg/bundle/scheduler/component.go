@@ -115,12 +115,18 @@ func Flags(b *v1alpha1.Bundle) []component.Flag {
 	return append(OwnFlags(b), component.ExtraFlags(b.Scheduler.ExtraArgs)...)
 }
 
-func featureGates(b *v1alpha1.Bundle) string {
+// gatesOf are all gates that the scheduler is told.
+func gatesOf(b *v1alpha1.Bundle) map[string]bool {
 	gates := maps.Clone(b.Scheduler.FeatureGates)
 	if gates == nil {
 		gates = map[string]bool{}
 	}
 	gates[v1alpha1.GateCoordinatedLeaderElection] = false
+	return gates
+}
+
+func featureGates(b *v1alpha1.Bundle) string {
+	gates := gatesOf(b)
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		out = append(out, fmt.Sprintf("%s=%t", name, gates[name]))

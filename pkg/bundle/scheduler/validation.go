@@ -7,9 +7,6 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
-	_ "k8s.io/kubernetes/pkg/features" // registers the gates that kube-scheduler knows
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/utils/ptr"
@@ -28,7 +25,7 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	}
 	p := field.NewPath("scheduler")
 	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
-	errs = append(errs, validateFeatureGates(b.Scheduler.FeatureGates, p.Child("featureGates"))...)
+	errs = append(errs, validateFeatureGates(b, p.Child("featureGates"))...)
 	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
 		return append(errs, conflicts...)
 	}
@@ -61,21 +58,6 @@ func flagOwners() map[string]string {
 	}
 	owners["leader-elect-resource-lock"] = "only Leases are left"
 	return owners
-}
-
-// validateFeatureGates sets the gates on a copy of Kubernetes' own registry.
-func validateFeatureGates(gates map[string]bool, p *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for name, on := range gates {
-		registry, ok := utilfeature.DefaultFeatureGate.DeepCopy().(featuregate.MutableFeatureGate)
-		if !ok {
-			continue
-		}
-		if err := registry.SetFromMap(map[string]bool{name: on}); err != nil {
-			errs = append(errs, field.Invalid(p.Key(name), on, fmt.Sprintf("kube-scheduler would not start: %v; remove it", err)))
-		}
-	}
-	return errs
 }
 
 // validateConfiguration loads the rendered file as kube-scheduler does.

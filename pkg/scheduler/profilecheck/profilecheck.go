@@ -1,5 +1,5 @@
 // Package profilecheck refuses profiles that kube-scheduler would load and then not do what they say: arguments for a
-// plugin that is not enabled, plugins that the program does not have, weights that turn a score around, and arguments
+// plugin that is not enabled, plugins that the program does not have or that stand where they do nothing, weights that turn a score around, and arguments
 // of Fairlead's plugins and of NodeResourcesFit, which its own validation leaves out.
 //
 // The bundle asks before anything is applied, and the program asks again when it starts. Start at [Check].
@@ -8,6 +8,7 @@ package profilecheck
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
@@ -29,17 +29,8 @@ import (
 // ErrNewer is returned for a scheduler that is newer than the API server.
 var ErrNewer = errors.New("the scheduler is newer than the API server")
 
-// inTree are the plugins of kube-scheduler. A test compares them with its registry.
-var inTree = sets.New(
-	names.PrioritySort, names.DefaultBinder, names.DefaultPreemption, names.DynamicResources, names.GangScheduling,
-	names.ImageLocality, names.InterPodAffinity, names.NodeAffinity, names.NodeDeclaredFeatures, names.NodeName,
-	names.NodePorts, names.NodeResourcesBalancedAllocation, names.NodeResourcesFit, names.NodeUnschedulable,
-	names.NodeVolumeLimits, names.PodTopologySpread, names.SchedulingGates, names.TaintToleration, names.VolumeBinding,
-	names.VolumeRestrictions, names.VolumeZone, names.TopologyPlacementGenerator, names.PodGroupPodsCount,
-)
-
 // Known says whether this release's scheduler has a plugin of this name.
-func Known(plugin string) bool { return inTree.Has(plugin) || pluginargs.New(plugin) != nil }
+func Known(plugin string) bool { return extensionPoints[plugin] != nil }
 
 // Load decodes a scheduler's configuration as kube-scheduler does: strictly, and with its defaults.
 func Load(data []byte) (*config.KubeSchedulerConfiguration, error) {
@@ -89,6 +80,7 @@ func Check(written []schedulerv1.KubeSchedulerProfile, loaded []config.KubeSched
 
 func check(written *schedulerv1.KubeSchedulerProfile, loaded *config.KubeSchedulerProfile, p *field.Path, o Options) field.ErrorList {
 	errs := checkSets(written.Plugins, p.Child("plugins"), o)
+	errs = append(errs, checkPoints(written.Plugins, loaded, p.Child("plugins"))...)
 	enabled := EnabledPlugins(loaded)
 	for i, c := range written.PluginConfig {
 		at := p.Child("pluginConfig").Index(i)
@@ -124,19 +116,12 @@ func EnabledPlugins(profile *config.KubeSchedulerProfile) sets.Set[string] {
 	if profile.Plugins == nil {
 		return enabled
 	}
-	for _, set := range loadedSets(profile.Plugins) {
+	for _, set := range append(slices.Collect(maps.Values(loadedPoints(profile.Plugins))), profile.Plugins.MultiPoint) {
 		for _, plugin := range set.Enabled {
 			enabled.Insert(plugin.Name)
 		}
 	}
 	return enabled
-}
-
-func loadedSets(p *config.Plugins) []config.PluginSet {
-	return []config.PluginSet{
-		p.PreEnqueue, p.QueueSort, p.PreFilter, p.Filter, p.PostFilter, p.PreScore, p.Score, p.Reserve, p.Permit,
-		p.PreBind, p.Bind, p.PostBind, p.MultiPoint, p.PlacementGenerate, p.PlacementScore,
-	}
 }
 
 // Enables says whether a profile, as it is written, enables a plugin that is not among kube-scheduler's defaults.
@@ -190,7 +175,7 @@ func checkSets(plugins *schedulerv1.Plugins, p *field.Path, o Options) field.Err
 
 // similar suggests a name that differs in case only.
 func similar(name string) string {
-	all := append(sets.List(inTree), pluginargs.Names()...)
+	all := slices.Sorted(maps.Keys(extensionPoints))
 	if i := slices.IndexFunc(all, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 {
 		return " to " + all[i]
 	}

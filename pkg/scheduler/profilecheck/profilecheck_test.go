@@ -33,17 +33,27 @@ const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerCon
 
 func TestCheckFile(t *testing.T) {
 	for name, tc := range map[string]struct{ profile, field, want string }{
-		"default":          {"- schedulerName: a", "", ""},
-		"legal arguments":  {"- {schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}]}}}]}", "", ""},
-		"own plugin":       {"- {schedulerName: a, plugins: {preFilter: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {mode: Require}}]}", "", ""},
-		"absent plugin":    {"- {schedulerName: a, pluginConfig: [{name: TunnelReach}]}", "profiles[0].pluginConfig[0].name", "not enabled"},
-		"disabled plugin":  {"- {schedulerName: a, plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}, pluginConfig: [{name: NodeAffinity}]}", "profiles[0].pluginConfig[0].name", "not enabled"},
-		"second profile":   {"- schedulerName: a\n- {schedulerName: b, pluginConfig: [{name: Other}]}", "profiles[1].pluginConfig[0].name", "not enabled"},
-		"zero weight":      {"- {schedulerName: a, plugins: {score: {enabled: [{name: ImageLocality, weight: 0}]}}}", "profiles[0].plugins.score.enabled[0].weight", "zero would mean 1"},
-		"unknown plugin":   {"- {schedulerName: a, plugins: {score: {enabled: [{name: Nobody}]}}}", "profiles[0].plugins.score.enabled[0].name", "does not have this plugin"},
-		"unknown argument": {"- {schedulerName: a, plugins: {preFilter: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {modes: 1}}]}", "profiles[0].pluginConfig[0].args", "modes"},
-		"fit's weight":     {"- {schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 500}]}}}]}", "profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight", "not in valid range"},
-		"negative weight":  {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: -2}]}}}", "profiles[0].plugins.multiPoint.enabled[0].weight", "at least 1"},
+		"default":                {"- schedulerName: a", "", ""},
+		"legal arguments":        {"- {schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}]}}}]}", "", ""},
+		"own plugin":             {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {mode: Require}}]}", "", ""},
+		"absent plugin":          {"- {schedulerName: a, pluginConfig: [{name: TunnelReach}]}", "profiles[0].pluginConfig[0].name", "not enabled"},
+		"disabled plugin":        {"- {schedulerName: a, plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}, pluginConfig: [{name: NodeAffinity}]}", "profiles[0].pluginConfig[0].name", "not enabled"},
+		"second profile":         {"- schedulerName: a\n- {schedulerName: b, pluginConfig: [{name: Other}]}", "profiles[1].pluginConfig[0].name", "not enabled"},
+		"zero weight":            {"- {schedulerName: a, plugins: {score: {enabled: [{name: ImageLocality, weight: 0}]}}}", "profiles[0].plugins.score.enabled[0].weight", "zero would mean 1"},
+		"unknown plugin":         {"- {schedulerName: a, plugins: {score: {enabled: [{name: Nobody}]}}}", "profiles[0].plugins.score.enabled[0].name", "does not have this plugin"},
+		"unknown argument":       {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {modes: 1}}]}", "profiles[0].pluginConfig[0].args", "modes"},
+		"fit's weight":           {"- {schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 500}]}}}]}", "profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight", "not in valid range"},
+		"polite beside default":  {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: PolitePreemption}]}}}", "profiles[0].plugins.postFilter", "disable it under multiPoint.disabled"},
+		"polite for default":     {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: PolitePreemption}], disabled: [{name: DefaultPreemption}]}}}", "", ""},
+		"polite, none elsewhere": {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: PolitePreemption}]}, postFilter: {disabled: [{name: '*'}], enabled: [{name: PolitePreemption}]}}}", "", ""},
+		"no such point":          {"- {schedulerName: a, plugins: {score: {enabled: [{name: FailoverBarrier}]}}}", "profiles[0].plugins.score.enabled[0].name", "under preBind, preFilter"},
+		"twice":                  {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: ForeignNominations}, {name: ForeignNominations}]}}}", "profiles[0].plugins.multiPoint.enabled[1].name", "Duplicate"},
+		"nothing binds":          {"- {schedulerName: a, plugins: {bind: {disabled: [{name: DefaultBinder}]}}}", "profiles[0].plugins.bind", "leave DefaultBinder enabled"},
+		"nothing sorts":          {"- {schedulerName: a, plugins: {queueSort: {disabled: [{name: '*'}]}}}", "profiles[0].plugins.queueSort", "has 0"},
+		"a half":                 {"- {schedulerName: a, plugins: {filter: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {mode: Require}}]}", "profiles[0].plugins.preFilter", "in part only"},
+		"the other half":         {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: ForeignNominations}]}, filter: {disabled: [{name: ForeignNominations}]}}}", "profiles[0].plugins.filter", "in part only"},
+		"without a score":        {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}, score: {disabled: [{name: TunnelReach}]}}}", "", ""},
+		"negative weight":        {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: -2}]}}}", "profiles[0].plugins.multiPoint.enabled[0].weight", "at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs, err := profilecheck.CheckFile([]byte(head+tc.profile), profilecheck.Options{})

@@ -1,0 +1,152 @@
+package profilecheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+)
+
+// extensionPoints are what each plugin implements, by the names of the sets in a profile. The plugins themselves would
+// bring all of kube-scheduler into whoever checks a profile; a test compares the table with them.
+var extensionPoints = map[string][]string{
+	names.DefaultBinder:                   {"bind"},
+	names.DefaultPreemption:               {"postFilter", "preEnqueue"},
+	names.DynamicResources:                {"filter", "postFilter", "preBind", "preEnqueue", "preFilter", "reserve", "score"},
+	names.GangScheduling:                  {"permit", "preEnqueue"},
+	names.ImageLocality:                   {"score"},
+	names.InterPodAffinity:                {"filter", "preFilter", "preScore", "score"},
+	names.NodeAffinity:                    {"filter", "preFilter", "preScore", "score"},
+	names.NodeDeclaredFeatures:            {"filter", "preFilter"},
+	names.NodeName:                        {"filter"},
+	names.NodePorts:                       {"filter", "preFilter"},
+	names.NodeResourcesBalancedAllocation: {"preScore", "score"},
+	names.NodeResourcesFit:                {"filter", "placementScore", "preFilter", "preScore", "score"},
+	names.NodeUnschedulable:               {"filter"},
+	names.NodeVolumeLimits:                {"filter", "preFilter"},
+	names.PodGroupPodsCount:               {"placementScore"},
+	names.PodTopologySpread:               {"filter", "preFilter", "preScore", "score"},
+	names.PrioritySort:                    {"queueSort"},
+	names.SchedulingGates:                 {"preEnqueue"},
+	names.TaintToleration:                 {"filter", "preScore", "score"},
+	names.TopologyPlacementGenerator:      {"placementGenerate"},
+	names.VolumeBinding:                   {"filter", "preBind", "preFilter", "preScore", "reserve", "score"},
+	names.VolumeRestrictions:              {"filter", "preFilter"},
+	names.VolumeZone:                      {"filter", "preFilter"},
+
+	pluginargs.FailoverBarrier:    {"preBind", "preFilter"},
+	pluginargs.ForeignNominations: {"filter", "preFilter"},
+	pluginargs.PolitePreemption:   {"postFilter", "preEnqueue"},
+	pluginargs.TunnelReach:        {"filter", "preFilter", "preScore", "score"},
+}
+
+// needed are the extension points without which a plugin of Fairlead's is there and does nothing. TunnelReach's score
+// is not among them: with mode Require one may do without.
+var needed = map[string][]string{
+	pluginargs.FailoverBarrier:    {"preBind", "preFilter"},
+	pluginargs.ForeignNominations: {"filter", "preFilter"},
+	pluginargs.PolitePreemption:   {"postFilter", "preEnqueue"},
+	pluginargs.TunnelReach:        {"filter", "preFilter"},
+}
+
+// ExtensionPoints are the sets of a profile in which a plugin may stand, beside multiPoint; none for an unknown plugin.
+func ExtensionPoints(plugin string) []string { return slices.Clone(extensionPoints[plugin]) }
+
+// checkPoints refuses what kube-scheduler refuses only when it makes the profile's plugins, and plugins that are
+// enabled in part.
+func checkPoints(written *schedulerv1.Plugins, loaded *config.KubeSchedulerProfile, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if written != nil {
+		for _, s := range writtenSets(written) {
+			errs = append(errs, checkSet(s, p.Child(s.name, "enabled"))...)
+		}
+	}
+	if len(errs) > 0 || loaded.Plugins == nil {
+		return errs
+	}
+	points := effective(loaded)
+	unknown := slices.ContainsFunc(loaded.Plugins.MultiPoint.Enabled, func(e config.Plugin) bool { return extensionPoints[e.Name] == nil })
+	if n := points["queueSort"].Len(); n != 1 && !unknown {
+		errs = append(errs, field.Invalid(p.Child("queueSort"), field.OmitValueType{},
+			fmt.Sprintf("a profile needs one plugin that sorts the queue, and this one has %d; leave %s enabled", n, names.PrioritySort)))
+	}
+	if points["bind"].Len() == 0 && !unknown {
+		errs = append(errs, field.Required(p.Child("bind"),
+			"no plugin binds Pods to nodes; leave "+names.DefaultBinder+" enabled"))
+	}
+	if points["postFilter"].HasAll(names.DefaultPreemption, pluginargs.PolitePreemption) {
+		errs = append(errs, field.Invalid(p.Child("postFilter"), pluginargs.PolitePreemption,
+			names.DefaultPreemption+" is enabled beside it and would evict other schedulers' Pods; disable it under multiPoint.disabled"))
+	}
+	return append(errs, checkWhole(points, p)...)
+}
+
+// checkSet checks one set as it is written.
+func checkSet(s namedSet, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, plugin := range s.set.Enabled {
+		at := p.Index(i).Child("name")
+		if seen.Has(plugin.Name) {
+			errs = append(errs, field.Duplicate(at, plugin.Name))
+		}
+		seen.Insert(plugin.Name)
+		points := extensionPoints[plugin.Name]
+		if s.name != "multiPoint" && points != nil && !slices.Contains(points, s.name) {
+			errs = append(errs, field.Invalid(at, plugin.Name, fmt.Sprintf(
+				"does nothing at this extension point; enable it under multiPoint, or under %s", strings.Join(points, ", "))))
+		}
+	}
+	return errs
+}
+
+// checkWhole refuses plugins that lack a part.
+func checkWhole(points map[string]sets.Set[string], p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, plugin := range pluginargs.Names() {
+		lacks := slices.DeleteFunc(slices.Clone(needed[plugin]), func(point string) bool { return points[point].Has(plugin) })
+		enabled := slices.ContainsFunc(extensionPoints[plugin], func(point string) bool { return points[point].Has(plugin) })
+		if enabled && len(lacks) > 0 {
+			errs = append(errs, field.Invalid(p.Child(lacks[0]), plugin, fmt.Sprintf(
+				"is enabled in part only and would do nothing without %s; enable it under multiPoint", strings.Join(lacks, " and "))))
+		}
+	}
+	return errs
+}
+
+// effective are the plugins at each extension point, after multiPoint is expanded as kube-scheduler does it.
+func effective(profile *config.KubeSchedulerProfile) map[string]sets.Set[string] {
+	out := map[string]sets.Set[string]{}
+	for point, set := range loadedPoints(profile.Plugins) {
+		on, off := sets.New[string](), sets.New[string]()
+		for _, plugin := range set.Enabled {
+			on.Insert(plugin.Name)
+		}
+		for _, plugin := range set.Disabled {
+			off.Insert(plugin.Name)
+		}
+		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
+			if slices.Contains(extensionPoints[plugin.Name], point) && !off.HasAny(plugin.Name, "*") {
+				on.Insert(plugin.Name)
+			}
+		}
+		out[point] = on
+	}
+	return out
+}
+
+func loadedPoints(p *config.Plugins) map[string]config.PluginSet {
+	return map[string]config.PluginSet{
+		"preEnqueue": p.PreEnqueue, "queueSort": p.QueueSort, "preFilter": p.PreFilter, "filter": p.Filter,
+		"postFilter": p.PostFilter, "preScore": p.PreScore, "score": p.Score, "reserve": p.Reserve,
+		"permit": p.Permit, "preBind": p.PreBind, "bind": p.Bind, "postBind": p.PostBind,
+		"placementGenerate": p.PlacementGenerate, "placementScore": p.PlacementScore,
+	}
+}
