@@ -13,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
@@ -49,29 +52,39 @@ type step struct {
 	do   func(context.Context, *testing.T)
 }
 
+// node is the control plane's only one.
+func node() nodes.Node { return suite.Nodes.ControlPlanes[0] }
+
+// inNode runs fairlead in the control plane node, which has to succeed.
+func inNode(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := harness.Run(ctx, node(), "fairlead", args...)
+	t.Logf("fairlead %s\n%s", strings.Join(args, " "), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// here runs fairlead on this machine, as the cluster's administrator does.
+func here(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	r, err := suite.Try(ctx, append(args, "--context", suite.Context())...)
+	t.Logf("fairlead %s\n%s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
+	if err != nil || r.Code != 0 {
+		t.Fatalf("exit code %d, %v", r.Code, err)
+	}
+	return r.Stdout + r.Stderr
+}
+
 // There and back (KON-07 to KON-09, KON-20 to KON-24, KON-30, KON-60, KON-83).
 func TestInstallAndUninstall(t *testing.T) {
 	var before, between state
-	switched := false // kube-apiserver uses the tunnel
-	node := func() nodes.Node { return suite.Nodes.ControlPlanes[0] }
-	inNode := func(ctx context.Context, t *testing.T, args ...string) {
+	asBefore := func(ctx context.Context, t *testing.T) {
 		t.Helper()
-		out, err := harness.Run(ctx, node(), "fairlead", args...)
-		t.Logf("fairlead %s\n%s", strings.Join(args, " "), out)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	here := func(ctx context.Context, t *testing.T, args ...string) {
-		t.Helper()
-		r, err := suite.Try(ctx, append(args, "--context", suite.Context())...)
-		t.Logf("fairlead %s\n%s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
-		if switched && strings.Contains(r.Stderr, "no egress selector yet") {
-			t.Error("the API still shows the kube-apiserver from before")
-		}
-		if err != nil || r.Code != 0 {
-			t.Fatalf("exit code %d, %v", r.Code, err)
-		}
+		wantNoServer(ctx, t)
+		before.wantEqual(t, look(ctx, t, node()))
+		wantCalls(ctx, t)
 	}
 	run(t,
 		step{"the cluster works before", func(ctx context.Context, t *testing.T) {
@@ -82,12 +95,22 @@ func TestInstallAndUninstall(t *testing.T) {
 			inNode(ctx, t, "controlplane", "install", "--dry-run")
 			before.wantEqual(t, look(ctx, t, node()))
 		}},
-		step{"server, agents, then kube-apiserver", func(ctx context.Context, t *testing.T) {
+		step{"a server that cannot start is taken back", func(ctx context.Context, t *testing.T) { brokenServers(ctx, t, asBefore) }},
+		step{"an interrupt takes kube-apiserver's change back", func(ctx context.Context, t *testing.T) {
+			wantTexts(t, cutOff(ctx, t, "TERM"), "ended with 130", "interrupted", "everything was put back")
+			asBefore(ctx, t)
+		}},
+		step{"server, agents, then kube-apiserver, killed half-way", func(ctx context.Context, t *testing.T) {
 			inNode(ctx, t, "controlplane", "install", "--server-only")
 			here(ctx, t, "install")
-			inNode(ctx, t, "controlplane", "install")
-			switched = true
-			here(ctx, t, "install") // sees the egress selector at once
+			wantTexts(t, cutOff(ctx, t, "KILL"), "ended with 137")
+			if out, err := harness.Run(ctx, node(), "test", "-f", journal); err != nil {
+				t.Errorf("it was not killed half-way: %v %s", err, out)
+			}
+			wantTexts(t, inNode(ctx, t, "controlplane", "install"), "an earlier install of", "did not end")
+			if out := here(ctx, t, "install"); strings.Contains(out, "no egress selector yet") {
+				t.Errorf("the API still shows the kube-apiserver from before:\n%s", out)
+			}
 			between = look(ctx, t, node())
 			if len(between.files) <= len(before.files) || len(between.objects) <= len(before.objects) {
 				t.Errorf("there are %d files and %d objects, before there were %d and %d", len(between.files), len(between.objects), len(before.files), len(before.objects))
@@ -101,15 +124,14 @@ func TestInstallAndUninstall(t *testing.T) {
 		step{"all checks pass", func(ctx context.Context, t *testing.T) {
 			here(ctx, t, "verify", "--disruptive", "--image", nodeimage.PodImage)
 		}},
+		step{"certificates are renewed, and no dial fails", renewUnderLoad},
 		step{"the tunnel is the only way", func(ctx context.Context, t *testing.T) {
 			firewall, err := suite.RaiseFirewall(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, d := range firewall.After {
-				if d.Connected || !firewall.Before[i].Connected {
-					t.Errorf("before %+v, after %+v", firewall.Before[i], d)
-				}
+			if err := firewall.Tight(); err != nil {
+				t.Error(err)
 			}
 			wantCalls(ctx, t)
 			if err := firewall.Lower(ctx); err != nil {
@@ -120,8 +142,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			inNode(ctx, t, "controlplane", "uninstall")
 			wantCalls(ctx, t) // while agents are still there, and need not be
 			here(ctx, t, "uninstall", "--yes")
-			before.wantEqual(t, look(ctx, t, node()))
-			wantCalls(ctx, t)
+			asBefore(ctx, t)
 		}},
 	)
 }
@@ -143,6 +164,26 @@ func run(t *testing.T, steps ...step) {
 		})
 	}
 	suite.Test(t, f.Feature())
+}
+
+// wantNoServer wants that the kubelet has ended the server, and that the API shows
+// it no more: right after a change it shows the one from before.
+func wantNoServer(ctx context.Context, t *testing.T) {
+	t.Helper()
+	name := konnectivity.ServerName + "-" + node().String()
+	err := harness.Wait(ctx, time.Minute, "Pod "+name+" to be gone", func(ctx context.Context) error {
+		pod, err := suite.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("it is %s", pod.Status.Phase)
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // wantCalls wants that the API server reaches all kubelets, Pods and Services.

@@ -1,0 +1,62 @@
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+)
+
+// journal is what an install keeps while it is at work.
+const journal = "/etc/kubernetes/fairlead/journal.json"
+
+// brokenServers installs what cannot work on this node: each time the command
+// sees it, puts everything back by itself and says why.
+func brokenServers(ctx context.Context, t *testing.T, asBefore func(context.Context, *testing.T)) {
+	for _, c := range []struct{ name, server, says string }{
+		// Nobody listens there, so it fails at once.
+		{"image", "image: 127.0.0.1:9/none/konnectivity-server:none", "ImagePull"},
+		{"flag", "extraArgs: [{name: no-such-flag, value: 'true'}]", "unknown flag: --no-such-flag"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := "/root/broken-" + c.name + ".yaml"
+			bundle := fmt.Sprintf("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nkonnectivity: {server: {%s}}\n", c.server)
+			if err := node().CommandContext(ctx, "sh", "-c", "cat >"+file).SetStdin(strings.NewReader(bundle)).Run(); err != nil {
+				t.Fatal(err)
+			}
+			out, err := harness.Run(ctx, node(), "fairlead", "controlplane", "install", "-f", file, "--timeout", "12s")
+			t.Log(out)
+			if err == nil {
+				t.Error("it was installed")
+			}
+			wantTexts(t, out, c.says, "everything was put back")
+			asBefore(ctx, t)
+		})
+	}
+}
+
+// cutOff runs "fairlead controlplane install" and sends it a signal once it has
+// changed kube-apiserver's manifest. It returns what was said, and the exit code.
+func cutOff(ctx context.Context, t *testing.T, signal string) string {
+	t.Helper()
+	const script = `fairlead controlplane install & pid=$!
+until grep -qs egress-selector-config-file /etc/kubernetes/manifests/kube-apiserver.yaml; do kill -0 $pid || break; sleep 0.05; done
+kill -%s $pid; wait $pid; echo "ended with $?"`
+	out, err := harness.Run(ctx, node(), "sh", "-c", fmt.Sprintf(script, signal))
+	t.Logf("fairlead controlplane install, and SIG%s\n%s", signal, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func wantTexts(t *testing.T, out string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			t.Errorf("it does not say %q:\n%s", text, out)
+		}
+	}
+}
