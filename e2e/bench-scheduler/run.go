@@ -95,7 +95,9 @@ func measure(ctx context.Context, programs map[string]string, c contender, nodes
 	if err := fill(ctx, cp, c, nodes, r.Pods); err != nil {
 		return nil, err
 	}
-	bound, err := watchBindings(ctx, cp.client)
+	watching, stopWatching := context.WithCancel(ctx) // before the API server is stopped
+	defer stopWatching()
+	bound, err := watchBindings(watching, cp.client)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,9 @@ func (a arrangement) rounds(ctx context.Context, programs map[string]string, o o
 	if err := makePriorities(ctx, cp.client); err != nil {
 		return fmt.Errorf("create priority classes: %w", err)
 	}
-	kubelets, err := startKubelets(ctx, cp.client)
+	watching, stopWatching := context.WithCancel(ctx) // before the API server is stopped
+	defer stopWatching()
+	kubelets, err := startKubelets(watching, cp.client)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,9 @@ func (a arrangement) fillWithVictims(ctx context.Context, client kubernetes.Inte
 
 // waitUntilBothBind returns when both schedulers work: one of them has to win a Lease first.
 func (a arrangement) waitUntilBothBind(ctx context.Context, cp *controlPlane) error {
-	bound, err := watchBindings(ctx, cp.client)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	bound, err := watchBindings(watching, cp.client)
 	if err != nil {
 		return err
 	}
