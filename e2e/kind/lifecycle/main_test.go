@@ -96,7 +96,7 @@ func wantSaid(t *testing.T, r harness.Result, code int, says ...string) {
 type begun struct {
 	cmd            *exec.Cmd
 	stdout, stderr *bytes.Buffer
-	ended          chan error
+	ended          chan struct{}
 	// before are the containers that the cluster had when begin returned.
 	before []harness.Container
 }
@@ -105,12 +105,15 @@ type begun struct {
 // holds; nil: any.
 func begin(ctx context.Context, t *testing.T, name string, until func(context.Context, harness.Container) bool, args ...string) *begun {
 	t.Helper()
-	b := &begun{ended: make(chan error, 1)}
+	b := &begun{ended: make(chan struct{})}
 	b.cmd, b.stdout, b.stderr = suite.Command(ctx, args...)
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { b.ended <- b.cmd.Wait() }()
+	go func() {
+		_ = b.cmd.Wait() // its exit code is looked at
+		close(b.ended)
+	}()
 	err := harness.Wait(ctx, 2*time.Minute, "containers of cluster "+name, func(ctx context.Context) error {
 		list, err := harness.Containers(ctx, name)
 		if err != nil {
