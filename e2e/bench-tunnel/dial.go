@@ -26,11 +26,26 @@ func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", socket)
 }
 
-func frontDialer(mode, socket string) dialer {
-	if mode == "grpc" {
-		return grpcDialer(socket)
+// route says how to reach what is measured, in words that another process can be
+// given: a mode or socksRoute, and the socket or port.
+type route struct{ kind, at string }
+
+// Kinds of routes besides the modes.
+const (
+	directRoute = "direct"
+	socksRoute  = "socks"
+)
+
+func (r route) dialer() dialer {
+	switch r.kind {
+	case directRoute:
+		return dialDirect
+	case socksRoute:
+		return socksDialer(r.at)
+	case "grpc":
+		return grpcDialer(r.at)
 	}
-	return connectDialer(socket)
+	return connectDialer(r.at)
 }
 
 // grpcDialer dials as kube-apiserver does with GRPC over UDS.

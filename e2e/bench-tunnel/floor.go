@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
-	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,33 +22,84 @@ import (
 // multiplexing, no limits. Nothing with a second process behind it can be
 // cheaper for the same dialler, so it shows what no tunnel can reach.
 func startFloor(mode string) (*rig, error) {
-	exe, err := os.Executable()
+	r, exe, err := newFloor(floorName, mode)
 	if err != nil {
 		return nil, err
+	}
+	if r.server, err = start("floor", r.dir+"/server.log", nil, exe, "floor", mode, "unix", r.socket); err != nil {
+		return nil, err
+	}
+	return r, r.awaitSocket()
+}
+
+// startRelay puts a process in front of that one that passes bytes on, and so shows
+// what two processes cost that neither encrypt nor multiplex anything.
+func startRelay(mode string) (*rig, error) {
+	r, exe, err := newFloor(relayName, mode)
+	if err != nil {
+		return nil, err
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort()))
+	a, err := start("floor", r.dir+"/agent0.log", nil, exe, "floor", mode, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	r.agents = append(r.agents, a)
+	if r.server, err = start("relay", r.dir+"/server.log", nil, exe, "relay", r.socket, addr); err != nil {
+		r.stop()
+		return nil, err
+	}
+	return r, r.awaitSocket()
+}
+
+func newFloor(name, mode string) (r *rig, exe string, err error) {
+	if exe, err = os.Executable(); err != nil {
+		return nil, "", err
 	}
 	dir, err := os.MkdirTemp("", "bt")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	r := &rig{pair: pair{name: "no agent"}, mode: mode, dir: dir, socket: filepath.Join(dir, "s")}
-	if r.server, err = start("floor", dir+"/server.log", exe, "floor", mode, r.socket); err != nil {
-		return nil, err
-	}
-	r.dial = frontDialer(mode, r.socket)
+	r = &rig{pair: pair{name: name}, mode: mode, dir: dir, socket: filepath.Join(dir, "s")}
+	r.via = route{mode, r.socket}
+	return r, exe, nil
+}
+
+func (r *rig) awaitSocket() (err error) {
 	for range 100 {
 		if _, err = os.Stat(r.socket); err == nil {
-			return r, nil
+			return nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	r.stop()
-	return nil, err
+	return err
 }
 
-// runFloor is the process "bench-tunnel floor <mode> <socket>".
-func runFloor(mode, socket string) error {
+// runFloor is the process "bench-tunnel floor <mode> <network> <address>".
+func runFloor(mode, network, address string) error {
+	if mode == "grpc" {
+		return serveAll(network, address, floorGRPC)
+	}
+	return serveAll(network, address, floorConnect)
+}
+
+// runRelay is the process "bench-tunnel relay <socket> <address>".
+func runRelay(socket, address string) error {
+	return serveAll("unix", socket, func(c net.Conn) {
+		defer c.Close()
+		t, err := floorDial(address)
+		if err != nil {
+			return
+		}
+		defer t.Close()
+		join(c, t)
+	})
+}
+
+func serveAll(network, address string, serve func(net.Conn)) error {
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "unix", socket)
+	l, err := lc.Listen(context.Background(), network, address)
 	if err != nil {
 		return err
 	}
@@ -56,23 +108,40 @@ func runFloor(mode, socket string) error {
 		if err != nil {
 			return err
 		}
-		if mode == "grpc" {
-			go floorGRPC(c)
-		} else {
-			go floorConnect(c)
-		}
+		go serve(c)
 	}
 }
 
-// floorConnect answers CONNECT and lets the kernel move the bytes.
+// join lets the kernel move the bytes of both directions.
+func join(c net.Conn, t *net.TCPConn) {
+	go func() {
+		_, _ = io.Copy(c, t)
+		c.Close()
+	}()
+	_, _ = io.Copy(t, c)
+}
+
+// floorDial connects to an address with as little as package net allows.
+func floorDial(address string) (*net.TCPConn, error) {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
+}
+
+// floorConnect answers CONNECT and lets the kernel move the bytes. The dialler
+// sends its request in one piece.
 func floorConnect(c net.Conn) {
 	defer c.Close()
-	br := bufio.NewReaderSize(c, 1024)
-	req, err := http.ReadRequest(br)
+	head := make([]byte, 512)
+	n, err := c.Read(head)
 	if err != nil {
 		return
 	}
-	t, err := dialDirect(context.Background(), req.URL.Host)
+	_, rest, _ := strings.Cut(string(head[:n]), " ")
+	address, _, _ := strings.Cut(rest, " ")
+	t, err := floorDial(address)
 	if err != nil {
 		return
 	}
@@ -80,11 +149,7 @@ func floorConnect(c net.Conn) {
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	go func() {
-		_, _ = io.Copy(c, t)
-		c.Close()
-	}()
-	_, _ = io.Copy(t, c)
+	join(c, t)
 }
 
 // floorStream is one tunnelled connection of the gRPC floor.
@@ -147,7 +212,7 @@ func (f *floorStream) HandleData(_ int64, piece []byte) error {
 func (f *floorStream) HandlePacket(p *wire.Packet) error {
 	switch p.Type {
 	case wire.DialReq:
-		t, err := dialDirect(context.Background(), p.Address)
+		t, err := floorDial(p.Address)
 		if err != nil {
 			return err
 		}

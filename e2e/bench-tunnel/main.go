@@ -23,8 +23,12 @@ func run(args []string) error {
 	switch {
 	case len(args) > 0 && args[0] == "target":
 		return runTarget()
-	case len(args) == 3 && args[0] == "floor":
-		return runFloor(args[1], args[2])
+	case len(args) == 5 && args[0] == "load":
+		return runLoad(args[1:])
+	case len(args) == 4 && args[0] == "floor":
+		return runFloor(args[1], args[2], args[3])
+	case len(args) == 3 && args[0] == "relay":
+		return runRelay(args[1], args[2])
 	}
 	var o options
 	var pairs string
@@ -32,11 +36,11 @@ func run(args []string) error {
 	f.StringVar(&pairs, "pairs", "", "comma-separated name=server:agent; the baseline is named upstream, mixed pairs have a + in the name")
 	f.StringVar(&o.modes, "modes", "grpc,http-connect", "modes to measure")
 	f.StringVar(&o.only, "only", "", "comma-separated prefixes of measurements: "+measurementNames()+"; empty for all")
-	f.IntVar(&o.reps, "reps", 3, "repetitions of speed measurements (down, up, dial, echo)")
+	f.IntVar(&o.reps, "reps", 3, "repetitions")
 	f.DurationVar(&o.dur, "time", time.Second, "duration of one throughput measurement")
 	f.IntVar(&o.idle, "idle", 5000, "idle connections for the memory measurement")
 	f.BoolVar(&o.direct, "direct", true, "measure without a tunnel, too")
-	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too")
+	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too, and one with a plain relay before it")
 	f.BoolVar(&o.ssh, "ssh", true, "measure ssh -D, too, in mode http-connect, where sshd is there")
 	f.BoolVar(&o.goals, "goals", false, "print the comparison with the targets alone")
 	f.StringVar(&o.docs, "docs", "", "directory with tunnel-benchmark.md, into which the results go")

@@ -59,7 +59,7 @@ func closeAll(conns []net.Conn) {
 // flow runs n bulk transfers for the time and returns MB/s and the bytes.
 func flow(d dialer, addr string, n int, op byte, dur time.Duration) (float64, int64, error) {
 	var total atomic.Int64
-	conns, err := openMany(d, addr, n, op, func(c net.Conn) { pump(c, op, &total) })
+	conns, err := openMany(d, addr, n, op, pumping(op, &total))
 	if err != nil {
 		closeAll(conns)
 		return 0, 0, err
@@ -71,6 +71,11 @@ func flow(d dialer, addr string, n int, op byte, dur time.Duration) (float64, in
 	all := total.Load()
 	closeAll(conns)
 	return float64(bytes) / took.Seconds() / 1e6, all, nil
+}
+
+// pumping is pump as openMany wants it.
+func pumping(op byte, total *atomic.Int64) func(net.Conn) {
+	return func(c net.Conn) { pump(c, op, total) }
 }
 
 func pump(c net.Conn, op byte, total *atomic.Int64) {
@@ -117,7 +122,9 @@ func dials(d dialer, addr string, n int) (p50, p99 float64, err error) {
 	return percentile(ts, 50).Seconds() * 1e3, percentile(ts, 99).Seconds() * 1e3, nil
 }
 
-func dialRate(d dialer, addr string, workers int, dur time.Duration) float64 {
+// dialRate dials with so many workers for the time and returns how many dials there
+// were.
+func dialRate(d dialer, addr string, workers int, dur time.Duration) int64 {
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	end := time.Now().Add(dur)
@@ -139,7 +146,7 @@ func dialRate(d dialer, addr string, workers int, dur time.Duration) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(n.Load()) / dur.Seconds()
+	return n.Load()
 }
 
 // echo sends 64 bytes and waits for them, n times or for the time.

@@ -23,7 +23,7 @@ var plots = []plot{
 	{file: "echo", title: "Echo beside four downloads", unit: "ms", keys: []string{"echo ms p50 beside 4", "echo ms p99 beside 4"}},
 }
 
-var colours = map[string]string{baseline: "#b4543a", "ours": "#2f6f9f", sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f"}
+var colours = map[string]string{baseline: "#b4543a", "ours": "#2f6f9f", sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4"}
 
 const (
 	plotWidth  = 760

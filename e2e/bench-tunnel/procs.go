@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
 // proc is a child process.
@@ -22,13 +24,15 @@ type proc struct {
 	done chan struct{}
 }
 
-func start(name, log string, args ...string) (*proc, error) {
+// start runs a program with further variables in its environment.
+func start(name, log string, env []string, args ...string) (*proc, error) {
 	f, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	p := &proc{cmd: exec.CommandContext(context.Background(), args[0], args[1:]...), name: name, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = f, f
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -107,7 +111,7 @@ type rig struct {
 	server *proc
 	agents []*proc
 	ports  struct{ agent, admin, health int }
-	dial   dialer
+	via    route
 }
 
 // pair names the programs that are measured together.
@@ -143,7 +147,7 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 		"--admin-port=" + strconv.Itoa(r.ports.admin), "--health-port=" + strconv.Itoa(r.ports.health), "--health-bind-address=127.0.0.1",
 		"--v=0", "--logtostderr=true", "--enable-profiling"}
 	args = append(args, extra...)
-	if r.server, err = start("server", dir+"/server.log", args...); err != nil {
+	if r.server, err = start("server", dir+"/server.log", nil, args...); err != nil {
 		return nil, err
 	}
 	for i := range agents {
@@ -152,7 +156,7 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 			return nil, err
 		}
 	}
-	r.dial = frontDialer(mode, r.socket)
+	r.via = route{mode, r.socket}
 	return r, r.waitAgents(agents)
 }
 
@@ -162,7 +166,9 @@ func (r *rig) addAgent(i int) error {
 		"--agent-identifiers=ipv4=127.0.0.1",
 		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
 		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true", "--enable-profiling"}
-	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), args...)
+	// The reference agent has no flag for the grace, and knows no such variable.
+	env := []string{shell.DrainTimeoutVariable + "=" + grace.String()}
+	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), env, args...)
 	if err == nil {
 		r.agents = append(r.agents, a)
 	}

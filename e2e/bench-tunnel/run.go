@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -13,6 +14,7 @@ const (
 	baseline   = "upstream"
 	directName = "direct"
 	floorName  = "no agent"
+	relayName  = "plain relay"
 	sshName    = "ssh -D"
 )
 
@@ -34,16 +36,21 @@ type options struct {
 type measurement struct {
 	name string
 	run  func(e *env) (map[string]float64, error)
-	// speed measurements are repeated, and made of everything that carries a
-	// connection; the others once, of tunnels, and of mixed pairs with mixed.
+	// speed measurements are made of everything that carries a connection, the
+	// others of tunnels, and of mixed pairs with mixed.
 	speed, mixed bool
+	// counts is set for what is a number of events or a time of seconds, which
+	// mostly waits: all contestants are measured side by side.
+	counts bool
 }
 
 // env is what a measurement works with.
 type env struct {
 	o    *options
 	t    *target
-	r    *rig // nil for direct
+	bulk *target // destination of loads beside what is measured
+	r    *rig    // nil for direct
+	via  route
 	dial dialer
 }
 
@@ -61,11 +68,14 @@ func (o *options) wants(name string) bool {
 
 // results are values by measurement and contestant.
 type results struct {
+	mu    sync.Mutex
 	order []string
 	v     map[string]map[string][]float64
 }
 
 func (r *results) add(key, name string, v float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.v[key] == nil {
 		r.v[key] = map[string][]float64{}
 		r.order = append(r.order, key)
@@ -78,11 +88,14 @@ func (o *options) run() error {
 		fmt.Fprintln(os.Stderr, "without ssh -D:", err)
 		o.ssh = false
 	}
-	t, err := startTarget()
-	if err != nil {
-		return err
+	e := &env{o: o}
+	var err error
+	for _, t := range []**target{&e.t, &e.bulk} {
+		if *t, err = startTarget(); err != nil {
+			return err
+		}
+		defer (*t).stop()
 	}
-	defer t.stop()
 	all := map[string]*results{}
 	for _, mode := range strings.Split(o.modes, ",") {
 		res := &results{v: map[string]map[string][]float64{}}
@@ -91,12 +104,8 @@ func (o *options) run() error {
 			if !o.wants(m.name) {
 				continue
 			}
-			reps := o.reps
-			if !m.speed {
-				reps = 1
-			}
-			for rep := range reps {
-				o.measureAll(m, mode, rep, t, res)
+			for rep := range o.reps {
+				e.measureAll(m, mode, rep, res)
 			}
 		}
 		if !o.goals {
@@ -134,7 +143,8 @@ func (o *options) contestants(m measurement, mode string) (cs []contestant) {
 		cs = append(cs, contestant{directName, nil})
 	}
 	if o.floor {
-		cs = append(cs, contestant{floorName, func() (*rig, error) { return startFloor(mode) }})
+		cs = append(cs, contestant{floorName, func() (*rig, error) { return startFloor(mode) }},
+			contestant{relayName, func() (*rig, error) { return startRelay(mode) }})
 	}
 	if o.ssh && mode == "http-connect" {
 		cs = append(cs, contestant{sshName, startSSH})
@@ -144,30 +154,50 @@ func (o *options) contestants(m measurement, mode string) (cs []contestant) {
 
 // measureAll runs one measurement once for each contestant, in an order that
 // changes with each repetition.
-func (o *options) measureAll(m measurement, mode string, rep int, t *target, res *results) {
-	cs := o.contestants(m, mode)
+func (e *env) measureAll(m measurement, mode string, rep int, res *results) {
+	cs := e.o.contestants(m, mode)
+	var wg sync.WaitGroup
 	for i := range cs {
 		c := cs[(i+rep)%len(cs)]
-		e := &env{o: o, t: t, dial: dialDirect}
-		if c.start != nil {
-			r, err := c.start()
+		if !m.counts {
+			e.measureFresh(m, mode, c, res)
+			continue
+		}
+		wg.Go(func() {
+			own := &env{o: e.o, bulk: e.bulk}
+			t, err := startTarget()
 			if err != nil {
 				fmt.Fprintf(os.Stderr, "%s %s %s: %v\n", mode, m.name, c.name, err)
-				continue
+				return
 			}
-			e.r, e.dial = r, r.dial
-		}
-		o.measureOne(m, c.name, e, res)
-		if e.r != nil {
-			e.r.stop()
-		}
+			defer t.stop()
+			own.t = t
+			own.measureFresh(m, mode, c, res)
+		})
 	}
+	wg.Wait()
+}
+
+// measureFresh measures a contestant that is started for it.
+func (e *env) measureFresh(m measurement, mode string, c contestant, res *results) {
+	fresh := &env{o: e.o, t: e.t, bulk: e.bulk, via: route{kind: directRoute}}
+	if c.start != nil {
+		r, err := c.start()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s %s %s: %v\n", mode, m.name, c.name, err)
+			return
+		}
+		defer r.stop()
+		fresh.r, fresh.via = r, r.via
+	}
+	fresh.dial = fresh.via.dialer()
+	fresh.measureOne(m, c.name, res)
 }
 
 var errTooLong = errors.New("no result within two minutes")
 
 // measureOne gives up a contestant that is stuck.
-func (o *options) measureOne(m measurement, name string, e *env, res *results) {
+func (e *env) measureOne(m measurement, name string, res *results) {
 	type outcome struct {
 		values map[string]float64
 		err    error

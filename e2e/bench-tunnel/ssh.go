@@ -69,7 +69,7 @@ func (r *rig) runSSH(sshd string) error {
 	if err := os.WriteFile(r.dir+"/sshd_config", []byte(config), 0o600); err != nil {
 		return err
 	}
-	d, err := start("sshd", r.dir+"/agent0.log", sshd, "-D", "-e", "-f", r.dir+"/sshd_config")
+	d, err := start("sshd", r.dir+"/agent0.log", nil, sshd, "-D", "-e", "-f", r.dir+"/sshd_config")
 	if err != nil {
 		return err
 	}
@@ -81,13 +81,13 @@ func (r *rig) runSSH(sshd string) error {
 	if err := awaitPort(port); err != nil {
 		return err
 	}
-	r.server, err = start("ssh", r.dir+"/server.log", "ssh", "-F", "none", "-N", "-D", "127.0.0.1:"+strconv.Itoa(socks), "-p", strconv.Itoa(port),
+	r.server, err = start("ssh", r.dir+"/server.log", nil, "ssh", "-F", "none", "-N", "-D", "127.0.0.1:"+strconv.Itoa(socks), "-p", strconv.Itoa(port),
 		"-i", r.dir+"/user", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
 		me.Username+"@127.0.0.1")
 	if err != nil {
 		return err
 	}
-	r.dial = socksDialer(socks)
+	r.via = route{socksRoute, strconv.Itoa(socks)}
 	if err := awaitPort(socks); err != nil {
 		log, _ := os.ReadFile(r.dir + "/server.log")
 		return fmt.Errorf("ssh -D did not start: %w\n%s", err, log)
@@ -107,13 +107,13 @@ func awaitPort(port int) (err error) {
 }
 
 // socksDialer dials through SOCKS 5 without authentication (RFC 1928).
-func socksDialer(port int) dialer {
+func socksDialer(port string) dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		to, err := net.ResolveTCPAddr("tcp4", address)
 		if err != nil {
 			return nil, err
 		}
-		c, err := dialDirect(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		c, err := dialDirect(ctx, net.JoinHostPort("127.0.0.1", port))
 		if err != nil {
 			return nil, err
 		}

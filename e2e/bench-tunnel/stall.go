@@ -56,14 +56,15 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 	conns := []net.Conn{ec}
 	defer func() { go closeAll(conns) }()
 	var total atomic.Int64
-	hs, err := openMany(e.dial, e.t.addr, 1, opSource, func(c net.Conn) { pump(c, opSource, &total) })
+	hs, err := openMany(e.dial, e.t.addr, 1, opSource, pumping(opSource, &total))
 	conns = append(conns, hs...)
 	if err != nil {
 		return err
 	}
 	time.Sleep(300 * time.Millisecond)
-	before := rateOf(&total, e.o.dur)
-	ts0, _ := echo(ec, 1<<30, e.o.dur)
+	dur := e.o.dur / 2
+	before := rateOf(&total, dur)
+	ts0, _ := echo(ec, 1<<30, dur)
 	s, err := open(e.dial, e.t.addr, op)
 	if err != nil {
 		return err
@@ -71,9 +72,9 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 	conns = append(conns, s)
 	go use(s)
 	time.Sleep(500 * time.Millisecond)
-	after := rateOf(&total, e.o.dur)
+	after := rateOf(&total, dur)
 	out[name+": rate kept %"] = 100 * after / before
-	out[name+": echo p99 x"] = echoBeside(ec, ts0, e.o.dur)
+	out[name+": echo p99 x"] = echoBeside(ec, ts0, dur)
 	out[name+": failed dials of 10"] = float64(failedDials(e, 10, 3*time.Second))
 	go closeAll(conns)
 	conns = nil
