@@ -27,6 +27,9 @@ type Config struct {
 	// MaxOut is the number of bytes that may wait for the socket before
 	// streams stop sending. Default 64 KiB.
 	MaxOut int
+	// AckDelay is for how long acknowledgements of SETTINGS and PING are
+	// gathered. Default 5 ms.
+	AckDelay time.Duration
 	// OnStream answers a stream that a client opens; server role only.
 	OnStream func(st *Stream, fields []Field)
 }
@@ -41,6 +44,9 @@ func (c *Config) defaults() {
 	set(&c.ConnWindow, 8<<20)
 	set(&c.MaxStreams, 1000)
 	set(&c.MaxOut, 64<<10)
+	if c.AckDelay == 0 {
+		c.AckDelay = 5 * time.Millisecond
+	}
 }
 
 // floodLimit is the number of queued bytes at which a peer that makes us answer
@@ -67,8 +73,10 @@ type Conn struct {
 	peerWin   int64 // initial stream window of the peer
 	recvUsed  int   // connection bytes received since the last update
 	ctrl      []byte
-	pump      []*Stream // streams with something to send
-	answers   int       // cost in bytes of complete messages in the streams' queues
+	acks      []byte      // acknowledgements that are gathered until ackTimer fires
+	ackTimer  *time.Timer // nil before the first one
+	pump      []*Stream   // streams with something to send
+	answers   int         // cost in bytes of complete messages in the streams' queues
 	iov       [][]byte
 	hdrs      []byte
 	inPump    bool
@@ -128,6 +136,9 @@ func (c *Conn) Serve() error {
 		c.flushLocked()
 	}
 	c.closed = true
+	if c.ackTimer != nil {
+		c.ackTimer.Stop()
+	}
 	streams := make([]*Stream, 0, len(c.streams))
 	for _, st := range c.streams {
 		streams = append(streams, st)

@@ -178,6 +178,33 @@ func TestReceive(t *testing.T) {
 	p.h.wait(t, "the end", func() bool { return p.h.end })
 }
 
+// TestAcknowledgementsWait: what answers a PING or SETTINGS leaves behind the data
+// of the moment, and leaves without any.
+func TestAcknowledgementsWait(t *testing.T) {
+	p := newPeer(t, Config{AckDelay: 300 * time.Millisecond})
+	p.request(1)
+	st := <-p.st
+	_ = p.fr.WritePing(false, [8]byte{7})
+	_ = p.fr.WriteData(1, false, []byte("x")) // when it is there, so was the PING
+	p.h.wait(t, "data", func() bool { return len(p.h.data) == 1 })
+	st.SendControl([]byte("at once"))
+	var settings, pong, data bool
+	p.read(t, "data before PONG", func(fr http2.Frame) bool {
+		switch f := fr.(type) {
+		case *http2.DataFrame:
+			data = true
+		case *http2.SettingsFrame:
+			settings = settings || f.IsAck()
+		case *http2.PingFrame:
+			pong = true
+		}
+		if (settings || pong) && !data {
+			t.Fatal("an acknowledgement was sent on its own")
+		}
+		return settings && pong
+	})
+}
+
 // TestViolations ends connections that break the rules.
 func TestViolations(t *testing.T) {
 	for name, f := range map[string]func(p *peer){

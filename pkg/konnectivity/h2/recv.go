@@ -238,7 +238,8 @@ func (c *Conn) settings(flags byte, id uint32, p []byte) error {
 			c.moveWindows(int64(v) - c.peerWin)
 		}
 	}
-	c.ctrl = appendFrameHeader(c.ctrl, 0, frameSettings, flagAck, 0)
+	var ack [headerLen]byte
+	c.acknowledge(appendFrameHeader(ack[:0], 0, frameSettings, flagAck, 0))
 	return nil
 }
 
@@ -262,8 +263,8 @@ func (c *Conn) ping(flags byte, id uint32, p []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ctrl = appendFrameHeader(c.ctrl, 8, framePing, flagAck, 0)
-	c.ctrl = append(c.ctrl, p...)
+	var ack [headerLen + 8]byte
+	c.acknowledge(append(appendFrameHeader(ack[:0], 8, framePing, flagAck, 0), p...))
 	return nil
 }
 

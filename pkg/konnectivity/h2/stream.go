@@ -93,7 +93,7 @@ func (st *Stream) WriteHeaders(fields []Field) {
 	}
 }
 
-// Flush writes what WriteHeaders left.
+// Flush writes what WriteHeaders and QueueControl left.
 func (st *Stream) Flush() {
 	st.c.mu.Lock()
 	st.c.flushLocked()
@@ -127,11 +127,19 @@ func (st *Stream) Reset(code uint32) {
 	c.flushLocked()
 }
 
-// SendControl queues a message that is complete in b.
+// SendControl sends a message that is complete in b.
 func (st *Stream) SendControl(b []byte) {
 	st.c.mu.Lock()
 	st.push(&message{head: b, cost: messageCost + len(b)})
 	st.c.flushLocked()
+	st.c.mu.Unlock()
+}
+
+// QueueControl queues such a message. It leaves with whatever is sent next, at the
+// latest behind the calls for the piece that Serve is reading, or at Flush.
+func (st *Stream) QueueControl(b []byte) {
+	st.c.mu.Lock()
+	st.push(&message{head: b, cost: messageCost + len(b)})
 	st.c.mu.Unlock()
 }
 

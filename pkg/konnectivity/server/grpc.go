@@ -228,7 +228,7 @@ func (g *grpcStream) flushAcc() {
 	g.st.Consumed(chunk.Len())
 	chunk.Release()
 	g.stray(wire.Data, g.accID)
-	g.sendClose(g.accID, "unknown connection")
+	g.queueClose(g.accID, "unknown connection")
 }
 
 // HandlePacket implements wire.Handler.
@@ -301,11 +301,11 @@ func (g *grpcStream) closeReq(id int64) {
 	g.mu.Unlock()
 	if c == nil {
 		g.stray(wire.CloseReq, id)
-		g.sendClose(id, "")
+		g.queueClose(id, "")
 		return
 	}
 	c.clientGone()
-	g.sendClose(id, "")
+	g.queueClose(id, "")
 	g.finishIfUnused()
 }
 
@@ -323,8 +323,12 @@ func (g *grpcStream) stray(t wire.Type, id int64) {
 	}
 }
 
-func (g *grpcStream) sendClose(id int64, reason string) {
-	g.send(&wire.Packet{Payload: wire.CloseRsp, ConnID: id, Error: reason})
+// queueClose tells the client that a connection is over. The caller sees to it
+// that it is sent, together with the end of the stream if that follows.
+func (g *grpcStream) queueClose(id int64, reason string) {
+	p := &wire.Packet{Payload: wire.CloseRsp, ConnID: id, Error: reason}
+	g.s.m.observe(g.to, p.Payload)
+	g.st.QueueControl(wire.AppendMessage(nil, p))
 }
 
 func (g *grpcStream) send(p *wire.Packet) {

@@ -244,9 +244,10 @@ func (c *grpcConn) farEnd(reason string) {
 	if !c.g.remove(c) {
 		return // the client closed it first
 	}
-	c.g.sendClose(c.id, reason)
+	c.g.queueClose(c.id, reason)
 	c.clientGone()
 	c.g.finishIfUnused()
+	c.g.st.Flush()
 }
 
 // whenKnown runs f, behind held data if there is any.
