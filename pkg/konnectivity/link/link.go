@@ -106,6 +106,7 @@ type Link struct {
 	mark       *Stream // the last one of old's round, nil with old empty
 	round      uint32  // of old
 	writing    bool    // somebody drains the queues
+	out        batch   // what it writes; its own while writing is set
 	wake       chan struct{}
 	err        error
 	done       chan struct{}

@@ -133,16 +133,14 @@ type batch struct {
 // drain writes until the queues are empty. l.writing is set and ours. Inline, a
 // sender's goroutine writes only so much for the others.
 func (l *Link) drain(inline bool) {
-	var b batch
-	var arr [8]item
-	b.items = arr[:0]
+	b := &l.out
 	for n := 0; ; n++ {
 		if inline && n == inlineBatches {
 			l.signal() // l.writing stays set: it is the writer's now
 			return
 		}
 		l.mu.Lock()
-		if !l.fill(&b) {
+		if !l.fill(b) {
 			l.writing = false
 			l.mu.Unlock()
 			return
@@ -151,7 +149,7 @@ func (l *Link) drain(inline bool) {
 		for _, st := range b.wake {
 			st.r.Writable()
 		}
-		err := l.write(&b)
+		err := l.write(b)
 		if err != nil {
 			_ = l.fail(err) // Run returns it
 			return
@@ -162,6 +160,7 @@ func (l *Link) drain(inline bool) {
 // fill takes the next batch; false when there is nothing.
 func (l *Link) fill(b *batch) bool {
 	clear(b.items)
+	clear(b.wake)
 	b.items, b.wake = b.items[:0], b.wake[:0]
 	b.ctrl, l.ctrl = l.ctrl, b.ctrl[:0]
 	for _, st := range l.credits {

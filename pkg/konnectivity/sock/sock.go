@@ -25,7 +25,7 @@ type Conn struct {
 	got     []*buf.Chunk
 	err     error
 	readFn  func(fd uintptr) bool
-	burst   int // chunks that the next read may fill
+	level   int // index in rooms of the next read
 	unpaced int // bytes read since the last wait
 	few     [maxBurst]*buf.Chunk
 	iov     [maxBurst][]byte
@@ -33,16 +33,20 @@ type Conn struct {
 	pending []byte
 }
 
-// maxBurst is how many chunks one system call reads at most, once reads have
-// filled fewer.
+// maxBurst is how many chunks one system call reads at most.
 const maxBurst = 4
+
+// rooms are the numbers of bytes that a read asks for. It goes up with reads that
+// fill what they ask for, and down with those that do not: a connection that
+// carries keystrokes, or is closed after a few bytes, needs no large buffers.
+var rooms = [...]int{1024 - buf.HeaderRoom, 16384 - buf.HeaderRoom, buf.MaxPayload, 2 * buf.MaxPayload, MaxRead}
 
 // MaxRead is the greatest number of bytes that ReadChunks returns.
 const MaxRead = maxBurst * buf.MaxPayload
 
 // New wraps nc, which stays owned by the Conn.
 func New(nc net.Conn) *Conn {
-	c := &Conn{nc: nc, raw: rawOf(nc), guess: 1, burst: 1}
+	c := &Conn{nc: nc, raw: rawOf(nc), guess: 1}
 	c.readFn = c.tryRead
 	return c
 }
@@ -114,7 +118,7 @@ func (c *Conn) ReadChunks(limit int) ([]*buf.Chunk, error) {
 // tryRead is the callback of RawConn.Read: false means wait until readable.
 func (c *Conn) tryRead(fd uintptr) bool {
 	iov := c.iov[:0]
-	for left := c.want; left > 0 && len(iov) < c.burst; {
+	for left := min(c.want, rooms[c.level]); left > 0; {
 		n := min(left, buf.MaxPayload)
 		chunk := buf.Get(n)
 		c.got = append(c.got, chunk)
@@ -137,11 +141,11 @@ func (c *Conn) tryRead(fd uintptr) bool {
 }
 
 // keep makes n bytes the payload of the chunks and releases those without any.
-// The next read asks for more chunks if these were filled.
 func (c *Conn) keep(n int) {
-	used := 0
+	read, used, asked := n, 0, 0
 	for i, chunk := range c.got {
 		m := min(n, len(c.iov[i]))
+		asked += len(c.iov[i])
 		c.iov[i] = nil
 		if m == 0 {
 			chunk.Release()
@@ -152,13 +156,12 @@ func (c *Conn) keep(n int) {
 		n -= m
 		used++
 	}
-	full := used > 0 && used == len(c.got) && len(c.got[used-1].Free()) == 0
 	c.got = c.got[:used]
 	switch {
-	case full:
-		c.burst = min(2*c.burst, maxBurst)
-	case used > 0:
-		c.burst = min(c.burst, used)
+	case read == asked:
+		c.level = min(c.level+1, len(rooms)-1)
+	case read > 0 && read <= asked/4:
+		c.level = max(c.level-1, 0)
 	}
 }
 
