@@ -6,10 +6,10 @@ import "time"
 const maxAcks = 1024
 
 // acknowledge queues an acknowledgement of SETTINGS or PING; mu is held. It is not
-// sent at once: a gRPC client sends a PING with the first data that it gets after
-// the answer to the one before, to learn the size of the window it needs. Each
-// answer then wakes it up for nothing else, and on a path without delay the window
-// never grows.
+// sent at once: a gRPC client sends a PING with the first data that it gets behind
+// the acknowledgement of the one before, to learn the size of the window it needs.
+// A prompt answer wakes it up for nothing else, and makes it send the next PING
+// sooner.
 func (c *Conn) acknowledge(frame []byte) {
 	first := len(c.acks) == 0
 	c.acks = append(c.acks, frame...)
