@@ -79,13 +79,8 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	if state != nil && state.Bundle != nil {
-		n = n.withBundle(state)
-	} else if b, err := providedBundle(n.host); err != nil {
+	if n, err = n.asMade(state); err != nil {
 		return Status{}, err
-	} else if b != nil {
-		n = n.withBundle(&State{Bundle: b})
-		n.state = nil
 	}
 	if err := n.checkNode(); err != nil {
 		return Status{}, err
@@ -112,6 +107,20 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		}
 	}
 	return s, nil
+}
+
+// asMade is the node with the bundle of its installation, or of its provider.
+func (n *node) asMade(state *State) (*node, error) {
+	if state != nil && state.Bundle != nil {
+		return n.withBundle(state), nil
+	}
+	b, err := providedBundle(n.host)
+	if err != nil || b == nil {
+		return n, err
+	}
+	made := n.withBundle(&State{Bundle: b})
+	made.state = nil
+	return made, nil
 }
 
 // withBundle is the node as it was installed.
