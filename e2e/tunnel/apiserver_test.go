@@ -19,6 +19,12 @@ const audience = "system:konnectivity-server"
 // tokenFile writes a token of an account of kube-system for an audience.
 func tokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience string) string {
 	t.Helper()
+	return boundTokenFile(t, cp, account, audience, nil)
+}
+
+// boundTokenFile writes a token that is bound to an object, if one is given.
+func boundTokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience string, bound *authenticationv1.BoundObjectReference) string {
+	t.Helper()
 	accounts := cp.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
 	_, err := accounts.Get(t.Context(), account, metav1.GetOptions{})
 	if err != nil {
@@ -27,7 +33,7 @@ func tokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, BoundObjectRef: bound}}
 	token, err := accounts.CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +59,7 @@ func TestAPIServer(t *testing.T) {
 		return err
 	})
 	t.Run("tokens", func(t *testing.T) { tokens(t, cp) })
+	t.Run("claims", func(t *testing.T) { claims(t, cp) })
 	t.Run("leases", func(t *testing.T) { leases(t, cp) })
 }
 

@@ -31,7 +31,7 @@ func TestServerDrains(t *testing.T) {
 		spec := staticServer(t, b).Spec
 		env := spec.Containers[0].Env
 		rows(t, env, map[string]bool{
-			"value": len(env) == 1 && env[0].Name == shell.DrainTimeoutVariable && env[0].Value == want.value,
+			"value": len(env) == 2 && env[0].Name == shell.DrainTimeoutVariable && env[0].Value == want.value,
 			"grace": ptr.Deref(spec.TerminationGracePeriodSeconds, 30) == want.grace,
 		})
 	}

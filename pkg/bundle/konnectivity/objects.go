@@ -45,13 +45,19 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	return append(objects, component.DaemonSet(Agent(b))), nil
 }
 
-// rights lets the server review tokens; with lease counting it also lets both
+// rights lets the server review tokens and, if agents claim addresses, see nodes; with lease counting it also lets both
 // sides at the servers' Leases.
 func rights(b *v1alpha1.Bundle) []component.Object {
 	server := rbac.User(ServerUser)
 	delegator := rbac.ClusterRoleBinding(ServerUser, "system:auth-delegator", server)
 	delegator.Labels = addonLabels()
 	objects := []component.Object{delegator}
+	if ids := identifiers(b); len(ids["ipv4"])+len(ids["ipv6"])+len(ids["host"]) > 0 {
+		// To see whose the names and addresses are that agents claim.
+		objects = append(objects,
+			rbac.ClusterRole(ServerUser+":nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}),
+			rbac.ClusterRoleBinding(ServerUser+":nodes", ServerUser+":nodes", server))
+	}
 	if !ptr.Deref(b.Konnectivity.LeaseCounting, false) {
 		return objects
 	}

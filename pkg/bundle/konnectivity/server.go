@@ -34,6 +34,10 @@ const (
 	// DrainVariable tells our own programs for how long to drain (KON-51). It is not
 	// a flag because the reference server of v0.34 would refuse that.
 	DrainVariable = "FAIRLEAD_DRAIN_TIMEOUT"
+	// ClaimsVariable tells our own server what to hold agents' identifiers against,
+	// and DefaultRouteVariable which agents may claim the default route.
+	ClaimsVariable       = "FAIRLEAD_AGENT_CLAIMS"
+	DefaultRouteVariable = "FAIRLEAD_DEFAULT_ROUTE_AGENTS"
 	// serverExit, in seconds, is what the server has beyond draining until it is killed.
 	serverExit = 10
 
@@ -56,7 +60,7 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/proxy-server"},
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
-		Env:       []corev1.EnvVar{{Name: DrainVariable, Value: drain.String()}},
+		Env:       append([]corev1.EnvVar{{Name: DrainVariable, Value: drain.String()}}, claimsEnv(b)...),
 		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
 		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz", Period: readyPeriod},
 		Volumes:   serverVolumes(b),
@@ -77,6 +81,25 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	return c
+}
+
+// claimsEnv has agents claim nothing but their own node, and the default route only
+// if the bundle has all of them do so: who claims another's gets its connections.
+func claimsEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: ClaimsVariable, Value: "node"}}
+	if isTrue, _ := strconv.ParseBool(identifiers(b).Get("default-route")); isTrue {
+		env = append(env, corev1.EnvVar{Name: DefaultRouteVariable, Value: "*"})
+	}
+	return env
+}
+
+// identifiers are those of the agents; validation refuses what cannot be read.
+func identifiers(b *v1alpha1.Bundle) url.Values {
+	v, err := url.ParseQuery(b.Konnectivity.Agent.Identifiers)
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 func serverPorts(b *v1alpha1.Bundle) []component.Port {

@@ -83,9 +83,9 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 		return ids, "identifiers", err
 	}
 	node := ""
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	defer cancel()
 	if s.cfg.Tokens != nil {
-		ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
-		defer cancel()
 		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
 			s.m.tokenReview.With("refused").Inc()
 			return ids, "token", err
@@ -93,7 +93,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 		s.m.tokenReview.With("accepted").Inc()
 	}
 	state := nc.ConnectionState()
-	if err := s.cfg.Claims.check(&state, node, &ids); err != nil {
+	if err := s.cfg.Claims.check(ctx, &state, node, &ids); err != nil {
 		return ids, "claims", err
 	}
 	if len(s.reg.list()) >= s.cfg.MaxAgents {

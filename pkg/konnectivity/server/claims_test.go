@@ -1,9 +1,11 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"net"
 	"testing"
 )
@@ -11,6 +13,12 @@ import (
 func TestClaims(t *testing.T) {
 	cert := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "node1"},
 		DNSNames: []string{"node1.example"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}}}
+	addresses := func(_ context.Context, node string) ([]string, error) {
+		if node != "node1" {
+			return nil, errors.New("no such node")
+		}
+		return []string{"10.0.0.1", "fd00::1", "node1.internal"}, nil
+	}
 	for _, c := range []struct {
 		by, node, ids string
 		ok            bool
@@ -19,6 +27,9 @@ func TestClaims(t *testing.T) {
 		{"node", "node1", "host=node1", true},
 		{"node", "node1", "host=node2", false},
 		{"node", "node1", "ipv4=10.0.0.2", false},
+		{"node", "node1", "ipv4=10.0.0.1&ipv6=fd00:0::1&host=node1.internal&host=NODE1", true},
+		{"node", "node1", "ipv4=10.0.0.1&ipv4=10.0.0.2", false},
+		{"node", "node2", "ipv4=10.0.0.1", false},
 		{"node", "", "host=node1", false},
 		{"node", "", "", true},
 		{"node", "node1", "default-route=true", false},
@@ -32,12 +43,19 @@ func TestClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		claims := Claims{By: c.by, DefaultRoute: []string{"gateway"}}
-		if err := claims.check(cert, c.node, &ids); (err == nil) != c.ok {
+		claims := Claims{By: c.by, DefaultRoute: []string{"gateway"}, NodeAddresses: addresses}
+		if err := claims.check(t.Context(), cert, c.node, &ids); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := (&Claims{By: "certificate"}).check(&tls.ConnectionState{}, "", &Identifiers{}); err == nil {
+	all := Claims{By: "node", DefaultRoute: []string{"*"}}
+	if err := all.check(t.Context(), cert, "node1", &Identifiers{DefaultRoute: true}); err != nil {
+		t.Errorf("everybody may claim the default route: %v", err)
+	}
+	if err := all.check(t.Context(), cert, "", &Identifiers{DefaultRoute: true}); err == nil {
+		t.Error("a token that is bound to no node may claim the default route")
+	}
+	if err := (&Claims{By: "certificate"}).check(t.Context(), &tls.ConnectionState{}, "", &Identifiers{}); err == nil {
 		t.Error("no certificate is as good as one")
 	}
 }

@@ -4,6 +4,9 @@
 package serverapp
 
 import (
+	"cmp"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
@@ -68,6 +71,12 @@ func NewOptions() *Options {
 		ServerID: shell.DefaultID("PROXY_SERVER_ID"), ServerCount: 1, APIContentType: "application/vnd.kubernetes.protobuf",
 		ProxyStrategies: "default", XfrChannelSize: 10, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
 		Link: shell.DefaultLinkOptions(), LinksPerAgent: 1, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxAgents: 20_000,
-		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: "any",
+		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: cmp.Or(os.Getenv(shell.AgentClaimsVariable), "any"),
+		DefaultRoute: list(os.Getenv(shell.DefaultRouteVariable)),
 	}
+}
+
+// list splits a list at commas; nothing is an empty list.
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }

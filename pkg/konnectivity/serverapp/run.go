@@ -99,6 +99,8 @@ func (o *Options) config(client *kube.Client) server.Config {
 		Logf:   shell.Logf,
 	}
 	if o.usesTokens() {
+		nodes := &kube.Nodes{Client: client, Keep: o.TokenCache}
+		cfg.Claims.NodeAddresses = nodes.Addresses
 		cfg.Tokens = &kube.TokenAuth{Client: client, Namespace: o.AgentNamespace, ServiceAccount: o.AgentServiceAccount,
 			Audience: o.AuthenticationAudience, Keep: o.TokenCache}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -128,7 +129,10 @@ func (o *Options) validateOwn() error {
 		return err
 	}
 	if c := o.AgentClaims; c != "any" && c != "node" && c != "certificate" {
-		return fmt.Errorf("--agent-claims must be any, node or certificate, not %q", c)
+		return fmt.Errorf("--agent-claims, or %s, must be any, node or certificate, not %q", shell.AgentClaimsVariable, c)
+	}
+	if o.AgentClaims == "node" && !o.usesTokens() && o.AgentClaims != os.Getenv(shell.AgentClaimsVariable) {
+		return errors.New("--agent-claims=node needs --agent-namespace, --agent-service-account and --authentication-audience: it is tokens that are bound to nodes")
 	}
 	if o.LinksPerAgent < 1 {
 		return errors.New("--links-per-agent must be at least 1")
