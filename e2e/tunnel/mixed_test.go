@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 )
@@ -17,12 +18,43 @@ func TestMixedPairs(t *testing.T) {
 				p := startPair(t, options{mode: mode, server: c.server, agent: c.agent})
 				own := c.server == ours && c.agent == ours
 				want := konntest.Pair{Dial: p.dialer(), Failure: "connection refused", Overtakes: c.server != ours,
-					Lossless: own, Isolated: own, HalfClose: own && mode == "http-connect"}
+					Lossless: own, SlowClients: c.server == ours, SlowTargets: c.agent == ours, HalfClose: own && mode == "http-connect"}
 				if mode == "http-connect" {
 					want.Failure = "502"
 				}
 				konntest.Run(t, want)
 			})
 		}
+	}
+}
+
+// TestMixedExit: with upstream's program on the other side and a connection open,
+// ours ends as promptly as with our own (KON-76).
+func TestMixedExit(t *testing.T) {
+	for _, mode := range modes {
+		t.Run("server/"+mode, func(t *testing.T) {
+			p := startPair(t, options{mode: mode, agent: v0_36_0})
+			p.dial(t)
+			p.server.Terminate(t)
+			wantExit(t, p.server, promptly)
+		})
+		t.Run("agent/"+mode, func(t *testing.T) {
+			p := startPair(t, options{mode: mode, server: v0_36_0, agentEnv: []string{"FAIRLEAD_DRAIN_TIMEOUT=1s"}})
+			conn := p.dial(t)
+			p.agent.Terminate(t)
+			mustCarry(t, conn, 500*time.Millisecond)
+			wantExit(t, p.agent, promptly)
+		})
+	}
+}
+
+// TestMixedChurn: clients that go away during the dial leave nothing behind in our
+// server, though upstream's agent keeps what it was not told about.
+func TestMixedChurn(t *testing.T) {
+	p := startPair(t, options{mode: "http-connect", agent: v0_36_0})
+	p.dial(t)
+	open := func() int { return descriptors(t, p.server) }
+	if left := churn(t, p, 300, open, konntest.Patience); left > 0 {
+		t.Errorf("%d descriptors are left in our server", left)
 	}
 }

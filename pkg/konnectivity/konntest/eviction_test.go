@@ -66,16 +66,6 @@ func newEvictRig(t *testing.T, bound string, reference bool, mode string) *evict
 	return e
 }
 
-// endless sends after the first byte from the other side until it cannot any more.
-func endless(c net.Conn) {
-	_, _ = io.ReadFull(c, make([]byte, 1))
-	for b := make([]byte, 64<<10); ; {
-		if _, err := c.Write(b); err != nil {
-			return
-		}
-	}
-}
-
 func (e *evictRig) downloads(t *testing.T) {
 	source := Target(t, endless)
 	healthy := e.startHealthy(t)

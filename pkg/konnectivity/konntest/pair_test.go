@@ -38,10 +38,10 @@ func TestOwnPair(t *testing.T) {
 			r.StartAgent(agent.Config{}, "")
 			own := !v.reference
 			t.Run("grpc", func(t *testing.T) {
-				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, Isolated: true, Failure: "connection refused"})
+				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, SlowClients: true, SlowTargets: true, Failure: "connection refused"})
 			})
 			t.Run("http-connect", func(t *testing.T) {
-				Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, Isolated: true, HalfClose: own, Failure: "502"})
+				Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, SlowClients: true, SlowTargets: true, HalfClose: own, Failure: "502"})
 			})
 		})
 	}

@@ -21,8 +21,10 @@ type Pair struct {
 	// Lossless: write-then-close loses nothing. Upstream's agent and any pair
 	// with it cannot promise that.
 	Lossless bool
-	// Isolated: a connection that stands still does not stop others.
-	Isolated bool
+	// SlowClients and SlowTargets: a connection whose client, or whose target,
+	// does not read does not stop others. Upstream's server cannot do the first,
+	// its agent not the second.
+	SlowClients, SlowTargets bool
 	// HalfClose: the end of one direction is passed on alone.
 	HalfClose bool
 	// Overtakes: the first bytes of a destination that speaks first may come along
@@ -46,8 +48,11 @@ func Run(t *testing.T, p Pair) {
 	if p.HalfClose {
 		t.Run("half-close", func(t *testing.T) { halfClose(t, p) })
 	}
-	if p.Isolated {
-		t.Run("isolation (upstream #180)", func(t *testing.T) { isolation(t, p) })
+	if p.SlowClients {
+		t.Run("isolation (upstream #180), clients do not read", func(t *testing.T) { isolation(t, p, stallClient) })
+	}
+	if p.SlowTargets {
+		t.Run("isolation (upstream #180), targets do not read", func(t *testing.T) { isolation(t, p, stallTarget) })
 	}
 	t.Run("churn", func(t *testing.T) { churn(t, p) })
 }
@@ -311,34 +316,46 @@ func mustDialLeave(t *testing.T, d Dialer, addr string) net.Conn {
 // leaving are connections that are being closed.
 var leaving sync.WaitGroup
 
-// isolation checks that connections which stand still in either direction, or
-// crawl, harm no other.
-func isolation(t *testing.T, p Pair) {
-	source := Target(t, func(c net.Conn) {
-		_, _ = io.ReadFull(c, make([]byte, 1))
-		for b := make([]byte, 64<<10); ; {
-			if _, err := c.Write(b); err != nil {
-				return
-			}
-		}
-	})
-	stuck := make(chan struct{})
-	defer close(stuck)
-	sink := Target(t, func(net.Conn) { <-stuck })
-	echo := Target(t, Echo)
-	var wg sync.WaitGroup
+// stallClient has a target send to a client that does not read.
+func stallClient(t *testing.T, p Pair) {
+	source := Target(t, endless)
 	for range 10 {
-		c := mustDialLeave(t, p.Dial, source) // never read
+		c := mustDialLeave(t, p.Dial, source)
 		_, _ = c.Write([]byte{1})
+	}
+}
+
+// endless sends after the first byte from the other side until it cannot any more.
+func endless(c net.Conn) {
+	_, _ = io.ReadFull(c, make([]byte, 1))
+	for b := make([]byte, 64<<10); ; {
+		if _, err := c.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// stallTarget has clients send to a target that does not read.
+func stallTarget(t *testing.T, p Pair) {
+	stuck := make(chan struct{})
+	sink := Target(t, func(net.Conn) { <-stuck })
+	t.Cleanup(func() { close(stuck) })
+	for range 10 {
 		s := mustDialLeave(t, p.Dial, sink)
-		wg.Go(func() {
+		go func() {
 			for b := make([]byte, 64<<10); ; {
 				if _, err := s.Write(b); err != nil {
 					return
 				}
 			}
-		})
+		}()
 	}
+}
+
+// isolation checks that connections which stand still harm no other.
+func isolation(t *testing.T, p Pair, stall func(*testing.T, Pair)) {
+	echo := Target(t, Echo)
+	stall(t, p)
 	time.Sleep(500 * time.Millisecond)
 	for range 5 {
 		c := MustDial(t, p.Dial, echo)
