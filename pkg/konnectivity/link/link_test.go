@@ -359,63 +359,90 @@ func TestLyingPeer(t *testing.T) {
 	}
 }
 
-// TestModel drives two ends with random schedules and compares with what TCP would
-// do: bytes arrive in order and complete, ends arrive behind them, nothing is
+// modelEnd is one end of a stream of TestModel and what it has sent.
+type modelEnd struct {
+	*sink
+	other *sink
+	sent  int
+	over  bool
+	key   byte // makes the bytes of each end its own
+}
+
+func (m *modelEnd) byteAt(k int) byte { return byte(k) ^ m.key }
+
+// step does something to an end as the schedule says.
+func (m *modelEnd) step(rt *rapid.T) {
+	switch rapid.IntRange(0, 5).Draw(rt, "op") {
+	case 0, 1, 2:
+		n := rapid.IntRange(1, 40_000).Draw(rt, "bytes")
+		if w := m.st.Window(); !m.over && w >= n {
+			p := make([]byte, n)
+			for k := range p {
+				p[k] = m.byteAt(m.sent + k)
+			}
+			m.st.Send(buf.From(p), rapid.Bool().Draw(rt, "wait"))
+			m.sent += n
+		}
+	case 3:
+		if m.slow {
+			m.consume()
+		}
+	case 4:
+		m.st.CloseWrite()
+		m.over = true
+	case 5:
+		time.Sleep(time.Duration(rapid.IntRange(0, 300).Draw(rt, "us")) * time.Microsecond)
+	}
+}
+
+// arrived checks that the other end has all that was sent, and the end behind it.
+func (m *modelEnd) arrived(t *testing.T, rt *rapid.T) {
+	o := m.other
+	eventually(t, "all has arrived", func() bool {
+		if o.slow {
+			o.consume()
+		}
+		n, ended, _, err := o.state()
+		return err != nil || ended && n == m.sent
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.aborted != nil {
+		rt.Fatalf("aborted: %v", o.aborted)
+	}
+	for k, b := range o.got {
+		if b != m.byteAt(k) {
+			rt.Fatalf("byte %d is %d, want %d", k, b, m.byteAt(k))
+		}
+	}
+}
+
+// TestModel drives several streams of one link with random schedules and compares
+// with what TCP would do: bytes arrive in order, complete and on their own stream,
+// ends arrive behind them, a stream that is reset harms no other, and nothing is
 // left.
 func TestModel(t *testing.T) {
 	e := newEnds(t, Config{Window: 64 << 10, MaxWindow: 256 << 10})
 	rapid.Check(t, func(rt *rapid.T) {
-		s, a := e.open(t)
-		s.slow, a.slow = rapid.Bool().Draw(rt, "slow server"), rapid.Bool().Draw(rt, "slow agent")
-		ends := [2]*sink{s, a}
-		sent := [2]int{}
-		over := [2]bool{}
-		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
-			i := rapid.IntRange(0, 1).Draw(rt, "side")
-			switch rapid.IntRange(0, 5).Draw(rt, "op") {
-			case 0, 1, 2:
-				n := rapid.IntRange(1, 40_000).Draw(rt, "bytes")
-				if w := ends[i].st.Window(); !over[i] && w >= n {
-					p := make([]byte, n)
-					for k := range p {
-						p[k] = byte(sent[i] + k)
-					}
-					ends[i].st.Send(buf.From(p), rapid.Bool().Draw(rt, "wait"))
-					sent[i] += n
-				}
-			case 3:
-				if ends[i].slow {
-					ends[i].consume()
-				}
-			case 4:
-				ends[i].st.CloseWrite()
-				over[i] = true
-			case 5:
-				time.Sleep(time.Duration(rapid.IntRange(0, 300).Draw(rt, "us")) * time.Microsecond)
-			}
+		var all []*modelEnd
+		for i := range rapid.IntRange(1, 5).Draw(rt, "streams") {
+			s, a := e.open(t)
+			s.slow, a.slow = rapid.Bool().Draw(rt, "slow server"), rapid.Bool().Draw(rt, "slow agent")
+			all = append(all, &modelEnd{sink: s, other: a, key: byte(2 * i)}, &modelEnd{sink: a, other: s, key: byte(2*i + 1)})
 		}
-		for i := range ends {
-			ends[i].st.CloseWrite()
+		for range rapid.IntRange(1, 30*len(all)/2).Draw(rt, "steps") {
+			all[rapid.IntRange(0, len(all)-1).Draw(rt, "end")].step(rt)
 		}
-		for i := range ends {
-			other := ends[1-i]
-			eventually(t, "all has arrived", func() bool {
-				if other.slow {
-					other.consume()
-				}
-				n, ended, _, err := other.state()
-				return err != nil || ended && n == sent[i]
-			})
-			other.mu.Lock()
-			for k, b := range other.got {
-				if b != byte(k) {
-					rt.Fatalf("byte %d is %d", k, b)
-				}
-			}
-			if other.aborted != nil {
-				rt.Fatalf("aborted: %v", other.aborted)
-			}
-			other.mu.Unlock()
+		if len(all) > 2 && rapid.Bool().Draw(rt, "reset") {
+			all[0].st.Reset("by the test", false)
+			eventually(t, "the other end is told", func() bool { _, ended, _, err := all[1].state(); return err != nil || ended })
+			all = all[2:]
+		}
+		for _, m := range all {
+			m.st.CloseWrite()
+		}
+		for _, m := range all {
+			m.arrived(t, rt)
 		}
 		eventually(t, "streams are forgotten", func() bool { return e.server.Streams() == 0 && e.agent.Streams() == 0 })
 	})
