@@ -1,0 +1,89 @@
+package agentapp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+)
+
+func parse(t *testing.T, args ...string) *Options {
+	t.Helper()
+	o := NewOptions()
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestFlagsAreChecked: a value that makes no sense is refused with what it is about.
+func TestFlagsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		arg  string
+		want string // in the error; nothing if there is none
+	}{
+		{"--proxy-server-port=0", "port"},
+		{"--health-server-port=-1", "port"},
+		{"--agent-cert=/a", "--agent-key"},
+		{"--ca-cert=/does/not/exist", "/does/not/exist"},
+		{"--sync-interval=1m", "sync interval"},
+		{"--server-count-source=both", "--server-count-source"},
+		{"--agent-identifiers=mac=1", "mac"},
+		{"--agent-identifiers=%zz", "address"},
+		{"--agent-identifiers=host=a&ipv4=192.0.2.1&default-route=true", ""},
+		{"--enable-contention-profiling", "--enable-profiling"},
+		{"--links=-1", "--links"},
+		{"--allow-destinations=10.0.0.0/33", "10.0.0.0/33"},
+		{"--deny-destinations=host:99999", "99999"},
+		{"--deny-destinations=", ""},
+		{"--peer-buffer=1", "--peer-buffer"},
+	} {
+		err := parse(t, c.arg).Validate()
+		switch {
+		case err == nil && c.want != "":
+			t.Errorf("%s is accepted", c.arg)
+		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.arg, err, c.want)
+		}
+	}
+}
+
+// TestFlagsReachTheAgent: what flags say arrives in the agent's configuration, and
+// what the agent is known by may be dialled though it is on loopback.
+func TestFlagsReachTheAgent(t *testing.T) {
+	o := parse(t, "--proxy-server-host=::1", "--proxy-server-port=99", "--agent-id=me", "--agent-identifiers=ipv4=127.0.0.1&host=Self",
+		"--keepalive-time=1m", "--dial-timeout=2s", "--peer-buffer=2000000", "--total-buffer=3000000", "--links=3", "--max-connections=4",
+		"--max-pending-dials=5", "--sync-forever", "--link=reference", "--slow-receivers=pause")
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.config(t.Context(), agent.NewMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ok := range map[string]bool{
+		"address": c.Address == "[::1]:99" && c.AgentID == "me",
+		"times":   c.KeepaliveTime == time.Minute && c.DialTimeout == 2*time.Second,
+		"buffers": c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.PauseSlow,
+		"limits":  c.Links == 3 && c.MaxConns == 4 && c.MaxDials == 5,
+		"rest":    c.SyncForever && c.ReferenceOnly && c.Token == nil,
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	for address, allowed := range map[string]bool{"127.0.0.1": true, "self": true, "127.0.0.2": false, "169.254.169.254": false, "192.0.2.1": true} {
+		grant, err := c.Policy.CheckName(address, 80)
+		if err == nil && address != "self" {
+			err = c.Policy.CheckAddr(address+":80", grant)
+		}
+		if (err == nil) != allowed {
+			t.Errorf("%s: %v, want allowed %v", address, err, allowed)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package serverapp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+)
+
+// parse returns the options that arguments make, beside those for a socket.
+func parse(t *testing.T, args ...string) *Options {
+	t.Helper()
+	o := NewOptions()
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(f)
+	if err := f.Parse(append([]string{"--uds-name=/run/s", "--server-port=0"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestOwnFlagsAreChecked: a value of our own flags that makes no sense is refused
+// with the flag's name.
+func TestOwnFlagsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		arg  string
+		want string // in the error; nothing if there is none
+	}{
+		{"--agent-claims=node-a", "--agent-claims"},
+		{"--agent-claims=node", "--agent-namespace"},
+		{"--agent-claims=certificate", ""},
+		{"--links-per-agent=0", "--links-per-agent"},
+		{"--link=h3", "--link"},
+		{"--slow-receivers=maybe", "--slow-receivers"},
+		{"--link-window=1000", "--link-window"},
+		{"--link-max-window=1000", "--link-max-window"},
+		{"--link-budget=-1", "--link-budget"},
+		{"--conn-buffer=1", "--conn-buffer"},
+		{"--peer-buffer=1000", "--peer-buffer"},
+		{"--total-buffer=-1", "--total-buffer"},
+		{"--peer-buffer=0", ""},
+		{"--total-buffer=0", ""},
+	} {
+		err := parse(t, c.arg).Validate()
+		switch {
+		case err == nil && c.want != "":
+			t.Errorf("%s is accepted", c.arg)
+		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.arg, err, c.want)
+		}
+	}
+}
+
+// TestFlagsReachTheServer: what flags and variables say arrives in the server's
+// configuration.
+func TestFlagsReachTheServer(t *testing.T) {
+	t.Setenv(shell.AgentClaimsVariable, "node")
+	t.Setenv(shell.DefaultRouteVariable, "a,b")
+	o := parse(t, "--keepalive-time=1m", "--frontend-keepalive-time=2m", "--peer-buffer=2000000", "--total-buffer=3000000", "--conn-buffer=70000",
+		"--slow-receivers=pause", "--link=reference", "--max-agents=7", "--max-connections=8", "--max-pending-dials=9", "--agent-wait=3s",
+		"--backend-dial-timeout=4s", "--proxy-strategies=destHost,default", "--links-per-agent=2", "--server-count=5")
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c := o.config(nil)
+	for name, ok := range map[string]bool{
+		"keepalive": c.AgentKeepalive == time.Minute && c.FrontendKeepalive == 2*time.Minute,
+		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnLimit == 70_000 && c.PauseSlow,
+		"limits":    c.MaxAgents == 7 && c.MaxConns == 8 && c.MaxPending == 9 && c.Links == 2 && c.ServerCount == 5,
+		"times":     c.AgentWait == 3*time.Second && c.DialTimeout == 4*time.Second,
+		"choice":    c.ReferenceOnly && len(c.Strategies) == 2 && c.Strategies[0] == server.StrategyDestHost,
+		"claims":    c.Claims.By == "node" && len(c.Claims.DefaultRoute) == 2,
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	if by := parse(t, "--agent-claims=any").config(nil).Claims.By; by != "any" {
+		t.Errorf("the flag does not override the variable: %q", by)
+	}
+	t.Setenv(shell.AgentClaimsVariable, "nonsense")
+	if err := parse(t).Validate(); err == nil || !strings.Contains(err.Error(), shell.AgentClaimsVariable) {
+		t.Errorf("a variable that makes no sense: %v", err)
+	}
+}
