@@ -1,0 +1,265 @@
+package pipe_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream remembers what an End does to it.
+type stream struct {
+	mu     sync.Mutex
+	window int
+	got    []byte
+	held   int // given to the End and not consumed
+	ended  string
+}
+
+func (s *stream) Window() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window
+}
+
+func (s *stream) Send(c *buf.Chunk, _ bool) { s.SendAll([]*buf.Chunk{c}, true) }
+
+func (s *stream) SendAll(cs []*buf.Chunk, _ bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range cs {
+		s.got = append(s.got, c.Bytes()...)
+		s.window -= c.Len()
+		c.Release()
+	}
+}
+
+func (s *stream) Consumed(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= min(n, s.held)
+}
+
+func (s *stream) end(how string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended += how + " "
+}
+
+func (s *stream) CloseWrite() { s.end("fin") }
+func (s *stream) Close()      { s.end("close") }
+func (s *stream) Reset(_ string, ordered bool) {
+	if ordered {
+		s.end("ordered")
+	}
+	s.end("reset")
+}
+
+func (s *stream) state() (got, held int, ended string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.got), s.held, s.ended
+}
+
+// rig is an End on a socket whose other end the test holds.
+type rig struct {
+	*pipe.End
+	st     *stream
+	far    *net.TCPConn
+	closed chan error
+}
+
+func newRig(t *testing.T, cfg pipe.Config, window int) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{End: pipe.New(sock.New(near), cfg), st: &stream{window: window}, far: far.(*net.TCPConn), closed: make(chan error, 2)}
+	r.OnClosed = func(err error) { r.closed <- err }
+	r.Start(r.st)
+	ran := make(chan struct{})
+	go func() { defer close(ran); r.Run() }()
+	t.Cleanup(func() { _ = far.Close(); r.Abort("test is over"); r.Writable(); <-ran })
+	return r
+}
+
+// data hands bytes to the End as the link does.
+func (r *rig) data(p []byte) {
+	for len(p) > 0 {
+		c := buf.From(p[:min(len(p), buf.MaxPayload)])
+		p = p[c.Len():]
+		r.st.mu.Lock()
+		r.st.held += c.Len()
+		r.st.mu.Unlock()
+		r.Data(c)
+	}
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// TestWindow: no more is read from the socket than the window allows, and the rest
+// when it opens.
+func TestWindow(t *testing.T) {
+	r := newRig(t, pipe.Config{}, 1000)
+	if _, err := r.far.Write(make([]byte, 5000)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the window is used", func() bool { n, _, _ := r.st.state(); return n == 1000 })
+	time.Sleep(50 * time.Millisecond)
+	if n, _, _ := r.st.state(); n != 1000 {
+		t.Errorf("%d bytes were sent with a window of 1000", n)
+	}
+	r.st.mu.Lock()
+	r.st.window = 10_000
+	r.st.mu.Unlock()
+	r.Writable()
+	eventually(t, "the rest", func() bool { n, _, _ := r.st.state(); return n == 5000 })
+}
+
+// TestHalves: each direction ends by itself, and the socket when both have.
+func TestHalves(t *testing.T) {
+	r := newRig(t, pipe.Config{}, 1<<20)
+	_ = r.far.CloseWrite()
+	eventually(t, "the socket's end is passed on", func() bool { _, _, e := r.st.state(); return e == "fin " })
+	r.data(bytes.Repeat([]byte{1}, 300_000))
+	r.End.End()
+	got, err := io.ReadAll(r.far)
+	if err != nil || len(got) != 300_000 {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	if err := <-r.closed; err != nil {
+		t.Errorf("closed by %v", err)
+	}
+	if _, held, _ := r.st.state(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestPeerCloses: a socket whose other end is closed for good ends both directions.
+func TestPeerCloses(t *testing.T) {
+	r := newRig(t, pipe.Config{}, 1<<20)
+	if _, err := r.far.Write([]byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.far.Close()
+	r.data([]byte("too late"))
+	r.data([]byte("later"))
+	eventually(t, "it ends", func() bool { n, _, e := r.st.state(); return n == 10 && e != "" && e != "fin " })
+	eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
+}
+
+// TestDropsWhatIsNotRead: a socket that is not read and whose stream is aborted, by
+// the other side or for its memory, gives back what it holds. A reset that stands
+// behind data comes behind that data.
+func TestDropsWhatIsNotRead(t *testing.T) {
+	for name, abort := range map[string]error{"link is gone": tunnel.ErrLinkClosed, "evicted": tunnel.ErrEvicted} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pipe.Config{}, 1<<20)
+			before := buf.InUse()
+			for buf.InUse() < before+4<<20 { // more than the kernel takes
+				r.data(make([]byte, 256<<10))
+			}
+			r.Aborted(abort)
+			if err := <-r.closed; !errors.Is(err, abort) {
+				t.Errorf("closed by %v", err)
+			}
+			eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 && buf.InUse() <= before })
+			if _, err := io.Copy(io.Discard, r.far); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the other end sees %v, want a reset", err)
+			}
+		})
+	}
+	t.Run("reset behind data", func(t *testing.T) {
+		r := newRig(t, pipe.Config{}, 1<<20)
+		const size = 8 << 20
+		r.data(make([]byte, size))
+		r.Aborted(&tunnel.ResetError{Reason: "by the peer"})
+		n, err := io.Copy(io.Discard, r.far)
+		if n != size || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the other end sees %d bytes and %v, want %d and a reset", n, err, size)
+		}
+		eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
+	})
+}
+
+// TestHold: what has to wait goes out in order once it may, the end behind it.
+func TestHold(t *testing.T) {
+	r := newRig(t, pipe.Config{FirstData: func() bool { return true }}, 1<<20)
+	r.data([]byte("first "))
+	r.data([]byte("second"))
+	r.End.End()
+	_ = r.far.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := r.far.Read(make([]byte, 10)); err == nil {
+		t.Errorf("%d bytes came before they might", n)
+	}
+	_ = r.far.SetReadDeadline(time.Time{})
+	r.Open()
+	if got, err := io.ReadAll(r.far); err != nil || string(got) != "first second" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestDiallerIsGone: a destination that goes on sending to a dialler that is gone,
+// and one that is silent, are closed after their time.
+func TestDiallerIsGone(t *testing.T) {
+	for name, sends := range map[string]bool{"silent": false, "sends": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pipe.Config{Linger: 50 * time.Millisecond, Stall: 50 * time.Millisecond}, 1<<30)
+			r.data([]byte("bye"))
+			r.End.End()
+			r.PeerClosed()
+			if sends {
+				go func() {
+					for b := make([]byte, 64<<10); ; {
+						if _, err := r.far.Write(b); err != nil {
+							return
+						}
+					}
+				}()
+			}
+			got := make([]byte, 3)
+			if _, err := io.ReadFull(r.far, got); err != nil || string(got) != "bye" {
+				t.Errorf("the destination got %q, %v", got, err)
+			}
+			select {
+			case <-r.closed:
+			case <-time.After(time.Minute):
+				t.Error("the socket stays")
+			}
+			if n, _, _ := r.st.state(); n > 0 {
+				t.Errorf("%d bytes were sent to a dialler that is gone", n)
+			}
+		})
+	}
+}
