@@ -103,11 +103,23 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
+RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
 RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/konnectivity/...
 
 .PHONY: test-race
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/konntest
+
+# A fuzzer at a time: each uses all processors. What one finds is written to its package's testdata, for `make test`.
+FUZZ_TIME ?= 10s
+.PHONY: fuzz
+fuzz: ## Run every fuzzer for a while (FUZZ_TIME, for each)
+	@set -e; grep -r '^func Fuzz' --include '*_test.go' pkg | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | sort | \
+	while read -r package fuzzer; do \
+		echo "==> $$package $$fuzzer"; \
+		$(GO) test -timeout 30m -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_TIME) ./$$package; \
+	done
 
 # With PROVIDER=kind, beside plain kind, whose command is built for that.
 .PHONY: bench-up
