@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,12 @@ import (
 // tunnelConditionSuffix follows the scheduler's name in all objects of the
 // controller that keeps the nodes' condition TunnelReady.
 const tunnelConditionSuffix = "-tunnel-condition"
+
+// The controller serves its probes and metrics here, in the Pod's own network.
+const (
+	healthPort          = "health"
+	tunnelConditionPort = 8095
+)
 
 // NeedsTunnelCondition says whether a profile enables TunnelReach, and so
 // whether the controller is rendered.
@@ -47,12 +54,16 @@ func TunnelCondition(b *v1alpha1.Bundle) component.Component {
 		Flags: []component.Flag{
 			component.PlainFlag("agent-namespace", agents.Namespace),
 			component.PlainFlag("agent-selector", labels.FormatLabels(agents.Selector)),
+			component.PlainFlag("health-address", fmt.Sprintf(":%d", tunnelConditionPort)),
 		},
+		Ports:          []component.Port{{Name: healthPort, Number: tunnelConditionPort}},
+		Liveness:       &component.Probe{Port: healthPort, Path: "/livez", Delay: 15},
+		Readiness:      &component.Probe{Port: healthPort, Path: "/readyz"},
 		ServiceAccount: name,
 		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
 		PriorityClass: "system-cluster-critical",
 		NodeSelector:  s.NodeSelector,
-		// Nobody waits for it: without it the conditions stay as they are.
+		// Nobody waits for it: without it the conditions stay as they are, and count as unknown when they are old.
 		Replicas: 1,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),

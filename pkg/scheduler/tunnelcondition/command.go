@@ -18,6 +18,7 @@ const CommandName = "tunnel-condition"
 const (
 	FlagNamespace = "agent-namespace"
 	FlagSelector  = "agent-selector"
+	FlagHealth    = "health-address"
 )
 
 // Requests to the API server. At the start every node gets its condition, one request each, and a plugin that requires an
@@ -29,7 +30,7 @@ const (
 
 // NewCommand returns the subcommand that runs the controller.
 func NewCommand() *cobra.Command {
-	var kubeconfig, namespace, selector string
+	var kubeconfig, namespace, selector, health string
 	cmd := &cobra.Command{
 		Use:   CommandName,
 		Short: "Keep the condition TunnelReady of nodes from the readiness of Konnectivity agents",
@@ -60,11 +61,19 @@ func NewCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if health != "" {
+				server, err := listen(ctx, health, controller)
+				if err != nil {
+					return fmt.Errorf("--%s: %w", FlagHealth, err)
+				}
+				defer func() { _ = server.Close() }()
+			}
 			return controller.Run(ctx)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address and an identity; default: the Pod's own")
 	cmd.Flags().StringVar(&namespace, FlagNamespace, "kube-system", "namespace of the agents")
 	cmd.Flags().StringVar(&selector, FlagSelector, "k8s-app=konnectivity-agent", "label selector of the agents' Pods")
+	cmd.Flags().StringVar(&health, FlagHealth, "", "address such as :8095 on which to serve /livez, /readyz and /metrics without encryption; default: nowhere")
 	return cmd
 }

@@ -3,7 +3,8 @@
 //
 // It runs as a process of its own and not in the scheduler: writing nodes' status is a right that lets its holder change
 // what any node can take, and the scheduler has no other use for it. Writing is idempotent, so two of them at once, as in a
-// rollout, do no harm and no leader is elected. Start at [Controller.Run]; pods.go knows agents that are Pods.
+// rollout, do no harm and no leader is elected. Each condition has a heartbeat that is written anew, so that whoever reads it sees
+// whether anybody still looks. Start at [Controller.Run]; pods.go knows agents that are Pods.
 package tunnelcondition
 
 import (
@@ -11,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +38,9 @@ const (
 // workers write conditions of different nodes at the same time.
 const workers = 8
 
+// stuck is how long a node may take: the client gives up a request long before.
+const stuck = 2 * time.Minute
+
 // Agents tells where agents are ready.
 type Agents interface {
 	// Start begins to watch agents and returns when it knows them all. From then on until ctx ends changed gets the name
@@ -55,6 +60,12 @@ type Controller struct {
 	queue   workqueue.TypedRateLimitingInterface[string]
 	// now is the clock; tests set it.
 	now func() time.Time
+	// known says that all nodes and agents are known.
+	known atomic.Bool
+
+	mu sync.Mutex
+	// busy is since when a worker has been at a node.
+	busy map[string]time.Time
 }
 
 // New makes a controller.
@@ -62,7 +73,7 @@ func New(client kubernetes.Interface, agents Agents) (*Controller, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
 	c := &Controller{
-		client: client, factory: factory, nodes: nodes.Lister(), agents: agents, now: time.Now,
+		client: client, factory: factory, nodes: nodes.Lister(), agents: agents, now: time.Now, busy: map[string]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 	}
 	handler, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -91,6 +102,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return ctx.Err()
 	}
+	c.known.Store(true)
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()
@@ -112,34 +124,47 @@ func (c *Controller) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(name)
-	if err := c.reconcile(ctx, name); err != nil {
+	defer c.note(name)()
+	again, err := c.reconcile(ctx, name)
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Condition not written, will try again", "node", name)
 		c.queue.AddRateLimited(name)
 		return true
 	}
 	c.queue.Forget(name)
+	if again > 0 {
+		c.queue.AddAfter(name, again)
+	}
 	return true
 }
 
-// reconcile writes a node's condition if it is not what it should be.
-func (c *Controller) reconcile(ctx context.Context, name string) error {
+// reconcile writes a node's condition if it is not what it should be or its heartbeat is due, and says when that is next.
+func (c *Controller) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	node, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	want, err := c.condition(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, have := range node.Status.Conditions {
-		if have.Type == want.Type && have.Status == want.Status {
-			return nil
+		if have.Type != want.Type || have.Status != want.Status {
+			continue
 		}
+		if due := pluginargs.TunnelReadyHeartbeat - c.now().Sub(have.LastHeartbeatTime.Time); due > 0 {
+			return min(due, pluginargs.TunnelReadyHeartbeat), nil
+		}
+		want.LastTransitionTime = have.LastTransitionTime
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{want}}})
+	return pluginargs.TunnelReadyHeartbeat, c.write(ctx, name, want)
+}
+
+func (c *Controller) write(ctx context.Context, name string, condition corev1.NodeCondition) error {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
 	if err != nil {
 		return err
 	}
@@ -147,7 +172,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return err
+	if err != nil {
+		written.WithLabelValues("failed").Inc()
+		return err
+	}
+	written.WithLabelValues("written").Inc()
+	return nil
 }
 
 // condition is what a node's should be.

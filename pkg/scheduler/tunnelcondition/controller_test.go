@@ -3,6 +3,8 @@ package tunnelcondition
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
@@ -17,27 +21,13 @@ import (
 
 const bound = 20 * time.Second
 
-// TestController follows agents that come, get ready, lose readiness and go, on a real API server.
+// TestController follows agents that come, get ready, lose readiness and go, on a real API server and with the rights that
+// a bundle renders.
 func TestController(t *testing.T) {
 	cp := daemontest.StartControlPlane(t, "")
-	agents := labels.SelectorFromSet(labels.Set{"k8s-app": "konnectivity-agent"})
-	pods, err := Pods(cp.Client, "default", agents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	controller, err := New(cp.Client, pods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	own := asRendered(t, cp)
+	controller := run(t, own, time.Now)
+	daemontest.Eventually(t, bound, controller.ready)
 
 	// Without controllers nobody else makes it.
 	if _, err := cp.Client.CoreV1().ServiceAccounts("default").Create(t.Context(),
@@ -62,6 +52,8 @@ func TestController(t *testing.T) {
 	want(t, cp.Client, "a", corev1.ConditionTrue, ReasonReady)
 	want(t, cp.Client, "b", corev1.ConditionFalse, ReasonNoAgent)
 
+	mayNot(t, own)
+
 	setReady(t, cp.Client, "agent", corev1.ConditionFalse)
 	want(t, cp.Client, "a", corev1.ConditionFalse, ReasonNoAgent)
 	setReady(t, cp.Client, "agent", corev1.ConditionTrue)
@@ -82,6 +74,108 @@ func TestController(t *testing.T) {
 	if c := condition(node, corev1.NodeReady); c == nil || c.Status != corev1.ConditionTrue {
 		t.Errorf("another condition was lost: %v", node.Status.Conditions)
 	}
+}
+
+// controllerOf makes a controller for the agents of namespace default.
+func controllerOf(t *testing.T, client kubernetes.Interface) *Controller {
+	t.Helper()
+	pods, err := Pods(client, "default", labels.SelectorFromSet(labels.Set{"k8s-app": "konnectivity-agent"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := New(client, pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return controller
+}
+
+// run runs a controller for the agents of namespace default until the test ends.
+func run(t *testing.T, client kubernetes.Interface, now func() time.Time) *Controller {
+	t.Helper()
+	controller := controllerOf(t, client)
+	controller.now = now
+	if controller.ready() == nil {
+		t.Error("ready before anything is known")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- controller.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return controller
+}
+
+// TestHeartbeat: a condition that stays is written anew when its heartbeat is due, and keeps its time of transition; one
+// that is not due is left alone.
+func TestHeartbeat(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	node := func(name string, age time.Duration) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type: pluginargs.TunnelReadyCondition, Status: corev1.ConditionFalse, Reason: ReasonNoAgent,
+			LastHeartbeatTime: metav1.NewTime(now.Add(-age)), LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour)),
+		}}}}
+	}
+	client := fake.NewClientset(node("due", pluginargs.TunnelReadyHeartbeat+time.Second), node("fresh", pluginargs.TunnelReadyHeartbeat-time.Minute))
+	controller := run(t, client, func() time.Time { return now })
+	daemontest.Eventually(t, bound, func() error {
+		n, err := client.CoreV1().Nodes().Get(t.Context(), "due", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c := condition(n, pluginargs.TunnelReadyCondition)
+		if !c.LastHeartbeatTime.Time.Equal(now) || !c.LastTransitionTime.Time.Equal(now.Add(-24*time.Hour)) {
+			return fmt.Errorf("condition %+v", c)
+		}
+		return nil
+	})
+	for name, want := range map[string]time.Duration{"due": pluginargs.TunnelReadyHeartbeat, "fresh": time.Minute} {
+		daemontest.Eventually(t, bound, func() error {
+			again, err := controller.reconcile(t.Context(), name)
+			if err != nil || again != want {
+				return fmt.Errorf("node %s: next in %s, want %s (%v)", name, again, want, err)
+			}
+			return nil
+		})
+	}
+	for _, action := range client.Actions() {
+		if patch, ok := action.(clienttesting.PatchAction); ok && patch.GetName() != "due" {
+			t.Errorf("node %s was written", patch.GetName())
+		}
+	}
+}
+
+// TestProbes: ready is who knows all, alive who is not stuck.
+func TestProbes(t *testing.T) {
+	c := controllerOf(t, fake.NewClientset())
+	server := httptest.NewServer(handler(c))
+	t.Cleanup(server.Close)
+	want := func(when, path string, code int) {
+		t.Helper()
+		response, err := server.Client().Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != code {
+			t.Errorf("%s: %s says %d, want %d", when, path, response.StatusCode, code)
+		}
+	}
+	want("at the start", "/livez", http.StatusOK)
+	want("at the start", "/readyz", http.StatusServiceUnavailable)
+	c.known.Store(true)
+	want("when all is known", "/readyz", http.StatusOK)
+	want("always", "/metrics", http.StatusOK)
+	done := c.note("n")
+	now := c.now()
+	c.now = func() time.Time { return now.Add(stuck + time.Second) }
+	want("with a worker that is stuck", "/livez", http.StatusServiceUnavailable)
+	done()
+	want("when it is not any more", "/livez", http.StatusOK)
 }
 
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
