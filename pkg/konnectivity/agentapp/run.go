@@ -44,7 +44,6 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shell.LimitProcessors(2)
-	shell.ShortSlices()
 	m := agent.NewMetrics()
 	cfg, err := o.config(ctx, m)
 	if err != nil {

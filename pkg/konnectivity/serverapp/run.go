@@ -42,7 +42,6 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shell.LimitProcessors(2)
-	shell.ShortSlices()
 	m := server.NewMetrics()
 	client, err := o.kubeClient()
 	if err != nil {
