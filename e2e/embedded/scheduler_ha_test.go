@@ -47,13 +47,13 @@ func TestSchedulerSurvives(t *testing.T) {
 		c.fault(t, func(leader string) { c.kill(leader) })
 	})
 	t.Run("leader paused past its lease", func(t *testing.T) {
-		pid := 0
+		pid, old := 0, ""
 		c.fault(t, func(leader string) {
-			pid = h.status("dev").find(t, leader).PID
+			pid, old = h.status("dev").find(t, leader).PID, leader
 			c.signal(pid, syscall.SIGSTOP)
 		})
-		// What it had in hand when it was stopped must not be bound over what the new leader has done.
 		c.signal(pid, syscall.SIGCONT)
+		waitFor(t, "the replica that was resumed to exit", func() bool { return h.status("dev").find(t, old).PID != pid })
 		c.bind("after the pause")
 	})
 	t.Run("API server restarted", func(t *testing.T) {
