@@ -13,7 +13,7 @@ const AnyScheduler = "*"
 // PolitePreemptionArgs are the arguments of PolitePreemption.
 type PolitePreemptionArgs struct {
 	// Evict names schedulers whose pods may be evicted, besides those of the profile itself; "*" is every scheduler,
-	// which makes this the in-tree preemption. Default: none. A bundle adds its other profiles by itself.
+	// which makes this the in-tree preemption. Default: none. A bundle adds its other profiles to built-in ones.
 	Evict []string `json:"evict,omitempty"`
 
 	// MinCandidateNodesPercentage is the least share of nodes that are looked at for victims, in percent. Default: 10,
