@@ -37,7 +37,7 @@ func run(args []string) error {
 	f.StringVar(&o.modes, "modes", "grpc,http-connect", "modes to measure")
 	f.StringVar(&o.only, "only", "", "comma-separated prefixes of measurements: "+measurementNames()+"; empty for all")
 	f.IntVar(&o.reps, "reps", 3, "repetitions")
-	f.DurationVar(&o.dur, "time", time.Second, "duration of one throughput measurement")
+	f.DurationVar(&o.dur, "time", 600*time.Millisecond, "duration of one throughput measurement")
 	f.IntVar(&o.idle, "idle", 5000, "idle connections for the memory measurement")
 	f.BoolVar(&o.direct, "direct", true, "measure without a tunnel, too")
 	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too, and one with a plain relay before it")
