@@ -24,8 +24,10 @@ const (
 	victims = "victim"
 	urgent  = "urgent"
 
-	// shutdown is how long an evicted pod takes to go.
-	shutdown = 200 * time.Millisecond
+	// shutdown is how long an evicted pod takes to go: what a program takes that ends when it is told to.
+	shutdown = time.Second
+	// notice is how long both schedulers have to see what was made or removed.
+	notice = 2 * time.Second
 )
 
 var (
@@ -96,7 +98,7 @@ func (a arrangement) fillWithVictims(ctx context.Context, client kubernetes.Inte
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
-	time.Sleep(time.Second) // both schedulers see them
+	time.Sleep(notice)
 	return err
 }
 
@@ -133,7 +135,7 @@ func clean(ctx context.Context, client kubernetes.Interface) error {
 		}
 		return err
 	})
-	time.Sleep(time.Second) // both schedulers see it
+	time.Sleep(notice)
 	return err
 }
 
