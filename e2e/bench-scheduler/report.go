@@ -30,7 +30,7 @@ func report(o options) error {
 		return err
 	}
 	if len(all) > 0 {
-		used := comparable(all, o.othersLimit)
+		used := usableResults(all, o.othersLimit)
 		rows := summarise(used)
 		text := provenance(all, used, o) + "\n" + goalTable(rows) + "\n" + table(rows) + "\n![Pods per second and CPU per Pod](" + plotFile + ")\n"
 		if err := errors.Join(write(o, "results", text), os.WriteFile(filepath.Join(o.docs, plotFile), []byte(plot(rows)), 0o644)); err != nil {
@@ -79,9 +79,9 @@ func write(o options, mark, text string) error {
 	return os.WriteFile(path, []byte(old[:from]+begin+"\n"+text+"\n"+old[to:]), 0o644)
 }
 
-// comparable are the results that may stand in one table: of the machine of the latest one, of each scheduler's latest
+// usableResults are the results that may stand in one table: of the machine of the latest one, of each scheduler's latest
 // build, and not of a machine that had other work to do.
-func comparable(all []result, limit float64) []result {
+func usableResults(all []result, limit float64) []result {
 	kind := func(r result) string { return r.Workload + "/" + r.Scheduler }
 	last, builds := all[len(all)-1], map[string]string{}
 	for _, r := range all {

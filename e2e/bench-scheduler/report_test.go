@@ -51,8 +51,8 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-// TestComparable: one table has results of one machine, one build of each scheduler, and no others' work.
-func TestComparable(t *testing.T) {
+// TestUsableResults: one table has results of one machine, one build of each scheduler, and no others' work.
+func TestUsableResults(t *testing.T) {
 	set := func(f func(*result)) func(*result) { return f }
 	old := run3(batch, ours, 1, 1, set(func(r *result) { r.Build = "old" }))
 	elsewhere := run3(batch, ours, 1, 1, set(func(r *result) { r.Machine = "64 x b" }))
@@ -62,7 +62,7 @@ func TestComparable(t *testing.T) {
 	for _, part := range [][]result{old, elsewhere, busy, good} {
 		all = append(all, part...)
 	}
-	used := comparable(all, 0.1)
+	used := usableResults(all, 0.1)
 	if len(used) != len(good) {
 		t.Fatalf("%d of %d results are used, want %d", len(used), len(all), len(good))
 	}

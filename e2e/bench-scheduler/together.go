@@ -132,7 +132,7 @@ func (a arrangement) round(ctx context.Context, cp *controlPlane, kubelets *kube
 			return err
 		}
 	}
-	if err := a.makePods(ctx, cp.client, "round"); err != nil {
+	if err := a.makePods(ctx, cp.client); err != nil {
 		return err
 	}
 	if err := a.settle(ctx, cp, r); err != nil {

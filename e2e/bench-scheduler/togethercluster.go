@@ -81,10 +81,10 @@ func (a arrangement) pod(prefix, scheduler string, i int) *corev1.Pod {
 }
 
 // makePods makes both schedulers' pods, in turns.
-func (a arrangement) makePods(ctx context.Context, client kubernetes.Interface, prefix string) error {
+func (a arrangement) makePods(ctx context.Context, client kubernetes.Interface) error {
 	schedulers := []string{corev1.DefaultSchedulerName, v1alpha1.DefaultSpreadProfile}
 	return parallel(2*togetherPods, func(i int) error {
-		_, err := client.CoreV1().Pods(namespace).Create(ctx, a.pod(prefix, schedulers[i%2], i), metav1.CreateOptions{})
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, a.pod("round", schedulers[i%2], i), metav1.CreateOptions{})
 		return err
 	})
 }
