@@ -172,10 +172,11 @@ func TestPeerCloses(t *testing.T) {
 	if _, err := r.far.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "they are passed on", func() bool { n, _, _ := r.st.state(); return n == 10 })
 	_ = r.far.Close()
 	r.data([]byte("too late"))
 	r.data([]byte("later"))
-	eventually(t, "it ends", func() bool { n, _, e := r.st.state(); return n == 10 && e != "" && e != "fin " })
+	eventually(t, "it ends", func() bool { _, _, e := r.st.state(); return e != "" && e != "fin " })
 	eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
 }
 
