@@ -106,6 +106,7 @@ func TestLoadRefusesValues(t *testing.T) {
 		"partition labels":      {"scheduler: {partition: {}}", "scheduler.partition.nodeLabels", "name the labels"},
 		"partition label":       {"scheduler: {partition: {nodeLabels: {'a b': c}}}", "scheduler.partition.nodeLabels", "a b"},
 		"partition taint":       {"scheduler: {partition: {nodeLabels: {a: b}, taint: {key: a}}}", "scheduler.partition.taint.effect", "NoSchedule"},
+		"partition soft taint":  {"scheduler: {partition: {nodeLabels: {a: b}, taint: {key: a, effect: PreferNoSchedule}}}", "scheduler.partition.taint.effect", "use NoSchedule"},
 		"partition and own":     {"scheduler: {partition: {nodeLabels: {a: b}}, profiles: [{schedulerName: a, pluginConfig: [{name: NodeAffinity, args: {}}]}]}", "scheduler.profiles[0].pluginConfig[0]", "remove these, or the partition"},
 		"assignment profile":    {"scheduler: {assignments: [{schedulerName: b, podSelector: {matchLabels: {a: b}}}]}", "scheduler.assignments[0].schedulerName", `"my-scheduler"`},
 		"assignment of all":     {"scheduler: {assignments: [{}]}", "scheduler.assignments[0].namespaceSelector", "every Pod"},

@@ -13,7 +13,8 @@ type Partition struct {
 	// the Pod says. Required.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// Taint of these nodes that keeps other schedulers' Pods away; the scheduler's own
+	// Taint of these nodes that keeps other schedulers' Pods away, with effect
+	// NoSchedule or NoExecute: PreferNoSchedule keeps nobody away. The scheduler's own
 	// Pods must tolerate it, which Assignment adds. Fairlead taints no nodes:
 	// `fairlead verify` says which are not as they should be. Default: none, and then
 	// other schedulers still place their Pods here.

@@ -27,8 +27,12 @@ func validatePartition(partition *Partition, p *field.Path) field.ErrorList {
 	at := p.Child("taint")
 	errs = append(errs, metav1validation.ValidateLabelName(taint.Key, at.Child("key"))...)
 	errs = append(errs, invalidFor(at.Child("value"), taint.Value, validation.IsValidLabelValue(taint.Value))...)
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-	if !slices.Contains(effects, taint.Effect) {
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
+	switch {
+	case taint.Effect == corev1.TaintEffectPreferNoSchedule:
+		errs = append(errs, field.Invalid(at.Child("effect"), taint.Effect,
+			"other schedulers may still place their Pods there, so the nodes would be no partition; use NoSchedule"))
+	case !slices.Contains(effects, taint.Effect):
 		errs = append(errs, field.NotSupported(at.Child("effect"), taint.Effect, effects))
 	}
 	return errs
