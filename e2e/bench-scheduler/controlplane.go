@@ -101,7 +101,7 @@ func startControlPlane(ctx context.Context, programs map[string]string) (cp *con
 	if err := cp.connect("https://127.0.0.1:" + ports[2]); err != nil {
 		return nil, err
 	}
-	return cp, eventually(ctx, patience, func() error {
+	return cp, eventually(ctx, func() error {
 		_, err := cp.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err
 	})
@@ -175,8 +175,8 @@ func freePorts(ctx context.Context, n int) ([]string, error) {
 	return ports, nil
 }
 
-func eventually(ctx context.Context, limit time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func eventually(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		err := try()
@@ -185,7 +185,7 @@ func eventually(ctx context.Context, limit time.Duration, try func() error) erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", limit, err)
+			return fmt.Errorf("after %s: %w", patience, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

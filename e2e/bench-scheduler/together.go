@@ -153,7 +153,7 @@ func (a arrangement) settle(ctx context.Context, cp *controlPlane, r *togetherRe
 		}
 		return nil
 	}
-	if err := eventually(ctx, patience, enough); err != nil {
+	if err := eventually(ctx, enough); err != nil {
 		return err
 	}
 	if !a.preemption {

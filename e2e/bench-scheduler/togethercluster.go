@@ -51,7 +51,7 @@ func makePriorities(ctx context.Context, client kubernetes.Interface) error {
 	for name, value := range map[string]int32{victims: -10, urgent: 1000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		// The built-in classes, and with them the API, may come a moment later than the rest.
-		if err := eventually(ctx, patience, func() error {
+		if err := eventually(ctx, func() error {
 			_, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
@@ -125,7 +125,7 @@ func (a arrangement) waitUntilBothBind(ctx context.Context, cp *controlPlane) er
 func clean(ctx context.Context, client kubernetes.Interface) error {
 	now := int64(0)
 	pods := client.CoreV1().Pods(namespace)
-	err := eventually(ctx, patience, func() error {
+	err := eventually(ctx, func() error {
 		if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func runRelay(socket, address string) error {
 		if err != nil {
 			return
 		}
-		defer t.Close()
+		defer func() { _ = t.Close() }()
 		join(c, t)
 	})
 }
@@ -145,7 +145,7 @@ func floorConnect(c net.Conn) {
 	if err != nil {
 		return
 	}
-	defer t.Close()
+	defer func() { _ = t.Close() }()
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}

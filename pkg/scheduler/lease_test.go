@@ -10,7 +10,7 @@ import (
 
 // TestLeaseOf: the barrier asks for the Lease that kube-scheduler holds.
 func TestLeaseOf(t *testing.T) {
-	seconds := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Second} }
+	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	configured := componentbaseconfig.LeaderElectionConfiguration{
 		LeaderElect: true, LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
 		ResourceNamespace: "kube-system", ResourceName: "my-scheduler",

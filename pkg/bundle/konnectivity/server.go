@@ -34,9 +34,9 @@ const (
 	// DrainVariable tells our own programs for how long to drain (KON-51). It is not
 	// a flag because the reference server of v0.34 would refuse that.
 	DrainVariable = "FAIRLEAD_DRAIN_TIMEOUT"
-	// ClaimsVariable tells our own server what to hold agents' identifiers against,
-	// and DefaultRouteVariable which agents may claim the default route.
-	ClaimsVariable       = "FAIRLEAD_AGENT_CLAIMS"
+	// ClaimsVariable tells our own server what to hold agents' identifiers against.
+	ClaimsVariable = "FAIRLEAD_AGENT_CLAIMS"
+	// DefaultRouteVariable tells it which agents may claim the default route.
 	DefaultRouteVariable = "FAIRLEAD_DEFAULT_ROUTE_AGENTS"
 	// serverExit, in seconds, is what the server has beyond draining until it is killed.
 	serverExit = 10

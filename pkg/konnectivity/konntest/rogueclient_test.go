@@ -114,7 +114,7 @@ func TestRogueClient(t *testing.T) {
 		before := r.badInput()
 		s, st := r.open(t, "/ProxyService/Proxy")
 		st.SendControl([]byte("\x01\x00\x00\x00\x01x"))
-		<-s.closed
+		t.Logf("closed: %v", <-s.closed)
 		wantBad(t, before, "bad packet")
 	})
 	t.Run("connections that are not there", func(t *testing.T) { strayPackets(t, r, wantBad) })

@@ -254,7 +254,8 @@ func TestDiallerIsGone(t *testing.T) {
 				t.Errorf("the destination got %q, %v", got, err)
 			}
 			select {
-			case <-r.closed:
+			case err := <-r.closed:
+				t.Logf("closed: %v", err)
 			case <-time.After(time.Minute):
 				t.Error("the socket stays")
 			}

@@ -33,7 +33,7 @@ func TestReadsTakeTheRoomTheyNeed(t *testing.T) {
 	in := New(near)
 	small := func(when string) {
 		t.Helper()
-		for range len(rooms) { // each step down takes a read
+		for range rooms { // each step down takes a read
 			if _, err := far.Write([]byte("keystroke")); err != nil {
 				t.Fatal(err)
 			}

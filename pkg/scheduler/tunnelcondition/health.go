@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -19,10 +20,11 @@ var written = metrics.NewCounterVec(&metrics.CounterOpts{
 	Help: "Writes of the nodes' condition TunnelReady, by their result (written, failed).",
 }, []string{"result"})
 
-func init() { legacyregistry.MustRegister(written) }
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(written) })
 
 // listen serves probes and metrics until the server is closed or ctx ends.
 func listen(ctx context.Context, address string, c *Controller) (*http.Server, error) {
+	registerMetrics()
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {

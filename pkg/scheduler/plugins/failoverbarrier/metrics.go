@@ -1,6 +1,8 @@
 package failoverbarrier
 
 import (
+	"sync"
+
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -11,4 +13,4 @@ var barrierOpen = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help: "Whether FailoverBarrier lets the pods of a profile through (1) or waits for the caches to catch up (0).",
 }, []string{"profile"})
 
-func init() { legacyregistry.MustRegister(barrierOpen) }
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(barrierOpen) })

@@ -80,6 +80,7 @@ var (
 
 // New makes the plugin with a client of its own for pods' metadata.
 func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	registerMetrics()
 	var args pluginargs.FailoverBarrierArgs
 	if err := pluginargs.Decode(obj, &args); err != nil {
 		return nil, err
