@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/interrupt/interrupttest"
 )
 
 // envWatched makes TestWatched a run of tests that has something to remove; the
@@ -30,6 +32,7 @@ func TestWatched(t *testing.T) {
 // An interrupted run removes its cluster: also when its terminal is closed, and
 // when nobody reads any more what it says about it.
 func TestInterruptedSuite(t *testing.T) {
+	interrupttest.Hear(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			mark := filepath.Join(t.TempDir(), "removed")

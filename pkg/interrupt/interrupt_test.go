@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/interrupt/interrupttest"
 )
 
 // envMark makes this test binary a command that is asked to end; its value is the file that it makes once it has cleaned up.
@@ -56,6 +58,7 @@ func start(t *testing.T, mark string, argv ...string) *exec.Cmd {
 }
 
 func TestCleansUp(t *testing.T) {
+	interrupttest.Hear(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			mark := filepath.Join(t.TempDir(), "clean")

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/interrupt/interrupttest"
 )
 
 // program builds this command, and makes the arguments of a daemon in a network of its own.
@@ -98,6 +100,7 @@ func TestRunIsInterrupted(t *testing.T) {
 
 // A closed terminal asks the command to end as a service manager does.
 func TestTerminalIsClosed(t *testing.T) {
+	interrupttest.Hear(t)
 	tmp := t.TempDir()
 	binary := filepath.Join(tmp, "dockerd-tool")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt/interrupttest"
 )
 
 // build makes this command, and a directory of programs for images.
@@ -38,6 +39,7 @@ func build(t *testing.T) (binary, bin string) {
 
 // Asked to end in whatever way, it ends the docker that it has started, and leaves whole archives only.
 func TestInterrupted(t *testing.T) {
+	interrupttest.Hear(t)
 	binary, bin := build(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
