@@ -44,7 +44,7 @@ var extensionPoints = map[string][]string{
 	pluginargs.FailoverBarrier:    {"preBind", "preFilter"},
 	pluginargs.ForeignNominations: {"filter", "preFilter"},
 	pluginargs.PolitePreemption:   {"postFilter", "preEnqueue"},
-	pluginargs.TunnelReach:        {"filter", "preFilter", "preScore", "score"},
+	pluginargs.TunnelReach:        {"filter", "postBind", "preFilter", "preScore", "score"},
 }
 
 // needed are the extension points without which a plugin of Fairlead's is there and does nothing. TunnelReach's score
