@@ -137,6 +137,10 @@ func TestLoadRefusesValues(t *testing.T) {
 		"flag without name":     {"scheduler: {extraArgs: [{value: '4'}]}", "scheduler.extraArgs[0].name", "without dashes"},
 		"flag twice":            {"scheduler: {extraArgs: [{name: v, value: '4'}, {name: v, value: '5'}]}", "scheduler.extraArgs[1].name", "Duplicate"},
 		"resources":             {"scheduler: {resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", "scheduler.resources.requests[cpu]", "must not exceed"},
+		"stock image":           {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', builtInProfiles: {batch: {}}}", "scheduler.image", "fairlead-batch enables PolitePreemption, ForeignNominations, FailoverBarrier, which it does not have"},
+		"stock image, own":      {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}}]}", "scheduler.image", "a enables TunnelReach"},
+		"mirrored image":        {"scheduler: {image: 'a.example:5000/b/fairlead-scheduler:v0.1.0@sha256:" + strings.Repeat("0", 64) + "', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Nobody}]}}}]}", "scheduler.profiles[0].plugins.multiPoint.enabled[0].name", "does not have this plugin"},
+		"stock image's plugin":  {"scheduler: {image: 'a.example:5000/kube-scheduler:v1.36.0', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Nobody}]}}}]}", "scheduler.profiles[0].plugins.multiPoint.enabled[0].name", "does not have this plugin"},
 		"image":                 {"scheduler: {image: 'a b'}", "scheduler.image", "without blanks"},
 		"toleration key":        {"scheduler: {tolerations: [{effect: NoSchedule}]}", "scheduler.tolerations[0].key", "operator Exists"},
 		"toleration value":      {"scheduler: {tolerations: [{operator: Exists, key: a, value: b}]}", "scheduler.tolerations[0].value", "must be empty"},
@@ -218,7 +222,6 @@ func TestLoadRefusesValues(t *testing.T) {
 	}
 }
 
-// TestLoadReportsAll: a user corrects all mistakes at once.
 // TestGatesTogether: gates that depend on each other are fine together.
 func TestGatesTogether(t *testing.T) {
 	for _, gates := range []string{"{GenericWorkload: true, GangScheduling: true}", "{AllBeta: true}", "{AllAlpha: true, WorkloadAwarePreemption: false}"} {
@@ -226,6 +229,16 @@ func TestGatesTogether(t *testing.T) {
 	}
 }
 
+// TestImagesAreBelieved: nobody knows what an image of one's own, or another version, holds.
+func TestImagesAreBelieved(t *testing.T) {
+	for _, image := range []string{"example.test/scheduler:v9", "fairlead-dev/fairlead-scheduler:v9", "a/kube-scheduler:v1.99.0", "a/kube-scheduler"} {
+		load(t, "scheduler: {image: '"+image+"', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Somebody}]}}}]}")
+	}
+	load(t, "scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', profiles: [{schedulerName: a}], builtInProfiles: {batch: {}}, "+
+		"plugins: {politePreemption: {enabled: false}, foreignNominations: {enabled: false}, failoverBarrier: {enabled: false}}}")
+}
+
+// TestLoadReportsAll: a user corrects all mistakes at once.
 func TestLoadReportsAll(t *testing.T) {
 	_, err := bundle.Load([]byte("scheduler: {replicas: 0}\nkonnectivity: {agentPort: 80}\npki: {algorithm: x}\n"))
 	for _, field := range []string{"scheduler.replicas", "konnectivity.agentPort", "pki.algorithm"} {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -123,21 +124,40 @@ func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, e
 			Hint:    "set konnectivity.enabled: false to install the second scheduler alone",
 		}, nil
 	}
-	return versionFinding(server, version.MustParseGeneric(components.KubernetesVersion()), ptr.Deref(b.Scheduler.Enabled, true)), nil
+	if !ptr.Deref(b.Scheduler.Enabled, true) {
+		return versionFinding(server, components.KubernetesVersion(), ""), nil
+	}
+	programs := scheduler.KubernetesVersion(b.Scheduler.Image)
+	if programs == "" {
+		return &Finding{
+			ID: FindingVersion, Warning: true,
+			Message: fmt.Sprintf("scheduler.image %s does not say its version, so nobody can tell whether it fits Kubernetes v%s", b.Scheduler.Image, server),
+			Hint:    "name it with the tag of its version: Kubernetes supports schedulers of the API server's minor version and the one before",
+		}, nil
+	}
+	return versionFinding(server, programs, b.Scheduler.Image), nil
 }
 
-func versionFinding(server, built *version.Version, scheduler bool) *Finding {
+// versionFinding compares the API server with the version of Kubernetes that the
+// programs are made of. An empty schedulerImage means the tunnel alone.
+func versionFinding(server *version.Version, programs, schedulerImage string) *Finding {
+	built := version.MustParseGeneric(programs)
 	low, high, what := uint(minTunnel), built.Minor()+1, "the tunnel"
-	if scheduler {
-		low, what = built.Minor(), fmt.Sprintf("the second scheduler, which is of %d.%d,", built.Major(), built.Minor())
+	hint := "use the release of fairlead for this Kubernetes"
+	if schedulerImage != "" {
+		low, what = built.Minor(), fmt.Sprintf("the second scheduler, which is of %d.%d (%s),", built.Major(), built.Minor(), schedulerImage)
+		hint += fmt.Sprintf(", or set scheduler.image to one of v%d.%d, or if it is one, --ignore-preflight-errors=%s", server.Major(), server.Minor(), FindingVersion)
 	}
 	if server.Major() == built.Major() && server.Minor() >= low && server.Minor() <= high {
 		return nil
 	}
+	if schedulerImage != "" && !server.AtLeast(built) {
+		hint = "upgrade the control plane first, or " + hint
+	}
 	return &Finding{
 		ID:      FindingVersion,
 		Message: fmt.Sprintf("the cluster runs Kubernetes v%s; %s supports %d.%d to %d.%d", server, what, built.Major(), low, built.Major(), high),
-		Hint:    "use the release of fairlead for this Kubernetes, or if scheduler.image is another one that fits, --ignore-preflight-errors=" + FindingVersion,
+		Hint:    hint,
 	}
 }
 

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,31 +12,76 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 func TestVersions(t *testing.T) {
-	built := version.MustParseGeneric("v1.36.3")
 	for server, want := range map[string]struct{ scheduler, tunnel bool }{
 		"v1.30.1": {false, false}, "v1.31.0": {false, true}, "v1.35.9": {false, true}, "v1.36.0": {true, true},
 		"v1.37.2": {true, true}, "v1.38.0": {false, false}, "v2.36.0": {false, false}, "v1.36.3+k3s1": {true, true},
 	} {
-		for _, scheduler := range []bool{true, false} {
+		for _, image := range []string{"x/fairlead-scheduler:v1", ""} {
 			ok := want.tunnel
-			if scheduler {
+			if image != "" {
 				ok = want.scheduler
 			}
-			f := versionFinding(version.MustParseGeneric(server), built, scheduler)
+			f := versionFinding(version.MustParseGeneric(server), "v1.36.3", image)
 			if (f == nil) != ok {
-				t.Errorf("%s, scheduler %t: %+v", server, scheduler, f)
+				t.Errorf("%s, scheduler %q: %+v", server, image, f)
 			}
 			if f != nil && !strings.Contains(f.Message, strings.Split(server, "+")[0]) {
 				t.Errorf("%s is not named: %s", server, f.Message)
 			}
 		}
+	}
+}
+
+// TestImageVersion: the scheduler's image is judged, not the release that installs it.
+func TestImageVersion(t *testing.T) {
+	ours := components.KubernetesVersion()
+	at := func(minors int) string { // a version so many minor versions above ours
+		v := version.MustParseGeneric(ours)
+		return fmt.Sprintf("v%d.%d.1", v.Major(), int(v.Minor())+minors)
+	}
+	stock := "registry.example/kube-scheduler:"
+	for name, tc := range map[string]struct {
+		image, server string
+		want          string
+		warning       bool
+	}{
+		"default":            {v1alpha1.DefaultSchedulerImage, at(0), "", false},
+		"default, old":       {v1alpha1.DefaultSchedulerImage, at(-1), "upgrade the control plane first", false},
+		"stock":              {stock + at(0), at(0), "", false},
+		"stock, old":         {stock + at(-1), at(-1), "", false},
+		"stock, one behind":  {stock + at(-1), at(0), "", false},
+		"stock, two behind":  {stock + at(-2), at(0), "set scheduler.image", false},
+		"stock, newer":       {stock + at(2), at(0), "upgrade the control plane first", false},
+		"stock by digest":    {stock + at(1) + "@sha256:" + strings.Repeat("0", 64), at(0), "upgrade the control plane first", false},
+		"stock, which":       {stock + "latest", at(0), "tag of its version", true},
+		"one's own, tag 9.9": {"registry.example/scheduler:v9.9.9", at(0), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kube := fake.NewClientset()
+			kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apiversion.Info{GitVersion: tc.server}
+			b := &v1alpha1.Bundle{}
+			b.Scheduler.Image = tc.image
+			f, err := (&client{kube: kube}).findVersion(t.Context(), b.Defaulted())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case tc.want == "" && f != nil:
+				t.Errorf("found %+v", f)
+			case tc.want == "":
+			case f == nil || f.Warning != tc.warning || !strings.Contains(f.Hint, tc.want) || !strings.Contains(f.Message, tc.image):
+				t.Errorf("found %+v, want a hint with %q", f, tc.want)
+			}
+		})
 	}
 }
 

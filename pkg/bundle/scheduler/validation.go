@@ -26,6 +26,7 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	p := field.NewPath("scheduler")
 	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
 	errs = append(errs, validateFeatureGates(b, p.Child("featureGates"))...)
+	errs = append(errs, validateImage(b, p.Child("image"))...)
 	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
 		return append(errs, conflicts...)
 	}
@@ -75,8 +76,7 @@ func validateConfiguration(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	for _, err := range flatten(validation.ValidateKubeSchedulerConfiguration(config)) {
 		errs = append(errs, atField(err, p))
 	}
-	// An image of one's own may have plugins of its own.
-	own := profilecheck.Options{AnyPlugin: b.Scheduler.Image != v1alpha1.DefaultSchedulerImage}
+	own := profilecheck.Options{AnyPlugin: pluginsUnknown(b.Scheduler.Image)}
 	return append(errs, profilecheck.Check(Profiles(b), config.Profiles, p.Child("profiles"), own)...)
 }
 

@@ -16,7 +16,8 @@ type Scheduler struct {
 	Name string `json:"name,omitempty"`
 
 	// Image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default:
-	// this release's fairlead-scheduler. A stock kube-scheduler image works too.
+	// this release's fairlead-scheduler. A stock kube-scheduler image works too, for
+	// profiles without Fairlead's plugins; its tag is believed to be its version.
 	Image string `json:"image,omitempty"`
 
 	// Replicas of the Deployment. Default: 2, one leader and one standby.

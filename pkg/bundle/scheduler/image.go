@@ -1,0 +1,86 @@
+package scheduler
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
+)
+
+// KubernetesVersion of the scheduler in an image, such as v1.36.3: of a stock
+// kube-scheduler what its tag says, of every other image this release's. It is "" for a
+// stock one with a tag that says nothing, or none.
+func KubernetesVersion(image string) string {
+	name, tag := repository(image)
+	switch {
+	case name != stockName:
+		return components.KubernetesVersion()
+	case minor(tag) == "":
+		return ""
+	default:
+		return tag
+	}
+}
+
+// stockName is how the images of unchanged kube-schedulers are called, in whatever
+// registry or mirror.
+const stockName = "kube-scheduler"
+
+// repository is the last part of an image's name, and its tag, "" if it has none.
+func repository(image string) (name, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	name, tag, _ = strings.Cut(path.Base(image), ":")
+	return name, tag
+}
+
+// minor is the beginning v1.36 of a version, "" if it does not begin like one.
+func minor(tag string) string {
+	parts := strings.SplitN(tag, ".", 3)
+	if len(parts) < 3 || !strings.HasPrefix(tag, "v") || parts[1] == "" || strings.Trim(parts[0][1:]+parts[1], "0123456789") != "" {
+		return ""
+	}
+	return parts[0] + "." + parts[1]
+}
+
+// pluginsUnknown says whether an image may hold plugins that this release's scheduler
+// does not: one of the user's own, or a stock one of another minor version.
+func pluginsUnknown(image string) bool {
+	name, tag := repository(image)
+	ours, ourTag := repository(v1alpha1.DefaultSchedulerImage)
+	switch name {
+	case ours:
+		return tag != ourTag
+	case stockName:
+		return minor(tag) != minor(components.KubernetesVersion())
+	default:
+		return true
+	}
+}
+
+// validateImage refuses a stock kube-scheduler for profiles with Fairlead's plugins: it
+// would exit when it makes the first of them.
+func validateImage(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
+	if name, _ := repository(b.Scheduler.Image); name != stockName {
+		return nil
+	}
+	var errs field.ErrorList
+	profiles := Profiles(b)
+	for i := range profiles {
+		missing := slices.DeleteFunc(pluginargs.Names(), func(plugin string) bool { return !profilecheck.Enables(&profiles[i], plugin) })
+		if len(missing) > 0 {
+			errs = append(errs, field.Invalid(p, b.Scheduler.Image, fmt.Sprintf(
+				"is a stock kube-scheduler, and profile %s enables %s, which it does not have: it would not start; "+
+					"remove the field for this release's image, or disable these plugins (of built-in profiles under scheduler.plugins)",
+				ptr.Deref(profiles[i].SchedulerName, ""), strings.Join(missing, ", "))))
+		}
+	}
+	return errs
+}
