@@ -102,6 +102,8 @@ func TestLoadRefusesValues(t *testing.T) {
 		"spread keys":           {"scheduler: {builtInProfiles: {spread: {topologyKeys: [a, a]}}}", "scheduler.builtInProfiles.spread.topologyKeys[1]", "Duplicate"},
 		"batch placement":       {"scheduler: {builtInProfiles: {batch: {placement: Random}}}", "scheduler.builtInProfiles.batch.placement", `"Pack", "Spread"`},
 		"batch percentage":      {"scheduler: {builtInProfiles: {batch: {percentageOfNodesToScore: 101}}}", "scheduler.builtInProfiles.batch.percentageOfNodesToScore", "between 0 and 100"},
+		"reach without tunnel":  {"scheduler: {builtInProfiles: {batch: {}}, plugins: {tunnelReach: {enabled: true}}}\nkonnectivity: {enabled: false}", "scheduler.plugins.tunnelReach.enabled", "set that to true, or this to false"},
+		"reach without, own":    {"scheduler: {profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}}]}\nkonnectivity: {enabled: false}", "scheduler.profiles[0].plugins", "leave the plugin out"},
 		"reach mode":            {"scheduler: {plugins: {tunnelReach: {mode: Maybe}}}", "scheduler.plugins.tunnelReach.mode", `"Prefer", "Require"`},
 		"partition labels":      {"scheduler: {partition: {}}", "scheduler.partition.nodeLabels", "name the labels"},
 		"partition label":       {"scheduler: {partition: {nodeLabels: {'a b': c}}}", "scheduler.partition.nodeLabels", "a b"},

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
@@ -32,9 +34,32 @@ const (
 // NeedsTunnelCondition says whether a profile enables TunnelReach, and so
 // whether the controller is rendered.
 func NeedsTunnelCondition(b *v1alpha1.Bundle) bool {
-	return slices.ContainsFunc(Profiles(b.Defaulted()), func(p schedulerv1.KubeSchedulerProfile) bool {
-		return profilecheck.Enables(&p, pluginargs.TunnelReach)
-	})
+	return slices.ContainsFunc(Profiles(b.Defaulted()), reaches)
+}
+
+func reaches(p schedulerv1.KubeSchedulerProfile) bool {
+	return profilecheck.Enables(&p, pluginargs.TunnelReach)
+}
+
+// validateReach refuses TunnelReach in a bundle without a tunnel: it would look for
+// agents that nothing installs, and with mode Require leave Pods pending for good.
+func validateReach(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
+	if ptr.Deref(b.Konnectivity.Enabled, true) {
+		return nil
+	}
+	const why = "with konnectivity.enabled: false no node ever has a tunnel agent; set that to true, or "
+	var errs field.ErrorList
+	for i, profile := range Profiles(b) {
+		switch {
+		case !reaches(profile):
+		case i < len(b.Scheduler.Profiles):
+			errs = append(errs, field.Forbidden(p.Child("profiles").Index(i).Child("plugins"),
+				pluginargs.TunnelReach+" is enabled: "+why+"leave the plugin out"))
+		default: // all built-in profiles have it from one field
+			return append(errs, field.Invalid(p.Child("plugins", "tunnelReach", "enabled"), true, why+"this to false"))
+		}
+	}
+	return errs
 }
 
 // TunnelCondition describes the controller: another command of the scheduler's

@@ -27,6 +27,7 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
 	errs = append(errs, validateFeatureGates(b, p.Child("featureGates"))...)
 	errs = append(errs, validateImage(b, p.Child("image"))...)
+	errs = append(errs, validateReach(b, p)...)
 	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
 		return append(errs, conflicts...)
 	}
