@@ -2,14 +2,13 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -143,38 +142,10 @@ func (s *Scope) partitionHolds(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	selector, inside := labels.SelectorFromSet(p.NodeLabels), 0
-	var untainted, outside []string
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		selected, tainted := selector.Matches(labels.Set(node.Labels)), p.Taint != nil && hasTaint(node, p.Taint)
-		switch {
-		case selected:
-			inside++
-			if p.Taint != nil && !tainted {
-				untainted = append(untainted, node.Name)
-			}
-		case tainted:
-			outside = append(outside, node.Name)
-		}
-	}
-	s.Detail("partition", "%d of %d nodes", inside, len(nodes.Items))
-	switch {
-	case inside == 0:
-		return WithHint(fmt.Errorf("no node has the labels %s of the scheduler's partition: its pods stay Pending", selector),
-			"label nodes (kubectl label node …), or remove scheduler.partition")
-	case len(untainted) > 0:
-		return WithHint(fmt.Errorf("nodes %s are in the scheduler's partition but do not have its taint %s: other schedulers place pods there",
-			strings.Join(untainted, ", "), p.Taint.ToString()), "kubectl taint node %s %s", untainted[0], p.Taint.ToString())
-	case len(outside) > 0:
-		return WithHint(fmt.Errorf("nodes %s have the partition's taint %s but not its labels %s: nobody places pods there",
-			strings.Join(outside, ", "), p.Taint.ToString(), selector), "kubectl label node %s %s", outside[0], selector.String())
+	live := scheduler.NodesOf(p, nodes.Items)
+	s.Detail("partition", "%d of %d nodes", len(live.Inside), len(nodes.Items))
+	if problem, hint := live.Problem(); problem != "" {
+		return WithHint(errors.New(problem), "%s", hint)
 	}
 	return nil
-}
-
-func hasTaint(node *corev1.Node, want *corev1.Taint) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == want.Key && t.Value == want.Value && t.Effect == want.Effect
-	})
 }

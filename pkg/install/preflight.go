@@ -54,6 +54,8 @@ const (
 	FindingCount = "server-count"
 	// FindingLease: another scheduler holds the Lease.
 	FindingLease = "lease"
+	// FindingPartition: the nodes are not as the scheduler's partition says.
+	FindingPartition = "partition"
 	// FindingInUse: the API server uses the tunnel that is to be uninstalled.
 	FindingInUse = "tunnel-in-use"
 )
@@ -67,7 +69,7 @@ func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle) ([]Fin
 		return nil, err
 	}
 	var out []Finding
-	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findCount, c.findLease} {
+	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findCount, c.findLease, c.findPartition} {
 		f, err := look(ctx, b)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("preflight: %w", err)
@@ -256,4 +258,23 @@ func (c *client) findLease(ctx context.Context, b *v1alpha1.Bundle) (*Finding, e
 		}
 	}
 	return nil, nil
+}
+
+// findPartition compares the nodes with the scheduler's partition. Without any node in
+// it every Pod of the second scheduler would wait. A cluster without nodes is not
+// judged: findNodes says that there are none.
+func (c *client) findPartition(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
+	if !ptr.Deref(b.Scheduler.Enabled, true) || b.Scheduler.Partition == nil {
+		return nil, nil
+	}
+	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		return nil, err
+	}
+	live := scheduler.NodesOf(b.Scheduler.Partition, nodes.Items)
+	problem, hint := live.Problem()
+	if problem == "" {
+		return nil, nil
+	}
+	return &Finding{ID: FindingPartition, Warning: len(live.Inside) > 0, Message: problem, Hint: hint}, nil
 }

@@ -150,6 +150,46 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestPartition: without a node in the partition nothing would be scheduled; nodes that
+// are not as they should be are worth knowing.
+func TestPartition(t *testing.T) {
+	labelled := func(taints ...corev1.Taint) *corev1.Node {
+		n := node("c")
+		n.Name, n.Labels, n.Spec.Taints = "p", map[string]string{"pool": "batch", "zone": "a"}, taints
+		return n
+	}
+	taint := corev1.Taint{Key: "pool", Value: "batch", Effect: corev1.TaintEffectNoSchedule}
+	for name, tc := range map[string]struct {
+		partition *v1alpha1.Partition
+		nodes     []runtime.Object
+		want      string
+		warning   bool
+	}{
+		"none wanted":  {nil, []runtime.Object{node("c")}, "", false},
+		"no nodes yet": {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, nil, "", false},
+		"no such node": {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, []runtime.Object{node("c")}, "no node has the labels pool=batch", false},
+		"other value":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "x"}}, []runtime.Object{labelled()}, "no node has the labels pool=x", false},
+		"there":        {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, []runtime.Object{node("c"), labelled()}, "", false},
+		"not tainted":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labelled()}, "nodes p are in", true},
+		"tainted":      {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labelled(taint)}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &v1alpha1.Bundle{}
+			b.Scheduler.Partition = tc.partition
+			f, err := (&client{kube: fake.NewClientset(tc.nodes...)}).findPartition(t.Context(), b.Defaulted())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case tc.want == "" && f != nil:
+				t.Errorf("found %+v", f)
+			case tc.want == "":
+			case f == nil || f.Warning != tc.warning || !strings.HasPrefix(f.Message, tc.want) || f.Hint == "":
+				t.Errorf("found %+v, want %q", f, tc.want)
+			}
+		})
+	}
+}
+
 func TestRolloutStates(t *testing.T) {
 	seen := func(s appsv1.DeploymentStatus) appsv1.DeploymentStatus { s.ObservedGeneration = 2; return s }
 	exceeded := []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: "ProgressDeadlineExceeded", Message: "too long"}}
