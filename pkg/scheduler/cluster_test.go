@@ -40,10 +40,10 @@ const patience = time.Minute
 func allProfiles() *v1alpha1.Bundle {
 	b := &v1alpha1.Bundle{}
 	on := true
-	b.Scheduler.Profiles = v1alpha1.New().Scheduler.Profiles
 	b.Scheduler.Plugins.TunnelReach.Enabled = &on
 	b.Scheduler.BuiltInProfiles = v1alpha1.BuiltInProfiles{
-		Binpack: &v1alpha1.BinpackProfile{}, Spread: &v1alpha1.SpreadProfile{}, Batch: &v1alpha1.BatchProfile{},
+		Standard: &v1alpha1.StandardProfile{},
+		Binpack:  &v1alpha1.BinpackProfile{}, Spread: &v1alpha1.SpreadProfile{}, Batch: &v1alpha1.BatchProfile{},
 	}
 	return b.Defaulted()
 }

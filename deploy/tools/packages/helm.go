@@ -28,7 +28,7 @@ const chartDir = "deploy/helm/fairlead"
 // Sentinels.
 const (
 	markNamespace = "fairlead-sentinel"
-	markScheduler = "sentinel/scheduler:v0"
+	markScheduler = "sentinel/fairlead-scheduler:v0"
 	markAgent     = "sentinel/agent:v0"
 	markReplicas  = 7919
 	markKey       = "sentinel"
@@ -79,6 +79,12 @@ func chart() (map[string][]byte, error) {
 			return nil, err
 		}
 	}
+	stranger := sentinel()
+	stranger.Scheduler.Image = "sentinel/kube-scheduler"
+	strangers, err := manifests(stranger)
+	if err != nil {
+		return nil, err
+	}
 	files, err := chartMeta()
 	if err != nil {
 		return nil, err
@@ -90,6 +96,9 @@ func chart() (map[string][]byte, error) {
 		t := &templater{part: part(o, variants)}
 		if twin := find(variants[leaseCounting], o); twin != nil {
 			t.without = args(twin)
+		}
+		if o.GetKind() == "ConfigMap" {
+			t.stranger = find(strangers, o)
 		}
 		text, err := t.template(o, needed(o, variants))
 		if err != nil {

@@ -195,6 +195,8 @@ konnectivity:
     tolerations: [{operator: Exists}]
 `, "",
 		},
+		"mirror":         {"kube-system", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}"},
+		"stock":          {"kube-system", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}"},
 		"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,9 @@ type templater struct {
 	part string
 	// without are the container's args with lease counting off.
 	without []any
+	// stranger is the same object for a scheduler image that is not known to have
+	// Fairlead's plugins, if the object is the scheduler's ConfigMap.
+	stranger *unstructured.Unstructured
 	// config is the named template of the scheduler's configuration, if the object
 	// is its ConfigMap.
 	config string
@@ -142,10 +145,27 @@ func (t *templater) args(list []any) []any {
 func (t *templater) takeConfig(configMap map[string]any) {
 	data, _ := configMap["data"].(map[string]any)
 	for file, text := range data {
-		text := strings.ReplaceAll(text.(string), markNamespace, "{{ .Release.Namespace }}")
+		other, _, _ := unstructured.NestedString(t.stranger.Object, "data", file)
+		text := strings.ReplaceAll(byImage(text.(string), other), markNamespace, "{{ .Release.Namespace }}")
 		t.config = fmt.Sprintf("{{- define %q -}}\n%s{{ end }}\n", configTemplate, text)
 		data[file] = t.token("", `include "`+configTemplate+`" .`)
 	}
+}
+
+// byImage is one text for images called fairlead-scheduler and another one for the rest,
+// as v1alpha1.HasPlugins has it. What both begin with is there once.
+func byImage(ours, other string) string {
+	own, rest := strings.SplitAfter(ours, "\n"), strings.SplitAfter(other, "\n")
+	same := 0
+	for same < min(len(own), len(rest)) && own[same] == rest[same] {
+		same++
+	}
+	if same == len(own) && same == len(rest) {
+		return ours
+	}
+	name, _ := v1alpha1.ImageName(v1alpha1.DefaultSchedulerImage)
+	return fmt.Sprintf("%s{{ if regexMatch \"(^|/)%s([:@]|$)\" .Values.scheduler.image -}}\n%s{{ else -}}\n%s{{ end }}",
+		strings.Join(own[:same], ""), name, strings.Join(own[same:], ""), strings.Join(rest[same:], ""))
 }
 
 func (t *templater) token(kind, expr string) string {

@@ -27,7 +27,7 @@ func allValues() []value {
 	return []value{
 		{0, "scheduler", "The second scheduler.", nil, nil},
 		{1, "enabled", "", true, boolean},
-		{1, "image", "Must hold /usr/local/bin/kube-scheduler.", s.Image, image},
+		{1, "image", "Must hold /usr/local/bin/kube-scheduler. One called fairlead-scheduler gets Fairlead's plugins, others the default ones.", s.Image, image},
 		{1, "replicas", "One leads, the others stand by.", s.Replicas, replicas},
 		{1, "resources", "", s.Resources, resources},
 		{1, "nodeSelector", "", map[string]string{}, labels},

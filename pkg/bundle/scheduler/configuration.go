@@ -64,6 +64,9 @@ func profileNames(s *v1alpha1.Scheduler) []string {
 	for _, p := range s.Profiles {
 		names = append(names, ptr.Deref(p.SchedulerName, ""))
 	}
+	if p := s.BuiltInProfiles.Standard; p != nil {
+		names = append(names, p.SchedulerName)
+	}
 	if p := s.BuiltInProfiles.Binpack; p != nil {
 		names = append(names, p.SchedulerName)
 	}

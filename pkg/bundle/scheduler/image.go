@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ import (
 // kube-scheduler what its tag says, of every other image this release's. It is "" for a
 // stock one with a tag that says nothing, or none.
 func KubernetesVersion(image string) string {
-	name, tag := repository(image)
+	name, tag := v1alpha1.ImageName(image)
 	switch {
 	case name != stockName:
 		return components.KubernetesVersion()
@@ -34,13 +33,6 @@ func KubernetesVersion(image string) string {
 // registry or mirror.
 const stockName = "kube-scheduler"
 
-// repository is the last part of an image's name, and its tag, "" if it has none.
-func repository(image string) (name, tag string) {
-	image, _, _ = strings.Cut(image, "@")
-	name, tag, _ = strings.Cut(path.Base(image), ":")
-	return name, tag
-}
-
 // minor is the beginning v1.36 of a version, "" if it does not begin like one.
 func minor(tag string) string {
 	parts := strings.SplitN(tag, ".", 3)
@@ -53,8 +45,8 @@ func minor(tag string) string {
 // pluginsUnknown says whether an image may hold plugins that this release's scheduler
 // does not: one of the user's own, or a stock one of another minor version.
 func pluginsUnknown(image string) bool {
-	name, tag := repository(image)
-	ours, ourTag := repository(v1alpha1.DefaultSchedulerImage)
+	name, tag := v1alpha1.ImageName(image)
+	ours, ourTag := v1alpha1.ImageName(v1alpha1.DefaultSchedulerImage)
 	switch name {
 	case ours:
 		return tag != ourTag
@@ -68,7 +60,7 @@ func pluginsUnknown(image string) bool {
 // validateImage refuses a stock kube-scheduler for profiles with Fairlead's plugins: it
 // would exit when it makes the first of them.
 func validateImage(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
-	if name, _ := repository(b.Scheduler.Image); name != stockName {
+	if name, _ := v1alpha1.ImageName(b.Scheduler.Image); name != stockName {
 		return nil
 	}
 	var errs field.ErrorList

@@ -23,6 +23,9 @@ func Profiles(b *v1alpha1.Bundle) []schedulerv1.KubeSchedulerProfile {
 	for i := range s.Profiles {
 		profiles = append(profiles, *s.Profiles[i].DeepCopy())
 	}
+	if p := s.BuiltInProfiles.Standard; p != nil {
+		profiles = append(profiles, builtIn(s, p.SchedulerName, nil, settings{}))
+	}
 	if p := s.BuiltInProfiles.Binpack; p != nil {
 		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, binpack(p)))
 	}

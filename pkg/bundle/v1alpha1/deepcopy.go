@@ -61,6 +61,7 @@ func (b BuiltInProfiles) deepCopy() BuiltInProfiles {
 		b.Binpack.Resources = slices.Clone(b.Binpack.Resources)
 		b.Binpack.Weight = clonePtr(b.Binpack.Weight)
 	}
+	b.Standard = clonePtr(b.Standard)
 	if b.Spread = clonePtr(b.Spread); b.Spread != nil {
 		b.Spread.PercentageOfNodesToScore = clonePtr(b.Spread.PercentageOfNodesToScore)
 		b.Spread.TopologyKeys = slices.Clone(b.Spread.TopologyKeys)

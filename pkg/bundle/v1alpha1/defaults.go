@@ -74,9 +74,7 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	set(&s.ClientConnection.ContentType, runtime.ContentTypeProtobuf)
 	setPtr(&s.Parallelism, 16)
 	setPtr(&s.PercentageOfNodesToScore, 0)
-	if s.Profiles == nil && len(s.BuiltInProfiles.names(nil)) == 0 {
-		s.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To(DefaultSchedulerName)}}
-	}
+	defaultProfile(s)
 	defaultBuiltInProfiles(&s.BuiltInProfiles)
 	defaultPlugins(&s.Plugins)
 	for i := range s.Assignments {
@@ -93,6 +91,19 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	})
 }
 
+// defaultProfile gives a scheduler without profiles the standard one, and one whose image
+// may not have Fairlead's plugins a profile that every kube-scheduler has.
+func defaultProfile(s *Scheduler) {
+	if s.Profiles != nil || len(s.BuiltInProfiles.names(nil)) > 0 {
+		return
+	}
+	if HasPlugins(s.Image) {
+		s.BuiltInProfiles.Standard = &StandardProfile{}
+		return
+	}
+	s.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To(DefaultSchedulerName)}}
+}
+
 // firstProfile is the name of the first profile, "" if there is none.
 func firstProfile(s *Scheduler) string {
 	if len(s.Profiles) > 0 {
@@ -105,6 +116,9 @@ func firstProfile(s *Scheduler) string {
 }
 
 func defaultBuiltInProfiles(p *BuiltInProfiles) {
+	if p.Standard != nil {
+		set(&p.Standard.SchedulerName, DefaultSchedulerName)
+	}
 	if p.Binpack != nil {
 		set(&p.Binpack.SchedulerName, DefaultBinpackProfile)
 		setPtr(&p.Binpack.PercentageOfNodesToScore, 100)

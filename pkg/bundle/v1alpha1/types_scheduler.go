@@ -43,12 +43,14 @@ type Scheduler struct {
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
 
 	// Profiles are passed to kube-scheduler as they are: any legal profile of
-	// kubescheduler.config.k8s.io/v1 will do. Default: none beside built-in profiles,
-	// else one with schedulerName my-scheduler and the default plugins. Every profile
-	// needs a schedulerName; that is the name Pods put into spec.schedulerName.
+	// kubescheduler.config.k8s.io/v1 will do. Default: none, but for an image
+	// that is not called fairlead-scheduler and without built-in profiles one with
+	// schedulerName my-scheduler and the default plugins. Every profile needs a
+	// schedulerName; that is the name Pods put into spec.schedulerName.
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
-	// BuiltInProfiles come after Profiles. Default: none.
+	// BuiltInProfiles come after Profiles. Default: none beside Profiles, else standard,
+	// unless the image may lack Fairlead's plugins.
 	BuiltInProfiles BuiltInProfiles `json:"builtInProfiles,omitempty"`
 
 	// Plugins are Fairlead's plugins in the built-in profiles.

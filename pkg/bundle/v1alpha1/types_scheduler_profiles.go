@@ -17,6 +17,9 @@ const (
 // docs/scheduler-profiles.md says for whom each is and what it costs. They need this release's scheduler image, as
 // they enable Fairlead's plugins.
 type BuiltInProfiles struct {
+	// Standard places Pods as kube-scheduler does by default.
+	Standard *StandardProfile `json:"standard,omitempty"`
+
 	// Binpack fills nodes up before it takes the next.
 	Binpack *BinpackProfile `json:"binpack,omitempty"`
 
@@ -25,6 +28,13 @@ type BuiltInProfiles struct {
 
 	// Batch is for many equal Pods at once, best with one Pod per node.
 	Batch *BatchProfile `json:"batch,omitempty"`
+}
+
+// StandardProfile is kube-scheduler's own default profile with Fairlead's plugins, so
+// that it gets along with the default scheduler.
+type StandardProfile struct {
+	// SchedulerName that Pods name. Default: my-scheduler.
+	SchedulerName string `json:"schedulerName,omitempty"`
 }
 
 // BinpackProfile scores nodes by how full they are.

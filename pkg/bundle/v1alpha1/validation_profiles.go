@@ -55,6 +55,9 @@ type namedProfile struct {
 
 func (b *BuiltInProfiles) names(p *field.Path) []namedProfile {
 	var list []namedProfile
+	if b.Standard != nil {
+		list = append(list, namedProfile{b.Standard.SchedulerName, p.Child("standard")})
+	}
 	if b.Binpack != nil {
 		list = append(list, namedProfile{b.Binpack.SchedulerName, p.Child("binpack")})
 	}

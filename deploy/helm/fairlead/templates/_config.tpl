@@ -18,5 +18,40 @@ leaderElection:
 parallelism: 16
 percentageOfNodesToScore: 0
 profiles:
+{{ if regexMatch "(^|/)fairlead-scheduler([:@]|$)" .Values.scheduler.image -}}
+- pluginConfig:
+  - args:
+      timeout: 5s
+    name: FailoverBarrier
+  - args: {}
+    name: ForeignNominations
+  - args:
+      minCandidateNodesAbsolute: 100
+      minCandidateNodesPercentage: 10
+    name: PolitePreemption
+  plugins:
+    bind: {}
+    filter: {}
+    multiPoint:
+      disabled:
+      - name: DefaultPreemption
+      enabled:
+      - name: FailoverBarrier
+      - name: ForeignNominations
+      - name: PolitePreemption
+    permit: {}
+    placementGenerate: {}
+    placementScore: {}
+    postBind: {}
+    postFilter: {}
+    preBind: {}
+    preEnqueue: {}
+    preFilter: {}
+    preScore: {}
+    queueSort: {}
+    reserve: {}
+    score: {}
+  schedulerName: my-scheduler
+{{ else -}}
 - schedulerName: my-scheduler
-{{ end }}
+{{ end }}{{ end }}

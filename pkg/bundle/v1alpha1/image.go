@@ -1,0 +1,23 @@
+package v1alpha1
+
+import (
+	"path"
+	"strings"
+)
+
+// ImageName is the last part of an image's name, whatever its registry or mirror, and
+// its tag, "" if it has none.
+func ImageName(image string) (name, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	name, tag, _ = strings.Cut(path.Base(image), ":")
+	return name, tag
+}
+
+// HasPlugins says whether an image is a fairlead-scheduler by its name. Of others nobody
+// knows which plugins they have, but for a stock kube-scheduler, which has none of
+// Fairlead's.
+func HasPlugins(image string) bool {
+	name, _ := ImageName(image)
+	ours, _ := ImageName(DefaultSchedulerImage)
+	return name == ours
+}
