@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // proc is a child process.
@@ -167,7 +167,7 @@ func (r *rig) addAgent(i int) error {
 		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
 		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true", "--enable-profiling"}
 	// The reference agent has no flag for the grace, and knows no such variable.
-	env := []string{shell.DrainTimeoutVariable + "=" + grace.String()}
+	env := []string{variables.DrainTimeout + "=" + grace.String()}
 	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), env, args...)
 	if err == nil {
 		r.agents = append(r.agents, a)

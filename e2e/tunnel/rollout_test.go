@@ -14,7 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 const perSecond = 50 // new connections, in tests that change something under load
@@ -60,7 +60,7 @@ func TestAgentRestart(t *testing.T) {
 // tries to connect for 30 s, so that no new connection fails with what the bundle
 // sets (KON-51).
 func TestServerRestart(t *testing.T) {
-	p := startPair(t, options{mode: "grpc", serverEnv: []string{shell.DrainTimeoutVariable + "=5s"}})
+	p := startPair(t, options{mode: "grpc", serverEnv: []string{variables.DrainTimeout + "=5s"}})
 	load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
 	for range 3 {
 		time.Sleep(time.Second)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // TestAgentClaims: agents of a bundle may claim their own node and what the bundle
@@ -28,7 +28,7 @@ func TestAgentClaims(t *testing.T) {
 		for _, e := range staticServer(t, b).Spec.Containers[0].Env {
 			env[e.Name] = e.Value
 		}
-		if env[shell.AgentClaimsVariable] != "node" || (env[shell.DefaultRouteVariable] == "*") != want.defaultRoute {
+		if env[variables.AgentClaims] != "node" || (env[variables.DefaultRouteAgents] == "*") != want.defaultRoute {
 			t.Errorf("%q: environment %v", identifiers, env)
 		}
 		objects, err := konnectivity.Objects(b)

@@ -7,9 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // TestServerDrains: KON-51; the server may drain for as long as the bundle says before
@@ -31,12 +30,9 @@ func TestServerDrains(t *testing.T) {
 		spec := staticServer(t, b).Spec
 		env := spec.Containers[0].Env
 		rows(t, env, map[string]bool{
-			"value": len(env) == 2 && env[0].Name == shell.DrainTimeoutVariable && env[0].Value == want.value,
+			"value": len(env) == 2 && env[0].Name == variables.DrainTimeout && env[0].Value == want.value,
 			"grace": ptr.Deref(spec.TerminationGracePeriodSeconds, 30) == want.grace,
 		})
-	}
-	if konnectivity.DrainVariable != shell.DrainTimeoutVariable {
-		t.Errorf("the bundle sets %s, the server reads %s", konnectivity.DrainVariable, shell.DrainTimeoutVariable)
 	}
 }
 

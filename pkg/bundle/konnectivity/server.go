@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 const (
@@ -31,13 +32,6 @@ const (
 	// PortHealth names the port of health and metrics.
 	PortHealth = "healthport"
 
-	// DrainVariable tells our own programs for how long to drain (KON-51). It is not
-	// a flag because the reference server of v0.34 would refuse that.
-	DrainVariable = "FAIRLEAD_DRAIN_TIMEOUT"
-	// ClaimsVariable tells our own server what to hold agents' identifiers against.
-	ClaimsVariable = "FAIRLEAD_AGENT_CLAIMS"
-	// DefaultRouteVariable tells it which agents may claim the default route.
-	DefaultRouteVariable = "FAIRLEAD_DEFAULT_ROUTE_AGENTS"
 	// serverExit, in seconds, is what the server has beyond draining until it is killed.
 	serverExit = 10
 
@@ -60,7 +54,7 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/proxy-server"},
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
-		Env:       append([]corev1.EnvVar{{Name: DrainVariable, Value: drain.String()}}, claimsEnv(b)...),
+		Env:       append([]corev1.EnvVar{{Name: variables.DrainTimeout, Value: drain.String()}}, claimsEnv(b)...),
 		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
 		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz", Period: readyPeriod},
 		Volumes:   serverVolumes(b),
@@ -86,9 +80,9 @@ func Server(b *v1alpha1.Bundle) component.Component {
 // claimsEnv has agents claim nothing but their own node, and the default route only
 // if the bundle has all of them do so: who claims another's gets its connections.
 func claimsEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: ClaimsVariable, Value: "node"}}
+	env := []corev1.EnvVar{{Name: variables.AgentClaims, Value: "node"}}
 	if isTrue, _ := strconv.ParseBool(identifiers(b).Get("default-route")); isTrue {
-		env = append(env, corev1.EnvVar{Name: DefaultRouteVariable, Value: "*"})
+		env = append(env, corev1.EnvVar{Name: variables.DefaultRouteAgents, Value: "*"})
 	}
 	return env
 }

@@ -57,24 +57,4 @@ func configuration(b *v1alpha1.Bundle, kubeconfigPath string) *schedulerv1.KubeS
 
 // ProfileNames are the names that Pods may put into spec.schedulerName, in the
 // order of the configuration.
-func ProfileNames(b *v1alpha1.Bundle) []string { return profileNames(&b.Defaulted().Scheduler) }
-
-func profileNames(s *v1alpha1.Scheduler) []string {
-	var names []string
-	for _, p := range s.Profiles {
-		names = append(names, ptr.Deref(p.SchedulerName, ""))
-	}
-	if p := s.BuiltInProfiles.Standard; p != nil {
-		names = append(names, p.SchedulerName)
-	}
-	if p := s.BuiltInProfiles.Binpack; p != nil {
-		names = append(names, p.SchedulerName)
-	}
-	if p := s.BuiltInProfiles.Spread; p != nil {
-		names = append(names, p.SchedulerName)
-	}
-	if p := s.BuiltInProfiles.Batch; p != nil {
-		names = append(names, p.SchedulerName)
-	}
-	return names
-}
+func ProfileNames(b *v1alpha1.Bundle) []string { return b.Defaulted().Scheduler.ProfileNames() }

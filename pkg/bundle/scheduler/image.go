@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/deploy/components"
@@ -33,13 +34,13 @@ func KubernetesVersion(image string) string {
 // registry or mirror.
 const stockName = "kube-scheduler"
 
-// minor is the beginning v1.36 of a version, "" if it does not begin like one.
+// minor is the beginning 1.36 of a tag like v1.36.3, "" if it is not one.
 func minor(tag string) string {
-	parts := strings.SplitN(tag, ".", 3)
-	if len(parts) < 3 || !strings.HasPrefix(tag, "v") || parts[1] == "" || strings.Trim(parts[0][1:]+parts[1], "0123456789") != "" {
+	v, err := version.ParseSemantic(tag)
+	if err != nil {
 		return ""
 	}
-	return parts[0] + "." + parts[1]
+	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
 }
 
 // pluginsUnknown says whether an image may hold plugins that this release's scheduler

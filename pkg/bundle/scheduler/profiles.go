@@ -166,7 +166,7 @@ func evictable(s *v1alpha1.Scheduler, self string) []string {
 	}
 	var list []string
 	seen := map[string]bool{self: true}
-	for _, name := range append(profileNames(s), given...) {
+	for _, name := range append(s.ProfileNames(), given...) {
 		if !seen[name] {
 			seen[name] = true
 			list = append(list, name)

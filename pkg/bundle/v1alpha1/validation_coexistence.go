@@ -8,7 +8,6 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 func validatePartition(partition *Partition, p *field.Path) field.ErrorList {
@@ -39,13 +38,7 @@ func validatePartition(partition *Partition, p *field.Path) field.ErrorList {
 }
 
 func validateAssignments(s *Scheduler, p *field.Path) field.ErrorList {
-	names := []string{}
-	for _, profile := range s.Profiles {
-		names = append(names, ptr.Deref(profile.SchedulerName, ""))
-	}
-	for _, profile := range s.BuiltInProfiles.names(nil) {
-		names = append(names, profile.name)
-	}
+	names := s.ProfileNames()
 	var errs field.ErrorList
 	for i, a := range s.Assignments {
 		at := p.Index(i)

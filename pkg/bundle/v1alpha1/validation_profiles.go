@@ -47,6 +47,19 @@ func validateProfileNames(s *Scheduler, p *field.Path) field.ErrorList {
 	return errs
 }
 
+// ProfileNames are those of all profiles, in the order of the configuration; of a defaulted
+// bundle all have one.
+func (s *Scheduler) ProfileNames() []string {
+	names := make([]string, 0, len(s.Profiles))
+	for _, p := range s.Profiles {
+		names = append(names, ptr.Deref(p.SchedulerName, ""))
+	}
+	for _, p := range s.BuiltInProfiles.names(nil) {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // namedProfile is a profile's name and where it stands.
 type namedProfile struct {
 	name string

@@ -3,7 +3,7 @@ package agentapp
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // AddFlags adds the flags of the reference agent, then our own.
@@ -47,5 +47,5 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "Connections to destinations at a time.")
 	f.StringVar(&o.AllowDestinations, "allow-destinations", o.AllowDestinations, "Destinations that may be dialled, as a comma-separated list of CIDRs, addresses or host names, each with an optional port. Empty allows everything that is not denied.")
 	f.StringVar(&o.DenyDestinations, "deny-destinations", o.DenyDestinations, "Destinations that may not be dialled, in the same form. Addresses and hosts in --agent-identifiers are always allowed. Empty denies nothing, as the reference agent does.")
-	f.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "How long connections may go on after the first SIGTERM. The agent exits when the last one has ended. The default can be set by the '"+shell.DrainTimeoutVariable+"' environment variable.")
+	f.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "How long connections may go on after the first SIGTERM. The agent exits when the last one has ended. The default can be set by the '"+variables.DrainTimeout+"' environment variable.")
 }

@@ -87,16 +87,30 @@ func Load(path string) (*Config, error) {
 
 // parse reads a kubeconfig whose relative paths start at dir.
 func parse(b []byte, dir string) (*Config, *user, error) {
-	var k kubeconfig
-	if err := yaml.Unmarshal(b, &k); err != nil {
-		return nil, nil, err
-	}
-	cl, us, err := k.current()
+	cl, us, err := current(b)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg, err := build(cl, us, dir)
 	return cfg, us, err
+}
+
+// readCurrent is current for what a file holds now.
+func readCurrent(path string) (*cluster, *user, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return current(b)
+}
+
+// current is what a kubeconfig's current context names.
+func current(b []byte) (*cluster, *user, error) {
+	var k kubeconfig
+	if err := yaml.Unmarshal(b, &k); err != nil {
+		return nil, nil, err
+	}
+	return k.current()
 }
 
 // rereading returns the client certificate that the kubeconfig holds when it is
@@ -106,15 +120,7 @@ func rereading(path, certData string) func(*tls.CertificateRequestInfo) (*tls.Ce
 	var mu sync.Mutex
 	var last *tls.Certificate
 	read := func() (*tls.Certificate, error) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		var k kubeconfig
-		if err := yaml.Unmarshal(b, &k); err != nil {
-			return nil, err
-		}
-		_, us, err := k.current()
+		_, us, err := readCurrent(path)
 		if err != nil {
 			return nil, err
 		}

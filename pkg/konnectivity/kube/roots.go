@@ -6,12 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // dialTimeout bounds connecting and the handshake, each.
@@ -53,15 +50,7 @@ func poolOf(pem []byte) (*x509.CertPool, error) {
 // kubeconfigCA reads the CAs of a kubeconfig's current cluster.
 func kubeconfigCA(path string) func() ([]byte, error) {
 	return func() ([]byte, error) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		var k kubeconfig
-		if err := yaml.Unmarshal(b, &k); err != nil {
-			return nil, err
-		}
-		cl, _, err := k.current()
+		cl, _, err := readCurrent(path)
 		if err != nil {
 			return nil, err
 		}

@@ -3,4 +3,4 @@ package server
 import "time"
 
 // Age makes the server believe that it was started earlier.
-func (s *Server) Age(d time.Duration) { s.started = s.started.Add(-d) }
+func (s *Server) Age(d time.Duration) { s.started.Add(-int64(d)) }

@@ -115,7 +115,7 @@ type Server struct {
 	m       *Metrics
 	reg     *registry
 	book    *ledger.Ledger
-	started time.Time
+	started atomic.Int64 // when this server began, unix nanoseconds
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
 	nextID  atomic.Int64 // connection numbers given to clients
 	opening atomic.Int64 // clients that have connected and not dialled yet
@@ -141,7 +141,8 @@ type closer interface {
 // New returns a server without listeners.
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
-	s := &Server{cfg: cfg, m: m, started: time.Now(), listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s.started.Store(time.Now().UnixNano())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
@@ -171,9 +172,9 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	const recent = 30 * time.Second
 	wait := s.cfg.AgentWait
 	now := time.Now()
-	lost := time.Unix(0, s.lost.Load())
+	started, lost := time.Unix(0, s.started.Load()), time.Unix(0, s.lost.Load())
 	left := wait - now.Sub(p.start)
-	hope := p.asked() || now.Sub(s.started) < recent || now.Sub(lost) < recent
+	hope := p.asked() || now.Sub(started) < recent || now.Sub(lost) < recent
 	if left <= 0 || !hope {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // Options are the flags.
@@ -71,8 +72,8 @@ func NewOptions() *Options {
 		ServerID: shell.DefaultID("PROXY_SERVER_ID"), ServerCount: 1, APIContentType: "application/vnd.kubernetes.protobuf",
 		ProxyStrategies: "default", XfrChannelSize: 10, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
 		Link: shell.DefaultLinkOptions(), LinksPerAgent: 1, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxAgents: 20_000,
-		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: cmp.Or(os.Getenv(shell.AgentClaimsVariable), "any"),
-		DefaultRoute: list(os.Getenv(shell.DefaultRouteVariable)),
+		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: cmp.Or(os.Getenv(variables.AgentClaims), "any"),
+		DefaultRoute: list(os.Getenv(variables.DefaultRouteAgents)),
 	}
 }
 

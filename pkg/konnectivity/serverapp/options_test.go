@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // parse returns the options that arguments make, beside those for a socket.
@@ -58,8 +58,8 @@ func TestOwnFlagsAreChecked(t *testing.T) {
 // TestFlagsReachTheServer: what flags and variables say arrives in the server's
 // configuration.
 func TestFlagsReachTheServer(t *testing.T) {
-	t.Setenv(shell.AgentClaimsVariable, "node")
-	t.Setenv(shell.DefaultRouteVariable, "a,b")
+	t.Setenv(variables.AgentClaims, "node")
+	t.Setenv(variables.DefaultRouteAgents, "a,b")
 	o := parse(t, "--keepalive-time=1m", "--frontend-keepalive-time=2m", "--peer-buffer=2000000", "--total-buffer=3000000", "--conn-buffer=70000",
 		"--slow-receivers=pause", "--link=reference", "--max-agents=7", "--max-connections=8", "--max-pending-dials=9", "--agent-wait=3s",
 		"--backend-dial-timeout=4s", "--proxy-strategies=destHost,default", "--links-per-agent=2", "--server-count=5")
@@ -82,8 +82,8 @@ func TestFlagsReachTheServer(t *testing.T) {
 	if by := parse(t, "--agent-claims=any").config(nil).Claims.By; by != "any" {
 		t.Errorf("the flag does not override the variable: %q", by)
 	}
-	t.Setenv(shell.AgentClaimsVariable, "nonsense")
-	if err := parse(t).Validate(); err == nil || !strings.Contains(err.Error(), shell.AgentClaimsVariable) {
+	t.Setenv(variables.AgentClaims, "nonsense")
+	if err := parse(t).Validate(); err == nil || !strings.Contains(err.Error(), variables.AgentClaims) {
 		t.Errorf("a variable that makes no sense: %v", err)
 	}
 }

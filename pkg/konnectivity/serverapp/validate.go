@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 // Validate checks the flags as the reference server does.
@@ -129,9 +130,9 @@ func (o *Options) validateOwn() error {
 		return err
 	}
 	if c := o.AgentClaims; c != "any" && c != "node" && c != "certificate" {
-		return fmt.Errorf("--agent-claims, or %s, must be any, node or certificate, not %q", shell.AgentClaimsVariable, c)
+		return fmt.Errorf("--agent-claims, or %s, must be any, node or certificate, not %q", variables.AgentClaims, c)
 	}
-	if o.AgentClaims == "node" && !o.usesTokens() && o.AgentClaims != os.Getenv(shell.AgentClaimsVariable) {
+	if o.AgentClaims == "node" && !o.usesTokens() && o.AgentClaims != os.Getenv(variables.AgentClaims) {
 		return errors.New("--agent-claims=node needs --agent-namespace, --agent-service-account and --authentication-audience: it is tokens that are bound to nodes")
 	}
 	if o.LinksPerAgent < 1 {

@@ -47,14 +47,9 @@ var extensionPoints = map[string][]string{
 	pluginargs.TunnelReach:        {"filter", "postBind", "preFilter", "preScore", "score"},
 }
 
-// needed are the extension points without which a plugin of Fairlead's is there and does nothing. TunnelReach's score
-// is not among them: with mode Require one may do without.
-var needed = map[string][]string{
-	pluginargs.FailoverBarrier:    {"preBind", "preFilter"},
-	pluginargs.ForeignNominations: {"filter", "preFilter"},
-	pluginargs.PolitePreemption:   {"postFilter", "preEnqueue"},
-	pluginargs.TunnelReach:        {"filter", "preFilter"},
-}
+// optional are the extension points that a plugin of Fairlead's may do without; without any other it is there and does
+// nothing. With mode Require TunnelReach needs no score.
+var optional = map[string][]string{pluginargs.TunnelReach: {"postBind", "preScore", "score"}}
 
 // ExtensionPoints are the sets of a profile in which a plugin may stand, beside multiPoint; none for an unknown plugin.
 func ExtensionPoints(plugin string) []string { return slices.Clone(extensionPoints[plugin]) }
@@ -111,9 +106,11 @@ func checkSet(s namedSet, p *field.Path) field.ErrorList {
 func checkWhole(points map[string]sets.Set[string], p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, plugin := range pluginargs.Names() {
-		lacks := slices.DeleteFunc(slices.Clone(needed[plugin]), func(point string) bool { return points[point].Has(plugin) })
-		enabled := slices.ContainsFunc(extensionPoints[plugin], func(point string) bool { return points[point].Has(plugin) })
-		if enabled && len(lacks) > 0 {
+		has := func(point string) bool { return points[point].Has(plugin) }
+		lacks := slices.DeleteFunc(ExtensionPoints(plugin), func(point string) bool {
+			return has(point) || slices.Contains(optional[plugin], point)
+		})
+		if len(lacks) > 0 && slices.ContainsFunc(extensionPoints[plugin], has) {
 			errs = append(errs, field.Invalid(p.Child(lacks[0]), plugin, fmt.Sprintf(
 				"is enabled in part only and would do nothing without %s; enable it under multiPoint", strings.Join(lacks, " and "))))
 		}
