@@ -19,12 +19,13 @@ func TestLeaseOf(t *testing.T) {
 		args  []string
 		lease string
 		slack time.Duration
+		grace time.Duration
 		ok    bool
 	}{
-		"configuration": {nil, "kube-system/my-scheduler", 3 * time.Second, true},
-		"flags": {[]string{"--leader-elect-resource-name=other", "--leader-elect-resource-namespace=ns", "--leader-elect-lease-duration=30s"},
-			"ns/other", 18 * time.Second, true},
-		"no election": {[]string{"--leader-elect=false"}, "kube-system/my-scheduler", 3 * time.Second, false},
+		"configuration": {nil, "kube-system/my-scheduler", 3 * time.Second, 14 * time.Second, true},
+		"flags": {[]string{"--leader-elect-resource-name=other", "--leader-elect-resource-namespace=ns", "--leader-elect-lease-duration=30s", "--leader-elect-retry-period=1s"},
+			"ns/other", 19 * time.Second, 12 * time.Second, true},
+		"no election": {[]string{"--leader-elect=false"}, "kube-system/my-scheduler", 3 * time.Second, 14 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := NewCommand()
@@ -32,8 +33,8 @@ func TestLeaseOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			lease, ok := leaseOf(cmd.Flags(), configured)
-			if lease.String() != tc.lease || lease.Slack != tc.slack || ok != tc.ok {
-				t.Errorf("%s, %s, %t", lease, lease.Slack, ok)
+			if lease.String() != tc.lease || lease.Slack != tc.slack || lease.Grace != tc.grace || ok != tc.ok {
+				t.Errorf("%s, %s, %s, %t", lease, lease.Slack, lease.Grace, ok)
 			}
 		})
 	}

@@ -47,7 +47,10 @@ func startCatchUp(ctx context.Context, bound lister, led func(ctx context.Contex
 }
 
 func (c *catchUp) run(ctx context.Context) {
-	for c.try(ctx, c.led) {
+	if !c.try(ctx, c.led) {
+		return
+	}
+	for {
 		begin := time.Now()
 		list, ok := c.list(ctx)
 		if !ok {

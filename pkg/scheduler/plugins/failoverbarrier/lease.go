@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // errLease is wrapped by what keeps a process that was suspended from going on.
-var errLease = errors.New("the process was suspended and has not shown since that it still leads")
+var errLease = errors.New("the process has not shown that it leads since it was suspended")
 
 // Lease is the one that decides whether the process leads.
 type Lease struct {
@@ -22,6 +23,8 @@ type Lease struct {
 	// Slack is what lies between the last moment at which an elector that cannot renew gives up and the first at which
 	// another may take over.
 	Slack time.Duration
+	// Grace is how long an elector that was suspended may take to notice that another leads.
+	Grace time.Duration
 }
 
 // used is the process's Lease; nil without leader election.
@@ -52,27 +55,44 @@ func readerOf(lease *Lease, client kubernetes.Interface) leaseReader {
 // tenure is what a process knows of its own time as leader. kube-scheduler goes on for up to the deadline of a renewal
 // after it has been resumed, even if another leads: only then it gives up and exits.
 type tenure struct {
-	read leaseReader
+	read  leaseReader
+	pulse *pulse
+	// grace is how long after its end a suspension may go unnoticed by the elector.
+	grace time.Duration
+
+	mu sync.Mutex
 	// holder is who held the Lease when the process first led.
 	holder string
 }
 
-// proof returns a question that fails unless the process leads. The first time the elector has just said so. After a
-// suspension the Lease must be in the same hands and be renewed while it is asked for: clocks are not compared, since a
-// suspended machine's may be set anew.
-func (t *tenure) proof() func(ctx context.Context) error {
+func newTenure(lease *Lease, read leaseReader, beats *pulse) *tenure {
+	t := &tenure{read: read, pulse: beats}
+	if lease != nil {
+		t.grace = lease.Grace
+	}
+	return t
+}
+
+// proof returns a question that fails unless the process leads, after a number of suspensions. The first time the elector
+// has just said so. After a suspension the Lease must be in the same hands and be renewed while it is asked for: clocks
+// are not compared, since a suspended machine's may be set anew.
+func (t *tenure) proof(gaps int64) func(ctx context.Context) error {
 	var before time.Time
 	return func(ctx context.Context) error {
 		if t.read == nil {
 			return nil
 		}
 		holder, renewed, err := t.read(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case t.holder == "" && holder != "":
-			t.holder = holder
-			return nil
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		switch {
+		case t.pulse.look() != gaps:
+			return fmt.Errorf("%w: it was suspended while it asked", errLease)
+		case t.holder == "":
+			return t.first(holder)
 		case holder != t.holder:
 			before = time.Time{}
 			return fmt.Errorf("%w: %q holds the Lease, not %q", errLease, holder, t.holder)
@@ -82,4 +102,18 @@ func (t *tenure) proof() func(ctx context.Context) error {
 		}
 		return nil
 	}
+}
+
+// first notes who holds the Lease when the process first needs to know. The elector has said that it leads, but a process
+// that had nothing to bind may have been suspended since, and the name may be another's: then the elector gives up and the
+// process exits before grace is over.
+func (t *tenure) first(holder string) error {
+	if awake := t.pulse.awake(); t.pulse.gaps.Load() > 0 && awake < t.grace {
+		return fmt.Errorf("%w: it was resumed %s ago, and would exit within %s", errLease, awake.Round(time.Second), t.grace)
+	}
+	if holder == "" {
+		return fmt.Errorf("%w: the Lease has no holder", errLease)
+	}
+	t.holder = holder
+	return nil
 }

@@ -57,7 +57,7 @@ type Plugin struct {
 	// nodes are those of the scheduler's own node informer.
 	nodes  corelisters.NodeLister
 	pulse  *pulse
-	tenure tenure
+	tenure *tenure
 
 	// opened is how many suspensions there were when the barrier was opened.
 	opened atomic.Int64
@@ -90,19 +90,20 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		return nil, fmt.Errorf("make a client for pods' metadata: %w", err)
 	}
 	lease := used.Load()
-	p := newPlugin(ctx, h, args.Timeout.Duration, metadataLister{client}, newPulse(lease, clock()), readerOf(lease, h.ClientSet()))
+	beats := newPulse(lease, clock())
+	p := newPlugin(ctx, h, args.Timeout.Duration, metadataLister{client}, newTenure(lease, readerOf(lease, h.ClientSet()), beats))
 	if lease != nil {
-		go p.pulse.run(ctx)
+		go beats.run(ctx)
 	}
 	return p, nil
 }
 
-func newPlugin(ctx context.Context, h fwk.Handle, timeout time.Duration, bound lister, beats *pulse, lease leaseReader) *Plugin {
+func newPlugin(ctx context.Context, h fwk.Handle, timeout time.Duration, bound lister, leads *tenure) *Plugin {
 	p := &Plugin{
 		ctx: ctx, handle: h, timeout: timeout, bound: bound, waiting: map[string]*corev1.Pod{},
 		known: h.SharedInformerFactory().Core().V1().Pods().Informer().GetStore(),
 		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(),
-		pulse: beats, tenure: tenure{read: lease},
+		pulse: leads.pulse, tenure: leads,
 	}
 	p.opened.Store(shut)
 	return p
@@ -158,7 +159,7 @@ func (p *Plugin) close(gaps int64) *catchUp {
 		p.catchUp.cancel()
 	}
 	p.closed = gaps
-	p.catchUp = startCatchUp(p.ctx, p.bound, p.tenure.proof())
+	p.catchUp = startCatchUp(p.ctx, p.bound, p.tenure.proof(gaps))
 	barrierOpen.WithLabelValues(p.handle.ProfileName()).Set(0)
 	return p.catchUp
 }

@@ -70,13 +70,13 @@ func pod(name, node string) *corev1.Pod {
 
 func start(t *testing.T, timeout time.Duration, a *answers, pods ...*corev1.Pod) *plugintest.Cluster {
 	t.Helper()
-	return startWith(t, timeout, a, newPulse(nil, clock()), nil, pods...)
+	return startWith(t, timeout, a, newTenure(nil, nil, newPulse(nil, clock())), pods...)
 }
 
-func startWith(t *testing.T, timeout time.Duration, bound lister, beats *pulse, lease leaseReader, pods ...*corev1.Pod) *plugintest.Cluster {
+func startWith(t *testing.T, timeout time.Duration, bound lister, leads *tenure, pods ...*corev1.Pod) *plugintest.Cluster {
 	t.Helper()
 	return plugintest.New(t, Name, func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		return newPlugin(ctx, h, timeout, bound, beats, lease), nil
+		return newPlugin(ctx, h, timeout, bound, leads), nil
 	}, "", []*corev1.Node{node()}, pods, "PreFilter", "PreBind")
 }
 
@@ -137,7 +137,7 @@ func (s slow) page(ctx context.Context, token string) (map[types.UID]string, str
 // TestLongList: a list that takes longer than an attempt may wait is not begun anew by the next attempt.
 func TestLongList(t *testing.T) {
 	a := says(part("1", "a"), part("2", "b"), part("3"), part("4"), part("5"), bound())
-	c := startWith(t, 100*time.Millisecond, slow{a}, newPulse(nil, clock()), nil, pod("a", "n"), pod("b", "n"))
+	c := startWith(t, 100*time.Millisecond, slow{a}, newTenure(nil, nil, newPulse(nil, clock())), pod("a", "n"), pod("b", "n"))
 	if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "is not complete yet") {
 		t.Errorf("the first attempt says %q", said["n"])
 	}

@@ -25,8 +25,8 @@ type pulse struct {
 	now func() (lived time.Duration, day time.Time)
 
 	lived, day atomic.Int64
-	// gaps counts the suspensions.
-	gaps atomic.Int64
+	// gaps counts the suspensions, resumed is when the end of the last one was noticed, as the time lived.
+	gaps, resumed atomic.Int64
 }
 
 // newPulse is for a process with this Lease; without one it never misses a beat.
@@ -35,9 +35,7 @@ func newPulse(lease *Lease, now func() (time.Duration, time.Time)) *pulse {
 	if lease != nil {
 		p.gap = max(leastGap, lease.Slack)
 	}
-	lived, day := now()
-	p.lived.Store(int64(lived))
-	p.day.Store(day.UnixNano())
+	p.note(now())
 	return p
 }
 
@@ -59,22 +57,40 @@ func (p *pulse) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			p.look()
-			lived, day := p.now()
-			p.lived.Store(int64(lived))
-			p.day.Store(day.UnixNano())
+			p.beat()
 		}
 	}
 }
 
+// beat notes the time. It is the one that was compared: a suspension between two looks at the clock would be noted away.
+func (p *pulse) beat() {
+	lived, day := p.now()
+	p.compare(lived, day)
+	p.note(lived, day)
+}
+
 // look says how many suspensions there were until now.
 func (p *pulse) look() int64 {
-	lived, day := p.now()
+	p.compare(p.now())
+	return p.gaps.Load()
+}
+
+func (p *pulse) compare(lived time.Duration, day time.Time) {
 	if int64(lived)-p.lived.Load() > int64(p.gap) || day.UnixNano()-p.day.Load() > int64(p.gap) {
 		// The gap first, the time second: another one who looks in between counts it again, rather than not at all.
+		p.resumed.Store(int64(lived))
 		p.gaps.Add(1)
-		p.lived.Store(int64(lived))
-		p.day.Store(day.UnixNano())
+		p.note(lived, day)
 	}
-	return p.gaps.Load()
+}
+
+func (p *pulse) note(lived time.Duration, day time.Time) {
+	p.lived.Store(int64(lived))
+	p.day.Store(day.UnixNano())
+}
+
+// awake is how long the process has run without a suspension that was noticed; without one, as long as it lives.
+func (p *pulse) awake() time.Duration {
+	lived, _ := p.now()
+	return lived - time.Duration(p.resumed.Load())
 }

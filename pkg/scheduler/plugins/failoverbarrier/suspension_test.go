@@ -47,10 +47,17 @@ func (m *machine) read(context.Context) (string, time.Time, error) {
 	return *m.holder.Load(), time.Unix(0, m.renewed.Load()), nil
 }
 
+// elected is a leader that has not had a pod yet.
+func elected(t *testing.T, a *answers, m *machine) *plugintest.Cluster {
+	t.Helper()
+	lease := &Lease{Slack: 3 * time.Second, Grace: 14 * time.Second}
+	return startWith(t, 300*time.Millisecond, a, newTenure(lease, m.read, newPulse(lease, m.now)), pod("a", "n"))
+}
+
 func leading(t *testing.T, a *answers) (*machine, *plugintest.Cluster) {
 	t.Helper()
 	m := newMachine("us")
-	c := startWith(t, 300*time.Millisecond, a, newPulse(&Lease{Slack: 3 * time.Second}, m.now), m.read, pod("a", "n"))
+	c := elected(t, a, m)
 	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 	return m, c
 }
@@ -103,9 +110,7 @@ func TestNotSuspended(t *testing.T) {
 		if said, _ := c.Filter(t, pod("new", "")); said["n"] != "" {
 			t.Fatal(said)
 		}
-		p := c.Plugin.(*Plugin).pulse
-		p.lived.Store(m.lived.Load())
-		p.day.Store(m.day.Load())
+		c.Plugin.(*Plugin).pulse.beat()
 	}
 }
 
@@ -149,4 +154,85 @@ func TestChosenBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIdleLeaderResumed: a leader that had nothing to bind before it was suspended does not take another's name for its
+// own.
+func TestIdleLeaderResumed(t *testing.T) {
+	a := says(bound("a"))
+	m := newMachine("us")
+	c := elected(t, a, m)
+	m.pass(20*time.Second, 20*time.Second)
+	m.renew("another")
+	for range 3 {
+		said, _ := c.Filter(t, pod("new", ""))
+		if !strings.Contains(said["n"], "would exit within 14s") {
+			t.Fatalf("resumed: says %q", said["n"])
+		}
+		c.Plugin.(*Plugin).pulse.beat()
+		m.pass(time.Second, time.Second)
+		m.renew("another")
+	}
+	if n := len(a.asked()); n > 0 {
+		t.Errorf("listed %d times before it leads", n)
+	}
+	// Who does not lead has exited by then.
+	m.renew("us")
+	eventually(t, "the barrier to open", func() bool {
+		m.pass(time.Second, time.Second)
+		c.Plugin.(*Plugin).pulse.beat()
+		said, _ := c.Filter(t, pod("new", ""))
+		return said["n"] == ""
+	})
+}
+
+// TestSuspendedWhileAsking: an answer that another may have changed meanwhile is none.
+func TestSuspendedWhileAsking(t *testing.T) {
+	m := newMachine("us")
+	lease := &Lease{Slack: 3 * time.Second, Grace: 14 * time.Second}
+	read := func(ctx context.Context) (string, time.Time, error) {
+		m.pass(20*time.Second, 20*time.Second)
+		m.renew("another")
+		return m.read(ctx)
+	}
+	leads := newTenure(lease, read, newPulse(lease, m.now))
+	if err := leads.proof(0)(t.Context()); err == nil || leads.holder != "" {
+		t.Errorf("%v, holder %q", err, leads.holder)
+	}
+}
+
+// TestSuspendedBetweenLooks: a suspension right after a look at the clock is seen by the next one.
+func TestSuspendedBetweenLooks(t *testing.T) {
+	m := newMachine("us")
+	suspend := false
+	p := newPulse(&Lease{Slack: 3 * time.Second}, func() (time.Duration, time.Time) {
+		lived, day := m.now()
+		if suspend {
+			suspend = false
+			m.pass(20*time.Second, 20*time.Second)
+		}
+		return lived, day
+	})
+	suspend = true
+	p.beat()
+	if gaps := p.look(); gaps != 1 {
+		t.Errorf("%d suspensions were noticed", gaps)
+	}
+	p.beat()
+	if gaps := p.look(); gaps != 1 {
+		t.Errorf("%d suspensions after a beat", gaps)
+	}
+}
+
+// TestAskedOnce: later lists of a barrier that stays shut need no further proof, which none may come for.
+func TestAskedOnce(t *testing.T) {
+	a := says(bound("a", "gone"), bound("a"))
+	c := elected(t, a, newMachine("us"))
+	eventually(t, "the barrier to open", func() bool {
+		said, _ := c.Filter(t, pod("new", ""))
+		if strings.Contains(said["n"], errLease.Error()) {
+			t.Fatal(said)
+		}
+		return said["n"] == ""
+	})
 }
