@@ -42,3 +42,19 @@ func TestCutBehindAnswer(t *testing.T) {
 		t.Errorf("the frontend was called %v, want %v", f.calls, want)
 	}
 }
+
+// TestEndBehindHeldData: the end of a connection waits for the last held chunk, which
+// is out of the queue already while it is being sent.
+func TestEndBehindHeldData(t *testing.T) {
+	c := &grpcConn{letGo: true}
+	ended := false
+	c.whenKnown(func() { ended = true })
+	if ended {
+		t.Error("the end overtakes held data")
+	}
+	c.letGo = false // as at the end of clientKnows
+	c.clientKnows()
+	if !ended {
+		t.Error("the end is lost")
+	}
+}

@@ -153,10 +153,27 @@ func (c *grpcConn) sendUp(mayWait bool) {
 	c.moving = false
 	gone := c.gone
 	c.mu.Unlock()
+	if consumed > 0 { // also of a connection that is over: its stream may carry others
+		c.g.st.Consumed(consumed)
+	}
 	if gone && finished {
 		c.st.Close()
-	} else if consumed > 0 {
-		c.g.st.Consumed(consumed)
+	}
+}
+
+// dropUp forgets what waits for a far end that reads nothing any more.
+func (c *grpcConn) dropUp() {
+	c.mu.Lock()
+	up := c.up
+	c.up = nil
+	c.mu.Unlock()
+	n := 0
+	for _, chunk := range up {
+		n += chunk.Len()
+		chunk.Release()
+	}
+	if n > 0 {
+		c.g.st.Consumed(n)
 	}
 }
 
@@ -219,8 +236,12 @@ func (c *grpcConn) Sent(n int) { c.st.Consumed(n) }
 // destination sends is the end of the connection.
 func (c *grpcConn) End() { c.whenKnown(func() { c.farEnd("") }) }
 
+// PeerClosed is called behind End when the destination reads nothing any more.
+func (c *grpcConn) PeerClosed() { c.dropUp() }
+
 // Aborted implements tunnel.Receiver.
 func (c *grpcConn) Aborted(err error) {
+	c.dropUp()
 	if errors.Is(err, tunnel.ErrEvicted) {
 		c.drop()
 	}
@@ -253,7 +274,7 @@ func (c *grpcConn) farEnd(reason string) {
 // whenKnown runs f, behind held data if there is any.
 func (c *grpcConn) whenKnown(f func()) {
 	c.mu.Lock()
-	if !c.known && len(c.held) > 0 {
+	if !c.known && (len(c.held) > 0 || c.letGo) {
 		if c.ended == nil {
 			c.ended = f
 		}

@@ -1,0 +1,58 @@
+package server_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// settled returns the bytes in all queues once they have stayed the same for a while.
+func settled(t *testing.T) int64 {
+	t.Helper()
+	last, since := buf.InUse(), time.Now()
+	konntest.Eventually(t, konntest.Patience, "the queues stand still", func() bool {
+		if now := buf.InUse(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 300*time.Millisecond
+	})
+	return last
+}
+
+// TestStuckUploadIsForgotten: what waits for a destination that stopped reading takes
+// no memory any more when the destination goes away.
+func TestStuckUploadIsForgotten(t *testing.T) {
+	for name, reference := range map[string]bool{"link": false, "reference": true} {
+		t.Run(name, func(t *testing.T) {
+			r := konntest.NewRig(t, server.Config{ReferenceOnly: reference})
+			r.StartAgent(agent.Config{}, "")
+			for mode, dial := range map[string]konntest.Dialer{"grpc": konntest.GRPC(r.GRPC), "connect": konntest.Connect(r.Connect)} {
+				before := settled(t)
+				leave := make(chan struct{})
+				sink := konntest.Target(t, func(net.Conn) { <-leave })
+				c := konntest.MustDial(t, dial, sink)
+				wrote := make(chan struct{})
+				go func() {
+					defer close(wrote)
+					for b := make([]byte, 64<<10); ; {
+						if _, err := c.Write(b); err != nil {
+							return
+						}
+					}
+				}()
+				konntest.Eventually(t, konntest.Patience, "bytes wait", func() bool { return buf.InUse() > before+(256<<10) })
+				stuck := settled(t)
+				close(leave) // unread bytes make that a reset
+				konntest.Eventually(t, konntest.Patience, mode+": they are forgotten", func() bool { return buf.InUse() <= before })
+				t.Logf("%s: %d bytes waited", mode, stuck-before)
+				_ = c.Close()
+				<-wrote
+			}
+		})
+	}
+}
