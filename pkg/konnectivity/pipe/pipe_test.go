@@ -231,6 +231,41 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHeldIsNotLost: what has to wait goes out also if the stream ends meanwhile and
+// the dialler's patience is over before it may.
+func TestHeldIsNotLost(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"closed": func(r *rig) { r.End.End(); r.PeerClosed() },
+		"reset":  func(r *rig) { r.Aborted(&tunnel.ResetError{Reason: "by the peer"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pipe.Config{FirstData: func() bool { return true }, Linger: 20 * time.Millisecond}, 1<<20)
+			r.data([]byte("all of it"))
+			end(r)
+			time.Sleep(100 * time.Millisecond)
+			r.Open()
+			got, err := io.ReadAll(r.far)
+			if wantReset := name == "reset"; string(got) != "all of it" || errors.Is(err, syscall.ECONNRESET) != wantReset {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestCutOffIsNoEnd: a socket that is given up with bytes waiting for it sees a reset:
+// an orderly end would make what it got look like all.
+func TestCutOffIsNoEnd(t *testing.T) {
+	r := newRig(t, pipe.Config{Linger: 20 * time.Millisecond, Stall: 50 * time.Millisecond}, 1<<20)
+	const size = 16 << 20 // more than the kernel takes
+	r.data(make([]byte, size))
+	r.End.End()
+	r.PeerClosed()
+	<-r.closed
+	if n, err := io.Copy(io.Discard, r.far); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the other end sees %d of %d bytes and %v, want a reset", n, size, err)
+	}
+}
+
 // TestDiallerIsGone: a destination that goes on sending to a dialler that is gone,
 // and one that is silent, are closed after their time.
 func TestDiallerIsGone(t *testing.T) {

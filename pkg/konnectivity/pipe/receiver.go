@@ -46,9 +46,11 @@ func (e *End) Open() {
 		e.mu.Lock()
 		if len(e.held) == 0 {
 			e.holding = false
-			linkEnd := e.linkEnd
+			linkEnd, cut := e.linkEnd, e.cut
 			e.mu.Unlock()
-			if linkEnd {
+			if cut != nil {
+				e.finish(cut, true)
+			} else if linkEnd {
 				e.ended()
 			}
 			return
@@ -95,7 +97,13 @@ func (e *End) Aborted(err error) {
 	if errors.As(err, &re) {
 		// Bytes that came before the reset are delivered, as TCP does with
 		// what is in the receive queue.
-		e.finish(err, true)
+		e.mu.Lock()
+		e.cut = err
+		holding := e.holding
+		e.mu.Unlock()
+		if !holding { // else Open does it
+			e.finish(err, true)
+		}
 		return
 	}
 	e.shut(err, true)

@@ -1,0 +1,123 @@
+package pipe
+
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// finish closes the socket behind what is queued for it; with reset, so that its
+// other end sees a reset behind that.
+func (e *End) finish(err error, reset bool) {
+	if e.markClosed() {
+		if reset {
+			e.out.Cut()
+		} else {
+			e.out.Close()
+		}
+		if e.out.Buffered() > 0 {
+			e.guard(-1)
+		}
+		e.closedNow(err)
+	}
+}
+
+// guard gives up a closing socket that takes none of the last bytes.
+func (e *End) guard(last int) {
+	left := e.out.Buffered()
+	if left == 0 {
+		return // the socket ends behind the last byte
+	}
+	if left == last {
+		sock.Abort(e.nc) // what was left out must not look like all
+		return
+	}
+	time.AfterFunc(e.cfg.Stall, func() { e.guard(left) })
+}
+
+// shut closes the socket now; with reset, so that its other end sees a reset.
+func (e *End) shut(err error, reset bool) {
+	defer e.settle()
+	if !e.markClosed() {
+		if reset {
+			sock.Abort(e.nc)
+		} else {
+			_ = e.nc.Close()
+		}
+		return
+	}
+	e.out.Discard()
+	if reset {
+		sock.Abort(e.nc)
+	} else {
+		_ = e.nc.Close()
+	}
+	e.closedNow(err)
+}
+
+// settle tells the stream that nothing is held for the socket any more.
+func (e *End) settle() {
+	if st := e.stream(); st != nil {
+		st.Consumed(tunnel.All)
+	}
+}
+
+func (e *End) markClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.closed = true
+	for _, c := range e.held {
+		c.Release()
+	}
+	e.held = nil
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.signal()
+	return true
+}
+
+func (e *End) closedNow(err error) {
+	if e.OnClosed != nil {
+		e.OnClosed(err)
+	}
+}
+
+// watch looks for progress after d; mu is held.
+func (e *End) watch(d time.Duration) {
+	e.lastSeen = e.moved
+	if e.timer == nil {
+		e.timer = time.AfterFunc(d, e.look)
+	} else {
+		e.timer.Reset(d)
+	}
+}
+
+// look closes a socket on which nothing has moved.
+func (e *End) look() {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return
+	}
+	if e.moved != e.lastSeen && e.idleFor != e.cfg.Linger {
+		e.watch(e.idleFor)
+		e.mu.Unlock()
+		return
+	}
+	waiting := e.out.Buffered() > 0 || len(e.held) > 0
+	if e.idleFor == e.cfg.Linger && waiting {
+		e.idleFor = e.cfg.Stall // bytes wait for the socket: that is worth more patience
+		e.watch(e.cfg.Stall)
+		e.mu.Unlock()
+		return
+	}
+	missing := !e.linkEnd || waiting // what the socket got may not be all
+	e.mu.Unlock()
+	e.stream().Reset("idle after close", false)
+	e.shut(nil, missing)
+}
