@@ -60,10 +60,17 @@ var conditions = []condition{
 	{".Values.scheduler.enabled", func(b *v1alpha1.Bundle) { b.Scheduler.Enabled = ptr.To(false) }},
 	{".Values.konnectivity.enabled", func(b *v1alpha1.Bundle) { b.Konnectivity.Enabled = ptr.To(false) }},
 	{leaseCounting, func(b *v1alpha1.Bundle) { b.Konnectivity.LeaseCounting = ptr.To(false) }},
-	{"(not .Values.konnectivity.serverHost)", func(b *v1alpha1.Bundle) { b.Konnectivity.ServerHost = "elsewhere.example.com" }},
+	{"(not " + serverHost + ")", func(b *v1alpha1.Bundle) { b.Konnectivity.ServerHost = "elsewhere.example.com" }},
 }
 
-const leaseCounting = ".Values.konnectivity.leaseCounting"
+var (
+	leaseCounting = optional(".Values.konnectivity", "leaseCounting")
+	serverHost    = optional(".Values.konnectivity", "serverHost")
+)
+
+// optional is a value that is empty where null has taken it away. A plain reference
+// to it would be an error in Helm's strict mode, in which the chart is tested.
+func optional(section, name string) string { return fmt.Sprintf("(get %s %q)", section, name) }
 
 // chart makes the files of the Helm chart.
 func chart() (map[string][]byte, error) {

@@ -195,8 +195,19 @@ konnectivity:
     tolerations: [{operator: Exists}]
 `, "",
 		},
-		"mirror":         {"kube-system", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}"},
-		"stock":          {"kube-system", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}"},
+		"mirror": {"kube-system", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}"},
+		"stock":  {"kube-system", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}"},
+		"null is empty": {
+			"kube-system", `
+scheduler: {nodeSelector: null, tolerations: null, resources: null}
+konnectivity: {serverHost: null, leaseCounting: null, agent: {nodeSelector: null, tolerations: null, resources: null}}`, `
+scheduler: {tolerations: [], resources: {}}
+konnectivity: {agent: {tolerations: [], resources: {}}}`,
+		},
+		"null removes a key": {
+			"kube-system", "scheduler: {resources: {requests: {cpu: null}}}\nkonnectivity: {agent: {resources: {requests: null}}}",
+			"scheduler: {resources: {requests: {memory: 128Mi}}}\nkonnectivity: {agent: {resources: {}}}",
+		},
 		"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,6 +248,18 @@ func TestHelmRefuses(t *testing.T) {
 		"konnectivity: {agent: {tolerations: [{effect: NoShedule}]}}":           "/konnectivity/agent/tolerations/0/effect",
 		"konnectivity: {agent: {tolerations: [{operator: Exists, values: x}]}}": "values",
 		"konnectivity: {agent: {resources: {requests: {memory: -1}}}}":          "/konnectivity/agent/resources/requests/memory",
+		"scheduler: null":                                                       "missing property 'scheduler'",
+		"scheduler: {enabled: null}":                                            "/scheduler': missing property 'enabled'",
+		"scheduler: {image: null}":                                              "/scheduler': missing property 'image'",
+		"scheduler: {replicas: null}":                                           "/scheduler': missing property 'replicas'",
+		"scheduler: {nodeSelector: {a: null}}":                                  "/scheduler/nodeSelector/a",
+		"scheduler: {resources: {limits: {cpu: null}}}":                         "/scheduler/resources/limits/cpu",
+		"scheduler: {tolerations: [null]}":                                      "/scheduler/tolerations/0",
+		"scheduler: {tolerations: [{key: null}]}":                               "/scheduler/tolerations/0/key",
+		"konnectivity: null":                                                    "missing property 'konnectivity'",
+		"konnectivity: {enabled: null}":                                         "/konnectivity': missing property 'enabled'",
+		"konnectivity: {agent: null}":                                           "/konnectivity': missing property 'agent'",
+		"konnectivity: {agent: {image: null}}":                                  "/konnectivity/agent': missing property 'image'",
 	} {
 		if _, err := render(t, "kube-system", values); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "schema") {
 			t.Errorf("%s: %v; want that %s is refused by the schema", values, err, want)

@@ -48,8 +48,13 @@ func schema() ([]byte, error) {
 			s = strict(map[string]any{})
 			sections = append(sections, s)
 		}
-		properties, _ := sections[v.depth]["properties"].(map[string]any)
+		section := sections[v.depth]
+		properties, _ := section["properties"].(map[string]any)
 		properties[v.name] = s
+		if v.required() {
+			names, _ := section["required"].([]string)
+			section["required"] = append(names, v.name)
+		}
 	}
 	data, err := json.MarshalIndent(root, "", "  ")
 	return append(data, '\n'), err

@@ -68,7 +68,7 @@ func (t *templater) walk(v any, key string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if t.isBlock(v, key) {
-			return t.token("BLOCK", t.part+"."+key)
+			return t.token("BLOCK", optional(t.part, key))
 		}
 		if v["kind"] == "ConfigMap" {
 			t.takeConfig(v)
@@ -79,7 +79,7 @@ func (t *templater) walk(v any, key string) any {
 		return v
 	case []any:
 		if first, ok := v[0].(map[string]any); ok && key == "tolerations" && first["key"] == markKey {
-			return t.token("BLOCK", t.part+"."+key)
+			return t.token("BLOCK", optional(t.part, key))
 		}
 		if key == "args" {
 			return t.args(v)
@@ -119,7 +119,7 @@ func (t *templater) text(s, key string) string {
 	}
 	host := v1alpha1.ServiceHost(markNamespace)
 	if strings.Contains(s, host) {
-		s = strings.ReplaceAll(s, host, t.token("", `.Values.konnectivity.serverHost | default (printf "`+strings.ReplaceAll(host, markNamespace, "%s")+`" .Release.Namespace)`))
+		s = strings.ReplaceAll(s, host, t.token("", serverHost+` | default (printf "`+strings.ReplaceAll(host, markNamespace, "%s")+`" .Release.Namespace)`))
 	}
 	if strings.Contains(s, markNamespace) {
 		s = strings.ReplaceAll(s, markNamespace, t.token("", ".Release.Namespace"))
@@ -187,8 +187,14 @@ func (t *templater) quote(index string) string {
 	return " | quote"
 }
 
-// block writes a map or list that is a value, and nothing if it is empty.
+// block writes a map or list that is a value, and nothing if it is empty; of
+// resources an empty map, as the bundle does.
 func (t *templater) block(m string) string {
 	s := blockToken.FindStringSubmatch(m)
-	return fmt.Sprintf("{{- with %s }}\n%s%s:\n%s{{- toYaml . | nindent %d }}\n{{- end }}", t.expr(s[3]), s[1], s[2], s[1], len(s[1])+2)
+	indent, key := s[1], s[2]
+	empty := ""
+	if key == "resources" {
+		empty = "{{- else }}\n" + indent + key + ": {}\n"
+	}
+	return fmt.Sprintf("{{- with %s }}\n%s%s:\n%s{{- toYaml . | nindent %d }}\n%s{{- end }}", t.expr(s[3]), indent, key, indent, len(indent)+2, empty)
 }

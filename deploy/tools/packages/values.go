@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -18,6 +19,12 @@ type value struct {
 	value   any
 	// schema is what a value of it must be like.
 	schema map[string]any
+}
+
+// required tells whether there is nothing that a release could do without the value:
+// null must not take it away. The others are empty then.
+func (v value) required() bool {
+	return v.value == nil || slices.Contains([]string{"enabled", "image", "replicas"}, v.name)
 }
 
 // allValues are the chart's values, with the bundle's defaults.
@@ -49,7 +56,8 @@ func values() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(`# All fields of a bundle: "fairlead install -f bundle.yaml". Here are those that most
 # people change. The namespace is the release's: kube-system, if you have no reason.
-# Helm adds your maps to these, and null removes a key of them.
+# Helm adds your maps to these, and null removes a key of them; a value that is null is
+# empty, or refused where there must be one.
 `)
 	for _, v := range allValues() {
 		if err := v.write(&out); err != nil {
