@@ -1,0 +1,119 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	bundlescheduler "github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// auditEvent is what is read of an audit log.
+type auditEvent struct {
+	Verb           string
+	User           struct{ Username string }
+	RequestURI     string
+	ObjectRef      struct{ APIGroup, Resource, Subresource string }
+	ResponseStatus struct {
+		Code    int
+		Message string
+	}
+}
+
+// TestRenderedRights: the rights that a bundle renders are enough for all profiles and plugins together, and none of
+// the plugins' own rules is there for nothing (SCHED-33, SCHED-50, SCHED-51).
+func TestRenderedRights(t *testing.T) {
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cp := daemontest.StartControlPlane(t, programs, "--audit-log-path="+audit, "--audit-policy-file="+policy)
+	makeNodes(t, cp.Client, 4)
+	b := allProfiles()
+	s := install(t, cp, b)
+	for _, profile := range bundlescheduler.ProfileNames(b) {
+		makePods(t, cp.Client, profile, profile, "100m", 3)
+		waitBound(t, cp.Client, profile, 3)
+	}
+	preempt(t, cp)
+	daemontest.Eventually(t, patience, func() error {
+		if code, body := s.get(t, cp, "/readyz?verbose"); code != http.StatusOK || !strings.Contains(body, "sched-handler-sync ok") {
+			return fmt.Errorf("informers are not synced: %d %s", code, body)
+		}
+		return nil
+	})
+	user := "system:serviceaccount:" + b.Namespace + ":" + b.Scheduler.Name
+	used := sets.New[string]()
+	daemontest.Eventually(t, patience, func() error {
+		for _, e := range readAudit(t, audit, user) {
+			if e.ResponseStatus.Code == http.StatusForbidden || e.ResponseStatus.Code == http.StatusUnauthorized {
+				t.Fatalf("%s %s was refused: %s", e.Verb, e.RequestURI, e.ResponseStatus.Message)
+			}
+			used.Insert(e.Verb + " " + e.ObjectRef.APIGroup + "/" + e.ObjectRef.Resource)
+		}
+		for _, rule := range bundlescheduler.PluginRules(b) {
+			// Informers list by watching; they fall back to a list with API servers that cannot.
+			if need := "watch " + rule.APIGroups[0] + "/" + rule.Resources[0]; !used.Has(need) {
+				return fmt.Errorf("the right to %s was not used: is the rule needed?", need)
+			}
+		}
+		return nil
+	})
+	for _, need := range []string{"create /pods", "patch /pods", "create events.k8s.io/events", "update coordination.k8s.io/leases", "list /pods"} {
+		if !used.Has(need) {
+			t.Errorf("the scheduler did not %s: the test tests too little; it did %v", need, sets.List(used))
+		}
+	}
+}
+
+// preempt makes a profile evict its own pod, which takes further rights.
+func preempt(t *testing.T, cp *daemontest.ControlPlane) {
+	t.Helper()
+	makePods(t, cp.Client, "fill", v1alpha1.DefaultBinpackProfile, "3500m", 4)
+	waitBound(t, cp.Client, "fill", 3)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}
+	if _, err := cp.Client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	makePods(t, cp.Client, "urgent", v1alpha1.DefaultBinpackProfile, "3500m", 1, func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })
+	daemontest.Eventually(t, patience, func() error {
+		pod, err := cp.Client.CoreV1().Pods("default").Get(t.Context(), "urgent-000", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pod.Status.NominatedNodeName == "" && pod.Spec.NodeName == "" {
+			return fmt.Errorf("no node was nominated: %v", pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// readAudit returns a user's requests that are answered. The last line may still be being written.
+func readAudit(t *testing.T, path, user string) []auditEvent {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []auditEvent
+	for line := range bytes.Lines(data) {
+		var e auditEvent
+		if err := json.Unmarshal(line, &e); err == nil && e.User.Username == user {
+			events = append(events, e)
+		}
+	}
+	return events
+}
