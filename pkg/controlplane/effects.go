@@ -50,21 +50,22 @@ func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 	}
 	old, _, o := e.journal.Wait.of(step)
 	c := e.change(step)
-	if old == nil || c == nil || c.Remove {
+	if o == nil || c == nil {
 		return false
 	}
 	if now, err := e.fingerprint(c.Path); err != nil || now != c.Old {
 		return false // an earlier run has come further, and noted it
 	}
-	if !e.restarts(c) {
-		return false
+	o.Begun = true
+	if old == nil || c.Remove || !e.restarts(c) {
+		return true
 	}
 	o.Before = e.proc().find(old, true)
 	if step == StepAPIServer && !e.journal.WasBroken {
 		_, err := e.mirror(ctx, apiServer)
 		e.journal.Wait.Mirrored = err == nil
 	}
-	return len(o.Before) > 0 || e.journal.Wait.Mirrored
+	return true
 }
 
 // restarts tells whether the kubelet restarts a program for a change of its
@@ -222,7 +223,7 @@ func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process, others []in
 
 // unmade implements effects.
 func (e *nodeEffects) unmade(ctx context.Context, step Step) error {
-	if step == StepAPIServer && e.changes(step) {
+	if step == StepAPIServer && e.journal.Wait.APIServer.Begun {
 		return cluster.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
 			err := e.undo(ctx, step)
 			return e.took(), err
@@ -236,11 +237,11 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 	switch step {
 	case StepServer:
 		// A server that was not there before need not be waited for.
-		if w.OldServer != nil && e.changes(step) {
+		if w.OldServer != nil && w.Server.Begun {
 			return e.waitFor(ctx, w.OldServer, w.Server.During)
 		}
 	case StepAPIServer:
-		if e.changes(step) {
+		if w.APIServer.Begun {
 			return e.waitAPIServer(ctx, w.OldAPIServer, w.APIServer.During)
 		}
 	case StepKubeadm:

@@ -33,6 +33,9 @@ func (i instance) among(others []instance) bool {
 
 // origin tells instances of the manifest before a run from those of the run.
 type origin struct {
+	// Begun: the run may have changed the manifest; before that there is nothing to
+	// put back and to wait for.
+	Begun bool `json:"begun,omitempty"`
 	// Before ran when the new manifest was about to take its place.
 	Before []instance `json:"before,omitempty"`
 	// During were started from the new one.

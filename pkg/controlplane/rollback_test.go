@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,45 @@ func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 		t.Errorf("the file of somebody else was overwritten (%v)", err)
 	}
 }
+
+// TestRollbackTellsWhatItDoes: kube-apiserver's manifest is put back, and waited
+// for, only by a run that has come to it.
+func TestRollbackTellsWhatItDoes(t *testing.T) {
+	for _, test := range []struct {
+		fails string
+		want  bool
+	}{{"proxy-server", false}, {apiServer, true}} {
+		t.Run(test.fails, func(t *testing.T) {
+			root := testNode(t)
+			steps, waited, failed := titles{}, false, false
+			o := testOptions(root)
+			o.Progress = &steps
+			o.waits = func(_ context.Context, p *process) error {
+				waited = waited || failed && p.Name == apiServer
+				if p.Name == test.fails && !failed {
+					failed = true
+					return errors.New("no answer")
+				}
+				return nil
+			}
+			if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+				t.Fatalf("%v, want ErrRolledBack", err)
+			}
+			told := slices.Contains(steps, "Putting back kube-apiserver's manifest")
+			if told != test.want || waited != test.want {
+				t.Errorf("putting back was told: %v, waited for: %v; want %v; steps %q", told, waited, test.want, steps)
+			}
+			sameTrees(t, snapshot(t, pristine), snapshot(t, root))
+		})
+	}
+}
+
+// titles are a Progress that keeps what was begun.
+type titles []string
+
+func (s *titles) Begin(step string)   { *s = append(*s, step) }
+func (*titles) Detail(string, ...any) {}
+func (*titles) End(string, error)     {}
 
 // failingOptions let the wait for kube-apiserver fail once, after a change by
 // somebody else.
