@@ -304,12 +304,21 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 	cfg.OnDial = func(st *link.Stream, address string) { a.dial(st, address) }
 	cfg.OnDrained = func() { c.answered.Store(true) }
 	cfg.OnDrain = func() { a.serverLeaves(c) }
-	cfg.OnViolation = func(rule string) { a.m.violations.With(rule).Inc() }
+	cfg.OnViolation = func(rule string, first bool) { a.badServer(w.ServerID, addr, rule, first) }
 	cfg.Counters = link.Counters{Sent: &a.m.toServer, Received: &a.m.fromServer}
 	c.link = link.New(nc, w.Window, cfg)
 	a.add(c, w.ServerCount)
 	go a.serve(c, c.link.Run)
 	return c, max(w.Links, 1), nil
+}
+
+// badServer counts a rule that a server broke, and logs it if it did so for the first
+// time.
+func (a *Agent) badServer(id, addr, rule string, first bool) {
+	a.m.violations.With(rule).Inc()
+	if first {
+		a.cfg.Logf(1, "server %q at %s breaks the protocol: %s", id, addr, rule)
+	}
 }
 
 // serverLeaves notes that a server stops soon, so that another is looked for.
@@ -342,6 +351,11 @@ func (a *Agent) add(c *client, count int) {
 func (a *Agent) serve(c *client, run func() error) {
 	defer a.wg.Done()
 	err := run()
+	var pe *link.ProtocolError
+	var ce *h2.ConnError
+	if errors.As(err, &pe) || errors.As(err, &ce) {
+		a.m.violations.With("protocol").Inc() // what it was is logged below
+	}
 	c.account.Leave(c.holder())
 	close(c.done)
 	a.mu.Lock()

@@ -54,7 +54,7 @@ func NewMetrics() *Metrics {
 		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of server lease listing in seconds", "http_response_code",
 			metrics.DefaultBuckets),
 		connectFails: r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
-		violations:   r.CounterVec("fairlead_tunnel_agent_violations_total", "Streams reset because the server broke the protocol, by rule.", "rule"),
+		violations:   r.CounterVec("fairlead_tunnel_agent_violations_total", "Times that a server broke the protocol, by rule: a stream or, with protocol, the connection ended.", "rule"),
 		strays:       r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
 		overflows:    r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
 		evictions:    r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),

@@ -27,9 +27,11 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	over := make(chan error, 1)
 	s := compat.New(nil, false, compat.Config{
 		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
-		OnBad: func(err error) {
+		OnBad: func(err error, first bool) {
 			a.m.violations.With("packet").Inc()
-			a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+			if first {
+				a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+			}
 		},
 		OnStray: func(t wire.Type, id int64, never bool) {
 			a.m.strays.With(t.String()).Inc()

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,7 +85,8 @@ type pair struct {
 	server, agent *compat.Session
 	hb, ha        *h2.Conn
 	come          chan *end
-	slow          bool // ends that come
+	slow          bool       // ends that come
+	raw           *h2.Stream // the server's, for what a session does not send
 	wg            sync.WaitGroup
 }
 
@@ -108,6 +110,9 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 		e := newEnd(p.slow)
 		e.st = c
 		c.SetReceiver(e)
+		if address == "pending" {
+			return
+		}
 		if address == "refused" {
 			c.Refuse(tunnel.Errorf(tunnel.CodeRefused, "dial: connection refused"))
 			return
@@ -118,6 +123,7 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 	ready := make(chan struct{})
 	p.hb = h2.NewServer(far, h2.Config{StreamWindow: 1 << 20, OnStream: func(st *h2.Stream, _ []h2.Field) {
 		p.server = compat.New(st, true, scfg)
+		p.raw = st
 		st.SetHandler(p.server)
 		st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}})
 		close(ready)
@@ -296,4 +302,23 @@ func TestAccount(t *testing.T) {
 	p.ha.Close()
 	eventually(t, "the link's end", func() bool { _, _, err := again.state(); return err != nil })
 	eventually(t, "nothing is held", func() bool { return account.Held() == 0 })
+}
+
+// TestDialNumberUsedTwice: a dial with the number of one that is pending is left out,
+// counted each time and said once; the pending one and others go on.
+func TestDialNumberUsedTwice(t *testing.T) {
+	bad := make(chan bool, 10)
+	p := newPair(t, compat.Config{}, compat.Config{OnBad: func(_ error, first bool) { bad <- first }})
+	for range 3 {
+		p.raw.SendControl(wire.AppendMessage(nil, &wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: "pending", Random: 7}))
+	}
+	s, a := p.open(t, false)
+	s.send(t, 1000, 0)
+	eventually(t, "another connection goes on", func() bool { n, _, _ := a.state(); return n == 1000 })
+	if len(bad) != 2 || !<-bad || <-bad {
+		t.Errorf("reported %d times, want 2, the first as such", len(bad))
+	}
+	if n := p.agent.Len(); n != 3 {
+		t.Errorf("%d connections and dials are held, want 3: two connections, one of them not answered", n)
+	}
 }

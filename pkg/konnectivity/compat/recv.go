@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -71,6 +72,15 @@ func (s *Session) stray(t wire.Type, id int64) {
 	s.told = s.told || never
 	s.mu.Unlock()
 	s.cfg.OnStray(t, id, never)
+}
+
+// reused reports a number that is in use already.
+func (s *Session) reused(format string, number int64) {
+	s.mu.Lock()
+	first := !s.twice
+	s.twice = true
+	s.mu.Unlock()
+	s.cfg.OnBad(fmt.Errorf(format, number), first)
 }
 
 // consumed returns bytes to the window where that waits for the receivers.
@@ -145,6 +155,7 @@ func (s *Session) dialRsp(p *wire.Packet) {
 	}
 	s.mu.Unlock()
 	if used {
+		s.reused("agent gave connection number %d twice", p.ConnID)
 		c.r.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "agent used connection number %d twice", p.ConnID))
 		return
 	}
@@ -186,6 +197,11 @@ func (s *Session) fromServer(p *wire.Packet) {
 	switch p.Type {
 	case wire.DialReq:
 		s.mu.Lock()
+		if s.dials[p.Random] != nil { // its answer would be taken for that of the first
+			s.mu.Unlock()
+			s.reused("server used dial number %d twice", p.Random)
+			return
+		}
 		s.nextID++
 		c := &Conn{s: s, id: s.nextID, random: p.Random}
 		s.conns[c.id] = c

@@ -35,8 +35,9 @@ type Config struct {
 	OnHeaders func(fields []h2.Field)
 	// OnClosed is called when the stream is over.
 	OnClosed func(err error)
-	// OnBad is called for what is not the protocol; the stream ends.
-	OnBad func(err error)
+	// OnBad is called for what is not the protocol. The stream ends if it cannot be
+	// read on. first says that this is its first of the kind.
+	OnBad func(err error, first bool)
 	// OnStray is called for a packet for a connection that is over or, the first
 	// time, one that never was.
 	OnStray func(t wire.Type, id int64, never bool)
@@ -76,6 +77,7 @@ type Session struct {
 	dials    map[int64]*Conn
 	nextID   int64   // the highest number of a connection
 	told     bool    // of a packet for one that never was
+	twice    bool    // told of a number that was used twice
 	ready    []*Conn // connections with queued data, in turn
 	inFlight int
 	pumping  bool
@@ -87,6 +89,9 @@ type Session struct {
 func New(st *h2.Stream, server bool, cfg Config) *Session {
 	if cfg.ConnLimit == 0 {
 		cfg.ConnLimit = 16 << 20
+	}
+	if cfg.OnBad == nil {
+		cfg.OnBad = func(error, bool) {}
 	}
 	if cfg.OnStray == nil {
 		cfg.OnStray = func(wire.Type, int64, bool) {}
@@ -118,8 +123,8 @@ func (s *Session) Headers(fields []h2.Field) {
 func (s *Session) Data(p []byte) error {
 	before := s.payload
 	err := s.dec.Feed(p, s)
-	if err != nil && s.cfg.OnBad != nil {
-		s.cfg.OnBad(err)
+	if err != nil {
+		s.cfg.OnBad(err, true)
 	}
 	if s.cfg.Pause {
 		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later

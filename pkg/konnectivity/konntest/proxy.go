@@ -14,6 +14,7 @@ import (
 type Proxy struct {
 	Addr string
 
+	to      atomic.Pointer[string]
 	frozen  atomic.Bool // passes nothing on, in neither direction
 	oneWay  atomic.Bool // passes nothing on towards the one who connected
 	refuses atomic.Bool // turns new connections away
@@ -32,6 +33,7 @@ func NewProxy(t testing.TB, to string) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{Addr: l.Addr().String()}
+	p.To(to)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -43,7 +45,7 @@ func NewProxy(t testing.TB, to string) *Proxy {
 				a.Close()
 				continue
 			}
-			b, err := net.Dial("tcp", to)
+			b, err := net.Dial("tcp", *p.to.Load())
 			if err != nil {
 				a.Close()
 				continue
@@ -58,6 +60,9 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	t.Cleanup(func() { l.Close(); p.Cut(); wg.Wait() })
 	return p
 }
+
+// To has the next connections lead to another address.
+func (p *Proxy) To(addr string) { p.to.Store(&addr) }
 
 // Freeze makes the proxy pass nothing on, as a frozen peer or a network that drops
 // packets without a word, until it is called with false.

@@ -47,13 +47,16 @@ const rogueHost = "rogue.test"
 // the agent that claims it.
 type rogueRig struct {
 	*Rig
+	logs
 	healthy net.Conn
 }
 
 func newRogueRig(t *testing.T) *rogueRig {
-	r := NewRig(t, server.Config{Strategies: []server.Strategy{server.StrategyDestHost, server.StrategyDefaultRoute}})
+	r := &rogueRig{}
+	r.Rig = NewRig(t, server.Config{Strategies: []server.Strategy{server.StrategyDestHost, server.StrategyDefaultRoute}, Logf: r.logf})
 	r.StartAgent(agent.Config{Identifiers: "default-route=true"}, "")
-	return &rogueRig{r, MustDial(t, GRPC(r.GRPC), Target(t, Echo))}
+	r.healthy = MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+	return r
 }
 
 func (r *rogueRig) badInput() float64 {
@@ -149,6 +152,7 @@ func TestRogueLink(t *testing.T) {
 			}
 			if name != "garbage" || r.badInput() > before { // garbage may be frames of unknown types up to its end
 				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
+				r.wantOneLine(t, nc.LocalAddr())
 			}
 			r.unharmed(t)
 		})
@@ -205,6 +209,7 @@ func TestRogueHandshake(t *testing.T) {
 		if refused() <= before {
 			t.Errorf("%s: not counted", name)
 		}
+		r.wantOneLine(t, nc.LocalAddr())
 	}
 	r.unharmed(t)
 }
@@ -232,8 +237,8 @@ func TestRogueStream(t *testing.T) {
 		"data behind the end": {func(id uint32) []byte {
 			return append(append(frame(fDialed, id, ""), frame(fFin, id, "")...), frame(fData, id, "late")...)
 		}, true},
-		"FIN twice": {func(id uint32) []byte {
-			return append(append(frame(fDialed, id, ""), frame(fFin, id, "")...), frame(fFin, id, "")...)
+		"FIN twice and more": {func(id uint32) []byte {
+			return append(frame(fDialed, id, ""), bytes.Repeat(frame(fFin, id, ""), 4)...)
 		}, true},
 		"credit beyond all bounds": {func(id uint32) []byte {
 			return append(append(frame(fDialed, id, ""), frame(fCredit, id, "\x7f\xff\xff\xff")...), frame(fCredit, id, "\x7f\xff\xff\xff")...)
@@ -267,6 +272,7 @@ func TestRogueStream(t *testing.T) {
 				_, _ = nc.Write(frame(fPing, 0, "12345678"))
 				next(t, nc, fPong)
 			}
+			r.wantOneLine(t, nc.LocalAddr())
 			_ = nc.Close()
 			r.unharmed(t)
 		})

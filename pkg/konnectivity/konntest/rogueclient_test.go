@@ -5,72 +5,24 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
-// rogueClient is a stream of a client that follows no rules.
-type rogueClient struct {
-	packets chan wire.Packet
-	closed  chan error
-	dec     wire.StreamDecoder
-}
-
-func (*rogueClient) Headers([]h2.Field)                  {}
-func (s *rogueClient) Data(p []byte) error               { return s.dec.Feed(p, s) }
-func (*rogueClient) End()                                {}
-func (s *rogueClient) Closed(err error)                  { s.closed <- err }
-func (*rogueClient) HandleData(int64, []byte) error      { return nil }
-func (s *rogueClient) HandlePacket(p *wire.Packet) error { s.packets <- *p; return nil }
-func (s *rogueClient) next(typ wire.Type) (p wire.Packet) {
-	for over := time.After(Patience); ; {
-		select {
-		case p = <-s.packets:
-			if p.Type == typ {
-				return p
-			}
-		case <-over:
-			return wire.Packet{}
-		}
-	}
-}
-
 // rogueClients has a server that remembers what it logs.
 type rogueClients struct {
 	*Rig
-	mu   sync.Mutex
-	logs []string
+	logs
 }
 
 func newRogueClients(t *testing.T) *rogueClients {
 	r := &rogueClients{}
-	r.Rig = NewRig(t, server.Config{Logf: func(level int, format string, args ...any) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if level <= 1 {
-			r.logs = append(r.logs, fmt.Sprintf(format, args...))
-		}
-	}})
+	r.Rig = NewRig(t, server.Config{Logf: r.logf})
 	r.StartAgent(agent.Config{}, "")
 	return r
-}
-
-// logged returns the lines that hold a text.
-func (r *rogueClients) logged(text string) (lines []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.logs {
-		if strings.Contains(l, text) {
-			lines = append(lines, l)
-		}
-	}
-	return lines
 }
 
 func (r *rogueClients) badInput() float64 {
@@ -78,19 +30,14 @@ func (r *rogueClients) badInput() float64 {
 }
 
 // open opens a stream to a method.
-func (r *rogueClients) open(t *testing.T, method string) (*rogueClient, *h2.Stream) {
+func (r *rogueClients) open(t *testing.T, method string) *rogueStream {
+	t.Helper()
 	nc, err := net.Dial("unix", r.GRPC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := h2.NewClient(nc, h2.Config{})
-	s := &rogueClient{packets: make(chan wire.Packet, 100), closed: make(chan error, 1)}
-	st := conn.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
-		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, s)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = conn.Serve() }()
-	t.Cleanup(func() { conn.Close(); <-served })
-	return s, st
+	s, _ := openRogue(t, nc, method)
+	return s
 }
 
 // TestRogueClient: what a client sends against the rules is counted, and logged once
@@ -112,8 +59,8 @@ func TestRogueClient(t *testing.T) {
 	})
 	t.Run("garbage", func(t *testing.T) {
 		before := r.badInput()
-		s, st := r.open(t, "/ProxyService/Proxy")
-		st.SendControl([]byte("\x01\x00\x00\x00\x01x"))
+		s := r.open(t, "/ProxyService/Proxy")
+		s.SendControl([]byte("\x01\x00\x00\x00\x01x"))
 		t.Logf("closed: %v", <-s.closed)
 		wantBad(t, before, "bad packet")
 	})
@@ -124,32 +71,32 @@ func strayPackets(t *testing.T, r *rogueClients, wantBad func(*testing.T, float6
 	strays := func(typ wire.Type) float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_stray_packets_total{peer="client",packet_type="`+typ.String()+`"}`)
 	}
-	s, st := r.open(t, "/ProxyService/Proxy")
+	s := r.open(t, "/ProxyService/Proxy")
 	echo := Target(t, Echo)
 	ids := [2]int64{}
 	for i := range ids {
-		st.SendControl(wire.AppendMessage(nil, &wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: echo, Random: int64(i + 1)}))
-		if ids[i] = s.next(wire.DialRsp).ConnID; ids[i] == 0 {
+		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: echo, Random: int64(i + 1)})
+		if ids[i] = s.next(t, wire.DialRsp).ConnID; ids[i] == 0 {
 			t.Fatal("dial failed")
 		}
 	}
 	before := r.badInput()
 	for range 2 { // the second time by mistake, which is counted and does no harm
-		st.SendControl(wire.AppendMessage(nil, &wire.Packet{Payload: wire.CloseReq, ConnID: ids[0]}))
-		s.next(wire.CloseRsp)
+		s.send(wire.Packet{Payload: wire.CloseReq, ConnID: ids[0]})
+		s.next(t, wire.CloseRsp)
 	}
 	if n := strays(wire.CloseReq); n != 1 {
 		t.Errorf("%v stray closes are counted, want 1", n)
 	}
 	for range 3 {
-		st.SendControl(append(wire.AppendDataHead(nil, 1<<40, 1), 'x'))
-		s.next(wire.CloseRsp)
+		s.SendControl(append(wire.AppendDataHead(nil, 1<<40, 1), 'x'))
+		s.next(t, wire.CloseRsp)
 	}
 	if n := strays(wire.Data); n != 3 {
 		t.Errorf("%v stray packets of data are counted, want 3", n)
 	}
 	wantBad(t, before, "never had")
-	st.SendControl(append(wire.AppendDataHead(nil, ids[1], 1), 'x'))
+	s.SendControl(append(wire.AppendDataHead(nil, ids[1], 1), 'x'))
 	Eventually(t, Patience, "the other connection goes on", func() bool {
 		return Metric(r.Metrics.Registry, `konnectivity_network_proxy_server_stream_packets_total{segment="to_client",packet_type="DATA"}`) == 1
 	})

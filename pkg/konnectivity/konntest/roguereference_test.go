@@ -3,6 +3,8 @@ package konntest
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,23 +14,22 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
-// rogueStream is what a rogue upstream agent gets.
-type rogueStream struct {
-	dials  chan wire.Packet
-	closed chan error
-	dec    wire.StreamDecoder
-}
-
-func (*rogueStream) Headers([]h2.Field)             {}
-func (s *rogueStream) Data(p []byte) error          { return s.dec.Feed(p, s) }
-func (*rogueStream) End()                           {}
-func (s *rogueStream) Closed(err error)             { s.closed <- err }
-func (*rogueStream) HandleData(int64, []byte) error { return nil }
-func (s *rogueStream) HandlePacket(p *wire.Packet) error {
-	if p.Type == wire.DialReq {
-		s.dials <- *p
+// rogueAgent is an agent of the reference protocol that has been accepted.
+func (r *rogueRig) rogueAgent(t *testing.T) (*rogueStream, func()) {
+	t.Helper()
+	nc := r.connectRogue(t, "h2")
+	_ = nc.SetDeadline(time.Time{})
+	s, end := openRogue(t, nc, "/AgentService/Connect", h2.Field{Name: "agentid", Value: "rogue"}, h2.Field{Name: "agentidentifiers", Value: "host=" + rogueHost})
+	there := func(n float64) func() bool {
+		return func() bool {
+			return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == n
+		}
 	}
-	return nil
+	Eventually(t, Patience, "the agent is there", there(1))
+	return s, func() {
+		end()
+		Eventually(t, Patience, "the agent is gone", there(0))
+	}
 }
 
 // TestRogueReference: the same for agents of the reference protocol.
@@ -68,19 +69,7 @@ func TestRogueReference(t *testing.T) {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_stray_packets_total{peer="agent",packet_type="`+c.stray+`"}`)
 			}
 			strayed := strays()
-			nc := r.connectRogue(t, "h2")
-			_ = nc.SetDeadline(time.Time{})
-			conn := h2.NewClient(nc, h2.Config{})
-			s := &rogueStream{dials: make(chan wire.Packet, 10), closed: make(chan error, 1)}
-			st := conn.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/AgentService/Connect"},
-				{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
-				{Name: "agentid", Value: "rogue"}, {Name: "agentidentifiers", Value: "host=" + rogueHost}}, s)
-			served := make(chan struct{})
-			go func() { defer close(served); _ = conn.Serve() }()
-			defer func() { conn.Close(); <-served }()
-			Eventually(t, Patience, "the agent is there", func() bool {
-				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == 1
-			})
+			s, end := r.rogueAgent(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() {
@@ -89,7 +78,7 @@ func TestRogueReference(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			st.SendControl(c.send(<-s.dials))
+			s.SendControl(c.send(s.next(t, wire.DialReq)))
 			if c.bad {
 				t.Log("the stream ended:", <-s.closed)
 				Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
@@ -106,12 +95,72 @@ func TestRogueReference(t *testing.T) {
 			if !c.bad && !c.never && r.badInput() > before {
 				t.Error("it is counted as bad input")
 			}
-			conn.Close()
-			Eventually(t, Patience, "the agent is gone", func() bool {
-				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`) == 0
-			})
+			end()
 		})
 	}
+}
+
+// TestNumberGivenTwice: a connection number that is in use already fails the dial that
+// it is given to, is counted once for each and logged once; the connection that has
+// the number goes on.
+func TestNumberGivenTwice(t *testing.T) {
+	r := newRogueRig(t)
+	s, _ := r.rogueAgent(t)
+	before := r.badInput()
+	first := make(chan error, 1)
+	go func() {
+		c, err := Connect(r.Connect)(t.Context(), rogueHost+":1")
+		if err == nil {
+			_, err = readFull(c, make([]byte, 1), Patience)
+			_ = c.Close()
+		}
+		first <- err
+	}()
+	s.send(wire.Packet{Payload: wire.DialRsp, Random: s.next(t, wire.DialReq).Random, ConnID: 5})
+	for range 2 {
+		failed := make(chan error, 1)
+		go func() {
+			c, err := Connect(r.Connect)(t.Context(), rogueHost+":2")
+			if err == nil {
+				_ = c.Close()
+			}
+			failed <- err
+		}()
+		s.send(wire.Packet{Payload: wire.DialRsp, Random: s.next(t, wire.DialReq).Random, ConnID: 5})
+		if <-failed == nil {
+			t.Error("a dial with a used number succeeds")
+		}
+	}
+	s.SendControl(append(wire.AppendDataHead(nil, 5, 1), 'x'))
+	if err := <-first; err != nil {
+		t.Errorf("the connection that has the number: %v", err)
+	}
+	if n := r.badInput() - before; n != 2 {
+		t.Errorf("counted %v times, want 2", n)
+	}
+	if lines := r.logged("number 5"); len(lines) != 1 || !strings.Contains(lines[0], `"rogue"`) {
+		t.Errorf("logged %q, want one line with the agent", lines)
+	}
+	r.unharmed(t)
+}
+
+// TestRogueHTTP2: an agent that does not speak HTTP/2 as it should is counted and
+// logged with its address.
+func TestRogueHTTP2(t *testing.T) {
+	r := newRogueRig(t)
+	for name, in := range map[string]string{
+		"another protocol": "GET / HTTP/1.1\r\n\r\n",
+		"oversized frame":  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x04\x00\x00\x00\x00\x00",
+		"DATA, no stream":  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x01\x00\x00\x00\x00\x00\x07x",
+	} {
+		before := r.badInput()
+		nc := r.connectRogue(t, "h2")
+		_, _ = nc.Write([]byte(in))
+		_, _ = io.Copy(io.Discard, nc)
+		Eventually(t, Patience, name+" is counted", func() bool { return r.badInput() == before+1 })
+		r.wantOneLine(t, nc.LocalAddr())
+	}
+	r.unharmed(t)
 }
 
 // TestRogueClaims: identifiers that cannot be read, and several sets of them, are

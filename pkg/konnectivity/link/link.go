@@ -38,8 +38,9 @@ type Config struct {
 	// OnDrained is called when no dial can follow; agent side only.
 	OnDrained func()
 	// OnViolation is called for a stream that was reset because the peer broke
-	// its limits, and for one that the peer ends twice.
-	OnViolation func(reason string)
+	// a rule, and for one that the peer ends twice. first says that this is the
+	// link's first breach of that rule.
+	OnViolation func(rule string, first bool)
 	// Counters count frames.
 	Counters Counters
 }
@@ -108,6 +109,7 @@ type Link struct {
 	writing    bool    // somebody drains the queues
 	out        batch   // what it writes; its own while writing is set
 	wake       chan struct{}
+	broken     map[string]bool // rules that the peer has broken
 	err        error
 	done       chan struct{}
 

@@ -87,11 +87,24 @@ func (l *Link) unknownLocked(id uint32) error {
 
 // breach resets a stream on which the peer broke a rule. The link goes on.
 func (l *Link) breach(st *Stream, reason string) {
-	if l.cfg.OnViolation != nil {
-		l.cfg.OnViolation(reason)
-	}
+	l.broke(reason)
 	st.Reset(reason, false)
 	st.r.Aborted(violation("%s", reason))
+}
+
+// broke reports a rule that the peer broke.
+func (l *Link) broke(rule string) {
+	if l.cfg.OnViolation == nil {
+		return
+	}
+	l.mu.Lock()
+	first := !l.broken[rule]
+	if l.broken == nil {
+		l.broken = map[string]bool{}
+	}
+	l.broken[rule] = true
+	l.mu.Unlock()
+	l.cfg.OnViolation(rule, first)
 }
 
 func (l *Link) readControl(typ byte, id uint32, length int) error {
@@ -112,7 +125,12 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 		return l.linkFrame(typ, p)
 	case typeDial:
 		return l.gotDial(id, p)
-	case typeDialed, typeDialFail, typeFin, typeClose, typeReset, typeCredit:
+	case typeDialed, typeDialFail:
+		if l.cfg.OnDial != nil {
+			return violation("answer to a dial from a server")
+		}
+		return l.streamFrame(typ, id, p)
+	case typeFin, typeClose, typeReset, typeCredit:
 		return l.streamFrame(typ, id, p)
 	case typeHello, typeWelcome, typeRefuse:
 		return violation("second handshake")
@@ -190,6 +208,7 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 	}
 	l.seenID = id
 	st := l.newStream(id, nil)
+	st.dialing = true
 	l.mu.Unlock()
 	l.cfg.OnDial(st, string(p))
 	l.mu.Lock()
@@ -205,6 +224,7 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 // wait for the network.
 func (st *Stream) Accept() {
 	st.l.mu.Lock()
+	st.dialing = false
 	if !st.dead {
 		st.l.controlLocked(typeDialed, st.id, "")
 	}
@@ -293,8 +313,8 @@ func (st *Stream) gotFin(closed bool) {
 	st.doneLocked()
 	r := st.r
 	l.mu.Unlock()
-	if again && l.cfg.OnViolation != nil {
-		l.cfg.OnViolation("end is sent twice")
+	if again {
+		l.broke("end is sent twice")
 	}
 	if r == nil || again {
 		return

@@ -44,7 +44,7 @@ type Stream struct {
 	gotEnd   bool
 	gotClose bool
 	dead     bool
-	dialing  bool
+	dialing  bool          // not answered yet
 	waiting  bool          // the receiver waits for Writable
 	opened   time.Duration // since the link's start
 

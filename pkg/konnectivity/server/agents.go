@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -96,7 +97,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 	if err := s.cfg.Claims.check(ctx, &state, node, &ids); err != nil {
 		return ids, "claims", err
 	}
-	if len(s.reg.list()) >= s.cfg.MaxAgents {
+	if s.reg.count() >= s.cfg.MaxAgents {
 		return ids, "limit", errTooManyAgents
 	}
 	s.mu.Lock()
@@ -143,10 +144,7 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
 			b.link.Drained()
 		}
 	}
-	cfg.OnViolation = func(rule string) {
-		s.m.badInput.With("agent").Inc()
-		s.cfg.Logf(1, "agent %s at %s: %s", b.agentID, b.peer, rule)
-	}
+	cfg.OnViolation = func(rule string, first bool) { s.badAgent(b, first, "%s", rule) }
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
 	b.link = link.New(nc, hello.Window, cfg)
 	lc := &linkConn{b}
@@ -158,9 +156,18 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
 	err := b.link.Run()
 	var pe *link.ProtocolError
 	if errors.As(err, &pe) {
-		s.m.badInput.With("agent").Inc()
+		s.badAgent(b, true, "%v", err)
 	}
 	s.leave(b, "fairlead", err)
+}
+
+// badAgent counts what an agent sent against the rules, and logs it if it is the
+// first of its kind.
+func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
+	s.m.badInput.With("agent").Inc()
+	if first {
+		s.cfg.Logf(1, "agent %q at %s: "+format, append([]any{b.agentID, b.peer}, args...)...)
+	}
 }
 
 // duplicate tells whether the agent would rather not have this server.
@@ -186,7 +193,7 @@ func (s *Server) join(b *Backend, protocol string) {
 	s.reg.add(b)
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()
-	s.cfg.Logf(2, "agent %s at %s connected (%s)", b.agentID, b.peer, protocol)
+	s.cfg.Logf(2, "agent %q at %s connected (%s)", b.agentID, b.peer, protocol)
 }
 
 // leave forgets an agent's connection. Its dials go to other agents; the link
@@ -200,7 +207,7 @@ func (s *Server) leave(b *Backend, protocol string, err error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.m.streamErrors.With("from_agent", "Unavailable", "Unknown").Inc()
 	}
-	s.cfg.Logf(2, "agent %s at %s is gone: %v", b.agentID, b.peer, err)
+	s.cfg.Logf(2, "agent %q at %s is gone: %v", b.agentID, b.peer, err)
 	for _, at := range b.overdue(-1) {
 		at.retry()
 	}
@@ -222,7 +229,11 @@ func (s *Server) serveReference(nc *tls.Conn) {
 		return
 	}
 	defer s.untrack(lc)
-	_ = lc.conn.Serve()
+	err := lc.conn.Serve()
+	var ce *h2.ConnError
+	if errors.As(err, &ce) {
+		s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err)
+	}
 }
 
 // h2Conn lets Shutdown end an HTTP/2 connection.
@@ -249,21 +260,20 @@ func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
 		}
 	}
 	b := s.newBackend("", Identifiers{}, nc)
+	if len(agentIDs) == 1 {
+		b.agentID = agentIDs[0]
+	}
 	b.h2 = st.Conn()
 	to, from := s.m.segments["to_agent"], s.m.segments["from_agent"]
-	joined := make(chan struct{})
+	admitted := make(chan bool, 1)
 	b.session = compat.New(st, true, compat.Config{
 		ConnLimit: s.cfg.ConnLimit, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
 		OnDrain: func() { b.draining.Store(true) },
-		OnBad: func(err error) {
-			s.m.badInput.With("agent").Inc()
-			s.cfg.Logf(1, "agent at %s sent a bad packet: %v", b.peer, err)
-		},
+		OnBad:   func(err error, first bool) { s.badAgent(b, first, "bad packet: %v", err) },
 		OnStray: func(t wire.Type, id int64, never bool) {
 			s.m.strays.With("agent", t.String()).Inc()
 			if never {
-				s.m.badInput.With("agent").Inc()
-				s.cfg.Logf(1, "agent %s at %s sent %s for connection %d, which it never had", b.agentID, b.peer, t, id)
+				s.badAgent(b, true, "%s for connection %d, which it never had", t, id)
 			}
 		},
 		Observe: func(received bool, t wire.Type) {
@@ -275,23 +285,15 @@ func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
 		},
 		OnClosed: func(err error) {
 			go func() {
-				<-joined
-				s.leaveIfJoined(b, err)
+				if <-admitted {
+					s.leave(b, "reference", err)
+				}
 				st.Reset(h2.CodeCancel)
 			}()
 		},
 	})
 	st.SetHandler(b.session)
-	go func() {
-		defer close(joined)
-		s.admitReference(nc, st, b, path, agentIDs, idents, auth)
-	}()
-}
-
-func (s *Server) leaveIfJoined(b *Backend, err error) {
-	if b.agentID != "" {
-		s.leave(b, "reference", err)
-	}
+	go func() { admitted <- s.admitReference(nc, st, b, path, agentIDs, idents, auth) }()
 }
 
 // gRPC status codes.
@@ -304,21 +306,20 @@ const (
 	grpcUnauthenticated   = "16"
 )
 
-func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) {
-	fail := func(code, reason string, err error) {
+// admitReference answers an agent's call and tells whether the agent is connected.
+func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) bool {
+	fail := func(code, reason string, err error) bool {
 		s.refuse(nc, reason, err)
 		rejectStream(st, code, err.Error())
+		return false
 	}
 	switch {
 	case path != connectPath:
-		fail(grpcUnimplemented, "path", errors.New("unknown method "+path))
-		return
+		return fail(grpcUnimplemented, "path", fmt.Errorf("unknown method %q", path))
 	case len(agentIDs) != 1 || agentIDs[0] == "":
-		fail(grpcInvalidArgument, "identifiers", errors.New("expected one agent ID in the context, got "+strconv.Itoa(len(agentIDs))))
-		return
+		return fail(grpcInvalidArgument, "identifiers", errors.New("expected one agent ID in the context, got "+strconv.Itoa(len(agentIDs))))
 	case len(idents) > 1:
-		fail(grpcInvalidArgument, "identifiers", errors.New("expected at most one set of agent identifiers"))
-		return
+		return fail(grpcInvalidArgument, "identifiers", errors.New("expected at most one set of agent identifiers"))
 	}
 	token, ids := "", ""
 	if len(auth) == 1 {
@@ -329,14 +330,14 @@ func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path st
 	}
 	parsed, reason, err := s.admit(nc, token, ids)
 	if err != nil {
-		fail(grpcUnauthenticated, reason, err)
-		return
+		return fail(grpcUnauthenticated, reason, err)
 	}
-	b.ids, b.agentID = parsed, agentIDs[0]
+	b.ids = parsed
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
 		{Name: "serverid", Value: s.cfg.ServerID}, {Name: "servercount", Value: strconv.Itoa(s.cfg.ServerCount)}})
 	s.join(b, "reference")
 	st.Flush()
+	return true
 }
 
 // rejectStream ends a call with nothing but a status.

@@ -234,7 +234,7 @@ func (s *Server) watchAgent(b *Backend, now time.Time) {
 	if b.h2 != nil {
 		silent, open := b.h2.Silence(now)
 		if open > s.cfg.KeepaliveTimeout && silent > s.cfg.AgentKeepalive+s.cfg.KeepaliveTimeout {
-			s.cfg.Logf(1, "agent %s does not answer", b.agentID)
+			s.cfg.Logf(1, "agent %q does not answer", b.agentID)
 			b.close()
 			return
 		}
