@@ -95,6 +95,7 @@ func connect(t *testing.T, url string) *ControlPlane {
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: url, BearerToken: adminToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		QPS: -1, // tests make hundreds of objects
 	})
 	if err != nil {
 		t.Fatal(err)
