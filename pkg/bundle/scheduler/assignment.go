@@ -17,7 +17,7 @@ func assignments(b *v1alpha1.Bundle) []component.Object {
 	var objects []component.Object
 	for i := range b.Scheduler.Assignments {
 		name := fmt.Sprintf("%s-assign-%d", b.Scheduler.Name, i)
-		objects = append(objects, assignmentPolicy(b, name, &b.Scheduler.Assignments[i]), assignmentBinding(name))
+		objects = append(objects, assignmentPolicy(b, name, i), assignmentBinding(name))
 	}
 	return objects
 }
@@ -25,7 +25,9 @@ func assignments(b *v1alpha1.Bundle) []component.Object {
 // assignmentPolicy changes Pods when they are created: spec.schedulerName cannot be
 // changed later (SCHED-43). A failure leaves the Pod to the default scheduler:
 // better on the wrong nodes than nowhere.
-func assignmentPolicy(b *v1alpha1.Bundle, name string, a *v1alpha1.Assignment) *admissionregistrationv1.MutatingAdmissionPolicy {
+func assignmentPolicy(b *v1alpha1.Bundle, name string, i int) *admissionregistrationv1.MutatingAdmissionPolicy {
+	a := &b.Scheduler.Assignments[i]
+	order := orderVariables(b.Scheduler.Assignments[:i])
 	return &admissionregistrationv1.MutatingAdmissionPolicy{
 		TypeMeta:   admissionType("MutatingAdmissionPolicy"),
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -47,9 +49,10 @@ func assignmentPolicy(b *v1alpha1.Bundle, name string, a *v1alpha1.Assignment) *
 				// would leave those that want others pending for ever.
 				{Name: "no-daemon", Expression: noDaemon},
 			},
+			Variables: order,
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patchExpression(b, a)},
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: inOrder(order, patchExpression(b, a))},
 			}},
 		},
 	}
@@ -58,6 +61,14 @@ func assignmentPolicy(b *v1alpha1.Bundle, name string, a *v1alpha1.Assignment) *
 // noDaemon is CEL for a Pod that no DaemonSet controls.
 const noDaemon = `!has(object.metadata.ownerReferences) || ` +
 	`!object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet' && o.apiVersion.startsWith('apps/') && has(o.controller) && o.controller)`
+
+// inOrder leaves Pods to the assignments before this one, if there are any.
+func inOrder(order []admissionregistrationv1.Variable, patch string) string {
+	if len(order) == 0 {
+		return patch
+	}
+	return "variables." + selectedBefore + " ? [] : " + patch
+}
 
 // patchExpression is CEL that makes a JSON patch.
 func patchExpression(b *v1alpha1.Bundle, a *v1alpha1.Assignment) string {

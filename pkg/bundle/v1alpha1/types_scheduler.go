@@ -60,8 +60,9 @@ type Scheduler struct {
 	// nodes with the default scheduler.
 	Partition *Partition `json:"partition,omitempty"`
 
-	// Assignments make Pods name a profile without a change of their manifests. Each
-	// takes Kubernetes 1.36 or newer. Default: none.
+	// Assignments make Pods name a profile without a change of their manifests. Of
+	// several that select a Pod the first one counts. Each takes Kubernetes 1.36 or
+	// newer. Default: none.
 	Assignments []Assignment `json:"assignments,omitempty"`
 
 	// DelayCacheUntilActive keeps caches empty until the replica leads. Default:
