@@ -7,6 +7,7 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -141,7 +142,13 @@ func (s *Session) Flush() { s.flushAcc() }
 func (s *Session) End() { s.fail(tunnel.ErrLinkClosed) }
 
 // Closed implements h2.StreamHandler.
-func (s *Session) Closed(err error) { s.fail(err) }
+func (s *Session) Closed(err error) {
+	var se *h2.StreamError
+	if errors.As(err, &se) && se.Breach != "" {
+		s.cfg.OnBad(err, true)
+	}
+	s.fail(err)
+}
 
 func (s *Session) fail(err error) {
 	if err == nil {

@@ -41,6 +41,7 @@ const (
 	CodeFrameSize     = 0x6
 	CodeRefused       = 0x7
 	CodeCancel        = 0x8
+	CodeCompression   = 0x9
 	CodeEnhanceCalm   = 0xb
 	settingMaxStreams = 0x3
 	settingWindow     = 0x4

@@ -30,7 +30,6 @@ func (c *Conn) idle(id uint32) bool {
 
 func (c *Conn) dataStart(id uint32, length int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.recvUsed += length
 	if c.recvUsed >= c.cfg.ConnWindow/2 {
 		c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.recvUsed))
@@ -38,14 +37,20 @@ func (c *Conn) dataStart(id uint32, length int) error {
 	}
 	st := c.streams[id]
 	if st == nil {
+		defer c.mu.Unlock()
 		if c.idle(id) {
 			return &ConnError{CodeProtocol, "DATA on a stream that was never opened"}
 		}
 		return nil
 	}
 	st.recvWin -= length
-	if st.recvWin < 0 {
+	over, late := st.recvWin < 0, st.peerEnd
+	c.mu.Unlock()
+	switch {
+	case over:
 		return &ConnError{CodeFlowControl, "peer ignores the window of a stream"}
+	case late:
+		st.breach(CodeStreamClosed, "DATA behind the end of the stream")
 	}
 	return nil
 }
@@ -163,7 +168,7 @@ func (c *Conn) decode(block []byte) ([]Field, error) {
 		err = c.dec.Close()
 	}
 	if err != nil {
-		return nil, &ConnError{0x9, "header block cannot be decoded"}
+		return nil, &ConnError{CodeCompression, "header block cannot be decoded"}
 	}
 	if total > maxHeaderBlock {
 		return nil, &ConnError{CodeEnhanceCalm, "header list is larger than 64 KiB"}
@@ -312,8 +317,7 @@ func (c *Conn) windowUpdate(id uint32, p []byte) error {
 	h := st.h
 	c.mu.Unlock()
 	if bad {
-		st.Reset(CodeFlowControl)
-		st.kill(&StreamError{Code: CodeFlowControl})
+		st.breach(CodeFlowControl, "bad window")
 	} else if wu, ok := h.(interface{ WindowUpdate() }); ok {
 		wu.WindowUpdate()
 	}

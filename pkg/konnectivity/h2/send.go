@@ -81,7 +81,7 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 
 // afterRound forgets a stream that is over.
 func (c *Conn) afterRound(st *Stream) {
-	if st.ended && st.peerEnd && !st.dead {
+	if st.ended && st.endTold && !st.dead {
 		st.dead = true
 		c.removeLocked(st)
 		if st.h != nil {

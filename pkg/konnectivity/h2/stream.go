@@ -8,9 +8,18 @@ import (
 )
 
 // StreamError says that one stream was reset.
-type StreamError struct{ Code uint32 }
+type StreamError struct {
+	Code uint32
+	// Breach is the rule that the peer broke, for which it was reset here.
+	Breach string
+}
 
-func (e *StreamError) Error() string { return fmt.Sprintf("stream was reset with code %d", e.Code) }
+func (e *StreamError) Error() string {
+	if e.Breach != "" {
+		return fmt.Sprintf("HTTP/2 stream error %d: %s", e.Code, e.Breach)
+	}
+	return fmt.Sprintf("stream was reset with code %d", e.Code)
+}
 
 // StreamHandler gets what happens on a stream. Its methods are called from Serve
 // and must not wait. If it has a method Flush, that is called after the calls of
@@ -73,6 +82,7 @@ type Stream struct {
 	trailing bool // trailer goes out behind the queue
 	ended    bool // we sent END_STREAM or RST_STREAM
 	peerEnd  bool
+	endTold  bool // the handler knows of peerEnd
 	dead     bool
 	pumping  bool
 }
@@ -246,19 +256,27 @@ func (st *Stream) peerEnded() {
 		return
 	}
 	st.peerEnd = true
-	done := st.ended
+	st.c.mu.Unlock()
+	if st.h != nil {
+		st.h.End()
+	}
+	st.c.mu.Lock()
+	st.endTold = true
+	done := st.ended && !st.dead
 	if done {
 		st.dead = true
 		st.c.removeLocked(st)
 	}
 	st.c.mu.Unlock()
-	if st.h == nil {
-		return
-	}
-	st.h.End()
-	if done {
+	if done && st.h != nil {
 		st.h.Closed(nil)
 	}
+}
+
+// breach resets a stream on which the peer broke a rule.
+func (st *Stream) breach(code uint32, rule string) {
+	st.Reset(code)
+	st.kill(&StreamError{Code: code, Breach: rule})
 }
 
 // kill ends the stream because of the peer or the connection.

@@ -2,6 +2,7 @@ package konntest
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -63,6 +64,49 @@ func TestRogueClient(t *testing.T) {
 		s.SendControl([]byte("\x01\x00\x00\x00\x01x"))
 		t.Logf("closed: %v", <-s.closed)
 		wantBad(t, before, "bad packet")
+	})
+	t.Run("long address", func(t *testing.T) {
+		before := r.badInput()
+		s := r.open(t, "/ProxyService/Proxy")
+		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: strings.Repeat("x", 5000) + ":1", Random: 1})
+		if p := s.next(t, wire.DialRsp); p.Error == "" {
+			t.Error("the dial succeeds")
+		}
+		wantBad(t, before, "address of 5002 bytes")
+	})
+	for name, c := range map[string]struct{ in, text string }{
+		"CONNECT, cut off":   {"CONNECT 127.0.0.1:1 HT", "cut off after 22 bytes"},
+		"CONNECT, garbage":   {"\x00\xff\r\n\r\n", "malformed HTTP"},
+		"CONNECT, oversized": {"CONNECT x:1 HTTP/1.1\r\nA: " + strings.Repeat("a", 40<<10), "larger than"},
+		"GET":                {"GET / HTTP/1.1\r\n\r\n", "only supports CONNECT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.badInput()
+			nc, err := net.Dial("unix", r.Connect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			_, _ = nc.Write([]byte(c.in))
+			_ = nc.(*net.UnixConn).CloseWrite()
+			if answer, err := io.ReadAll(nc); !strings.HasPrefix(string(answer), "HTTP/1.1 4") {
+				t.Errorf("answered %q, %v", answer, err)
+			}
+			wantBad(t, before, c.text)
+		})
+	}
+	t.Run("CONNECT, nothing", func(t *testing.T) { // as probes do
+		before := r.badInput()
+		nc, err := net.Dial("unix", r.Connect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.(*net.UnixConn).CloseWrite()
+		_, _ = io.ReadAll(nc)
+		_ = nc.Close()
+		if r.badInput() != before {
+			t.Error("a connection without a request is counted")
+		}
 	})
 	t.Run("connections that are not there", func(t *testing.T) { strayPackets(t, r, wantBad) })
 }

@@ -42,7 +42,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	if err != nil {
 		if status != 0 {
 			s.m.badInput.With("client").Inc()
-			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", nc.RemoteAddr(), err)
+			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", sock.Peer(nc), err)
 			_, _ = nc.Write(httpError(status, err.Error()))
 		}
 		s.untrack(c)
@@ -88,7 +88,10 @@ func (c *connectClient) readRequest() (address string, status int, err error) {
 	var head []byte
 	for {
 		chunk, err := c.in.ReadChunk(maxRequest)
-		if err != nil {
+		switch {
+		case err != nil && len(head) > 0:
+			return "", http.StatusBadRequest, fmt.Errorf("request is cut off after %d bytes: %w", len(head), err)
+		case err != nil:
 			return "", 0, err
 		}
 		head = append(head, chunk.Bytes()...)

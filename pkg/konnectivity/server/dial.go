@@ -55,8 +55,6 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	p := &Pending{s: s, address: address, user: user, start: time.Now()}
 	if n := len(address); n > maxAddress {
 		p.done = true
-		s.m.badInput.With("client").Inc()
-		s.cfg.Logf(1, "client asked for an address of %d bytes", n)
 		s.countFailure("address_too_long", tunnel.CodeOther)
 		user.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "address has %d bytes, a dial takes up to %d", n, maxAddress))
 		return p

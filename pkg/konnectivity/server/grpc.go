@@ -160,7 +160,11 @@ func (g *grpcStream) End() {
 var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
 
 // Closed implements h2.StreamHandler.
-func (g *grpcStream) Closed(error) {
+func (g *grpcStream) Closed(err error) {
+	var se *h2.StreamError
+	if errors.As(err, &se) && se.Breach != "" {
+		g.client.bad("%v", err)
+	}
 	g.over()
 	g.s.m.grpcConns.With("Proxy").Dec()
 	if !g.ended {
@@ -259,6 +263,9 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 var errDialTwice = errors.New("dial number is used twice")
 
 func (g *grpcStream) dial(p *wire.Packet) error {
+	if n := len(p.Address); n > maxAddress {
+		g.client.bad("dial to an address of %d bytes", n)
+	}
 	c := &grpcConn{g: g, random: p.Random}
 	g.mu.Lock()
 	if g.closed {
