@@ -181,7 +181,7 @@ func TestTwoServers(t *testing.T) {
 			return &tls.Certificate{}, nil
 		}}
 	ag := a.StartAgent(agent.Config{TLS: func() (*tls.Config, error) { return cfg, nil }}, l.Addr().String())
-	Eventually(t, Patience, "both servers are connected", func() bool { return len(ag.Servers()) == 2 })
+	Eventually(t, Patience, "both servers are connected", func() bool { return len(ag.Servers()) == 2 && b.Server.Connected(ag.ID) })
 	addr := Target(t, Echo)
 	for _, r := range []*Rig{a, b} {
 		MustDial(t, Connect(r.Connect), addr).Close()

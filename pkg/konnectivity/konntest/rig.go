@@ -211,16 +211,18 @@ func (r *Rig) Shutdown(ctx context.Context) {
 // Agent is a running agent.
 type Agent struct {
 	*agent.Agent
+	ID      string
 	Metrics *agent.Metrics
 	Stop    func()
 }
 
-// StartAgent connects an agent to the address, or to the rig's server if that is
-// empty, and waits until it is ready.
+// StartAgent connects an agent to the rig's server, at the address if it is not
+// empty, and waits until both know of it: an agent that has been accepted may be some
+// moments ahead of its server.
 func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
 	r.t.Helper()
 	a := r.LaunchAgent(cfg, address)
-	Eventually(r.t, Patience, "agent is ready", a.Ready)
+	Eventually(r.t, Patience, "agent is ready", func() bool { return a.Ready() && r.Server.Connected(a.ID) })
 	return a
 }
 
@@ -266,7 +268,7 @@ func (r *Rig) LaunchAgent(cfg agent.Config, address string) *Agent {
 	var once sync.Once
 	stop := func() { once.Do(func() { cancel(); <-done }) }
 	r.t.Cleanup(stop)
-	return &Agent{a, m, stop}
+	return &Agent{a, cfg.AgentID, m, stop}
 }
 
 // Patience is how long tests wait for what has to happen. It is long, so that a

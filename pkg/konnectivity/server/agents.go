@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
@@ -122,6 +123,9 @@ func (s *Server) serveLink(nc *tls.Conn) {
 		link.SendRefuse(nc, link.ReasonDuplicate)
 		return
 	}
+	s.coming.Add(1)
+	come := sync.OnceFunc(func() { s.coming.Add(-1) })
+	defer come()
 	ids, reason, err := s.admit(nc, hello.Token, hello.Identifiers)
 	if err != nil {
 		s.refuse(nc, reason, err)
@@ -133,10 +137,11 @@ func (s *Server) serveLink(nc *tls.Conn) {
 		return
 	}
 	_ = nc.SetDeadline(time.Time{})
-	s.runLink(nc, &hello, ids)
+	s.runLink(nc, &hello, ids, come)
 }
 
-func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
+// runLink carries an agent's link. joined is called when dials can go there.
+func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joined func()) {
 	b := s.newBackend(hello.AgentID, ids, nc)
 	cfg := s.cfg.Link
 	cfg.OnDrain = func() {
@@ -153,6 +158,7 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers) {
 	}
 	defer s.untrack(lc)
 	s.join(b, "fairlead")
+	joined()
 	err := b.link.Run()
 	var pe *link.ProtocolError
 	if errors.As(err, &pe) {
@@ -321,6 +327,8 @@ func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path st
 	case len(idents) > 1:
 		return fail(grpcInvalidArgument, "identifiers", errors.New("expected at most one set of agent identifiers"))
 	}
+	s.coming.Add(1)
+	defer s.coming.Add(-1)
 	token, ids := "", ""
 	if len(auth) == 1 {
 		token = strings.TrimPrefix(auth[0], "Bearer ")

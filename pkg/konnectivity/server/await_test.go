@@ -82,3 +82,43 @@ func TestNoAgentAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// slowCheck is a review of tokens that takes its time.
+type slowCheck struct{ asked, answer chan struct{} }
+
+func (c *slowCheck) Check(ctx context.Context, _ string) (string, error) {
+	c.asked <- struct{}{}
+	select {
+	case <-c.answer:
+	case <-ctx.Done():
+	}
+	return "", ctx.Err()
+}
+
+// TestAgentIsComing: a dial waits for an agent that is being let in, on a server that
+// has had none for long.
+func TestAgentIsComing(t *testing.T) {
+	for name, reference := range map[string]bool{"link": false, "reference": true} {
+		t.Run(name, func(t *testing.T) {
+			check := &slowCheck{make(chan struct{}, 10), make(chan struct{})}
+			r := konntest.NewRig(t, server.Config{AgentWait: konntest.Patience, Tokens: check, ReferenceOnly: reference})
+			r.Server.Age(time.Hour)
+			r.LaunchAgent(agent.Config{}, "")
+			<-check.asked
+			dialled := make(chan error, 1)
+			go func() {
+				c, err := konntest.Connect(r.Connect)(t.Context(), konntest.Target(t, konntest.Echo))
+				if err == nil {
+					_ = c.Close()
+				}
+				dialled <- err
+			}()
+			konntest.Eventually(t, konntest.Patience, "the dial waits, or has failed", func() bool { return r.Server.Established() == 1 || len(dialled) > 0 })
+			time.Sleep(50 * time.Millisecond) // longer than a refusal takes
+			close(check.answer)
+			if err := <-dialled; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,8 @@ type Config struct {
 	// Default 35 s, just longer than kube-apiserver waits.
 	DialTimeout time.Duration
 	// AgentWait is for how long a dial waits for an agent when there was one a
-	// short time ago, or the server has just started. Default 0.
+	// short time ago, one is being let in, or the server has just started.
+	// Default 0.
 	AgentWait time.Duration
 	// RetryAfter is for how long an agent may leave a dial unanswered before it
 	// is asked for a sign of life. Default 1 s.
@@ -119,6 +121,7 @@ type Server struct {
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
 	nextID  atomic.Int64 // connection numbers given to clients
 	opening atomic.Int64 // clients that have connected and not dialled yet
+	coming  atomic.Int64 // agents that have introduced themselves and are not connected yet
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -166,6 +169,11 @@ func (s *Server) Ready() (bool, string) {
 	return false, "no connection to any proxy agent"
 }
 
+// Connected tells whether an agent of that ID is connected.
+func (s *Server) Connected(agentID string) bool {
+	return slices.ContainsFunc(s.reg.list(), func(b *Backend) bool { return b.agentID == agentID })
+}
+
 // awaitAgent calls p.next once an agent is there or the wait is over; false when
 // there is nothing to wait for.
 func (s *Server) awaitAgent(p *Pending) bool {
@@ -174,7 +182,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	now := time.Now()
 	started, lost := time.Unix(0, s.started.Load()), time.Unix(0, s.lost.Load())
 	left := wait - now.Sub(p.start)
-	hope := p.asked() || now.Sub(started) < recent || now.Sub(lost) < recent
+	hope := p.asked() || s.coming.Load() > 0 || now.Sub(started) < recent || now.Sub(lost) < recent
 	if left <= 0 || !hope {
 		return false
 	}
