@@ -28,6 +28,19 @@ const (
 	burst = 200
 )
 
+// parseSelector refuses a selector of all Pods, too: every node would have an agent.
+func parseSelector(selector string) (labels.Selector, error) {
+	const remedy = "give a label selector such as k8s-app=konnectivity-agent"
+	agents, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("--%s=%q: %w; %s", FlagSelector, selector, err, remedy)
+	}
+	if agents.Empty() {
+		return nil, fmt.Errorf("--%s selects every Pod as an agent; %s", FlagSelector, remedy)
+	}
+	return agents, nil
+}
+
 // NewCommand returns the subcommand that runs the controller.
 func NewCommand() *cobra.Command {
 	var kubeconfig, namespace, selector, health string
@@ -38,9 +51,9 @@ func NewCommand() *cobra.Command {
 		// The scheduler's own, which sets feature gates, is not for this command.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			agents, err := labels.Parse(selector)
-			if err != nil || agents.Empty() {
-				return fmt.Errorf("--%s=%q: give a label selector such as k8s-app=konnectivity-agent: %w", FlagSelector, selector, err)
+			agents, err := parseSelector(selector)
+			if err != nil {
+				return err
 			}
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
