@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -60,13 +61,14 @@ func TestStaticPodRefuses(t *testing.T) {
 	}
 }
 
-// TestLocalProcess maps paths and ports and nothing else.
+// TestLocalProcess maps paths and ports and nothing else, and passes on the
+// environment that does not depend on the Pod.
 func TestLocalProcess(t *testing.T) {
 	c := component.Component{Name: "n", Binary: "b", Flags: []component.Flag{
 		component.PlainFlag("plain", "/not/a/path"), component.PathFlag("path", "/a"), component.PathFlag("none", ""),
 		component.PortFlag("port", "p", 8132), component.IntFlag("number", 8132), component.BoolFlag("on", true),
 		component.PortFlag("zero", "p", 0), component.PlainFlag("replaced", "old"),
-	}}
+	}, Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "POD", ValueFrom: &corev1.EnvVarSource{}}, {Name: "EMPTY"}}}
 	got := component.LocalProcess(c, component.LocalOptions{
 		Path: func(p string) string { return "/local" + p },
 		Port: func(name string, n int32) int32 {
@@ -80,7 +82,7 @@ func TestLocalProcess(t *testing.T) {
 	want := component.Process{Name: "n", Command: "b", Args: []string{
 		"--plain=/not/a/path", "--path=/local/a", "--none=", "--port=8133", "--number=8132", "--on=true",
 		"--zero=0", "--replaced=/new", "--added=x",
-	}}
+	}, Env: []string{"A=1", "EMPTY="}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -19,16 +19,25 @@ type Process struct {
 	Name, Command string
 	// Args of the program, without its name.
 	Args []string
+	// Env are its environment variables as NAME=VALUE: those whose value does not
+	// depend on the Pod.
+	Env []string
 }
 
 // LocalProcess renders c as a local process: the flags of its Pod with paths and
-// ports mapped.
+// ports mapped, and its environment.
 func LocalProcess(c Component, o LocalOptions) Process {
 	mapped := make([]Flag, 0, len(c.Flags))
 	for _, f := range c.Flags {
 		mapped = append(mapped, localFlag(f, o))
 	}
-	return Process{Name: c.Name, Command: c.Binary, Args: Args(Merge(mapped, o.Extra))}
+	p := Process{Name: c.Name, Command: c.Binary, Args: Args(Merge(mapped, o.Extra))}
+	for _, e := range c.Env {
+		if e.ValueFrom == nil {
+			p.Env = append(p.Env, e.Name+"="+e.Value)
+		}
+	}
+	return p
 }
 
 func localFlag(f Flag, o LocalOptions) Flag {

@@ -33,7 +33,7 @@ func (p *plan) tunnelServer() process.Spec {
 	})
 	probe := &process.Probe{URL: p.url("http", portTunnelHealth, "/healthz")}
 	// It checks the agents' tokens with the API server, and would answer them with errors before.
-	return p.spec(progTunnelServer, proc.Command, proc.Args, probe, progAPIServer)
+	return p.bundlePart(progTunnelServer, proc, probe, progAPIServer)
 }
 
 // tunnelAgent is one of the agents.
@@ -57,7 +57,7 @@ func (p *plan) tunnelAgent(i int) process.Spec {
 	})
 	p.expandEnv(proc.Args, i)
 	probe := &process.Probe{URL: p.url("http", name+"-health", "/readyz")}
-	spec := p.spec(name, proc.Command, proc.Args, probe, progTunnelServer)
+	spec := p.bundlePart(name, proc, probe, progTunnelServer)
 	spec.NeedsFiles = needs
 	return spec
 }
@@ -104,7 +104,7 @@ func (p *plan) secondScheduler(i int) process.Spec {
 		},
 	})
 	probe := &process.Probe{URL: p.url("https", name, "/readyz"), CAFile: p.PKI("ca.crt")}
-	spec := p.spec(name, proc.Command, proc.Args, probe, progAPIServer)
+	spec := p.bundlePart(name, proc, probe, progAPIServer)
 	spec.NeedsFiles = []string{p.Token(name)}
 	return spec
 }

@@ -71,6 +71,13 @@ func (p *plan) spec(name, binary string, args []string, ready *process.Probe, af
 	}
 }
 
+// bundlePart is spec for a part of the bundle, which brings its environment.
+func (p *plan) bundlePart(name string, proc component.Process, ready *process.Probe, after ...string) process.Spec {
+	spec := p.spec(name, proc.Command, proc.Args, ready, after...)
+	spec.Env = append(spec.Env, proc.Env...)
+	return spec
+}
+
 // port is the number of a named port as text.
 func (p *plan) port(name string) string { return strconv.Itoa(p.state.Ports[name]) }
 

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
@@ -14,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
 func testPlan(t *testing.T, config string) *plan {
@@ -112,6 +117,30 @@ konnectivity:
 	}
 }
 
+// Every part has the environment of its Pod, as far as that does not depend on the
+// Pod: what agents may claim is said there.
+func TestProcessesGetTheBundlesEnvironment(t *testing.T) {
+	p := testPlan(t, "konnectivity: {server: {drainTimeout: 7s}, agent: {identifiers: host=$(NODE_NAME)}}")
+	all := specs(t, p)
+	for name, c := range map[string]component.Component{
+		"konnectivity-server": konnectivity.Server(p.bundle), "konnectivity-agent-1": konnectivity.Agent(p.bundle), "second-scheduler-0": scheduler.Component(p.bundle),
+	} {
+		for _, e := range c.Env {
+			if has := slices.Contains(all[name].Env, e.Name+"="+e.Value); has != (e.ValueFrom == nil) {
+				t.Errorf("%s: %s=%s is there: %v", name, e.Name, e.Value, has)
+			}
+		}
+		if !slices.Contains(all[name].Env, "HOME=/state/dev") {
+			t.Errorf("%s: environment %q", name, all[name].Env)
+		}
+	}
+	for _, want := range []string{variables.AgentClaims + "=node", variables.DrainTimeout + "=7s"} {
+		if env := all["konnectivity-server"].Env; !slices.Contains(env, want) {
+			t.Errorf("the server's environment is %q, want %s", env, want)
+		}
+	}
+}
+
 // What two sides must agree on comes from one place, whatever the bundle says.
 func TestSidesAgree(t *testing.T) {
 	p := testPlan(t, "konnectivity: {agentPort: 9132, transport: {uds: {path: /elsewhere/k.sock}}}")
@@ -195,5 +224,31 @@ func TestTokensAreForTheRightAccounts(t *testing.T) {
 	}
 	if !ptr.Deref(p.bundle.Konnectivity.Enabled, false) {
 		t.Error("the default bundle has konnectivity off")
+	}
+}
+
+// Agents with identifiers have tokens that name their node, as in Pods: the server
+// refuses them otherwise.
+func TestAgentsTokensNameTheNode(t *testing.T) {
+	for identifiers, want := range map[string]string{"": "", "host=$(NODE_NAME)": "node-2"} {
+		p := testPlan(t, "konnectivity: {agent: {identifiers: '"+identifiers+"'}}")
+		for _, projection := range p.projections() {
+			if projection.File == p.Token(agentName(1)) && projection.Node != want {
+				t.Errorf("identifiers %q: the token of agent 1 is bound to node %q, want %q", identifiers, projection.Node, want)
+			}
+		}
+	}
+	var asked *authenticationv1.TokenRequest
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(action ktesting.Action) (bool, runtime.Object, error) {
+		asked = action.(ktesting.CreateAction).GetObject().(*authenticationv1.TokenRequest)
+		return true, &authenticationv1.TokenRequest{}, nil
+	})
+	file := filepath.Join(t.TempDir(), "token")
+	if _, err := (Projection{Namespace: "ns", ServiceAccount: "sa", Node: "node-2", File: file}).renew(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if ref := asked.Spec.BoundObjectRef; ref == nil || *ref != (authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: "node-2"}) {
+		t.Errorf("asked for a token bound to %+v", ref)
 	}
 }

@@ -26,6 +26,9 @@ type Projection struct {
 	ServiceAccount string `json:"serviceAccount"`
 	// Audience is what the token is for; "" is the API server.
 	Audience string `json:"audience,omitempty"`
+	// Node is what the token is bound to; "" is nothing. A Pod's token names its
+	// node, which the Konnectivity server holds an agent's identifiers against.
+	Node string `json:"node,omitempty"`
 	// File takes the token.
 	File string `json:"file"`
 }
@@ -44,10 +47,14 @@ func (p *plan) projections() []Projection {
 	if p.tunnel() {
 		agent := konnectivity.Agent(p.bundle)
 		for i := range p.state.Agents {
-			list = append(list, Projection{
+			projection := Projection{
 				Namespace: agent.Namespace, ServiceAccount: agent.ServiceAccount,
 				Audience: p.bundle.Konnectivity.AuthenticationAudience, File: p.Token(agentName(i)),
-			})
+			}
+			if p.bundle.Konnectivity.Agent.Identifiers != "" { // else agents need not wait for the Node objects
+				projection.Node = p.agentNode(i)
+			}
+			list = append(list, projection)
 			if p.countsLeases() {
 				list = append(list, Projection{
 					Namespace: agent.Namespace, ServiceAccount: agent.ServiceAccount, File: p.Token(apiToken(agentName(i))),
@@ -109,6 +116,9 @@ func (p Projection) renew(ctx context.Context, client kubernetes.Interface) (tim
 	}}
 	if p.Audience != "" {
 		request.Spec.Audiences = []string{p.Audience}
+	}
+	if p.Node != "" {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: p.Node}
 	}
 	// Without the monotonic clock: it stands still while a laptop sleeps, and tokens
 	// expire by the wall clock.
