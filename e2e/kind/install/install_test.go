@@ -15,8 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
-	"sigs.k8s.io/e2e-framework/pkg/features"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
@@ -44,12 +42,6 @@ func prepare(ctx context.Context, c *harness.Cluster) error {
 	}
 	_, err = c.StartServer(ctx)
 	return err
-}
-
-// step is a part of the way, in order.
-type step struct {
-	name string
-	do   func(context.Context, *testing.T)
 }
 
 // node is the control plane's only one.
@@ -86,21 +78,21 @@ func TestInstallAndUninstall(t *testing.T) {
 		before.wantEqual(t, look(ctx, t, node()))
 		wantCalls(ctx, t)
 	}
-	run(t,
-		step{"the cluster works before", func(ctx context.Context, t *testing.T) {
+	suite.Steps(t, "install",
+		harness.Step{Name: "the cluster works before", Do: func(ctx context.Context, t *testing.T) {
 			before = look(ctx, t, node())
 			wantCalls(ctx, t)
 		}},
-		step{"a dry run changes nothing", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "a dry run changes nothing", Do: func(ctx context.Context, t *testing.T) {
 			inNode(ctx, t, "controlplane", "install", "--dry-run")
 			before.wantEqual(t, look(ctx, t, node()))
 		}},
-		step{"a server that cannot start is taken back", func(ctx context.Context, t *testing.T) { brokenServers(ctx, t, asBefore) }},
-		step{"an interrupt takes kube-apiserver's change back", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "a server that cannot start is taken back", Do: func(ctx context.Context, t *testing.T) { brokenServers(ctx, t, asBefore) }},
+		harness.Step{Name: "an interrupt takes kube-apiserver's change back", Do: func(ctx context.Context, t *testing.T) {
 			wantTexts(t, cutOff(ctx, t, "TERM"), "ended with 130", "interrupted", "everything was put back")
 			asBefore(ctx, t)
 		}},
-		step{"server, agents, then kube-apiserver, killed half-way", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "server, agents, then kube-apiserver, killed half-way", Do: func(ctx context.Context, t *testing.T) {
 			inNode(ctx, t, "controlplane", "install", "--server-only")
 			here(ctx, t, "install")
 			wantTexts(t, cutOff(ctx, t, "KILL"), "ended with 137")
@@ -116,16 +108,16 @@ func TestInstallAndUninstall(t *testing.T) {
 				t.Errorf("there are %d files and %d objects, before there were %d and %d", len(between.files), len(between.objects), len(before.files), len(before.objects))
 			}
 		}},
-		step{"installing again changes nothing", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "installing again changes nothing", Do: func(ctx context.Context, t *testing.T) {
 			here(ctx, t, "install")
 			inNode(ctx, t, "controlplane", "install")
 			between.wantEqual(t, look(ctx, t, node()))
 		}},
-		step{"all checks pass", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "all checks pass", Do: func(ctx context.Context, t *testing.T) {
 			here(ctx, t, "verify", "--disruptive", "--image", nodeimage.PodImage)
 		}},
-		step{"certificates are renewed, and no dial fails", renewUnderLoad},
-		step{"the tunnel is the only way", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "certificates are renewed, and no dial fails", Do: renewUnderLoad},
+		harness.Step{Name: "the tunnel is the only way", Do: func(ctx context.Context, t *testing.T) {
 			firewall, err := suite.RaiseFirewall(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -138,32 +130,13 @@ func TestInstallAndUninstall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		step{"it goes without a trace", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "it goes without a trace", Do: func(ctx context.Context, t *testing.T) {
 			inNode(ctx, t, "controlplane", "uninstall")
 			wantCalls(ctx, t) // while agents are still there, and need not be
 			here(ctx, t, "uninstall", "--yes")
 			asBefore(ctx, t)
 		}},
 	)
-}
-
-// run makes the steps and stops at the first that fails.
-func run(t *testing.T, steps ...step) {
-	f := features.New("install")
-	failed := false
-	for _, s := range steps {
-		f.Assess(s.name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-			if failed {
-				t.Skip("an earlier step failed")
-			}
-			limited, cancel := context.WithTimeout(ctx, 6*time.Minute)
-			defer cancel()
-			defer func() { failed = failed || t.Failed() }()
-			s.do(limited, t)
-			return ctx
-		})
-	}
-	suite.Test(t, f.Feature())
 }
 
 // wantNoServer wants that the kubelet has ended the server, and that the API shows

@@ -29,26 +29,26 @@ var (
 // steps build on each other, so that the minutes are spent once.
 func TestLifecycle(t *testing.T) {
 	var killed []harness.Container // of life, before it lived
-	run(t,
-		step{"cut off while it is made", func(ctx context.Context, t *testing.T) {
+	suite.Steps(t, "lifecycle",
+		harness.Step{Name: "cut off while it is made", Do: func(ctx context.Context, t *testing.T) {
 			atOnce(ctx, t,
-				step{"interrupted: nothing is left", interrupt},
-				step{"killed: down cleans up", func(ctx context.Context, t *testing.T) { killed = killAndDown(ctx, t) }},
+				harness.Step{Name: "interrupted: nothing is left", Do: interrupt},
+				harness.Step{Name: "killed: down cleans up", Do: func(ctx context.Context, t *testing.T) { killed = killAndDown(ctx, t) }},
 			)
 		}},
-		step{"made, and another one fails", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "made, and another one fails", Do: func(ctx context.Context, t *testing.T) {
 			atOnce(ctx, t,
-				step{"up after the kill, and nobody else at the same time", func(ctx context.Context, t *testing.T) { makeMain(ctx, t, killed) }},
-				step{"failed: kept with --retain, removed without", fail},
+				harness.Step{Name: "up after the kill, and nobody else at the same time", Do: func(ctx context.Context, t *testing.T) { makeMain(ctx, t, killed) }},
+				harness.Step{Name: "failed: kept with --retain, removed without", Do: fail},
 			)
 		}},
-		step{"status and list", func(ctx context.Context, t *testing.T) { wantHealthy(ctx, t) }},
-		step{"up again changes nothing", upAgain},
-		step{"another size or image is refused", refuse},
-		step{"a cluster of somebody else is never touched", foreignCluster},
-		step{"a container of somebody else is never touched", foreignContainer},
-		step{"stopped and started", stopAndStart},
-		step{"down leaves nothing", func(ctx context.Context, t *testing.T) {
+		harness.Step{Name: "status and list", Do: func(ctx context.Context, t *testing.T) { wantHealthy(ctx, t) }},
+		harness.Step{Name: "up again changes nothing", Do: upAgain},
+		harness.Step{Name: "another size or image is refused", Do: refuse},
+		harness.Step{Name: "a cluster of somebody else is never touched", Do: foreignCluster},
+		harness.Step{Name: "a container of somebody else is never touched", Do: foreignContainer},
+		harness.Step{Name: "stopped and started", Do: stopAndStart},
+		harness.Step{Name: "down leaves nothing", Do: func(ctx context.Context, t *testing.T) {
 			had := containers(ctx, t, life)
 			try(ctx, t, suite.Home, 0, nil, "down", "--name", life)
 			nothingLeft(ctx, t, suite.Home, life, had)

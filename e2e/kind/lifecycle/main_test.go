@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
-	"sigs.k8s.io/e2e-framework/pkg/features"
-
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
@@ -25,38 +22,13 @@ var suite = harness.New(harness.Options{Name: harness.ClusterName("life"), Only:
 
 func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
 
-// step is a part of a life, in order.
-type step struct {
-	name string
-	do   func(context.Context, *testing.T)
-}
-
-// run makes the steps and stops at the first that fails.
-func run(t *testing.T, steps ...step) {
-	f := features.New("lifecycle")
-	failed := false
-	for _, s := range steps {
-		f.Assess(s.name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-			if failed {
-				t.Skip("an earlier step failed")
-			}
-			limited, cancel := context.WithTimeout(ctx, 6*time.Minute)
-			defer cancel()
-			defer func() { failed = failed || t.Failed() }()
-			s.do(limited, t)
-			return ctx
-		})
-	}
-	suite.Test(t, f.Feature())
-}
-
 // atOnce makes steps beside each other.
-func atOnce(ctx context.Context, t *testing.T, steps ...step) {
+func atOnce(ctx context.Context, t *testing.T, steps ...harness.Step) {
 	t.Run("at once", func(t *testing.T) {
 		for _, s := range steps {
-			t.Run(s.name, func(t *testing.T) {
+			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
-				s.do(ctx, t)
+				s.Do(ctx, t)
 			})
 		}
 	})
