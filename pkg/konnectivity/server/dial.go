@@ -240,6 +240,7 @@ func (p *Pending) timeout() {
 func (at *attempt) retry() {
 	p := at.p
 	if !p.takeBack(at) {
+		at.b.answered(at) // nobody waits for the answer any more
 		return
 	}
 	at.drop()

@@ -35,6 +35,10 @@ func DialAddr(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		return nil, fail("socket", err)
 	}
 	done, err := connected(fd, sa)
+	if err == nil && done && selfConnected(fd, int(to.Port())) {
+		// Nobody listens: the port that the kernel gave this socket was the one asked for.
+		err = unix.ECONNREFUSED
+	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fail("connect", err)
@@ -74,6 +78,32 @@ func connected(fd int, sa unix.Sockaddr) (bool, error) {
 			return false, err
 		}
 	}
+}
+
+// selfConnected tells whether a TCP socket to that port is connected to itself, as can
+// happen on this host with ports that the kernel also gives to clients.
+func selfConnected(fd, port int) bool {
+	own, err := unix.Getsockname(fd)
+	if err != nil {
+		return false
+	}
+	switch a := own.(type) {
+	case *unix.SockaddrInet4:
+		if a.Port != port {
+			return false
+		}
+		peer, err := unix.Getpeername(fd)
+		b, ok := peer.(*unix.SockaddrInet4)
+		return err == nil && ok && a.Port == b.Port && a.Addr == b.Addr
+	case *unix.SockaddrInet6:
+		if a.Port != port {
+			return false
+		}
+		peer, err := unix.Getpeername(fd)
+		b, ok := peer.(*unix.SockaddrInet6)
+		return err == nil && ok && a.Port == b.Port && a.Addr == b.Addr
+	}
+	return false
 }
 
 // await waits until the connection stands or ctx ends.
