@@ -63,8 +63,30 @@ func parseRule(text string) (Rule, error) {
 		r.prefix = netip.PrefixFrom(a, a.BitLen())
 		return r, nil
 	}
-	r.host = strings.ToLower(rest)
+	r.host = strings.ToLower(strings.TrimSuffix(rest, "."))
+	if r.host != "" || r.port == 0 {
+		return r, checkHost(r.host)
+	}
 	return r, nil
+}
+
+// checkHost refuses what can be no host name, and so would match nothing: a rule that
+// was meant to deny an address must not be taken for a name.
+func checkHost(host string) error {
+	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
+	if host == "*" {
+		return nil
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return fmt.Errorf("%q is neither an address, a CIDR nor a host name", host)
+		}
+	}
+	if _, err := strconv.ParseUint(labels[len(labels)-1], 0, 64); err == nil {
+		return fmt.Errorf("%q looks like an address and is none: write all four numbers, each up to 255", host)
+	}
+	return nil
 }
 
 func (r *Rule) matchPort(port int) bool { return r.port == 0 || r.port == port }

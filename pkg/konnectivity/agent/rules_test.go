@@ -3,6 +3,7 @@ package agent
 import (
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -67,9 +68,15 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestParseRulesRefuses(t *testing.T) {
-	for _, s := range []string{"10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:x", "host:99999"} {
-		if _, err := ParseRules(s); err == nil {
-			t.Errorf("%q is accepted", s)
+	for _, s := range []string{"10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:x", "host:99999", "10.0.0.256", "169.254", "127.1:80", "0x7f.0.0.1", "2130706433",
+		"10.0.0.0-10.0.0.9", "a b", "a..b", "http://x", "fe80::1::2", "a.*.b", "*x*", "*.10", strings.Repeat("a", 64)} {
+		if r, err := ParseRules(s); err == nil {
+			t.Errorf("%q is accepted as %+v", s, r)
+		}
+	}
+	for _, s := range []string{"*", "*.x", "*x.y", "a_b.c", "node-1", "x.", ":22", "[fd00::]/8:443", "10.0.0.1", "fe80::1%eth0"} {
+		if _, err := ParseRules(s); err != nil {
+			t.Errorf("%q: %v", s, err)
 		}
 	}
 }
