@@ -44,6 +44,8 @@ type plan struct {
 	// restarted says when nodes were started again: what the API server knows of
 	// them from before is not true any more.
 	restarted map[string]time.Time
+	// keptApart is what is said of a firewall between Pods; nil: not looked at yet.
+	keptApart *string
 }
 
 // fresh tells whether something that happened on a node at t, as the API server

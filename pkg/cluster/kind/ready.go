@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,7 +137,12 @@ func (p *plan) podReady(pod *corev1.Pod) bool {
 // agentsReady wants servers and agents ready: a server is when an agent is
 // connected to it, an agent when it is connected to a server.
 func (p *plan) agentsReady(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return p.settled(ctx, client, p.agents, p.servers)
+	result, err := p.settled(ctx, client, p.agents, p.servers)
+	var wait waitError
+	if errors.As(err, &wait) {
+		err = wait + waitError(p.apart(ctx))
+	}
+	return result, err
 }
 
 // schedulerReady wants a leader, too: readiness says nothing of that.
