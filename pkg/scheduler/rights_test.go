@@ -25,7 +25,7 @@ type auditEvent struct {
 	Verb           string
 	User           struct{ Username string }
 	RequestURI     string
-	ObjectRef      struct{ APIGroup, Resource, Subresource string }
+	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus struct {
 		Code    int
 		Message string
@@ -72,6 +72,7 @@ func TestRenderedRights(t *testing.T) {
 		}
 		return nil
 	})
+	compareNeeds(t, readAudit(t, audit, user), b)
 	for _, need := range []string{"create /pods", "patch /pods", "create events.k8s.io/events", "update coordination.k8s.io/leases", "list /pods"} {
 		if !used.Has(need) {
 			t.Errorf("the scheduler did not %s: the test tests too little; it did %v", need, sets.List(used))
