@@ -41,6 +41,10 @@ func TestFlagsAreChecked(t *testing.T) {
 		{"--allow-destinations=10.0.0.0/33", "10.0.0.0/33"},
 		{"--deny-destinations=host:99999", "99999"},
 		{"--deny-destinations=", ""},
+		{"--deny-destinations=10.0.0.256", "10.0.0.256"},
+		{"--max-pending-dials=0", "--max-pending-dials"},
+		{"--max-connections=-1", "--max-connections"},
+		{"--dial-timeout=0", "--dial-timeout"},
 		{"--peer-buffer=1", "--peer-buffer"},
 	} {
 		err := parse(t, c.arg).Validate()

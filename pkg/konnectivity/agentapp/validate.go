@@ -55,6 +55,12 @@ func (o *Options) validateOwn() error {
 	if o.Links < 0 || o.GracefulShutdownTimeout < 0 {
 		return errors.New("--links and --graceful-shutdown-timeout must not be negative")
 	}
+	if err := shell.AtLeastOne(map[string]int{"max-pending-dials": o.MaxPendingDials, "max-connections": o.MaxConnections}); err != nil {
+		return err
+	}
+	if o.DialTimeout <= 0 {
+		return fmt.Errorf("--dial-timeout must be more than 0, not %v", o.DialTimeout)
+	}
 	_, err := o.policy()
 	return err
 }

@@ -135,8 +135,12 @@ func (o *Options) validateOwn() error {
 	if o.AgentClaims == "node" && !o.usesTokens() && o.AgentClaims != os.Getenv(variables.AgentClaims) {
 		return errors.New("--agent-claims=node needs --agent-namespace, --agent-service-account and --authentication-audience: it is tokens that are bound to nodes")
 	}
-	if o.LinksPerAgent < 1 {
-		return errors.New("--links-per-agent must be at least 1")
+	if err := shell.AtLeastOne(map[string]int{"links-per-agent": o.LinksPerAgent, "max-pending-dials": o.MaxPendingDials,
+		"max-connections": o.MaxConnections, "max-agents": o.MaxAgents}); err != nil {
+		return err
+	}
+	if o.AgentWait < 0 || o.TokenCache < 0 {
+		return errors.New("--agent-wait and --token-cache must not be negative")
 	}
 	return nil
 }

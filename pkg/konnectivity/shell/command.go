@@ -9,7 +9,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +100,17 @@ func CheckFiles(paths ...string) error {
 		}
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("checking a file given by a flag: %w", err)
+		}
+	}
+	return nil
+}
+
+// AtLeastOne returns an error for a limit, by the flag's name, that would let nothing
+// through.
+func AtLeastOne(limits map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		if n := limits[name]; n < 1 {
+			return fmt.Errorf("--%s must be at least 1, not %d", name, n)
 		}
 	}
 	return nil
