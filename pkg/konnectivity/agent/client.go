@@ -31,13 +31,8 @@ type client struct {
 	drainAt  atomic.Int64
 }
 
-// holder is a link or a session as what holds memory.
-type holder interface {
-	ledger.Member
-	Bill(a *ledger.Account)
-}
-
-func (c *client) holder() holder {
+// holder is the link or the session as what holds memory.
+func (c *client) holder() ledger.Payer {
 	if c.link != nil {
 		return c.link
 	}
@@ -332,8 +327,7 @@ func (a *Agent) serverLeaves(c *client) {
 
 func (a *Agent) add(c *client, count int) {
 	a.wg.Add(1)
-	c.account = a.book.Join(c.serverID, c.holder())
-	c.holder().Bill(c.account)
+	c.account = a.book.Open(c.serverID, c.holder())
 	a.mu.Lock()
 	a.clients = append(a.clients, c)
 	if count > 0 {

@@ -67,6 +67,20 @@ type Account struct {
 	members []Member // guarded by l.mu
 }
 
+// Payer is a Member that notes on an account what it holds.
+type Payer interface {
+	Member
+	Bill(a *Account)
+}
+
+// Open joins a connection of a peer, and has it note what it holds on the peer's
+// account.
+func (l *Ledger) Open(peer string, p Payer) *Account {
+	a := l.Join(peer, p)
+	p.Bill(a)
+	return a
+}
+
 // Join adds a connection of a peer and returns the peer's account. A nil ledger
 // has none.
 func (l *Ledger) Join(peer string, m Member) *Account {

@@ -194,8 +194,7 @@ func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
 }
 
 func (s *Server) join(b *Backend, protocol string) {
-	b.account = s.book.Join(b.agentID, b.holder())
-	b.holder().Bill(b.account)
+	b.account = s.book.Open(b.agentID, b.holder())
 	s.reg.add(b)
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()

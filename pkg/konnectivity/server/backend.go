@@ -56,13 +56,8 @@ type Backend struct {
 	dials    map[*attempt]time.Time // unanswered, with when they were sent
 }
 
-// holder is a link or a session as what holds memory.
-type holder interface {
-	ledger.Member
-	Bill(a *ledger.Account)
-}
-
-func (b *Backend) holder() holder {
+// holder is the link or the session as what holds memory.
+func (b *Backend) holder() ledger.Payer {
 	if b.link != nil {
 		return b.link
 	}
