@@ -10,81 +10,21 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// end is a receiver that remembers everything. Unless slow, it consumes at once.
-type end struct {
-	mu      sync.Mutex
-	st      tunnel.Stream
-	slow    bool
-	got     []byte
-	ended   bool
-	aborted error
-	dialErr error
-	dialed  chan struct{}
-}
-
-func newEnd(slow bool) *end { return &end{slow: slow, dialed: make(chan struct{})} }
-
-func (e *end) Dialed(st tunnel.Stream, err error) {
-	e.mu.Lock()
-	e.st, e.dialErr = st, err
-	e.mu.Unlock()
-	close(e.dialed)
-}
-
-func (e *end) Data(c *buf.Chunk) {
-	e.mu.Lock()
-	e.got = append(e.got, c.Bytes()...)
-	n, slow, st := c.Len(), e.slow, e.st
-	e.mu.Unlock()
-	c.Release()
-	if !slow {
-		st.Consumed(n)
-	}
-}
-
-func (e *end) End()              { e.mu.Lock(); e.ended = true; e.mu.Unlock() }
-func (e *end) Aborted(err error) { e.mu.Lock(); e.aborted = err; e.mu.Unlock() }
-func (e *end) Writable()         {}
-
-func (e *end) state() (got int, ended bool, aborted error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.got), e.ended, e.aborted
-}
-
-// send sends n bytes as the window allows.
-func (e *end) send(t testing.TB, n int, first byte) {
-	t.Helper()
-	for k := 0; k < n; {
-		w := e.st.Window()
-		if w == 0 {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		p := make([]byte, min(n-k, w, buf.MaxPayload))
-		for i := range p {
-			p[i] = first + byte(k+i)
-		}
-		e.st.Send(buf.From(p), true)
-		k += len(p)
-	}
-}
-
 // pair is a server's and an agent's session over loopback.
 type pair struct {
 	server, agent *compat.Session
 	hb, ha        *h2.Conn
-	come          chan *end
+	come          chan *tunneltest.Sink
 	slow          bool       // ends that come
 	raw           *h2.Stream // the server's, for what a session does not send
 	wg            sync.WaitGroup
@@ -105,10 +45,9 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{come: make(chan *end, 100)}
+	p := &pair{come: make(chan *tunneltest.Sink, 100)}
 	acfg.OnDial = func(c *compat.Conn, address string) {
-		e := newEnd(p.slow)
-		e.st = c
+		e := tunneltest.NewSink(c, p.slow)
 		c.SetReceiver(e)
 		if address == "pending" {
 			return
@@ -139,28 +78,30 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 }
 
 // open dials and returns both ends.
-func (p *pair) open(t testing.TB, slow bool) (server, agent *end) {
+func (p *pair) open(t testing.TB, slow bool) (server, agent *tunneltest.Sink) {
 	t.Helper()
-	server = newEnd(slow)
+	server = tunneltest.NewSink(nil, slow)
 	if _, err := p.server.Dial("x:1", server); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-server.dialed:
+	case <-server.Answered:
 	case <-time.After(time.Minute):
 		t.Fatal("the dial is not answered")
 	}
 	return server, <-p.come
 }
 
-func eventually(t testing.TB, what string, f func() bool) {
+// send sends n bytes that count up from the first.
+func send(t testing.TB, e *tunneltest.Sink, n int, first byte) {
 	t.Helper()
-	for over := time.Now().Add(time.Minute); time.Now().Before(over); time.Sleep(time.Millisecond) {
-		if f() {
-			return
-		}
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = first + byte(i)
 	}
-	t.Fatalf("never: %s", what)
+	if !e.SendAll(p) {
+		t.Error("the window stays shut")
+	}
 }
 
 // TestModel: whatever the schedule, bytes arrive in order and complete on their own
@@ -169,7 +110,7 @@ func TestModel(t *testing.T) {
 	p := newPair(t, compat.Config{}, compat.Config{})
 	rapid.Check(t, func(rt *rapid.T) {
 		type half struct {
-			from, to *end
+			from, to *tunneltest.Sink
 			sent     int
 			first    byte
 		}
@@ -181,21 +122,21 @@ func TestModel(t *testing.T) {
 		for range rapid.IntRange(0, 40).Draw(rt, "steps") {
 			h := all[rapid.IntRange(0, len(all)-1).Draw(rt, "half")]
 			n := rapid.IntRange(1, 100_000).Draw(rt, "bytes")
-			h.from.send(t, n, h.first+byte(h.sent))
+			send(t, h.from, n, h.first+byte(h.sent))
 			h.sent += n
 		}
 		for i, h := range all {
-			eventually(t, "all has arrived", func() bool { n, _, _ := h.to.state(); return n == h.sent })
-			for k, b := range h.to.got {
+			tunneltest.Eventually(t, "all has arrived", func() bool { n, _, _, _ := h.to.State(); return n == h.sent })
+			for k, b := range h.to.Got() {
 				if b != h.first+byte(k) {
 					rt.Fatalf("half %d: byte %d is %d", i, k, b)
 				}
 			}
 		}
 		for i := 0; i < len(all); i += 2 {
-			all[i+rapid.IntRange(0, 1).Draw(rt, "who closes")].from.st.Close()
+			all[i+rapid.IntRange(0, 1).Draw(rt, "who closes")].from.Stream().Close()
 		}
-		eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
+		tunneltest.Eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
 	})
 }
 
@@ -207,10 +148,10 @@ func TestCloseBehindData(t *testing.T) {
 		if byAgent {
 			from, to = to, from
 		}
-		from.send(t, 1<<20, 0)
-		from.st.Close()
-		eventually(t, "the end", func() bool { _, ended, err := to.state(); return ended || err != nil })
-		if n, _, err := to.state(); n != 1<<20 || err != nil {
+		send(t, from, 1<<20, 0)
+		from.Stream().Close()
+		tunneltest.Eventually(t, "the end", func() bool { _, ended, _, err := to.State(); return ended || err != nil })
+		if n, _, _, err := to.State(); n != 1<<20 || err != nil {
 			t.Errorf("%d of %d bytes came before the end, %v", n, 1<<20, err)
 		}
 	}
@@ -220,16 +161,16 @@ func TestCloseBehindData(t *testing.T) {
 // up ends at the agent.
 func TestDialErrors(t *testing.T) {
 	p := newPair(t, compat.Config{}, compat.Config{})
-	e := newEnd(false)
+	e := tunneltest.NewSink(nil, false)
 	if _, err := p.server.Dial("refused", e); err != nil {
 		t.Fatal(err)
 	}
-	<-e.dialed
+	<-e.Answered
 	var de *tunnel.DialError
-	if !errors.As(e.dialErr, &de) || de.Code != tunnel.CodeRefused {
-		t.Errorf("got %v", e.dialErr)
+	if !errors.As(e.DialErr(), &de) || de.Code != tunnel.CodeRefused {
+		t.Errorf("got %v", e.DialErr())
 	}
-	eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
+	tunneltest.Eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
 }
 
 // TestOverflow: a receiver that holds more than it may loses its connection, which
@@ -239,30 +180,30 @@ func TestOverflow(t *testing.T) {
 	p := newPair(t, compat.Config{ConnLimit: 1 << 20, OnOverflow: func() { overflows <- struct{}{} }}, compat.Config{})
 	slow, source := p.open(t, true)
 	healthy, other := p.open(t, false)
-	go source.send(t, 4<<20, 0)
+	go send(t, source, 4<<20, 0)
 	<-overflows
-	eventually(t, "the receiver is told", func() bool {
-		_, _, err := slow.state()
+	tunneltest.Eventually(t, "the receiver is told", func() bool {
+		_, _, _, err := slow.State()
 		return errors.Is(err, compat.ErrOverflow) && errors.Is(err, tunnel.ErrEvicted)
 	})
-	eventually(t, "the source is told", func() bool { _, ended, err := source.state(); return ended || err != nil })
-	other.send(t, 4<<20, 0)
-	eventually(t, "the other connection goes on", func() bool { n, _, _ := healthy.state(); return n == 4<<20 })
-	if n, _, _ := slow.state(); n > 1<<20 {
+	tunneltest.Eventually(t, "the source is told", func() bool { _, ended, _, err := source.State(); return ended || err != nil })
+	send(t, other, 4<<20, 0)
+	tunneltest.Eventually(t, "the other connection goes on", func() bool { n, _, _, _ := healthy.State(); return n == 4<<20 })
+	if n, _, _, _ := slow.State(); n > 1<<20 {
 		t.Errorf("%d bytes were given to a receiver that may hold %d", n, 1<<20)
 	}
 	t.Run("pause", func(t *testing.T) {
 		p := newPair(t, compat.Config{ConnLimit: 1 << 20, Pause: true}, compat.Config{})
 		slow, source := p.open(t, true)
 		done := make(chan struct{})
-		go func() { source.send(t, 3<<20, 0); close(done) }()
-		eventually(t, "the window is used", func() bool { n, _, _ := slow.state(); return n > 900<<10 })
+		go func() { send(t, source, 3<<20, 0); close(done) }()
+		tunneltest.Eventually(t, "the window is used", func() bool { n, _, _, _ := slow.State(); return n > 900<<10 })
 		for n := 0; n < 3<<20; {
-			got, _, err := slow.state()
+			got, _, _, err := slow.State()
 			if err != nil {
 				t.Fatal(err)
 			}
-			slow.st.Consumed(got - n)
+			slow.Stream().Consumed(got - n)
 			n = got
 			time.Sleep(time.Millisecond)
 		}
@@ -278,30 +219,30 @@ func TestAccount(t *testing.T) {
 	account := book.Join("agent", p.server)
 	p.server.Bill(account)
 	slow, source := p.open(t, true)
-	source.send(t, 300_000, 0)
-	eventually(t, "it is held", func() bool { return account.Held() == 300_000 })
+	send(t, source, 300_000, 0)
+	tunneltest.Eventually(t, "it is held", func() bool { return account.Held() == 300_000 })
 	if all := p.server.Holdings(); len(all) != 1 || all[0].Bytes != 300_000 {
 		t.Errorf("holdings %+v", all)
 	}
-	source.st.Close()
-	eventually(t, "the end", func() bool { _, ended, _ := slow.state(); return ended })
+	source.Stream().Close()
+	tunneltest.Eventually(t, "the end", func() bool { _, ended, _, _ := slow.State(); return ended })
 	if all := p.server.Holdings(); len(all) != 1 || account.Held() != 300_000 {
 		t.Errorf("after the end: %d held, holdings %+v", account.Held(), all)
 	}
-	slow.st.Consumed(100_000)
+	slow.Stream().Consumed(100_000)
 	if account.Held() != 200_000 {
 		t.Errorf("%d held, want 200000", account.Held())
 	}
-	slow.st.Consumed(tunnel.All)
+	slow.Stream().Consumed(tunnel.All)
 	if account.Held() != 0 || len(p.server.Holdings()) != 0 {
 		t.Errorf("%d held at last", account.Held())
 	}
 	again, source := p.open(t, true)
-	source.send(t, 100_000, 0)
-	eventually(t, "it is held", func() bool { return account.Held() == 100_000 })
+	send(t, source, 100_000, 0)
+	tunneltest.Eventually(t, "it is held", func() bool { return account.Held() == 100_000 })
 	p.ha.Close()
-	eventually(t, "the link's end", func() bool { _, _, err := again.state(); return err != nil })
-	eventually(t, "nothing is held", func() bool { return account.Held() == 0 })
+	tunneltest.Eventually(t, "the link's end", func() bool { _, _, _, err := again.State(); return err != nil })
+	tunneltest.Eventually(t, "nothing is held", func() bool { return account.Held() == 0 })
 }
 
 // TestDialNumberUsedTwice: a dial with the number of one that is pending is left out,
@@ -313,8 +254,8 @@ func TestDialNumberUsedTwice(t *testing.T) {
 		p.raw.SendControl(wire.AppendMessage(nil, &wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: "pending", Random: 7}))
 	}
 	s, a := p.open(t, false)
-	s.send(t, 1000, 0)
-	eventually(t, "another connection goes on", func() bool { n, _, _ := a.state(); return n == 1000 })
+	send(t, s, 1000, 0)
+	tunneltest.Eventually(t, "another connection goes on", func() bool { n, _, _, _ := a.State(); return n == 1000 })
 	if len(bad) != 2 || !<-bad || <-bad {
 		t.Errorf("reported %d times, want 2, the first as such", len(bad))
 	}

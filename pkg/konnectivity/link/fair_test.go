@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
 // flows is a link that nobody runs: the test takes its batches.
@@ -24,7 +25,7 @@ func newFlows(t *testing.T) *flows {
 
 func (f *flows) stream() *Stream {
 	f.l.nextID++
-	return f.l.newStream(f.l.nextID, newSink())
+	return f.l.newStream(f.l.nextID, tunneltest.NewSink(nil, false))
 }
 
 // send queues n bytes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
 // tape is a connection on which the peer has said all it will ever say.
@@ -38,9 +39,9 @@ func FuzzServer(f *testing.F) {
 	f.Add([]byte{typeData, 0xff, 0xff, 0xff, 0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		l := New(&tape{bytes.NewReader(in)}, 1<<16, Config{})
-		var sinks []*sink
+		var sinks []*tunneltest.Sink
 		for range 2 {
-			s := newSink()
+			s := tunneltest.NewSink(nil, false)
 			if _, err := l.Dial("a:1", s, false); err != nil {
 				t.Fatal(err)
 			}
@@ -54,9 +55,9 @@ func FuzzServer(f *testing.F) {
 		}
 		for i, s := range sinks {
 			select {
-			case <-s.dialed: // an answer, and perhaps an end
+			case <-s.Answered: // an answer, and perhaps an end
 			default:
-				if _, _, _, aborted := s.state(); aborted == nil {
+				if _, _, _, aborted := s.State(); aborted == nil {
 					t.Errorf("nobody told stream %d that it is over", i)
 				}
 			}
@@ -72,9 +73,7 @@ func FuzzAgent(f *testing.F) {
 	f.Add(join(frame(typeDrained, 0, nil), frame(typePong, 0, []byte("1")), frame(typeCredit, 3, nil)))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		l := New(&tape{bytes.NewReader(in)}, 1<<16, Config{OnDial: func(st *Stream, address string) {
-			s := newSink()
-			s.st = st
-			st.SetReceiver(s)
+			st.SetReceiver(tunneltest.NewSink(st, false))
 			if len(address)%2 == 0 {
 				st.Refuse(&tunnel.DialError{Code: tunnel.CodeRefused, Message: address})
 				return

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,16 +119,6 @@ func (r *rig) data(p []byte) {
 	}
 }
 
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if f() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
-}
-
 // TestWindow: no more is read from the socket than the window allows, and the rest
 // when it opens.
 func TestWindow(t *testing.T) {
@@ -135,7 +126,7 @@ func TestWindow(t *testing.T) {
 	if _, err := r.far.Write(make([]byte, 5000)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the window is used", func() bool { n, _, _ := r.st.state(); return n == 1000 })
+	tunneltest.Eventually(t, "the window is used", func() bool { n, _, _ := r.st.state(); return n == 1000 })
 	time.Sleep(50 * time.Millisecond)
 	if n, _, _ := r.st.state(); n != 1000 {
 		t.Errorf("%d bytes were sent with a window of 1000", n)
@@ -144,14 +135,14 @@ func TestWindow(t *testing.T) {
 	r.st.window = 10_000
 	r.st.mu.Unlock()
 	r.Writable()
-	eventually(t, "the rest", func() bool { n, _, _ := r.st.state(); return n == 5000 })
+	tunneltest.Eventually(t, "the rest", func() bool { n, _, _ := r.st.state(); return n == 5000 })
 }
 
 // TestHalves: each direction ends by itself, and the socket when both have.
 func TestHalves(t *testing.T) {
 	r := newRig(t, pipe.Config{}, 1<<20)
 	_ = r.far.CloseWrite()
-	eventually(t, "the socket's end is passed on", func() bool { _, _, e := r.st.state(); return e == "fin " })
+	tunneltest.Eventually(t, "the socket's end is passed on", func() bool { _, _, e := r.st.state(); return e == "fin " })
 	r.data(bytes.Repeat([]byte{1}, 300_000))
 	r.End.End()
 	got, err := io.ReadAll(r.far)
@@ -172,12 +163,12 @@ func TestPeerCloses(t *testing.T) {
 	if _, err := r.far.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are passed on", func() bool { n, _, _ := r.st.state(); return n == 10 })
+	tunneltest.Eventually(t, "they are passed on", func() bool { n, _, _ := r.st.state(); return n == 10 })
 	_ = r.far.Close()
 	r.data([]byte("too late"))
 	r.data([]byte("later"))
-	eventually(t, "it ends", func() bool { _, _, e := r.st.state(); return e != "" && e != "fin " })
-	eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
+	tunneltest.Eventually(t, "it ends", func() bool { _, _, e := r.st.state(); return e != "" && e != "fin " })
+	tunneltest.Eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
 }
 
 // TestDropsWhatIsNotRead: a socket that is not read and whose stream is aborted, by
@@ -195,7 +186,7 @@ func TestDropsWhatIsNotRead(t *testing.T) {
 			if err := <-r.closed; !errors.Is(err, abort) {
 				t.Errorf("closed by %v", err)
 			}
-			eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 && buf.InUse() <= before })
+			tunneltest.Eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 && buf.InUse() <= before })
 			if _, err := io.Copy(io.Discard, r.far); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the other end sees %v, want a reset", err)
 			}
@@ -210,7 +201,7 @@ func TestDropsWhatIsNotRead(t *testing.T) {
 		if n != size || !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the other end sees %d bytes and %v, want %d and a reset", n, err, size)
 		}
-		eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
+		tunneltest.Eventually(t, "nothing is held", func() bool { _, held, _ := r.st.state(); return held == 0 })
 	})
 }
 

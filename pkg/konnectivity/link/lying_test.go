@@ -1,0 +1,112 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+)
+
+// raw is a peer that sends what it wants to a link.
+func raw(t *testing.T, server bool, cfg Config) (net.Conn, *Link, chan error) {
+	t.Helper()
+	a, b := net.Pipe()
+	if !server {
+		cfg.OnDial = func(st *Stream, address string) {
+			s := tunneltest.NewSink(st, true)
+			st.SetReceiver(s)
+			if address != "pending" {
+				st.Accept()
+			}
+		}
+	}
+	l := New(b, 1<<20, cfg)
+	done := make(chan error, 1)
+	go func() { done <- l.Run() }()
+	go func() { _, _ = io.Copy(io.Discard, a) }()
+	t.Cleanup(func() { a.Close(); l.Close() })
+	return a, l, done
+}
+
+func frame(typ byte, id uint32, payload []byte) []byte {
+	return appendFrame(nil, typ, id, string(payload))
+}
+
+// TestLyingPeer: what breaks one stream's rules ends that stream; what breaks the
+// protocol ends the link.
+func TestLyingPeer(t *testing.T) {
+	dial, pending := frame(typeDial, 1, []byte("x:1")), frame(typeDial, 1, []byte("pending"))
+	for name, c := range map[string]struct {
+		in   [][]byte
+		ends bool   // the link
+		rule string // that is reported as broken
+	}{
+		"beyond the window":        {[][]byte{dial, frame(typeData, 1, make([]byte, 60000)), frame(typeData, 1, make([]byte, 60000)), frame(typeData, 1, make([]byte, 60000))}, false, "data beyond the window"},
+		"data behind fin":          {[][]byte{dial, frame(typeFin, 1, nil), frame(typeData, 1, []byte("x"))}, false, "data behind the end"},
+		"double fin":               {[][]byte{dial, frame(typeFin, 1, nil), frame(typeFin, 1, nil)}, false, "end is sent twice"},
+		"double close":             {[][]byte{dial, frame(typeClose, 1, nil), frame(typeClose, 1, nil)}, false, "end is sent twice"},
+		"credit overflow":          {[][]byte{dial, frame(typeCredit, 1, binary.BigEndian.AppendUint32(nil, 1<<31))}, false, "credit is too large"},
+		"double fin, often":        {[][]byte{dial, frame(typeFin, 1, nil), frame(typeFin, 1, nil), frame(typeFin, 1, nil)}, false, "end is sent twice"},
+		"data before the answer":   {[][]byte{pending, frame(typeData, 1, []byte("x"))}, false, "data before the dial was answered"},
+		"fin before the answer":    {[][]byte{pending, frame(typeFin, 1, nil)}, false, "end or credit before the dial was answered"},
+		"answer to a pending dial": {[][]byte{pending, frame(typeDialed, 1, nil)}, true, ""},
+		"unknown type":             {[][]byte{dial, frame(200, 1, []byte("future"))}, false, ""},
+		"reset twice":              {[][]byte{dial, frame(typeReset, 1, nil), frame(typeReset, 1, nil)}, false, ""},
+		"data before dial":         {[][]byte{frame(typeData, 1, []byte("x"))}, true, ""},
+		"number used again":        {[][]byte{dial, dial}, true, ""},
+		"empty data":               {[][]byte{dial, frame(typeData, 1, nil)}, true, ""},
+		"oversized control":        {[][]byte{{typeFin, 0xff, 0xff, 0xff, 0, 0, 0, 1}}, true, ""},
+		"oversized data":           {[][]byte{dial, {typeData, 0xff, 0xff, 0xff, 0, 0, 0, 1}}, true, ""},
+		"short credit":             {[][]byte{dial, frame(typeCredit, 1, []byte{1})}, true, ""},
+		"short ping":               {[][]byte{frame(typePing, 0, []byte{1})}, true, ""},
+		"dialed to an agent":       {[][]byte{dial, frame(typeDialed, 1, nil)}, true, ""},
+		"hello again":              {[][]byte{frame(typeHello, 0, nil)}, true, ""},
+		"unknown stream":           {[][]byte{dial, frame(typeFin, 77, nil)}, true, ""},
+		"stream 0 data":            {[][]byte{frame(typeData, 0, []byte("x"))}, true, ""},
+		"fin of ended stream":      {[][]byte{dial, frame(typeReset, 1, nil), frame(typeFin, 1, nil)}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := make(chan string, 10)
+			nc, l, done := raw(t, false, Config{Window: 128 << 10, OnViolation: func(rule string, first bool) {
+				if first {
+					broken <- rule
+				}
+			}})
+			for _, f := range c.in {
+				if _, err := nc.Write(f); err != nil {
+					break
+				}
+			}
+			if c.ends {
+				select {
+				case err := <-done:
+					var pe *ProtocolError
+					if !errors.As(err, &pe) {
+						t.Errorf("link ended: %v", err)
+					}
+				case <-time.After(time.Minute):
+					t.Error("link goes on")
+				}
+				return
+			}
+			for range 2 { // once the second is read, all before it has been dealt with
+				if _, err := nc.Write(frame(typePing, 0, make([]byte, 8))); err != nil {
+					t.Fatalf("link ended: %v", <-done)
+				}
+			}
+			switch {
+			case c.rule == "" && len(broken) > 0:
+				t.Errorf("rule %q is said to be broken", <-broken)
+			case c.rule != "" && (len(broken) != 1 || <-broken != c.rule):
+				t.Errorf("broken rules are not one %q", c.rule)
+			case c.rule != "" && !strings.HasPrefix(name, "double") && l.Streams() != 0:
+				t.Error("the stream goes on")
+			}
+		})
+	}
+}
