@@ -90,7 +90,7 @@ func TestTransfer(t *testing.T) {
 		for _, dir := range [][2]*tunneltest.Sink{{s, a}, {a, s}} {
 			wg.Go(func() {
 				if !dir[0].SendAll(data) {
-					t.Error("no credit for 10 s")
+					t.Error("no credit")
 					return
 				}
 				dir[0].Stream().CloseWrite()

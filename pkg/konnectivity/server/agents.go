@@ -4,22 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
-
-// connectPath is the gRPC method with which agents connect.
-const connectPath = "/AgentService/Connect"
 
 // serveAgent serves one connection on the agents' port, with the protocol that
 // the TLS handshake chose.
@@ -223,146 +215,3 @@ type linkConn struct{ b *Backend }
 
 func (l *linkConn) goAway() { l.b.link.GoingAway() }
 func (l *linkConn) abort()  { l.b.link.Close() }
-
-// serveReference serves an upstream agent.
-func (s *Server) serveReference(nc *tls.Conn) {
-	lc := &h2Conn{}
-	lc.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16,
-		OnStream: func(st *h2.Stream, f []h2.Field) { s.agentStream(nc, st, f) }})
-	if !s.track(lc) {
-		lc.conn.Close()
-		return
-	}
-	defer s.untrack(lc)
-	err := lc.conn.Serve()
-	var ce *h2.ConnError
-	if errors.As(err, &ce) {
-		s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err)
-	}
-}
-
-// h2Conn lets Shutdown end an HTTP/2 connection.
-type h2Conn struct{ conn *h2.Conn }
-
-func (c *h2Conn) goAway() {}
-func (c *h2Conn) abort()  { c.conn.Close() }
-
-// agentStream answers an agent's call of Connect. Authentication asks the API
-// server, so it runs beside the connection's reader.
-func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
-	var agentIDs, idents, auth []string
-	path := ""
-	for _, f := range fields {
-		switch f.Name {
-		case ":path":
-			path = f.Value
-		case "agentid":
-			agentIDs = append(agentIDs, f.Value)
-		case "agentidentifiers":
-			idents = append(idents, f.Value)
-		case "authorization":
-			auth = append(auth, f.Value)
-		}
-	}
-	b := s.newBackend("", Identifiers{}, nc)
-	if len(agentIDs) == 1 {
-		b.agentID = agentIDs[0]
-	}
-	b.h2 = st.Conn()
-	to, from := s.m.segments["to_agent"], s.m.segments["from_agent"]
-	admitted := make(chan bool, 1)
-	b.session = compat.New(st, true, compat.Config{
-		ConnLimit: s.cfg.ConnLimit, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
-		OnDrain: func() { b.draining.Store(true) },
-		OnBad:   func(err error, first bool) { s.badAgent(b, first, "bad packet: %v", err) },
-		OnStray: func(t wire.Type, id int64, never bool) {
-			s.m.strays.With("agent", t.String()).Inc()
-			if never {
-				s.badAgent(b, true, "%s for connection %d, which it never had", t, id)
-			}
-		},
-		Observe: func(received bool, t wire.Type) {
-			if received {
-				s.m.observe(from, t)
-			} else {
-				s.m.observe(to, t)
-			}
-		},
-		OnClosed: func(err error) {
-			go func() {
-				if <-admitted {
-					s.leave(b, "reference", err)
-				}
-				st.Reset(h2.CodeCancel)
-			}()
-		},
-	})
-	st.SetHandler(b.session)
-	go func() { admitted <- s.admitReference(nc, st, b, path, agentIDs, idents, auth) }()
-}
-
-// gRPC status codes.
-const (
-	grpcOK                = "0"
-	grpcInvalidArgument   = "3"
-	grpcResourceExhausted = "8"
-	grpcUnimplemented     = "12"
-	grpcInternal          = "13"
-	grpcUnauthenticated   = "16"
-)
-
-// admitReference answers an agent's call and tells whether the agent is connected.
-func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) bool {
-	fail := func(code, reason string, err error) bool {
-		s.refuse(nc, reason, err)
-		rejectStream(st, code, err.Error())
-		return false
-	}
-	switch {
-	case path != connectPath:
-		return fail(grpcUnimplemented, "path", fmt.Errorf("unknown method %q", path))
-	case len(agentIDs) != 1 || agentIDs[0] == "":
-		return fail(grpcInvalidArgument, "identifiers", errors.New("expected one agent ID in the context, got "+strconv.Itoa(len(agentIDs))))
-	case len(idents) > 1:
-		return fail(grpcInvalidArgument, "identifiers", errors.New("expected at most one set of agent identifiers"))
-	}
-	s.coming.Add(1)
-	defer s.coming.Add(-1)
-	token, ids := "", ""
-	if len(auth) == 1 {
-		token = strings.TrimPrefix(auth[0], "Bearer ")
-	}
-	if len(idents) == 1 {
-		ids = idents[0]
-	}
-	parsed, reason, err := s.admit(nc, token, ids)
-	if err != nil {
-		return fail(grpcUnauthenticated, reason, err)
-	}
-	b.ids = parsed
-	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
-		{Name: "serverid", Value: s.cfg.ServerID}, {Name: "servercount", Value: strconv.Itoa(s.cfg.ServerCount)}})
-	s.join(b, "reference")
-	st.Flush()
-	return true
-}
-
-// rejectStream ends a call with nothing but a status.
-func rejectStream(st *h2.Stream, code, message string) {
-	st.Finish([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
-		{Name: "grpc-status", Value: code}, {Name: "grpc-message", Value: percentEncode(message)}})
-}
-
-// percentEncode encodes a gRPC status message.
-func percentEncode(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
-			b.WriteByte(c)
-		} else {
-			b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
-		}
-	}
-	return b.String()
-}

@@ -1,0 +1,107 @@
+package konntest
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mustDialLeave is MustDial for connections that stand still: the client of GRPC
+// takes 10 s to close such a one, for which nobody has to wait.
+func mustDialLeave(t *testing.T, d Dialer, addr string) net.Conn {
+	t.Helper()
+	c, err := d(context.Background(), addr)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { leaving.Go(func() { _ = c.Close() }) })
+	return c
+}
+
+// leaving are connections that are being closed.
+var leaving sync.WaitGroup
+
+// stallClient has a target send to a client that does not read.
+func stallClient(t *testing.T, p Pair) {
+	source := Target(t, endless)
+	for range 10 {
+		c := mustDialLeave(t, p.Dial, source)
+		_, _ = c.Write([]byte{1})
+	}
+}
+
+// endless sends after the first byte from the other side until it cannot any more.
+func endless(c net.Conn) {
+	_, _ = io.ReadFull(c, make([]byte, 1))
+	for b := make([]byte, 64<<10); ; {
+		if _, err := c.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// stallTarget has clients send to a target that does not read.
+func stallTarget(t *testing.T, p Pair) {
+	stuck := make(chan struct{})
+	sink := Target(t, func(net.Conn) { <-stuck })
+	t.Cleanup(func() { close(stuck) })
+	for range 10 {
+		s := mustDialLeave(t, p.Dial, sink)
+		go func() {
+			for b := make([]byte, 64<<10); ; {
+				if _, err := s.Write(b); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// isolation checks that connections which stand still harm no other.
+func isolation(t *testing.T, p Pair, stall func(*testing.T, Pair)) {
+	echo := Target(t, Echo)
+	stall(t, p)
+	time.Sleep(500 * time.Millisecond)
+	for range 5 {
+		c := MustDial(t, p.Dial, echo)
+		if _, err := c.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 5)
+		if _, err := readFull(c, b, Patience); err != nil {
+			t.Fatalf("healthy connection: %v", err)
+		}
+		c.Close()
+	}
+}
+
+// churn opens and closes many connections and checks that no goroutines stay.
+func churn(t *testing.T, p Pair) {
+	addr := Target(t, Echo)
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				ctx, cancel := context.WithTimeout(context.Background(), Patience)
+				c, err := p.Dial(ctx, addr)
+				cancel()
+				if err != nil {
+					t.Errorf("dial: %v", err)
+					return
+				}
+				if i%2 == 0 {
+					_, _ = c.Write([]byte{1})
+					_, _ = readFull(c, make([]byte, 1), Patience)
+				}
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	Eventually(t, Patience, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before+5 })
+}

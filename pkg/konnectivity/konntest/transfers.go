@@ -1,0 +1,170 @@
+package konntest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// integrity sends random bytes through several connections in both directions at
+// once, in writes of all sizes.
+func integrity(t *testing.T, p Pair) {
+	addr := Target(t, Echo)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		c := MustDial(t, p.Dial, addr)
+		wg.Go(func() { echoes(t, c, uint64(i), 4<<20) })
+	}
+	wg.Wait()
+}
+
+func echoes(t *testing.T, c net.Conn, seed uint64, size int) {
+	data := make([]byte, size)
+	rng := rand.NewChaCha8([32]byte{byte(seed)})
+	_, _ = rng.Read(data)
+	sizes := rand.New(rand.NewPCG(seed, 1))
+	go func() {
+		for rest := data; len(rest) > 0; {
+			n := min(len(rest), 1+sizes.IntN(1<<(1+sizes.IntN(18))))
+			if _, err := c.Write(rest[:n]); err != nil {
+				t.Errorf("write: %v", err)
+				return
+			}
+			rest = rest[n:]
+		}
+	}()
+	got := make([]byte, size)
+	if n, err := io.ReadFull(c, got); err != nil {
+		t.Errorf("read %d of %d bytes: %v", n, size, err)
+		return
+	}
+	if sha256.Sum256(got) != sha256.Sum256(data) {
+		t.Error("what came back differs")
+	}
+}
+
+// smallWrites sends so many packets that whatever a window loses with each of
+// them adds up to more than the window.
+func smallWrites(t *testing.T, p Pair) {
+	addr := Target(t, Echo)
+	c := MustDial(t, p.Dial, addr)
+	const n, size = 40_000, 20
+	go func() {
+		b := make([]byte, size)
+		for range n {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	if got, err := readFull(c, make([]byte, n*size), Patience); err != nil {
+		t.Fatalf("after %d bytes: %v", got, err)
+	}
+}
+
+// speaksFirst checks that nothing overtakes the answer to the dial, or not always
+// where that is the best that can be had.
+func speaksFirst(t *testing.T, p Pair) {
+	const hello = "220 ready\r\n"
+	addr := Target(t, func(c net.Conn) { _, _ = c.Write([]byte(hello)); _, _ = io.Copy(io.Discard, c) })
+	limit := Patience
+	if p.Overtakes {
+		limit = 2 * time.Second // what was dropped does not come
+	}
+	spoilt := 0
+	for range 30 {
+		c, err := p.Dial(t.Context(), addr)
+		if err != nil && !p.Overtakes {
+			t.Fatalf("dial: %v", err)
+		}
+		if err != nil {
+			spoilt++
+			continue
+		}
+		got := make([]byte, len(hello))
+		_, err = readFull(c, got, limit)
+		c.Close()
+		switch {
+		case err == nil && string(got) == hello:
+		case err != nil && p.Overtakes:
+			spoilt++
+		default:
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	if spoilt > 15 {
+		t.Errorf("%d of 30 connections were spoilt", spoilt)
+	}
+}
+
+// targetCloses checks that all bytes come before the end.
+func targetCloses(t *testing.T, p Pair) {
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	addr := Target(t, func(c net.Conn) {
+		_, _ = io.ReadFull(c, make([]byte, 1))
+		_, _ = c.Write(data)
+	})
+	for range 5 {
+		c := MustDial(t, p.Dial, addr)
+		_, _ = c.Write([]byte{1})
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("got %d of %d bytes, %v", len(got), len(data), err)
+		}
+		c.Close()
+	}
+}
+
+func writeThenClose(t *testing.T, p Pair) {
+	got := make(chan int64, 100)
+	addr := Target(t, func(c net.Conn) {
+		time.Sleep(20 * time.Millisecond) // slower than the writer
+		n, _ := io.Copy(io.Discard, c)
+		got <- n
+	})
+	const size = 1 << 20
+	data := make([]byte, size)
+	for range 20 {
+		c := MustDial(t, p.Dial, addr)
+		if _, err := c.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	for i := range 20 {
+		select {
+		case n := <-got:
+			if n != size {
+				t.Errorf("transfer %d: %d of %d bytes arrived", i, n, size)
+			}
+		case <-time.After(Patience):
+			t.Fatal("a target never saw the end")
+		}
+	}
+}
+
+func halfClose(t *testing.T, p Pair) {
+	addr := Target(t, func(c net.Conn) {
+		sum := sha256.New()
+		_, _ = io.Copy(sum, c)
+		time.Sleep(50 * time.Millisecond)
+		_, _ = c.Write(sum.Sum(nil))
+	})
+	c := MustDial(t, p.Dial, addr)
+	data := bytes.Repeat([]byte{3}, 300_000)
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if want := sha256.Sum256(data); err != nil || !bytes.Equal(got, want[:]) {
+		t.Errorf("got %x, %v, want %x", got, err, want)
+	}
+}

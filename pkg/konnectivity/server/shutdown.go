@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"time"
+)
+
+// closer is a connection that Shutdown ends.
+type closer interface {
+	// goAway lets the connection end when its streams have ended.
+	goAway()
+	abort()
+}
+
+// track registers a connection; false when the server is stopping.
+func (s *Server) track(c closer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	if s.draining {
+		defer c.goAway()
+	}
+	return true
+}
+
+func (s *Server) untrack(c closer) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// Established is the number of tunnelled connections and pending dials.
+func (s *Server) Established() int64 { return s.m.established.Get() + s.m.pendingDials.Get() }
+
+// acceptLast is for how long connections are still accepted that the kernel has
+// taken before the server was asked to stop.
+const acceptLast = 10 * time.Millisecond
+
+// Shutdown takes no new connections, tells agents to go elsewhere, waits until
+// the tunnelled connections have ended or ctx ends, and ends what is left.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	for l := range s.listeners {
+		if d, ok := l.(interface{ SetDeadline(t time.Time) error }); !ok || ctx.Err() != nil || d.SetDeadline(time.Now().Add(acceptLast)) != nil {
+			_ = l.Close()
+		}
+	}
+	conns := s.connsLocked()
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.goAway()
+	}
+	s.awaitIdle(ctx)
+	s.mu.Lock()
+	s.stopped = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	conns = s.connsLocked()
+	s.mu.Unlock()
+	close(s.stop)
+	s.cancel()
+	for _, c := range conns {
+		c.abort()
+	}
+	s.wg.Wait()
+}
+
+// awaitIdle returns when no listener is open and nobody is served or about to be.
+func (s *Server) awaitIdle(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		accepting := len(s.listeners)
+		s.mu.Unlock()
+		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// goingDown tells whether Shutdown was called.
+func (s *Server) goingDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+func (s *Server) connsLocked() []closer {
+	out := make([]closer, 0, len(s.conns))
+	for c := range s.conns {
+		out = append(out, c)
+	}
+	return out
+}
