@@ -30,13 +30,13 @@ const Name = "fairlead-scheduler"
 var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
 	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
 
-// NewCommand returns kube-scheduler's command with the plugins of Options, and five things that differ from
+// NewCommand returns kube-scheduler's command with the plugins of Options, those that a program of one's own adds, and five things that differ from
 // kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, so is a configuration
 // that would not do what it says and an API server that is too old (see checkStart), the garbage collector runs less
 // often (see tuneCollector), and a SIGTERM leads to exit code 0 without leader election as well (with it, kube-scheduler
 // releases the Lease and exits 0 by itself).
-func NewCommand() *cobra.Command {
-	cmd := app.NewSchedulerCommand(Options()...)
+func NewCommand(more ...app.Option) *cobra.Command {
+	cmd := app.NewSchedulerCommand(append(Options(), more...)...)
 	cmd.Use = Name
 	cmd.SilenceUsage = true
 

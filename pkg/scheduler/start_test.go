@@ -1,6 +1,9 @@
 package scheduler_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -8,7 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler"
 )
 
 // TestStartRefuses: what a file says and kube-scheduler would not do, or do otherwise, is refused by the program itself
@@ -60,6 +68,18 @@ func TestOldAPIServer(t *testing.T) {
 	}
 }
 
+// TestOwnPlugin: a program of one's own adds a plugin, which its profiles enable.
+func TestOwnPlugin(t *testing.T) {
+	made := errors.New("the plugin is made")
+	cmd := scheduler.NewCommand(app.WithPlugin("Mine", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return nil, made }))
+	config := writeConfig(t, t.TempDir(), "http://127.0.0.1:"+daemontest.Ports(t, 1)[0], "profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Mine}]}}}]")
+	cmd.SetArgs([]string{"--config=" + config, "--secure-port=0", "--authentication-skip-lookup"})
+	cmd.SetErr(io.Discard)
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), made.Error()) { // it is not wrapped
+		t.Errorf("%v, want %v", err, made)
+	}
+}
+
 // startWith starts the program with a configuration for an API server; "" is one that does not answer.
 func startWith(t *testing.T, url, profiles string) *daemontest.Process {
 	t.Helper()
@@ -67,6 +87,12 @@ func startWith(t *testing.T, url, profiles string) *daemontest.Process {
 		url = "http://127.0.0.1:" + daemontest.Ports(t, 1)[0]
 	}
 	dir := t.TempDir()
+	return daemontest.Start(t, nil, binary(), "--config="+writeConfig(t, dir, url, profiles), "--bind-address=127.0.0.1",
+		"--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)
+}
+
+func writeConfig(t *testing.T, dir, url, profiles string) (config string) {
+	t.Helper()
 	kubeconfig, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "config.yaml")
 	for path, content := range map[string]string{
 		kubeconfig: "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: '" + url + "'}}]\n" +
@@ -78,5 +104,5 @@ func startWith(t *testing.T, url, profiles string) *daemontest.Process {
 			t.Fatal(err)
 		}
 	}
-	return daemontest.Start(t, nil, binary(), "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)
+	return config
 }
