@@ -22,14 +22,60 @@ const (
 	metricServerPackets  = "konnectivity_network_proxy_server_stream_packets_total"
 )
 
+// countedFamilies are the metrics that anything here looks at.
+var countedFamilies = map[string]bool{
+	metricDialStart: true, metricDialFailure: true, metricProcessStart: true,
+	metricServerDials: true, metricServerBackends: true, metricServerPackets: true,
+}
+
+// counted drops the lines of all other metrics. An API server has tens of thousands of them, and every proof reads them
+// several times. Lines that are no metrics stay, for the parser to refuse.
+func counted(text []byte) []byte {
+	out := make([]byte, 0, 4<<10)
+	for line := range bytes.Lines(text) {
+		name, comment := line, false
+		if rest, ok := bytes.CutPrefix(line, []byte("# ")); ok {
+			name, comment = rest, true
+			if len(rest) > 5 && rest[4] == ' ' { // HELP and TYPE
+				name = rest[5:]
+			}
+		}
+		end := bytes.IndexFunc(name, func(r rune) bool { return !metricNameRune(r) })
+		if end < 0 {
+			end = len(name)
+		}
+		if (end == 0 && !comment) || wanted(name[:end]) {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
+func metricNameRune(r rune) bool {
+	return r == '_' || r == ':' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+}
+
+// wanted knows the families by their own names and by those of a histogram's series.
+func wanted(name []byte) bool {
+	if countedFamilies[string(name)] {
+		return true
+	}
+	for _, suffix := range []string{"_count", "_sum", "_bucket"} {
+		if family, ok := bytes.CutSuffix(name, []byte(suffix)); ok && countedFamilies[string(family)] {
+			return true
+		}
+	}
+	return false
+}
+
 // families are the metrics of one or more scrapes, summed over scrapes.
 type families map[string][]*dto.Metric
 
-// parseMetrics reads Prometheus text. Several scrapes may follow one another: an aggregate of several servers repeats every family, which the
+// parseMetrics reads the counted families from Prometheus text. Several scrapes may follow one another: an aggregate of several servers repeats every family, which the
 // text format forbids within one scrape, so each repetition starts a new one.
 func parseMetrics(text []byte) (families, error) {
 	out := families{}
-	for _, scrape := range splitScrapes(text) {
+	for _, scrape := range splitScrapes(counted(text)) {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		parsed, err := parser.TextToMetricFamilies(bytes.NewReader(scrape))
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -122,7 +122,7 @@ func (s *Scope) proveOnce(ctx context.Context, kind proofKind, call func(ctx con
 		return proof{}, err
 	}
 	idle := 0.0
-	if kind == dialsOrReuses {
+	if kind == dialsOrReuses && after.api.connected() <= before.api.connected() {
 		if idle, err = s.idlePackets(ctx, after.server, latency); err != nil {
 			return proof{}, err
 		}

@@ -43,7 +43,10 @@ type Component struct {
 	HostNetwork bool
 	// DNSPolicy may be empty. On the host network Kubernetes' default then means
 	// the node's resolver, which knows no Services.
-	DNSPolicy               corev1.DNSPolicy
+	DNSPolicy corev1.DNSPolicy
+	// DNSTimeout is how long the resolver waits for one answer, in seconds; 0 means
+	// its own default, which is 5. It then asks DNSAttempts times, by default twice.
+	DNSTimeout, DNSAttempts int
 	PriorityClass           string
 	Tolerations             []corev1.Toleration
 	NodeSelector            map[string]string

@@ -2,6 +2,7 @@ package konnectivity
 
 import (
 	"maps"
+	"net"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,9 @@ const (
 	// agentGrace is short because the first SIGTERM only drains the upstream agent,
 	// which then waits to be killed (KON-76); servers stop using it at once.
 	agentGrace = 10
+	// dnsTimeout, in seconds, and dnsAttempts: an agent is of no use until it knows
+	// its servers' addresses, and one lost packet must not cost the resolver's 5 s.
+	dnsTimeout, dnsAttempts = 1, 5
 )
 
 func agentLabels() map[string]string { return map[string]string{appLabel: AgentName} }
@@ -67,6 +71,9 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		PriorityClass:           "system-cluster-critical",
 		NodeSelector:            a.NodeSelector,
 		TerminationGraceSeconds: ptr.To(int64(agentGrace)),
+	}
+	if net.ParseIP(k.ServerHost) == nil {
+		c.DNSTimeout, c.DNSAttempts = dnsTimeout, dnsAttempts
 	}
 	return agentPlacement(c, a)
 }

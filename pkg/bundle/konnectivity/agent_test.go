@@ -43,6 +43,8 @@ func TestAgentDaemonSet(t *testing.T) {
 		"KON-72": pod.ServiceAccountName == "konnectivity-agent",
 		"KON-73": token.Path == "konnectivity-agent-token" && token.Audience == "system:konnectivity-server",
 		"KON-74": !pod.HostNetwork,
+		// A lost answer of the DNS costs a second, not five.
+		"DNS":    pod.DNSConfig != nil && pod.DNSConfig.Options[0].Name == "timeout" && *pod.DNSConfig.Options[0].Value == "1",
 		"KON-76": ptr.Deref(pod.TerminationGracePeriodSeconds, 30) <= 10,
 		// KON-60: never a node without an agent during an update.
 		"update": ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.IntValue() == 0,
@@ -57,6 +59,7 @@ func TestAgentOptions(t *testing.T) {
 	a.HostNetwork, a.AdminPort, a.HealthPort = ptr.To(true), 8143, 8144
 	a.Tolerations = &v1alpha1.Tolerations{{Operator: corev1.TolerationOpExists}}
 	a.Identifiers = "host=$(NODE_NAME)"
+	b.Konnectivity.ServerHost = "192.0.2.1"
 	got := objects(t, b)
 	d := all[*appsv1.Deployment](got)[0]
 	pod := d.Spec.Template.Spec
@@ -64,6 +67,7 @@ func TestAgentOptions(t *testing.T) {
 		"replicas":       ptr.Deref(d.Spec.Replicas, 0) == 3,
 		"spread":         pod.Affinity != nil,
 		"KON-74":         pod.HostNetwork && pod.DNSPolicy == corev1.DNSClusterFirstWithHostNet,
+		"no DNS asked":   pod.DNSConfig == nil,
 		"KON-75":         len(pod.Tolerations) == 1 && pod.Tolerations[0].Key == "",
 		"KON-78":         slices.Contains(pod.Containers[0].Args, "--agent-identifiers=host=$(NODE_NAME)"),
 		"KON-78 env":     len(pod.Containers[0].Env) == 2 && pod.Containers[0].Env[0].Name == "NODE_NAME",

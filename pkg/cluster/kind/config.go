@@ -44,6 +44,7 @@ func (p *plan) config() (*kindv1alpha4.Cluster, error) {
 			APIServerAddress:  cluster.Loopback,
 			APIServerPort:     int32(p.state.Port),
 			PodSubnet:         podSubnet,
+			ServiceSubnet:     serviceSubnet,
 			DisableDefaultCNI: p.state.OwnPodNetwork,
 		},
 		KubeadmConfigPatches: patches,

@@ -120,8 +120,13 @@ func (p *plan) containerNames() []string {
 	return names
 }
 
-// podSubnet is kind's own default.
-const podSubnet = "10.244.0.0/16"
+// Kind's own defaults, and the address in serviceSubnet that Kubernetes gives to
+// the API server's Service.
+const (
+	podSubnet     = "10.244.0.0/16"
+	serviceSubnet = "10.96.0.0/16"
+	apiService    = "10.96.0.1"
+)
 
 // podCIDR is the i-th part of podSubnet, of the size that kubeadm gives to nodes.
 func podCIDR(i int) netip.Prefix {

@@ -15,6 +15,11 @@ import (
 // to the other nodes' parts (node/network.sh): it asks the container runtime's DNS
 // for their addresses, again and again, because a restarted container may have
 // another one.
+//
+// A new node lets Pods in, and is Ready, as soon as the Service of the API server
+// answers there, which kube-proxy brings about. Programs in Pods that start before
+// cannot reach the API server or the cluster's DNS, and most of them, CoreDNS first,
+// then wait for seconds before they try again.
 
 // conflist is a CNI network configuration list, as far as it is needed.
 type conflist struct {
@@ -23,8 +28,9 @@ type conflist struct {
 	Plugins    []map[string]any `json:"plugins"`
 }
 
-// conflistPath is where containerd finds it.
-const conflistPath = "/etc/cni/net.d/10-fairlead.conflist"
+// conflistPath is where the CNI configuration waits for Services to work; then
+// node/network.sh moves it to where containerd finds it.
+const conflistPath = "/kind/fairlead-pod-network.conflist"
 
 // podNetwork renders a node's CNI configuration: a pair of interfaces and routes
 // for every Pod, addresses from the node's range, and host ports.
@@ -49,11 +55,11 @@ func podNetwork(n node) ([]byte, error) {
 	return data, nil
 }
 
-// networkFile tells node/network.sh the Pod subnet, the node's own part of it,
-// and the parts of its peers by name.
+// networkFile tells node/network.sh the Pod subnet, the API server's Service, the
+// node's own part of the subnet, and the parts of its peers by name.
 func (p *plan) networkFile(self node) []byte {
 	var out strings.Builder
-	fmt.Fprintf(&out, "subnet %s\nown %s\n", podSubnet, self.podCIDR)
+	fmt.Fprintf(&out, "subnet %s\nservice %s\nown %s\n", podSubnet, apiService, self.podCIDR)
 	for _, n := range p.nodes() {
 		if n.name != self.name {
 			fmt.Fprintf(&out, "peer %s %s\n", n.podCIDR, n.name)

@@ -1,10 +1,14 @@
 # Keeps routes to the Pods of the other nodes. The names are those of containers, which the runtime's DNS resolves; a
-# restarted one may have another address. Traffic that leaves the cluster gets the node's address.
+# restarted one may have another address. Traffic that leaves the cluster gets the node's address. On a new node, it also
+# brings the CNI configuration to its place, once.
 set -uo pipefail
 file=/kind/fairlead/network
+waiting=/kind/fairlead-pod-network.conflist
+place=/etc/cni/net.d/10-fairlead.conflist
 
 subnet=$(sed -n 's/^subnet //p' "$file")
 own=$(sed -n 's/^own //p' "$file")
+service=$(sed -n 's/^service //p' "$file")
 
 masquerade() {
   local rule=(POSTROUTING --source "$own" '!' --destination "$subnet" --jump MASQUERADE)
@@ -26,6 +30,26 @@ routes() {
   return "$missing"
 }
 
+# Does the API server answer at its Service's address? Whoever else does has no certificate of the cluster's CA.
+services_work() {
+  curl --silent --output /dev/null --noproxy '*' --max-time 1 --cacert /etc/kubernetes/pki/ca.crt "https://$service/livez"
+}
+
+# Lets Pods in once Services work, or a minute after the node has joined, or at once where that cannot be found out.
+let_pods_in() {
+  local give_up
+  [[ -e $waiting ]] || return 0
+  if command -v curl >/dev/null; then
+    until [[ -e /etc/kubernetes/kubelet.conf ]]; do sleep 0.3; done
+    give_up=$((SECONDS + 60))
+    until services_work || ((SECONDS >= give_up)); do sleep 0.3; done
+  fi
+  mkdir -p "${place%/*}"
+  cat "$waiting" >"$place" # containerd does not notice a file that is moved there
+  rm "$waiting"
+}
+
+let_pods_in &
 echo 1 >/proc/sys/net/ipv4/ip_forward
 while true; do
   masquerade
