@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,11 +19,12 @@ type bindings struct {
 	mu    sync.Mutex
 	at    map[string]time.Time
 	nodes map[string]string
+	apps  map[string]string
 	cond  chan struct{}
 }
 
 func watchBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
-	b := &bindings{at: map[string]time.Time{}, nodes: map[string]string{}, cond: make(chan struct{}, 1)}
+	b := &bindings{at: map[string]time.Time{}, nodes: map[string]string{}, apps: map[string]string{}, cond: make(chan struct{}, 1)}
 	// An informer, because the API server ends the watch of a client that was slow for a moment.
 	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName!=" })).Core().V1().Pods().Informer()
@@ -45,6 +47,7 @@ func (b *bindings) add(pod *corev1.Pod) {
 	defer b.mu.Unlock()
 	if _, seen := b.at[pod.Name]; !seen {
 		b.at[pod.Name], b.nodes[pod.Name] = time.Now(), pod.Spec.NodeName
+		b.apps[pod.Name] = pod.Labels[appLabel]
 		select {
 		case b.cond <- struct{}{}:
 		default:
@@ -67,6 +70,33 @@ func (b *bindings) nodesUsed() int {
 		used[node] = true
 	}
 	return len(used)
+}
+
+// spread counts the most pods of one Service on one node, and the largest difference between two zones' pods of one
+// Service.
+func (b *bindings) spread() (mostOnNode, zoneSkew int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	type place struct{ app, where string }
+	onNode, inZone := map[place]int{}, map[place]int{}
+	apps := map[string]bool{}
+	for name, node := range b.nodes {
+		app := b.apps[name]
+		apps[app] = true
+		onNode[place{app, node}]++
+		inZone[place{app, zoneOf(node)}]++
+	}
+	for _, n := range onNode {
+		mostOnNode = max(mostOnNode, n)
+	}
+	for app := range apps {
+		var counts []int
+		for i := range zones {
+			counts = append(counts, inZone[place{app, zoneName(i)}])
+		}
+		zoneSkew = max(zoneSkew, slices.Max(counts)-slices.Min(counts))
+	}
+	return mostOnNode, zoneSkew
 }
 
 // wait returns when n pods are bound.

@@ -36,6 +36,8 @@ const (
 	documented = "documented" // kube-scheduler as the documentation installs it
 	stock      = "stock"      // the same with Fairlead's request limits
 	ours       = "fairlead"
+	// sameShare is ours with kube-scheduler's choice of how many nodes are scored: what the plugins cost.
+	sameShare = "same share"
 )
 
 func contenders() []contender {
@@ -43,6 +45,8 @@ func contenders() []contender {
 		{documented, services, "kube-scheduler", "my-scheduler", stockConfig(nil)},
 		{stock, services, "kube-scheduler", "my-scheduler", stockConfig(v1alpha1.New())},
 		{ours, services, "fairlead-scheduler", v1alpha1.DefaultSpreadProfile, ownConfig(v1alpha1.BuiltInProfiles{Spread: &v1alpha1.SpreadProfile{}})},
+		{sameShare, services, "fairlead-scheduler", v1alpha1.DefaultSpreadProfile, ownConfig(v1alpha1.BuiltInProfiles{
+			Spread: &v1alpha1.SpreadProfile{PercentageOfNodesToScore: ptr.To[int32](0)}})},
 		{documented, batch, "kube-scheduler", "my-scheduler", stockConfig(nil)},
 		{stock, batch, "kube-scheduler", "my-scheduler", stockConfig(v1alpha1.New())},
 		{ours, batch, "fairlead-scheduler", v1alpha1.DefaultBatchProfile, ownConfig(v1alpha1.BuiltInProfiles{Batch: &v1alpha1.BatchProfile{}})},

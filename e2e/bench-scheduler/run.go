@@ -44,6 +44,10 @@ type result struct {
 	PeakMiB float64 `json:"peakMiB"`
 	// NodesUsed by the burst.
 	NodesUsed int `json:"nodesUsed"`
+	// MostOnNode and ZoneSkew say how well the burst of workload services is spread: the most Pods of one Service on one
+	// node, and the largest difference between two zones' numbers of Pods of one Service.
+	MostOnNode int `json:"mostOnNode,omitempty"`
+	ZoneSkew   int `json:"zoneSkew,omitempty"`
 	// HintsUsed of scheduler_batch_attempts_total.
 	HintsUsed float64 `json:"hintsUsed"`
 	// Open are create-to-bind times under open-loop arrival.
@@ -62,6 +66,9 @@ func (r *result) String() string {
 		r.Nodes, r.Workload, r.Scheduler, r.PodsPerSecond, r.CPUMillisPerPod, r.ServerMillisPerPod)}
 	for _, o := range r.Open {
 		parts = append(parts, fmt.Sprintf("%d/s p99 %.0f ms", o.Rate, o.P99))
+	}
+	if r.Workload == services {
+		parts = append(parts, fmt.Sprintf("at most %d of a Service on a node, zones differ by %d", r.MostOnNode, r.ZoneSkew))
 	}
 	if r.Workload == mixed {
 		parts = append(parts, fmt.Sprintf("%d nodes used", r.NodesUsed))
@@ -193,6 +200,9 @@ func (r *result) burst(ctx context.Context, cp *controlPlane, bound *bindings, s
 	r.ServerMillisPerPod = (after.apiServer + after.etcd - before.apiServer - before.etcd) / counted
 	r.Others = after.others(before)
 	r.NodesUsed = bound.nodesUsed()
+	if r.Workload == services {
+		r.MostOnNode, r.ZoneSkew = bound.spread()
+	}
 	return <-profiled
 }
 

@@ -16,6 +16,8 @@ const (
 	namespace = "default"
 	// nodeCPU and nodeMemory of every node; zones are three.
 	nodeCPU, nodeMemory, zones = "32", "128Gi", 3
+	// appLabel says whose a pod is.
+	appLabel = "app"
 	// serviceCount Services share the pods of workload services.
 	serviceCount = 20
 	// creators make objects at the same time.
@@ -69,6 +71,17 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n int) error 
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
+func zoneName(i int) string { return fmt.Sprintf("zone-%d", i%zones) }
+
+// zoneOf is the zone of a node by its name.
+func zoneOf(node string) string {
+	var i int
+	if _, err := fmt.Sscanf(node, "node-%d", &i); err != nil {
+		return node
+	}
+	return zoneName(i)
+}
+
 // newNode is a ready node without a kubelet.
 func newNode(i int, cpu resource.Quantity) *corev1.Node {
 	room := corev1.ResourceList{
@@ -77,7 +90,7 @@ func newNode(i int, cpu resource.Quantity) *corev1.Node {
 	name := nodeName(i)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones),
+			corev1.LabelHostname: name, corev1.LabelTopologyZone: zoneName(i),
 		}},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
@@ -92,7 +105,7 @@ func createServices(ctx context.Context, client kubernetes.Interface) error {
 		_, err := client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.ServiceSpec{
-				Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone,
+				Selector: map[string]string{appLabel: name}, Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone,
 			},
 		}, metav1.CreateOptions{})
 		return err
@@ -104,10 +117,10 @@ var sizes = [][2]int64{{1, 4}, {2, 8}, {4, 8}, {1, 2}, {8, 32}, {2, 4}, {3, 12},
 
 func newPod(workload, profile, prefix string, i int) *corev1.Pod {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
-	labels := map[string]string{"app": "none"}
+	labels := map[string]string{appLabel: "none"}
 	switch workload {
 	case services:
-		labels["app"] = fmt.Sprintf("service-%d", i%serviceCount)
+		labels[appLabel] = fmt.Sprintf("service-%d", i%serviceCount)
 	case batch:
 		requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("30"), corev1.ResourceMemory: resource.MustParse("100Gi")}
 	case mixed:

@@ -131,7 +131,7 @@ func defaultBuiltInProfiles(p *BuiltInProfiles) {
 	}
 	if p.Spread != nil {
 		set(&p.Spread.SchedulerName, DefaultSpreadProfile)
-		setPtr(&p.Spread.PercentageOfNodesToScore, 0)
+		setPtr(&p.Spread.PercentageOfNodesToScore, 10)
 		setPtr(&p.Spread.MaxSkew, 1)
 		setPtr(&p.Spread.Weight, 5)
 	}

@@ -60,8 +60,10 @@ type SpreadProfile struct {
 	// SchedulerName that Pods name. Default: fairlead-spread.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// PercentageOfNodesToScore of this profile. Default: 0, kube-scheduler's own choice
-	// by the size of the cluster (42 % of 1,000 nodes, 10 % of 5,000).
+	// PercentageOfNodesToScore of this profile. Default: 10, but never fewer than 100
+	// nodes, which kube-scheduler sees to. That is the share that kube-scheduler itself
+	// takes of 5,000 nodes (of 1,000 it takes 42 %): it looks at nodes in turn, zone by
+	// zone, so that a hundred of them are spread like all. 0 is kube-scheduler's choice.
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
 
 	// TopologyKeys over which to spread Pods that say nothing of it themselves. Default:
