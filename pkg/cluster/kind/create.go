@@ -57,9 +57,24 @@ func explain(err error) error {
 	if failed == nil || len(failed.Output) == 0 {
 		return err
 	}
-	lines := strings.Split(strings.TrimSpace(string(failed.Output)), "\n")
+	lines := withoutStacks(strings.Split(strings.TrimSpace(string(failed.Output)), "\n"))
 	lines = lines[max(0, len(lines)-quotedLines):]
 	return fmt.Errorf("%w; the end of what it said:\n    %s", err, strings.Join(lines, "\n    "))
+}
+
+// withoutStacks leaves out Go's stack traces, which kubeadm prints below its errors: a
+// line for a function, and one for its place.
+func withoutStacks(lines []string) []string {
+	place := func(i int) bool {
+		return i < len(lines) && strings.HasPrefix(lines[i], "\t") && (strings.Contains(lines[i], ".go:") || strings.Contains(lines[i], ".s:"))
+	}
+	var kept []string
+	for i, line := range lines {
+		if !place(i) && !place(i+1) {
+			kept = append(kept, line)
+		}
+	}
+	return kept
 }
 
 // quotedLines are enough to see why kubeadm gave up.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	kindexec "sigs.k8s.io/kind/pkg/exec"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
@@ -59,5 +61,26 @@ func TestCreateNodesInterrupted(t *testing.T) {
 	time.Sleep(1200 * time.Millisecond) // longer than a container takes
 	if left, _ := os.ReadDir(nodes); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The end of what kubeadm says is its error, not the stack trace below it.
+func TestExplainQuotesTheError(t *testing.T) {
+	var said strings.Builder
+	said.WriteString("I1122 00:00:00.000000 1 waitcontrolplane.go:80] [wait-control-plane] Waiting\n")
+	said.WriteString("[kubelet-check] The kubelet is not healthy after 4m0s\n\nerror: error execution phase wait-control-plane: the kubelet is not healthy\n")
+	for range quotedLines {
+		said.WriteString("k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1\n\tk8s.io/kubernetes@v1.36.3/cmd/kubeadm/app/cmd/phases/workflow/runner.go:262\n")
+	}
+	said.WriteString("runtime.goexit\n\truntime/asm_amd64.s:1771\n")
+	failed := &kindexec.RunError{Command: []string{"docker", "exec"}, Output: []byte(said.String()), Inner: errors.New("exit status 1")}
+	err := explain(failed)
+	for _, want := range []string{"Waiting", "is not healthy after 4m0s", "error: error execution phase"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "runner.go") || strings.Contains(err.Error(), "goexit") || !errors.Is(err, failed) {
+		t.Errorf("a stack trace is in, or the error is not,\n%v", err)
 	}
 }
