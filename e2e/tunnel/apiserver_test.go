@@ -53,7 +53,7 @@ func write(t *testing.T, content string) string {
 // TestAPIServer: agents prove themselves to a real API server, and Leases in it count
 // servers.
 func TestAPIServer(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, "")
+	cp := daemontest.StartControlPlane(t)
 	daemontest.Eventually(t, startBound, func() error {
 		_, err := cp.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 		return err

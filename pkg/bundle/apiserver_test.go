@@ -25,24 +25,15 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-const module = "github.com/fairlead-dev/fairlead/cmd/"
-
 // controlPlane is a real etcd and kube-apiserver.
 func controlPlane(t *testing.T) (kubernetes.Interface, dynamic.Interface) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs etcd and kube-apiserver")
-	}
-	dir := t.TempDir()
-	pkgs := []string{module + "fairlead-scheduler", module + "konnectivity-server", module + "konnectivity-agent"}
-	if err := daemontest.Build(t.Context(), dir, pkgs); err != nil {
-		t.Fatal(err)
-	}
-	plane := daemontest.StartControlPlane(t, dir)
+	plane := daemontest.StartControlPlane(t)
 	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1 // the default is five requests a second
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -168,14 +168,14 @@ func TestRestartKilledAtEveryEffect(t *testing.T) {
 			stride = 5
 		}
 		for killAt := 1; ; killAt += stride {
-			root := testNode(t)
-			install(t, root)
+			root := installedNode(t)
 			point, alive := runKilled(t, root, op, strconv.Itoa(killAt), "")
 			if alive {
 				break
 			}
 			points++
 			t.Run(op+" killed after "+point, func(t *testing.T) {
+				t.Parallel()
 				w := startWorld(root, killAt%10 == 0, 50*time.Millisecond)
 				defer w.end()
 				if _, err := Install(t.Context(), w.options()); err != nil {

@@ -13,11 +13,12 @@ import (
 	"testing"
 )
 
-// What TestMain makes once: a node as kubeadm leaves it, and the files of that
-// node after an undisturbed installation.
+// What is made once: a node as kubeadm leaves it, the same one after an undisturbed
+// installation, and the files of that.
 var (
-	pristine  string
-	installed map[string]string
+	pristine      string
+	installedTree string
+	installed     map[string]string
 )
 
 // Environment of this test binary when it runs as the command that is killed.
@@ -135,10 +136,19 @@ func uninstall(t *testing.T, root string) Result {
 func reference(t *testing.T) {
 	t.Helper()
 	if installed == nil {
-		root := testNode(t)
-		install(t, root)
-		installed = snapshot(t, root)
+		tree := filepath.Join(filepath.Dir(pristine), "installed")
+		copyTree(t, pristine, tree)
+		install(t, tree)
+		installedTree, installed = tree, snapshot(t, tree)
 	}
+}
+
+// installedNode is a copy of a node on which the tunnel is installed; to install it
+// anew takes another key each time.
+func installedNode(t *testing.T) string {
+	t.Helper()
+	reference(t)
+	return nodeFrom(t, installedTree)
 }
 
 // TestKilledAtEveryEffect: the process is killed by SIGKILL after each single
@@ -154,10 +164,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 			stride = 4
 		}
 		for killAt := 1; ; killAt += stride {
-			start := testNode(t)
-			if op == OpUninstall {
-				install(t, start)
-			}
+			start := map[Operation]func(*testing.T) string{OpInstall: testNode, OpUninstall: installedNode}[op](t)
 			point, alive := runKilled(t, start, string(op), strconv.Itoa(killAt), "")
 			if alive {
 				break
@@ -168,6 +175,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			t.Run(fmt.Sprintf("%s killed after %d %s", op, killAt, point), func(t *testing.T) {
+				t.Parallel()
 				install(t, start)
 				complete(t, start)
 				if r := install(t, start); r.Changed {

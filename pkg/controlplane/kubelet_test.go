@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +26,8 @@ type kubelet struct {
 	root host
 	// images has the program of each container name.
 	images map[string]string
-	// change may spoil the arguments of a program before it starts.
-	change func(argv []string) []string
+	// change may spoil the arguments of a program before it starts; nil: it does not.
+	change atomic.Pointer[func(argv []string) []string]
 
 	stop, stopped chan struct{}
 	pods          map[string]*staticPod
@@ -168,8 +169,8 @@ func (k *kubelet) start(p *staticPod) {
 	}
 	for _, c := range pod.Spec.Containers {
 		argv := append(append([]string{}, c.Command...), c.Args...)
-		if k.change != nil {
-			argv = k.change(argv)
+		if change := k.change.Load(); change != nil {
+			argv = (*change)(argv)
 		}
 		p.cmd = &exec.Cmd{Path: k.images[c.Name], Args: argv, Dir: "/", Env: []string{"PATH=/bin"},
 			SysProcAttr: &syscall.SysProcAttr{Chroot: k.root.path("/"), Pdeathsig: syscall.SIGKILL}}

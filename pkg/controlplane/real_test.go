@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,8 +17,6 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/uploadconfig"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -38,19 +35,7 @@ type realNode struct {
 // startRealNode is left out with -short: it takes programs that are built once.
 func startRealNode(t *testing.T) *realNode {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs etcd and kube-apiserver, which are left out with -short")
-	}
-	own := t.TempDir()
-	const module = "github.com/fairlead-dev/fairlead/cmd/"
-	if err := daemontest.Build(t.Context(), own, []string{module + "konnectivity-server", module + "konnectivity-agent", module + "fairlead-scheduler"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", own+string(os.PathListSeparator)+os.Getenv("PATH"))
-	programs, err := binaries.Find(t.Context(), binaries.Options{}, cluster.Silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := daemontest.Components(t, "etcd", "kube-apiserver")
 	ports := daemontest.Ports(t, 6)
 	etcd := "http://127.0.0.1:" + ports[0]
 	daemontest.Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
@@ -60,7 +45,7 @@ func startRealNode(t *testing.T) *realNode {
 	r.bundle.Konnectivity.AgentPort = port(t, ports[3])
 	r.bundle.Konnectivity.Server.AdminPort = port(t, ports[4])
 	r.bundle.Konnectivity.Server.HealthPort = port(t, ports[5])
-	err = kubeadmNode(r.root, func(c *kubeadmapi.InitConfiguration) {
+	err := kubeadmNode(r.root, func(c *kubeadmapi.InitConfiguration) {
 		c.LocalAPIEndpoint = kubeadmapi.APIEndpoint{AdvertiseAddress: "127.0.0.1", BindPort: port(t, ports[2])}
 		c.Etcd = kubeadmapi.Etcd{External: &kubeadmapi.ExternalEtcd{Endpoints: []string{etcd}}}
 		c.APIServer.ExtraArgs = []kubeadmapi.Arg{{Name: "endpoint-reconciler-type", Value: "none"}}
@@ -70,7 +55,7 @@ func startRealNode(t *testing.T) *realNode {
 		t.Fatal(err)
 	}
 	r.kubelet = startKubelet(t, r.root, map[string]string{
-		apiServer: programs["kube-apiserver"], "konnectivity-server-container": programs["konnectivity-server"]})
+		apiServer: programs["kube-apiserver"], "konnectivity-server-container": ownServer(t)})
 	r.node = newNode(r.options().defaulted())
 	if err := r.node.readManifest(); err != nil {
 		t.Fatal(err)
@@ -79,6 +64,16 @@ func startRealNode(t *testing.T) *realNode {
 	daemontest.Eventually(t, bound, func() error { return r.node.healthy(t.Context(), "https://"+r.node.address+"/readyz") })
 	r.becomeAdmin(t)
 	return r
+}
+
+// ownServer builds this project's server.
+func ownServer(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := daemontest.Build(t.Context(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/konnectivity-server"}); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "konnectivity-server")
 }
 
 // becomeAdmin does what "kubeadm init" does once the API server is up: the
@@ -118,11 +113,17 @@ func (r *realNode) files(t *testing.T) map[string]string {
 	return snapshot(t, host{root: r.root}.path("/etc/kubernetes"))
 }
 
-// TestRealAPIServer: a real kube-apiserver that runs from kubeadm's manifest is
-// changed over to a real Konnectivity server and back again (KON-07 to KON-11,
-// KON-20 to KON-24, KON-30, KON-36, KON-83).
+// TestRealAPIServer changes a real kube-apiserver that runs from kubeadm's manifest.
+// Either part leaves the node as it was.
 func TestRealAPIServer(t *testing.T) {
 	r := startRealNode(t)
+	t.Run("new flags keep it from starting", r.fails)
+	t.Run("there and back", r.thereAndBack)
+}
+
+// thereAndBack: kube-apiserver is changed over to a real Konnectivity server and
+// back again (KON-07 to KON-11, KON-20 to KON-24, KON-30, KON-36, KON-83).
+func (r *realNode) thereAndBack(t *testing.T) {
 	before := r.files(t)
 	config, err := r.node.clusterConfiguration(t.Context())
 	if err != nil {
@@ -254,13 +255,12 @@ func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	}
 }
 
-// TestRealAPIServerFails: the new flags keep kube-apiserver from starting, as an
-// older one would refuse them. Everything is put back, the old one runs again,
-// and the error has what it said last.
-func TestRealAPIServerFails(t *testing.T) {
-	r := startRealNode(t)
+// fails: the new flags keep kube-apiserver from starting, as an older one would
+// refuse them. Everything is put back, the old one runs again, and the error has
+// what it said last.
+func (r *realNode) fails(t *testing.T) {
 	before := r.files(t)
-	r.kubelet.change = func(argv []string) []string {
+	spoil := func(argv []string) []string {
 		for _, a := range argv {
 			if strings.HasPrefix(a, "--egress-selector-config-file=") {
 				return append(argv, "--no-such-flag=1")
@@ -268,6 +268,8 @@ func TestRealAPIServerFails(t *testing.T) {
 		}
 		return argv
 	}
+	r.kubelet.change.Store(&spoil)
+	defer r.kubelet.change.Store(nil)
 	o := r.options()
 	o.Timeout = 20 * time.Second
 	_, err := Install(t.Context(), o)

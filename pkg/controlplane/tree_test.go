@@ -54,11 +54,14 @@ func kubeadmNode(dir string, change func(*kubeadmapi.InitConfiguration)) error {
 // testNode is a copy of a node that kubeadm has made.
 func testNode(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("cp", "-a", pristine, dir+"/node").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return dir + "/node"
+	return nodeFrom(t, pristine)
+}
+
+func nodeFrom(t *testing.T, tree string) string {
+	t.Helper()
+	root := t.TempDir() + "/node"
+	copyTree(t, tree, root)
+	return root
 }
 
 // snapshot is every file below root with mode and content.
@@ -141,6 +144,9 @@ func complete(t *testing.T, root string) {
 
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.Command("cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

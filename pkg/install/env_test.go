@@ -35,7 +35,7 @@ type env struct {
 // TestAgainstAPIServer runs all tests that need a real API server on one; each
 // begins with nothing installed.
 func TestAgainstAPIServer(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, "")
+	cp := daemontest.StartControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func overlapping() *v1alpha1.Bundle {
 // TestAssignments: the first assignment in the list that selects a pod gives it its scheduler, whatever the order in
 // which the API server runs the policies.
 func TestAssignments(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t)
 	for name, labels := range map[string]map[string]string{"science": {"team": "science"}, "other": nil} {
 		makeNamespace(t, cp, name, labels)
 	}

@@ -17,7 +17,7 @@ import (
 // gives none with the default plugins, which is why the profile exists.
 func TestBatchingIsLive(t *testing.T) {
 	const n = 60
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t)
 	makeNodes(t, cp.Client, n)
 	b := allProfiles()
 	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
@@ -42,7 +42,7 @@ func TestBatchingIsLive(t *testing.T) {
 // hints lead to the partition's nodes only.
 func TestBatchingInPartition(t *testing.T) {
 	const n = 40
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t)
 	makeNodes(t, cp.Client, 2*n)
 	b := partitioned()
 	within := sets.New[string]()

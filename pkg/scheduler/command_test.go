@@ -30,11 +30,7 @@ const (
 var programs string
 
 func TestMain(m *testing.M) {
-	os.Exit(daemontest.Main(m, func(dir string) { programs = dir },
-		"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler",
-		"github.com/fairlead-dev/fairlead/cmd/konnectivity-server",
-		"github.com/fairlead-dev/fairlead/cmd/konnectivity-agent",
-	))
+	os.Exit(daemontest.Main(m, func(dir string) { programs = dir }, "github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"))
 }
 
 // SCHED-37: kube-scheduler takes the default scheduler's Lease when the gate is on.
@@ -100,7 +96,7 @@ func TestVersion(t *testing.T) {
 
 // SCHED-36: a SIGTERM releases the Lease, so that another replica takes over at once, and ends with exit code 0.
 func TestSIGTERM(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t)
 	t.Run("leader and standby", func(t *testing.T) {
 		first := startScheduler(t, cp, true)
 		waitForHolder(t, cp, func(holder string) bool { return holder != "" })

@@ -17,7 +17,7 @@ import (
 // TestPartition: pods that an assignment selects land on the partition's nodes and nowhere else, without a change of
 // their manifest, on a real API server that runs the policy.
 func TestPartition(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, programs)
+	cp := daemontest.StartControlPlane(t)
 	makeNodes(t, cp.Client, 4)
 	b := partitioned()
 	b.Scheduler.Assignments = []v1alpha1.Assignment{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": "true"}}}}

@@ -40,7 +40,7 @@ func TestRenderedRights(t *testing.T) {
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cp := daemontest.StartControlPlane(t, programs, "--audit-log-path="+audit, "--audit-policy-file="+policy)
+	cp := daemontest.StartControlPlane(t, "--audit-log-path="+audit, "--audit-policy-file="+policy)
 	makeNodes(t, cp.Client, 4)
 	b := allProfiles()
 	s := install(t, cp, b)

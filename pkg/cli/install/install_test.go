@@ -55,7 +55,7 @@ func (w want) check(t *testing.T, out, err string, code int) {
 }
 
 func TestCommands(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, "")
+	cp := daemontest.StartControlPlane(t)
 	t.Setenv("KUBECONFIG", cp.Kubeconfig)
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	if err := os.WriteFile(other, []byte("scheduler: {replicas: 3}\n"), 0o600); err != nil {

@@ -29,41 +29,31 @@ type ControlPlane struct {
 	Kubeconfig string
 }
 
-// StartControlPlane runs the pinned etcd and kube-apiserver for as long as the test. They come from the cache that the
-// CLI uses as well, and are built into it if need be, which takes minutes: tests that call this are skipped with -short.
-// OwnDir holds the project's own programs; "" is for tests that run none of them. ApiServerArgs are further flags of
-// kube-apiserver.
-func StartControlPlane(t *testing.T, ownDir string, apiServerArgs ...string) *ControlPlane {
+// Components are the paths of pinned programs, such as etcd. They come from the cache that the CLI uses as well, and are
+// built into it if need be, which takes minutes: tests that call this are skipped with -short.
+func Components(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("needs etcd and kube-apiserver, which are left out with -short")
+		t.Skipf("needs %s, left out with -short", strings.Join(names, ", "))
 	}
-	if ownDir == "" {
-		ownDir = placeholders(t)
-	}
-	t.Setenv("PATH", ownDir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	programs, err := binaries.Find(t.Context(), binaries.Options{}, progress{t})
+	programs, err := binaries.Components(t.Context(), binaries.Options{}, names, progress{t})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return programs
+}
+
+// StartControlPlane runs the pinned etcd and kube-apiserver for as long as the test. ApiServerArgs are further flags of
+// kube-apiserver.
+func StartControlPlane(t *testing.T, apiServerArgs ...string) *ControlPlane {
+	t.Helper()
+	programs := Components(t, "etcd", "kube-apiserver")
 	ports := Ports(t, 3)
 	etcd := "http://127.0.0.1:" + ports[0]
 	Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls=http://127.0.0.1:"+ports[1])
 	startAPIServer(t, programs["kube-apiserver"], etcd, ports[2], apiServerArgs)
 	return connect(t, "https://127.0.0.1:"+ports[2])
-}
-
-// placeholders stand where the project's own programs are looked for, as linking a scheduler takes longer than most tests.
-func placeholders(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"fairlead-scheduler", "konnectivity-server", "konnectivity-agent"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/false\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 func startAPIServer(t *testing.T, binary, etcd, port string, more []string) {

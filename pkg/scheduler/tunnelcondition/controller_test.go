@@ -24,7 +24,7 @@ const bound = 20 * time.Second
 // TestController follows agents that come, get ready, lose readiness and go, on a real API server and with the rights that
 // a bundle renders.
 func TestController(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, "")
+	cp := daemontest.StartControlPlane(t)
 	own := asRendered(t, cp)
 	controller := run(t, own, time.Now)
 	daemontest.Eventually(t, bound, controller.ready)
