@@ -76,8 +76,8 @@ test: test-local e2e ## Run all tests: unit, integration with a real API server,
 test-local: build compile-components
 	$(GO) test -timeout 30m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
 
-# By themselves, because they measure times; never from the cache, because Go does not see which programs they start.
-# Packages one after the other. Each has a cluster of its own, which it removes, also after a failure or Ctrl-C.
+# Never from the cache, because Go does not see which programs they start. Packages one after the other, because each has
+# limits of time. Each has a cluster of its own, which it removes, also after a failure or Ctrl-C.
 PROVIDER ?= embedded
 ifeq ($(PROVIDER),kind)
 E2E_PACKAGES := ./e2e/suite ./e2e/kind/...
