@@ -3,6 +3,7 @@ package link
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
@@ -15,6 +16,8 @@ type batchConn struct {
 	net.Conn
 	in   *sock.Conn
 	head []*buf.Chunk // read ahead, not yet handed to TLS
+	// reads counts reads that brought something, for Link.tick.
+	reads atomic.Int64
 
 	mu       sync.Mutex
 	batching bool
@@ -45,6 +48,7 @@ func (b *batchConn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		b.head = chunks
+		b.reads.Add(1)
 	}
 	n := 0
 	for n < len(p) && len(b.head) > 0 {

@@ -91,6 +91,7 @@ type Link struct {
 	cfg   Config
 	nc    net.Conn
 	bc    *batchConn // nil where the connection does not gather writes
+	reads int64      // of bc, at the last tick
 	start time.Time
 
 	mu         sync.Mutex
@@ -277,10 +278,14 @@ func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
 // paused says that this process itself was stopped, which is not the peer's
 // fault.
 func (l *Link) tick(paused bool) {
+	now := int64(time.Since(l.start))
 	if l.bc != nil {
 		sock.ShortQueues(l.bc.Conn)
+		if n := l.bc.reads.Load(); n != l.reads { // also within a large frame on a slow line
+			l.reads = n
+			l.lastRecv.Store(now)
+		}
 	}
-	now := int64(time.Since(l.start))
 	if paused {
 		l.lastRecv.Store(now)
 		l.pinged.Store(0)

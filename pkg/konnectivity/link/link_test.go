@@ -193,3 +193,35 @@ func TestHandshake(t *testing.T) {
 		t.Errorf("got %+v, %v", w, err)
 	}
 }
+
+// tunnelled is a connection over another, as TLS is.
+type tunnelled struct{ net.Conn }
+
+func (c tunnelled) NetConn() net.Conn { return c.Conn }
+
+// TestSlowFrameIsLife: a peer of which parts of a frame arrive is not silent.
+func TestSlowFrameIsLife(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	defer near.Close()
+	l := New(tunnelled{NewBatchConn(near)}, 1<<20, Config{})
+	long := int64(-time.Hour)
+	l.lastRecv.Store(long)
+	go func() { _, _ = far.Write([]byte{typeData}) }()
+	if _, err := l.nc.(tunnelled).Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	l.tick(false)
+	select {
+	case <-l.Done():
+		t.Fatal("a link is given up though bytes arrive")
+	default:
+	}
+	l.lastRecv.Store(long)
+	l.tick(false)
+	select {
+	case <-l.Done():
+	default:
+		t.Error("a silent link is kept")
+	}
+}
