@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -134,17 +135,17 @@ func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
 	}
 	grant, err := a.cfg.Policy.CheckName(host, port)
 	if err != nil {
-		return nil, errors.Join(errDenied, err)
+		return nil, fmt.Errorf("%w: %w", errDenied, err)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		if err := a.cfg.Policy.CheckAddr(address, grant); err != nil {
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.Join(errDenied, err)}
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%w: %w", errDenied, err)}
 		}
 		return sock.DialAddr(ctx, netip.AddrPortFrom(ip, uint16(port)))
 	}
 	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
 		if err := a.cfg.Policy.CheckAddr(addr, grant); err != nil {
-			return errors.Join(errDenied, err)
+			return fmt.Errorf("%w: %w", errDenied, err)
 		}
 		return nil
 	}}
