@@ -1,9 +1,7 @@
 package interrupt
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := Context(context.Background())
 	defer stop()
-	fmt.Println("waiting")
+	fmt.Println(interrupttest.Waiting)
 	<-ctx.Done()
 	fmt.Println("cleaning up")
 	fmt.Fprintln(os.Stderr, "cleaning up")
@@ -36,51 +34,22 @@ func TestMain(m *testing.M) {
 	os.Exit(3)
 }
 
-// start runs the command; its output is closed before it is asked to end.
-func start(t *testing.T, mark string, argv ...string) *exec.Cmd {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+// command is the command, which makes the file mark.
+func command(mark string, argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), envMark+"="+mark)
-	cmd.Stdout, cmd.Stderr = w, w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
-	_ = w.Close()
-	if line, err := bufio.NewReader(r).ReadString('\n'); line != "waiting\n" {
-		t.Fatalf("it said %q, %v", line, err)
-	}
 	return cmd
 }
 
 func TestCleansUp(t *testing.T) {
-	interrupttest.Hear(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(sig.String(), func(t *testing.T) {
-			mark := filepath.Join(t.TempDir(), "clean")
-			cmd := start(t, mark, os.Args[0])
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
-			var exit *exec.ExitError
-			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
-				t.Errorf("it ended with %v, want exit code 3", err)
-			}
-			if _, err := os.Stat(mark); err != nil {
-				t.Error("it has not cleaned up")
-			}
-		})
-	}
+	interrupttest.CleansUp(t, 3, func(mark string) *exec.Cmd { return command(mark, os.Args[0]) })
 }
 
 // A command under nohup outlives its terminal, and still ends when it is told to.
 func TestNohup(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "clean")
-	cmd := start(t, mark, "sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0])
+	cmd := command(mark, "sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0])
+	interrupttest.Start(t, cmd)
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
