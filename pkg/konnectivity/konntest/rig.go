@@ -1,12 +1,10 @@
 package konntest
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,11 +13,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest/kasdial"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -28,71 +25,28 @@ type Dialer func(ctx context.Context, address string) (net.Conn, error)
 
 // GRPC dials as kube-apiserver does with GRPC over UDS.
 func GRPC(socket string) Dialer {
-	return func(ctx context.Context, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), socket,
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialUnix(ctx, socket) }),
-			grpc.WithBlock(), grpc.WithReturnConnectionError(), //nolint:staticcheck // as kube-apiserver
-			grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return nil, err
-		}
-		return t.DialContext(ctx, "tcp", address)
-	}
+	return func(ctx context.Context, address string) (net.Conn, error) { return kasdial.GRPC(ctx, socket, address) }
 }
 
-// Connect dials as kube-apiserver does with HTTP CONNECT over UDS. It fails, as
-// kube-apiserver does, if bytes come along with the answer.
+// Connect dials as kube-apiserver does with HTTP CONNECT over UDS.
 func Connect(socket string) Dialer {
-	return func(ctx context.Context, address string) (net.Conn, error) {
-		c, err := dialUnix(ctx, socket)
-		if err != nil {
-			return nil, err
-		}
-		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-		tunnelled, err := Handshake(c, address)
-		if !stop() && err == nil {
-			return nil, ctx.Err()
-		}
-		return tunnelled, err
-	}
-}
-
-func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", socket)
-}
-
-// Handshake makes the HTTP CONNECT handshake on a connection.
-func Handshake(c net.Conn, address string) (net.Conn, error) {
-	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", address); err != nil {
-		c.Close()
-		return nil, err
-	}
-	br := bufio.NewReader(c)
-	resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // the tunnel follows the head
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK || br.Buffered() > 0 {
-		c.Close()
-		return nil, fmt.Errorf("proxy answered %s, %d bytes behind it", resp.Status, br.Buffered())
-	}
-	return c, nil
+	return connectOver(func(ctx context.Context) (net.Conn, error) { return kasdial.Unix(ctx, socket) })
 }
 
 // ConnectTLS dials as kube-apiserver does with HTTP CONNECT over TCP.
 func ConnectTLS(proxy string, cfg *tls.Config) Dialer {
+	d := tls.Dialer{Config: cfg}
+	return connectOver(func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "tcp", proxy) })
+}
+
+func connectOver(dial func(context.Context) (net.Conn, error)) Dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		d := tls.Dialer{Config: cfg}
-		c, err := d.DialContext(ctx, "tcp", proxy)
+		c, err := dial(ctx)
 		if err != nil {
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-		tunnelled, err := Handshake(c, address)
+		tunnelled, err := kasdial.Handshake(c, address)
 		if !stop() && err == nil {
 			return nil, ctx.Err()
 		}
@@ -103,15 +57,7 @@ func ConnectTLS(proxy string, cfg *tls.Config) Dialer {
 // GRPCTLS dials with GRPC over TCP, which the reference client can.
 func GRPCTLS(proxy string, cfg *tls.Config) Dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), proxy,
-			grpc.WithBlock(), grpc.FailOnNonTempDialError(true), //nolint:staticcheck // as kube-apiserver
-			grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
-		if err != nil {
-			return nil, err
-		}
-		return t.DialContext(ctx, "tcp", address)
+		return kasdial.GRPCOver(ctx, proxy, address, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
 	}
 }
 
