@@ -117,8 +117,8 @@ type healthy struct {
 
 func (e *evictRig) startHealthy(t *testing.T) *healthy {
 	echo := Target(t, Echo)
-	h := &healthy{e: e, quiet: MustDial(t, e.dial, echo), fails: e.linksLost()}
-	busy := MustDial(t, e.dial, echo)
+	h := &healthy{e: e, quiet: mustDialLeave(t, e.dial, echo), fails: e.linksLost()}
+	busy := mustDialLeave(t, e.dial, echo)
 	go func() {
 		for b := make([]byte, 64<<10); ; h.moved.Add(int64(len(b))) {
 			if _, err := busy.Write(b); err != nil {

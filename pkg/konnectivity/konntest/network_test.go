@@ -122,6 +122,7 @@ func TestSilentNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for time-outs")
 	}
+	t.Parallel()
 	for name, fail := range map[string]func(p *Proxy, on bool){"black hole": (*Proxy).Freeze, "half open": (*Proxy).HalfOpen} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,11 +12,13 @@ import (
 // connections share one window of 1 MiB. What clients that go away leave unread must
 // come back to it, or the agent's connection stands still for good.
 func TestPauseAbortedDownloads(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, dial := range map[string]func(*Rig) Dialer{
 		"grpc":         func(r *Rig) Dialer { return GRPC(r.GRPC) },
 		"http-connect": func(r *Rig) Dialer { return Connect(r.Connect) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{ReferenceOnly: true, PauseSlow: true})
 			r.StartAgent(agent.Config{}, "")
 			d := dial(r)

@@ -134,13 +134,15 @@ func startReviewer(t *testing.T) (*reviewer, *kube.TokenAuth) {
 // often than --kubeconfig-qps, and get in as soon as it is well again.
 func TestReviewSlowOrFailing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("waits for reviews")
 	}
+	t.Parallel()
 	for name, ill := range map[string]func(v *reviewer){
 		"10 s":   func(v *reviewer) { v.delay.Store(int64(10 * time.Second)) },
 		"failed": func(v *reviewer) { v.status.Store(http.StatusInternalServerError) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			v, tokens := startReviewer(t)
 			r := NewRig(t, server.Config{Tokens: tokens})
 			token := func() (string, error) { return "good", nil }
