@@ -182,10 +182,10 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 // badServer counts a rule that a server broke, and logs it if it did so for the first
 // time.
 func (a *Agent) badServer(id, addr, rule string, first bool) {
-	a.m.violations.With(rule).Inc()
 	if first {
 		a.cfg.Logf(1, "server %q at %s breaks the protocol: %s", id, addr, rule)
 	}
+	a.m.violations.With(rule).Inc()
 }
 
 // serverLeaves notes that a server stops soon, so that another is looked for.

@@ -32,6 +32,9 @@ type Config struct {
 	AckDelay time.Duration
 	// OnStream answers a stream that a client opens; server role only.
 	OnStream func(st *Stream, fields []Field)
+	// OnBreach is told why a connection ends whose peer broke the rules, while it
+	// can still be seen who that is.
+	OnBreach func(err *ConnError)
 }
 
 func (c *Config) defaults() {
@@ -144,6 +147,9 @@ func (c *Conn) Serve() error {
 		streams = append(streams, st)
 	}
 	c.mu.Unlock()
+	if ce != nil && c.cfg.OnBreach != nil {
+		c.cfg.OnBreach(ce)
+	}
 	c.out.Discard()
 	_ = c.nc.Close()
 	for _, st := range streams {

@@ -2,7 +2,6 @@ package konntest
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -131,129 +127,6 @@ func endpoints(a *Agent) int {
 	return n
 }
 
-// TestShutdown: an idle server ends at once, one with a connection after its
-// grace; an agent drains.
-func TestShutdown(t *testing.T) {
-	r := NewRig(t, server.Config{})
-	a := r.StartAgent(agent.Config{}, "")
-	addr := Target(t, Echo)
-	c := MustDial(t, Connect(r.Connect), addr)
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	a.Drain(ctx)
-	cancel()
-	if d := time.Since(start); d < 500*time.Millisecond {
-		t.Errorf("draining with a connection took %v, want the grace of 500 ms", d)
-	}
-	c.Close()
-	ctx, cancel = context.WithTimeout(context.Background(), Patience)
-	defer cancel()
-	a.Drain(ctx)
-	if ctx.Err() != nil {
-		t.Error("draining without connections waited for the grace")
-	}
-	r.stop.Do(func() { r.Server.Shutdown(ctx) })
-	if ctx.Err() != nil {
-		t.Error("stopping an idle server waited for the grace")
-	}
-}
-
-// TestAgentRollout replaces the agent again and again; no dial fails.
-func TestAgentRollout(t *testing.T) {
-	r := NewRig(t, server.Config{AgentWait: Patience})
-	addr := Target(t, Echo)
-	old := r.StartAgent(agent.Config{}, "")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	var dials, failed atomic.Int64
-	for _, d := range []Dialer{GRPC(r.GRPC), Connect(r.Connect)} {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				c, err := d(context.Background(), addr)
-				dials.Add(1)
-				if err != nil {
-					failed.Add(1)
-					t.Errorf("dial during the rollout: %v", err)
-					return
-				}
-				_, _ = c.Write([]byte{1})
-				if _, err := readFull(c, make([]byte, 1), Patience); err != nil {
-					t.Errorf("echo during the rollout: %v", err)
-				}
-				c.Close()
-			}
-		})
-	}
-	for range 5 {
-		next := r.StartAgent(agent.Config{}, "")
-		ctx, cancel := context.WithTimeout(context.Background(), Patience)
-		old.Drain(ctx)
-		cancel()
-		old.Stop()
-		old = next
-	}
-	close(stop)
-	wg.Wait()
-	t.Logf("%d dials, %d failed", dials.Load(), failed.Load())
-}
-
-// TestCertificateRotation renews CA and certificates under load of new
-// connections.
-func TestCertificateRotation(t *testing.T) {
-	r := NewRig(t, server.Config{})
-	crt, key := r.CA.Issue(t, "rotating", time.Now().Add(time.Hour))
-	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := func() (*tls.Config, error) {
-		return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
-	}
-	a := r.StartAgent(agent.Config{TLS: cfg}, "")
-	a.Stop()
-	other := NewCA(t, r.CA.Dir) // replaces the CA file
-	time.Sleep(1100 * time.Millisecond)
-	if _, err := connectOnce(r, cfg); err == nil {
-		t.Error("server accepts a certificate of the old CA")
-	}
-	other.Issue(t, "rotating", time.Now().Add(time.Hour))
-	other.Issue(t, "server", time.Now().Add(time.Hour))
-	time.Sleep(1100 * time.Millisecond)
-	r.CA = other
-	r.StartAgent(agent.Config{TLS: cfg}, "")
-	other.Issue(t, "rotating", time.Now().Add(-time.Hour))
-	time.Sleep(1100 * time.Millisecond)
-	if _, err := connectOnce(r, cfg); err == nil {
-		t.Error("server accepts an expired certificate")
-	}
-}
-
-// connectOnce makes a TLS connection to the agents' port and reads from it, which
-// shows whether the server accepted the certificate.
-func connectOnce(r *Rig, cfg func() (*tls.Config, error)) (int, error) {
-	c, err := cfg()
-	if err != nil {
-		return 0, err
-	}
-	c.NextProtos = []string{link.ALPN}
-	nc, err := tls.Dial("tcp", r.AgentTLS, c)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = nc.Close() }()
-	_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second)) // the server waits longer for the agent to speak
-	n, err := nc.Read(make([]byte, 1))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil
-	}
-	return n, err
-}
-
 func TestListenUnix(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -291,46 +164,51 @@ func TestListenUnix(t *testing.T) {
 	again.Close()
 }
 
-// TestBadInput sends garbage to all listeners; a connection beside it notices
-// nothing, and a metric counts it.
+// TestBadInput sends garbage to all listeners: each is counted, and logged once with
+// the peer, and a connection beside it notices nothing.
 func TestBadInput(t *testing.T) {
-	r := NewRig(t, server.Config{})
-	r.StartAgent(agent.Config{}, "")
-	addr := Target(t, Echo)
-	healthy := MustDial(t, GRPC(r.GRPC), addr)
-	for _, in := range []string{
-		"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT\r\n\r\n", strings.Repeat("x", 40<<10), "\x00\x01\x02\x03",
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x05", // DATA-like on an idle stream
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x04\x00\x00\x00\x00\x00", // oversized frame
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x05\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff",
+	r := newRogueClients(t)
+	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+	tlsRefused := func() float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="tls"}`)
+	}
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	for name, in := range map[string]string{
+		"HTTP/1.1": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT to nothing": "CONNECT\r\n\r\n", "long line": strings.Repeat("x", 40<<10),
+		"binary":          "\x00\x01\x02\x03",
+		"idle stream":     preface + "\x00\x00\x00\x00\x00\x00\x00\x00\x05", // DATA without HEADERS
+		"oversized frame": preface + "\xff\xff\xff\x04\x00\x00\x00\x00\x00",
+		"bad HPACK":       preface + "\x00\x00\x05\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff",
 	} {
-		for _, socket := range []string{r.GRPC, r.Connect} {
-			c, err := net.Dial("unix", socket)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			send := func(network, address string) net.Addr {
+				c, err := net.Dial(network, address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_, _ = c.Write([]byte(in))
+				_ = c.(interface{ CloseWrite() error }).CloseWrite()
+				_ = c.SetReadDeadline(time.Now().Add(Patience))
+				_, _ = io.Copy(io.Discard, c)
+				return c.LocalAddr()
 			}
-			_, _ = c.Write([]byte(in))
-			_ = c.(*net.UnixConn).CloseWrite()
-			_ = c.SetReadDeadline(time.Now().Add(Patience))
-			_, _ = io.Copy(io.Discard, c)
-			c.Close()
-		}
-		c, err := net.Dial("tcp", r.AgentTLS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = c.Write([]byte(in))
-		c.Close()
+			for mode, socket := range map[string]string{"grpc": r.GRPC, "http-connect": r.Connect} {
+				before, lines := r.badInput(), len(r.logged("client at a Unix socket, process"))
+				send("unix", socket)
+				Eventually(t, Patience, mode+": it is counted", func() bool { return r.badInput() == before+1 })
+				if n := len(r.logged("client at a Unix socket, process")) - lines; n != 1 {
+					t.Errorf("%s: logged in %d lines with the peer, want 1", mode, n)
+				}
+			}
+			before := tlsRefused()
+			peer := send("tcp", r.AgentTLS)
+			Eventually(t, Patience, "it is counted at the agents' port", func() bool { return tlsRefused() == before+1 })
+			r.wantOneLine(t, peer)
+		})
 	}
-	if _, err := healthy.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	_, _ = healthy.Write([]byte("x"))
 	if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
 		t.Fatalf("healthy connection: %v", err)
-	}
-	var b strings.Builder
-	r.Metrics.Registry.Write(&b)
-	if !strings.Contains(b.String(), `fairlead_tunnel_server_bad_input_total{peer="client"}`) {
-		t.Error("no metric counts bad input")
 	}
 }

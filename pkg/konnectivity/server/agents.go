@@ -62,8 +62,8 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 }
 
 func (s *Server) refuse(nc net.Conn, reason string, err error) {
-	s.m.refused.With(reason).Inc()
 	s.cfg.Logf(1, "agent at %s refused (%s): %v", nc.RemoteAddr(), reason, err)
+	s.m.refused.With(reason).Inc()
 }
 
 var (
@@ -162,10 +162,10 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joine
 // badAgent counts what an agent sent against the rules, and logs it if it is the
 // first of its kind.
 func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
-	s.m.badInput.With("agent").Inc()
 	if first {
 		s.cfg.Logf(1, "agent %q at %s: "+format, append([]any{b.agentID, b.peer}, args...)...)
 	}
+	s.m.badInput.With("agent").Inc()
 }
 
 // duplicate tells whether the agent would rather not have this server.

@@ -41,8 +41,8 @@ func (s *Server) serveConnect(nc net.Conn) {
 	address, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
-			s.m.badInput.With("client").Inc()
 			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", sock.Peer(nc), err)
+			s.m.badInput.With("client").Inc()
 			_, _ = nc.Write(httpError(status, err.Error()))
 		}
 		s.untrack(c)

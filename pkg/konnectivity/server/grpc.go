@@ -30,6 +30,7 @@ func (s *Server) serveGRPC(nc net.Conn) {
 	}
 	cfg := s.cfg.Frontend
 	cfg.OnStream = g.open
+	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
 	g.conn = h2.NewServer(nc, cfg)
 	if !s.track(g) {
 		g.goAway()
@@ -38,10 +39,7 @@ func (s *Server) serveGRPC(nc net.Conn) {
 	}
 	defer s.untrack(g)
 	err := g.conn.Serve()
-	var ce *h2.ConnError
-	if errors.As(err, &ce) {
-		g.bad("%v", err)
-	} else if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		s.cfg.Logf(4, "client at %s: %v", sock.Peer(nc), err)
 	}
 }
@@ -56,8 +54,8 @@ type grpcClient struct {
 
 // bad counts and logs what the client sent.
 func (g *grpcClient) bad(format string, args ...any) {
-	g.s.m.badInput.With("client").Inc()
 	g.s.cfg.Logf(1, "client at %s: "+format, append([]any{sock.Peer(g.conn.Net())}, args...)...)
+	g.s.m.badInput.With("client").Inc()
 }
 
 // opened notes that the first stream is there, or that none is waited for.

@@ -90,6 +90,9 @@ func (l *unixListener) Close() error {
 	return err
 }
 
+// acceptSayAgain is for how long a failure to accept is not logged again.
+const acceptSayAgain = 10 * time.Second
+
 // accept serves connections until the listener closes or, when the server is asked
 // to stop, its deadline has passed. Running out of descriptors only slows it down.
 func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
@@ -106,13 +109,17 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
+	var said time.Time
 	for {
 		nc, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return net.ErrClosed
 		}
 		if err != nil {
-			s.cfg.Logf(0, "accepting on %s: %v", l.Addr(), err)
+			if now := time.Now(); now.Sub(said) > acceptSayAgain {
+				said = now
+				s.cfg.Logf(0, "accepting on %s, trying on: %v", l.Addr(), err)
+			}
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
@@ -160,8 +167,8 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	defer cancel()
 	tc := tls.Server(nc, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		s.m.badInput.With("client").Inc()
 		s.cfg.Logf(1, "TLS with %s: %v", nc.RemoteAddr(), err)
+		s.m.badInput.With("client").Inc()
 		_ = nc.Close()
 		return nil
 	}

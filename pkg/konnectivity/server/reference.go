@@ -19,17 +19,14 @@ const connectPath = "/AgentService/Connect"
 func (s *Server) serveReference(nc *tls.Conn) {
 	lc := &h2Conn{}
 	lc.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16,
-		OnStream: func(st *h2.Stream, f []h2.Field) { s.agentStream(nc, st, f) }})
+		OnStream: func(st *h2.Stream, f []h2.Field) { s.agentStream(nc, st, f) },
+		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err) }})
 	if !s.track(lc) {
 		lc.conn.Close()
 		return
 	}
 	defer s.untrack(lc)
-	err := lc.conn.Serve()
-	var ce *h2.ConnError
-	if errors.As(err, &ce) {
-		s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err)
-	}
+	_ = lc.conn.Serve()
 }
 
 // h2Conn lets Shutdown end an HTTP/2 connection.

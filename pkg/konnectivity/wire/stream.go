@@ -10,10 +10,6 @@ import (
 // of gRPC and so of every upstream peer.
 const MaxMessage = 4 << 20
 
-// maxControl bounds messages that are not plain DATA and have to be collected
-// before they can be read.
-const maxControl = MaxMessage
-
 // ErrTooLarge reports a message above MaxMessage.
 var ErrTooLarge = errors.New("message is larger than 4 MiB")
 
@@ -115,8 +111,6 @@ func (d *StreamDecoder) start(p []byte, h Handler) (int, error) {
 	case len(have) == 5+size:
 		d.nhead = 0
 		return took, d.packet(have[5:], h)
-	case size > maxControl:
-		return 0, ErrTooLarge
 	default:
 		d.body = append(make([]byte, 0, min(size, 4096)), have[5:]...)
 		d.need, d.nhead, d.mode = 5+size-len(have), 0, modeBody
