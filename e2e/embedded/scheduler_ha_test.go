@@ -1,10 +1,7 @@
 package embedded_test
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,23 +10,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 )
 
 // gapLimit is how long pods may wait for a scheduler after any fault.
 const gapLimit = 17 * time.Second
-
-// ha is a cluster whose second scheduler is to survive.
-type ha struct {
-	*home
-	t      *testing.T
-	client kubernetes.Interface
-	n      int
-}
 
 // TestSchedulerSurvives measures how long pods wait after each fault, and that nothing is bound twice (SCHED-36, SCHED-38).
 func TestSchedulerSurvives(t *testing.T) {
@@ -44,11 +29,11 @@ func TestSchedulerSurvives(t *testing.T) {
 	c.bind("before")
 
 	t.Run("leader killed", func(t *testing.T) {
-		c.fault(t, func(leader string) { c.kill(leader) })
+		c.fault(t, "the leader is killed (`SIGKILL`)", func(leader string) { c.kill(leader) })
 	})
 	t.Run("leader paused past its lease", func(t *testing.T) {
 		pid, old := 0, ""
-		c.fault(t, func(leader string) {
+		c.fault(t, "the leader is stopped (`SIGSTOP`) for longer than its Lease", func(leader string) {
 			pid, old = h.status("dev").find(t, leader).PID, leader
 			c.signal(pid, syscall.SIGSTOP)
 		})
@@ -57,19 +42,20 @@ func TestSchedulerSurvives(t *testing.T) {
 		c.bind("after the pause")
 	})
 	t.Run("API server restarted", func(t *testing.T) {
-		c.fault(t, func(string) { c.kill("kube-apiserver") })
+		c.fault(t, "the API server is killed and started", func(string) { c.kill("kube-apiserver") })
 	})
 	t.Run("etcd restarted", func(t *testing.T) {
-		c.fault(t, func(string) { c.kill("etcd") })
+		c.fault(t, "etcd is killed and started", func(string) { c.kill("etcd") })
 	})
 	t.Run("right to the Lease taken away", c.withoutRight)
-	c.nothingTwice()
+	bound := c.nothingTwice()
+	fmt.Print(gapTable(c.gaps, bound))
 	h.must("down", "-q")
 	h.nothingLeft("dev")
 }
 
 // fault waits for a leader and a ready standby, makes the fault and measures until a pod that is made after it is bound.
-func (c *ha) fault(t *testing.T, do func(leader string)) {
+func (c *ha) fault(t *testing.T, what string, do func(leader string)) {
 	t.Helper()
 	leader, standby := c.roles(t)
 	if code, body := c.get(standby, "/readyz"); code != http.StatusOK {
@@ -80,11 +66,7 @@ func (c *ha) fault(t *testing.T, do func(leader string)) {
 	begin := time.Now()
 	do(leader)
 	c.bind("fault")
-	gap := time.Since(begin)
-	t.Logf("pods waited %.1f s", gap.Seconds())
-	if gap > gapLimit {
-		t.Errorf("pods waited %s, want at most %s", gap, gapLimit)
-	}
+	c.waited(t, what, begin)
 }
 
 // withoutRight takes the Lease's Role away: the probes of kube-scheduler say nothing, the bundle's check does.
@@ -115,168 +97,33 @@ func (c *ha) withoutRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.bind("right given back")
-	gap := time.Since(begin)
-	t.Logf("pods waited %.1f s after the right was given back", gap.Seconds())
-	if gap > gapLimit {
-		t.Errorf("pods waited %s, want at most %s", gap, gapLimit)
-	}
+	c.waited(t, "the right to the Lease is taken from both, and given back", begin)
 }
 
-func (c *ha) kill(program string) {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
-	if err := c.supervisor("dev").Kill(ctx, program); err != nil {
-		c.t.Fatal(err)
-	}
+// gap is how long pods waited after a fault.
+type gap struct {
+	fault  string
+	waited time.Duration
 }
 
-func (c *ha) signal(pid int, sig syscall.Signal) {
-	c.t.Helper()
-	if err := syscall.Kill(pid, sig); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// roles waits until one replica leads and the other is ready, and says which is which.
-func (c *ha) roles(t *testing.T) (leader, standby string) {
+// waited notes the gap since a fault.
+func (c *ha) waited(t *testing.T, fault string, since time.Time) {
 	t.Helper()
-	names := []string{"second-scheduler-0", "second-scheduler-1"}
-	waitFor(t, "a leader and a standby", func() bool {
-		leader, standby = "", ""
-		for _, name := range names {
-			code, metrics := c.get(name, "/metrics")
-			switch {
-			case code != http.StatusOK:
-			case leads(metrics):
-				leader = name
-			default:
-				if ready, _ := c.get(name, "/readyz"); ready == http.StatusOK {
-					standby = name
-				}
-			}
-		}
-		return leader != "" && standby != ""
-	})
-	return leader, standby
-}
-
-// leads reads a replica's own metric of its leadership. Its label is kube-scheduler's name, whatever the Lease is called.
-func leads(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "leader_election_master_status{") && strings.HasSuffix(strings.TrimSpace(line), " 1") {
-			return true
-		}
-	}
-	return false
-}
-
-// get asks a program of the cluster on its HTTPS port, as the cluster's administrator; 0 if nobody answers.
-func (c *ha) get(program, path string) (int, string) {
-	port := ""
-	for _, arg := range c.programArgs("dev", program) {
-		if p, ok := strings.CutPrefix(arg, "--secure-port="); ok {
-			port = p
-		}
-	}
-	config := c.restConfig("dev")
-	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}},
-	}}
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "https://127.0.0.1:"+port+path, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(body)
-}
-
-func haPod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"ha": "true"}},
-		Spec: corev1.PodSpec{
-			SchedulerName: "fairlead-spread", AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
-			Containers: []corev1.Container{{Name: "pause", Image: "pause", Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
-			}}},
-		},
+	g := gap{fault, time.Since(since)}
+	c.gaps = append(c.gaps, g)
+	t.Logf("pods waited %.1f s", g.waited.Seconds())
+	if g.waited > gapLimit {
+		t.Errorf("pods waited %s, want at most %s", g.waited, gapLimit)
 	}
 }
 
-// bind makes a pod, as soon as that is possible, and returns when it is bound.
-func (c *ha) bind(what string) {
-	c.t.Helper()
-	c.n++
-	name := fmt.Sprintf("probe-%d", c.n)
-	made := false
-	waitFor(c.t, what+": a pod to be bound", func() bool {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
-		defer cancel()
-		pods := c.client.CoreV1().Pods("default")
-		if !made {
-			_, err := pods.Create(ctx, haPod(name), metav1.CreateOptions{})
-			made = err == nil || strings.Contains(err.Error(), "already exists")
-			return false
-		}
-		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-		return err == nil && pod.Spec.NodeName != ""
-	})
-}
-
-// traffic makes five pods a second until it is stopped, so that the leader has pods in hand when it is hit.
-func (c *ha) traffic() (stop func()) {
-	ctx, cancel := context.WithCancel(c.t.Context())
-	done := make(chan struct{})
-	c.n++
-	prefix := fmt.Sprintf("traffic-%d", c.n)
-	go func() {
-		defer close(done)
-		for i := 0; ctx.Err() == nil; i++ {
-			// During a fault it may fail; there is no need for every pod.
-			_, _ = c.client.CoreV1().Pods("default").Create(ctx, haPod(fmt.Sprintf("%s-%d", prefix, i)), metav1.CreateOptions{})
-			select {
-			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	}()
-	time.Sleep(time.Second)
-	return func() { cancel(); <-done }
-}
-
-// nothingTwice wants all pods bound, each by one event of binding.
-func (c *ha) nothingTwice() {
-	c.t.Helper()
-	waitFor(c.t, "all pods to be bound", func() bool {
-		pods, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{LabelSelector: "ha=true", FieldSelector: "spec.nodeName="})
-		return err == nil && len(pods.Items) == 0
-	})
-	events, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
-	if err != nil {
-		c.t.Fatal(err)
+// gapTable is what docs/scheduler-failover.md shows.
+func gapTable(gaps []gap, bound int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n| fault | Pods waited, at most %.0f s |\n|---|---:|\n", gapLimit.Seconds())
+	for _, g := range gaps {
+		fmt.Fprintf(&b, "| %s | %.1f s |\n", g.fault, g.waited.Seconds())
 	}
-	seen := map[string]string{}
-	for _, e := range events.Items {
-		if before, again := seen[e.Regarding.Name]; again || e.Series != nil {
-			c.t.Errorf("pod %s was bound twice: %q and %q", e.Regarding.Name, before, e.Note)
-		}
-		seen[e.Regarding.Name] = e.Note
-	}
-	c.t.Logf("%d pods were bound, none twice", len(seen))
-	if len(seen) < 20 {
-		c.t.Errorf("only %d events of binding were seen", len(seen))
-	}
+	fmt.Fprintf(&b, "\n%d Pods were bound, none twice.\n\n", bound)
+	return b.String()
 }
