@@ -80,17 +80,6 @@ func startWith(t *testing.T, timeout time.Duration, bound lister, leads *tenure,
 	}, "", []*corev1.Node{node()}, pods, "PreFilter", "PreBind")
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 1000 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
-
 // TestBarrier: kubernetes#137308. A pod that the API server has bound and the snapshot lacks keeps all others back.
 func TestBarrier(t *testing.T) {
 	other := func() (map[types.UID]string, string, error) {
@@ -115,7 +104,7 @@ func TestBarrier(t *testing.T) {
 				t.Errorf("says %q, want %q", got, tc.want)
 			}
 			if tc.want != "" {
-				eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "new") })
+				plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "new") })
 			} else if time.Sleep(3 * again); len(c.Activated()) > 0 {
 				t.Errorf("activated %v", c.Activated())
 			}
@@ -141,7 +130,7 @@ func TestLongList(t *testing.T) {
 	if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "is not complete yet") {
 		t.Errorf("the first attempt says %q", said["n"])
 	}
-	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+	plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 	if got := a.asked(); !slices.Equal(got, []string{"", "1", "2", "3", "4", "5"}) {
 		t.Errorf("asked for pages %q", got)
 	}
@@ -160,7 +149,7 @@ func TestGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, 5*time.Second, tc.bound, pod("a", "n"), pod("b", "n"))
-			eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+			plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 			if got := tc.bound.asked(); !slices.Equal(got, tc.pages) {
 				t.Errorf("asked for pages %q, want %q", got, tc.pages)
 			}
@@ -199,7 +188,7 @@ func TestNeverOpensUncaught(t *testing.T) {
 func TestOthersGoOn(t *testing.T) {
 	a := says(bound("a", "gone"), bound("a", "new-1", "new-2"))
 	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
-	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+	plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 }
 
 // TestDeletedMeanwhile: a pod that was bound and is gone before the informer saw it does not keep the barrier shut.
@@ -208,7 +197,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 	if said, _ := c.Filter(t, pod("new", "")); said["n"] == "" {
 		t.Fatal("opened at once")
 	}
-	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+	plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 }
 
 // TestNodeIsGone: pods of a node that was deleted are bound until PodGC deletes them, and in no snapshot. One that the

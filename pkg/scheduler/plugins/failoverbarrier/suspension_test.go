@@ -58,7 +58,7 @@ func leading(t *testing.T, a *answers) (*machine, *plugintest.Cluster) {
 	t.Helper()
 	m := newMachine("us")
 	c := elected(t, a, m)
-	eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+	plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 	return m, c
 }
 
@@ -80,7 +80,7 @@ func TestResumed(t *testing.T) {
 			}
 			m.renew("another")
 			said = nil
-			eventually(t, "the other leader to be seen", func() bool {
+			plugintest.Eventually(t, "the other leader to be seen", func() bool {
 				said, _ = c.Filter(t, pod("new", ""))
 				return strings.Contains(said["n"], `"another" holds the Lease, not "us"`)
 			})
@@ -88,13 +88,13 @@ func TestResumed(t *testing.T) {
 				t.Errorf("listed %d times before it leads", n)
 			}
 			m.renew("us")
-			eventually(t, "the Lease's return to be seen", func() bool {
+			plugintest.Eventually(t, "the Lease's return to be seen", func() bool {
 				said, _ = c.Filter(t, pod("new", ""))
 				return strings.Contains(said["n"], "was last renewed at")
 			})
 			m.pass(2*time.Second, 2*time.Second)
 			m.renew("us")
-			eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
+			plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 			if n := len(a.asked()); n != 2 {
 				t.Errorf("listed %d times", n)
 			}
@@ -139,7 +139,7 @@ func TestChosenBefore(t *testing.T) {
 			if bind := p.PreBind(t.Context(), state, tc.pod, "n"); preflight.Code() != fwk.Error || bind.Code() != fwk.Error {
 				t.Errorf("after: %v and %v", preflight, bind)
 			}
-			eventually(t, "the barrier to open", func() bool {
+			plugintest.Eventually(t, "the barrier to open", func() bool {
 				m.renew("us")
 				m.pass(time.Millisecond, time.Millisecond)
 				said, _ := c.Filter(t, pod("other", ""))
@@ -178,7 +178,7 @@ func TestIdleLeaderResumed(t *testing.T) {
 	}
 	// Who does not lead has exited by then.
 	m.renew("us")
-	eventually(t, "the barrier to open", func() bool {
+	plugintest.Eventually(t, "the barrier to open", func() bool {
 		m.pass(time.Second, time.Second)
 		c.Plugin.(*Plugin).pulse.beat()
 		said, _ := c.Filter(t, pod("new", ""))
@@ -228,7 +228,7 @@ func TestSuspendedBetweenLooks(t *testing.T) {
 func TestAskedOnce(t *testing.T) {
 	a := says(bound("a", "gone"), bound("a"))
 	c := elected(t, a, newMachine("us"))
-	eventually(t, "the barrier to open", func() bool {
+	plugintest.Eventually(t, "the barrier to open", func() bool {
 		said, _ := c.Filter(t, pod("new", ""))
 		if strings.Contains(said["n"], errLease.Error()) {
 			t.Fatal(said)

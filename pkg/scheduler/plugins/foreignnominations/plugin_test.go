@@ -1,7 +1,6 @@
 package foreignnominations_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -138,24 +135,13 @@ func plugin() plugintest.Plugin {
 // eventuallyCounted waits until the plugin does not skip its filter.
 func eventuallyCounted(t *testing.T, c *plugintest.Cluster) {
 	t.Helper()
-	eventually(t, "a nomination to be known", func() bool { return !skips(t, c) })
+	plugintest.Eventually(t, "a nomination to be known", func() bool { return !skips(t, c) })
 }
 
 func skips(t *testing.T, c *plugintest.Cluster) bool {
 	t.Helper()
 	_, state := c.Filter(t, pod("asks", plugintest.Profile, -1000).Obj())
 	return state.GetSkipFilterPlugins().Has(foreignnominations.Name)
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 1000 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 // TestBoundMeanwhile: a pod that gets its room in the middle of a cycle is in that cycle's snapshot nowhere. Its room
@@ -175,7 +161,7 @@ func TestBoundMeanwhile(t *testing.T) {
 			other.Spec.NodeName, other.Status.NominatedNodeName = tc.bound, ""
 			update(t, c, other)
 			// A bound pod takes its room whatever the priorities.
-			eventually(t, "the pod's binding to be known", func() bool {
+			plugintest.Eventually(t, "the pod's binding to be known", func() bool {
 				said, _ := c.Filter(t, pod("probe", plugintest.Profile, 1000).Obj())
 				return said["n"] != "" && said["m"] == ""
 			})
@@ -243,101 +229,10 @@ func TestPreemption(t *testing.T) {
 				return apierrors.IsNotFound(err)
 			}
 			if tc.victims != "" {
-				eventually(t, "the pod of low priority to be evicted", gone)
+				plugintest.Eventually(t, "the pod of low priority to be evicted", gone)
 			} else if tc.low != "" && gone() {
 				t.Error("the pod of low priority is gone")
 			}
 		})
-	}
-}
-
-// TestActivate: a pod that was kept out is tried again when the nomination goes, and only then.
-func TestActivate(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, c *plugintest.Cluster){
-		"deleted": func(t *testing.T, c *plugintest.Cluster) {
-			if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "foreign", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"given up": func(t *testing.T, c *plugintest.Cluster) { update(t, c, foreign().NominatedNodeName("").Obj()) },
-		"moved":    func(t *testing.T, c *plugintest.Cluster) { update(t, c, foreign().NominatedNodeName("m").Obj()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", []*corev1.Node{node("n"), node("m")}, []*corev1.Pod{foreign().Obj()}, "PreFilter", "Filter")
-			eventuallyKnown(t, c, foreign().Obj())
-			if said, _ := c.Filter(t, pod("pod", plugintest.Profile, 5).Obj()); said["n"] == "" {
-				t.Fatal("the pod was not kept out")
-			}
-			if got := c.Activated(); len(got) > 0 {
-				t.Fatalf("activated %v before anything changed", got)
-			}
-			end(t, c)
-			for range 200 {
-				if slices.Contains(c.Activated(), "pod") {
-					return
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			t.Errorf("activated %v", c.Activated())
-		})
-	}
-}
-
-func update(t *testing.T, c *plugintest.Cluster, p *corev1.Pod) {
-	t.Helper()
-	if _, err := c.Client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestQueueingHints: every change is heeded that some filter waits for, since it is the plugin that has rejected the pod;
-// pods that are nowhere make no room.
-func TestQueueingHints(t *testing.T) {
-	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nil, nil, "PreFilter", "Filter")
-	events, err := c.Plugin.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	registered := map[fwk.EventResource]fwk.ActionType{}
-	for _, e := range events {
-		registered[e.Event.Resource] |= e.Event.ActionType
-	}
-	for resource, action := range map[fwk.EventResource]fwk.ActionType{
-		fwk.Pod:                   fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown,
-		fwk.Node:                  fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel,
-		fwk.PersistentVolumeClaim: fwk.Add | fwk.Update,
-	} {
-		if registered[resource]&action != action {
-			t.Errorf("%s: %b is registered, want %b", resource, registered[resource], action)
-		}
-	}
-	on, own := foreign().NominatedNodeName("").Node("n").Obj(), pod("pod", plugintest.Profile, 5).Obj()
-	for name, tc := range map[string]struct {
-		old, new any
-		want     fwk.QueueingHint
-	}{
-		"deleted, was nowhere":   {foreign().NominatedNodeName("").Obj(), nil, fwk.QueueSkip},
-		"deleted, was nominated": {foreign().Obj(), nil, fwk.Queue},
-		"deleted, was bound":     {on, nil, fwk.Queue},
-		"bound":                  {nil, on, fwk.Queue},
-		"bound one changes":      {on, on, fwk.Queue},
-		"pending one changes":    {foreign().NominatedNodeName("").Obj(), foreign().NominatedNodeName("").Obj(), fwk.QueueSkip},
-		"the pod itself changes": {own, own, fwk.Queue},
-	} {
-		if got, err := events[0].QueueingHintFn(klog.Background(), own, tc.old, tc.new); got != tc.want || err != nil {
-			t.Errorf("%s: %v %v", name, got, err)
-		}
-	}
-}
-
-// TestSign: pods that differ in priority see different rooms.
-func TestSign(t *testing.T) {
-	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nil, nil, "PreFilter", "Filter")
-	sign := func(priority int32) string {
-		return string(c.Framework.SignPod(t.Context(), pod("pod", plugintest.Profile, priority).Obj()))
-	}
-	one, again, two := sign(1), sign(1), sign(2)
-	if one == "" || one == two || one != again {
-		t.Errorf("signatures %q, %q and %q", one, again, two)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -201,4 +202,16 @@ func (c *Cluster) Filter(t *testing.T, pod *corev1.Pod) (map[string]string, fwk.
 		result[node.Node().Name] = s.Message()
 	}
 	return result, state
+}
+
+// Eventually waits until something holds, for ten seconds at least.
+func Eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
 }

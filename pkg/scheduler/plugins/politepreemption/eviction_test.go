@@ -3,7 +3,6 @@ package politepreemption_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -66,17 +65,6 @@ func gone(t *testing.T, c *plugintest.Cluster) []string {
 	return names
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 1000 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
-
 // TestBudgets: disruption budgets count among the own pods, and do not make another scheduler's pod the victim: it is
 // better to break one, as DefaultPreemption does when nothing else helps.
 func TestBudgets(t *testing.T) {
@@ -106,7 +94,7 @@ func TestBudgets(t *testing.T) {
 			victims := func() []string {
 				return slices.DeleteFunc(gone(t, c), func(name string) bool { return slices.Contains(before, name) })
 			}
-			eventually(t, "the victims to be evicted", func() bool { return len(victims()) >= len(tc.victims) })
+			plugintest.Eventually(t, "the victims to be evicted", func() bool { return len(victims()) >= len(tc.victims) })
 			if got := victims(); !slices.Equal(got, tc.victims) {
 				t.Errorf("evicted %v, want %v", got, tc.victims)
 			}
@@ -133,7 +121,7 @@ func TestAsynchronous(t *testing.T) {
 		t.Errorf("while the victim is being evicted: %v", status)
 	}
 	close(wait)
-	eventually(t, "the pod to be let in again", func() bool { return plugin.PreEnqueue(t.Context(), preemptor).IsSuccess() })
+	plugintest.Eventually(t, "the pod to be let in again", func() bool { return plugin.PreEnqueue(t.Context(), preemptor).IsSuccess() })
 	if got := gone(t, c); !slices.Contains(got, "own") {
 		t.Errorf("gone are %v", got)
 	}

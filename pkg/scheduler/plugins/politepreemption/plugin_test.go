@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -90,7 +91,7 @@ func TestNewRefuses(t *testing.T) {
 	if c.Plugin.Name() != "PolitePreemption" {
 		t.Errorf("name %s", c.Plugin.Name())
 	}
-	if _, err := politepreemption.New(t.Context(), unknown(`{"spare": []}`), c.Framework); !errors.Is(err, pluginargs.ErrArgs) || !strings.Contains(err.Error(), "spare") {
+	if _, err := politepreemption.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"spare": []}`)}, c.Framework); !errors.Is(err, pluginargs.ErrArgs) || !strings.Contains(err.Error(), "spare") {
 		t.Errorf("unknown argument: %v", err)
 	}
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{

@@ -72,22 +72,27 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		return nil, err
 	}
 	if !*args.Automatic {
-		return newPlugin(ctx, args, h, nil), nil
+		return newPlugin(ctx, args, h, nil)
 	}
 	known, err := sharedServices(ctx, h.SharedInformerFactory(), h.KubeConfig())
 	if err != nil {
 		return nil, err
 	}
-	return newPlugin(ctx, args, h, known), nil
+	return newPlugin(ctx, args, h, known)
 }
 
-func newPlugin(ctx context.Context, args pluginargs.TunnelReachArgs, h fwk.Handle, known *services) *Plugin {
+func newPlugin(ctx context.Context, args pluginargs.TunnelReachArgs, h fwk.Handle, known *services) (*Plugin, error) {
 	p := &Plugin{handle: h, args: args, services: known, now: time.Now, nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister()}
 	p.waiting.activate = func(pods map[string]*corev1.Pod) { h.Activate(klog.FromContext(ctx), pods) }
 	if known != nil {
 		known.subscribe(p.waiting.changed)
 	}
-	return p
+	if args.Mode == pluginargs.ReachRequire {
+		if err := p.followHeartbeats(h.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // Name implements fwk.Plugin.
@@ -160,7 +165,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if !ok || p.reached(r, node.Node()) {
 		return nil
 	}
-	if pod.Labels[pluginargs.ReachLabel] != "true" && !r.noted.Swap(true) {
+	if !r.noted.Swap(true) {
 		p.waiting.add(pod, r.version)
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
@@ -249,8 +254,8 @@ func (p *Plugin) mustReach(pod *corev1.Pod) bool {
 	return p.services != nil && p.services.selects(pod)
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. For what names Services, and for Services, there are no events: the
-// plugin activates waiting pods by itself.
+// EventsToRegister implements fwk.EnqueueExtensions. For what names Services, for Services, and for heartbeats there are
+// no events: the plugin activates waiting pods by itself.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeCondition | fwk.UpdateNodeLabel}, QueueingHintFn: p.afterNodeChange},

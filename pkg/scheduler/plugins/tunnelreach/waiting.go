@@ -11,8 +11,8 @@ import (
 // mostWaiting bounds the memory that pods take which were deleted while they waited.
 const mostWaiting = 10_000
 
-// waiting are pods that the plugin keeps out of nodes because of what it knows of Services. They are tried again when that
-// changes: the scheduler has no events for it.
+// waiting are pods that the plugin keeps out of nodes. They are tried again when what it knows of Services changes, or
+// somebody looks at an agent again: the scheduler has no events for that.
 type waiting struct {
 	activate func(pods map[string]*corev1.Pod)
 

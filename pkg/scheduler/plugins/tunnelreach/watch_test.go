@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,20 +45,12 @@ func watching(t *testing.T, client dynamic.Interface) *plugintest.Cluster {
 			known, err := watchServices(ctx, h.SharedInformerFactory(), client)
 			args := pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire}
 			args.Default()
-			return newPlugin(ctx, args, h, known), err
+			if err != nil {
+				return nil, err
+			}
+			return newPlugin(ctx, args, h, known)
 		},
 	})
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 1000 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 // says is what node b says to a pod behind Service hook.
@@ -117,17 +108,17 @@ func TestFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := dynamicClient()
 			c := watching(t, d)
-			eventually(t, "the sources to be known", func() bool { return says(t, c) == "" })
+			plugintest.Eventually(t, "the sources to be known", func() bool { return says(t, c) == "" })
 			if err := tc.add(c, d); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the pod to be refused", func() bool { return strings.Contains(says(t, c), refused) })
+			plugintest.Eventually(t, "the pod to be refused", func() bool { return strings.Contains(says(t, c), refused) })
 			before := len(c.Activated())
 			if err := tc.remove(c, d); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the pod to be tried again", func() bool { return slices.Contains(c.Activated()[before:], "pod") })
-			eventually(t, "the pod to fit", func() bool { return says(t, c) == "" })
+			plugintest.Eventually(t, "the pod to be tried again", func() bool { return slices.Contains(c.Activated()[before:], "pod") })
+			plugintest.Eventually(t, "the pod to fit", func() bool { return says(t, c) == "" })
 		})
 	}
 }
@@ -155,7 +146,7 @@ func TestWaitsForSources(t *testing.T) {
 		t.Errorf("labelled: %q", said["b"])
 	}
 	close(wait)
-	eventually(t, "the pod to be tried again", func() bool { return slices.Contains(c.Activated(), "pod") })
+	plugintest.Eventually(t, "the pod to be tried again", func() bool { return slices.Contains(c.Activated(), "pod") })
 	if got := says(t, c); got != "" {
 		t.Errorf("afterwards: %q", got)
 	}
