@@ -2,100 +2,13 @@ package server
 
 import (
 	"errors"
-	"io"
-	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
-
-// proxyPath is the gRPC method with which clients dial.
-const proxyPath = "/ProxyService/Proxy"
-
-// serveGRPC serves one HTTP/2 connection of a client. kube-apiserver opens one
-// for each dial, with one stream on it.
-func (s *Server) serveGRPC(nc net.Conn) {
-	s.opening.Add(1)
-	g := &grpcClient{s: s, since: time.Now()}
-	g.fresh.Store(true)
-	defer g.opened()
-	if s.goingDown() { // before the first frame, so that the client tries again
-		_ = nc.Close()
-		return
-	}
-	cfg := s.cfg.Frontend
-	cfg.OnStream = g.open
-	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
-	g.conn = h2.NewServer(nc, cfg)
-	if !s.track(g) {
-		g.goAway()
-		g.conn.Close()
-		return
-	}
-	defer s.untrack(g)
-	err := g.conn.Serve()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.cfg.Logf(4, "client at %s: %v", sock.Peer(nc), err)
-	}
-}
-
-// grpcClient is one HTTP/2 connection of a client.
-type grpcClient struct {
-	s     *Server
-	conn  *h2.Conn
-	since time.Time
-	fresh atomic.Bool // has had no stream yet; counted in Server.opening
-}
-
-// bad counts and logs what the client sent.
-func (g *grpcClient) bad(format string, args ...any) {
-	g.s.cfg.Logf(1, "client at %s: "+format, append([]any{sock.Peer(g.conn.Net())}, args...)...)
-	g.s.m.badInput.With("client").Inc()
-}
-
-// opened notes that the first stream is there, or that none is waited for.
-func (g *grpcClient) opened() {
-	if g.fresh.CompareAndSwap(true, false) {
-		g.s.opening.Add(-1)
-	}
-}
-
-// goAway leaves a client that has just connected the time to open its stream: its
-// dial has succeeded so far, and a reference client does not begin it again.
-func (g *grpcClient) goAway() {
-	leave := func() {
-		g.opened()
-		g.conn.GoAway("server is stopping")
-	}
-	if left := g.s.cfg.FirstStream - time.Since(g.since); g.fresh.Load() && left > 0 {
-		time.AfterFunc(left, leave)
-		return
-	}
-	leave()
-}
-
-func (g *grpcClient) abort() { g.conn.Close() }
-
-func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
-	for _, f := range fields {
-		if f.Name == ":path" && f.Value != proxyPath {
-			g.bad("unknown method %q", f.Value)
-			rejectStream(st, grpcUnimplemented, "unknown method "+f.Value)
-			return
-		}
-	}
-	g.s.m.grpcConns.With("Proxy").Inc()
-	g.s.opening.Add(1)
-	g.opened()
-	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
-		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
-	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
-}
 
 // grpcStream is one stream of a client. It carries one tunnelled connection or
 // several.

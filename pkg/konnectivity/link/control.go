@@ -1,0 +1,275 @@
+package link
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+func (l *Link) readControl(typ byte, id uint32, length int) error {
+	if length > maxControl {
+		return violation("frame of type %d with %d bytes", typ, length)
+	}
+	var small [64]byte
+	p := small[:]
+	if length > len(p) {
+		p = make([]byte, length)
+	}
+	p = p[:length]
+	if _, err := io.ReadFull(l.nc, p); err != nil {
+		return err
+	}
+	switch typ {
+	case typePing, typePong, typeDrain, typeDrained:
+		return l.linkFrame(typ, p)
+	case typeDial:
+		return l.gotDial(id, p)
+	case typeDialed, typeDialFail:
+		if l.cfg.OnDial != nil {
+			return violation("answer to a dial from a server")
+		}
+		return l.streamFrame(typ, id, p)
+	case typeFin, typeClose, typeReset, typeCredit:
+		return l.streamFrame(typ, id, p)
+	case typeHello, typeWelcome, typeRefuse:
+		return violation("second handshake")
+	}
+	return nil // from a newer peer
+}
+
+func (l *Link) linkFrame(typ byte, p []byte) error {
+	switch typ {
+	case typePing:
+		if len(p) != 8 {
+			return violation("PING with %d bytes", len(p))
+		}
+		l.pong(p)
+	case typePong:
+		l.gotPong(p)
+	case typeDrain:
+		if l.cfg.OnDrain != nil {
+			l.cfg.OnDrain()
+		}
+	case typeDrained:
+		if l.cfg.OnDrained != nil {
+			l.cfg.OnDrained()
+		}
+	}
+	return nil
+}
+
+// maxCtrl is the number of bytes of unsent control frames at which pings are no
+// longer answered: the peer does not read.
+const maxCtrl = 1 << 20
+
+// floodLimit is the same for answers to dials, which cannot be left out.
+const floodLimit = 4 * maxCtrl
+
+func (l *Link) pong(p []byte) {
+	l.mu.Lock()
+	if len(l.ctrl) < maxCtrl {
+		l.controlLocked(typePong, 0, string(p))
+		l.kickLocked()
+	}
+	l.mu.Unlock()
+}
+
+func (l *Link) gotPong(p []byte) {
+	l.pinged.Store(0)
+	if len(p) != 8 {
+		return
+	}
+	rtt := int64(time.Since(l.start)) - int64(binary.BigEndian.Uint64(p))
+	if rtt <= 0 || rtt > int64(time.Minute) {
+		return
+	}
+	if m := l.minRTT.Load(); m == 0 || rtt < m {
+		l.minRTT.Store(rtt)
+	}
+}
+
+// Drained answers DRAIN: no dial follows. The server calls it when it has
+// stopped choosing this link.
+func (l *Link) Drained() { l.control(typeDrained, "") }
+
+func (l *Link) gotDial(id uint32, p []byte) error {
+	if l.cfg.OnDial == nil {
+		return violation("DIAL from an agent")
+	}
+	l.mu.Lock()
+	if id == 0 || id <= l.seenID {
+		l.mu.Unlock()
+		return violation("DIAL with used number %d", id)
+	}
+	if len(l.ctrl) > floodLimit {
+		l.mu.Unlock()
+		return violation("server does not read the answers to its dials")
+	}
+	l.seenID = id
+	st := l.newStream(id, nil)
+	st.dialing = true
+	l.mu.Unlock()
+	l.cfg.OnDial(st, string(p))
+	l.mu.Lock()
+	gone, r := l.err != nil, st.r
+	l.mu.Unlock()
+	if gone && r != nil { // the link may have ended before there was somebody to tell
+		r.Aborted(tunnel.ErrLinkClosed)
+	}
+	return nil
+}
+
+// Accept answers a dial; agent side. The receiver must have been set. It may
+// wait for the network.
+func (st *Stream) Accept() {
+	st.l.mu.Lock()
+	st.dialing = false
+	if !st.dead {
+		st.l.controlLocked(typeDialed, st.id, "")
+	}
+	st.l.flushUnlock(true, true)
+}
+
+// Refuse answers a dial that failed; agent side.
+func (st *Stream) Refuse(e *tunnel.DialError) {
+	st.l.mu.Lock()
+	defer st.l.mu.Unlock()
+	if !st.dead {
+		st.l.controlLocked(typeDialFail, st.id, string([]byte{byte(e.Code)})+clip(e.Message))
+		st.killLocked()
+		st.l.kickLocked()
+	}
+}
+
+func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
+	l.mu.Lock()
+	st := l.streams[id]
+	if st == nil {
+		err := l.unknownLocked(id)
+		l.mu.Unlock()
+		return err
+	}
+	early := st.dialing && (typ == typeFin || typ == typeClose || typ == typeCredit)
+	l.mu.Unlock()
+	if early { // its receiver has no stream yet
+		l.breach(st, "end or credit before the dial was answered")
+		return nil
+	}
+	switch typ {
+	case typeDialed:
+		return st.gotDialed()
+	case typeDialFail:
+		return st.gotDialFail(p)
+	case typeFin, typeClose:
+		st.gotFin(typ == typeClose)
+	case typeReset:
+		st.abort(&tunnel.ResetError{Reason: string(p)})
+	case typeCredit:
+		if len(p) != 4 {
+			return violation("CREDIT with %d bytes", len(p))
+		}
+		st.gotCredit(int(binary.BigEndian.Uint32(p)))
+	}
+	return nil
+}
+
+func (st *Stream) gotDialed() error {
+	st.l.mu.Lock()
+	ok := st.dialing && !st.dead
+	st.dialing = false
+	st.l.mu.Unlock()
+	if !ok {
+		return violation("DIALED for a stream that is not being dialled")
+	}
+	st.r.Dialed(st, nil)
+	return nil
+}
+
+func (st *Stream) gotDialFail(p []byte) error {
+	st.l.mu.Lock()
+	ok := st.dialing && !st.dead && len(p) > 0
+	if ok {
+		st.killLocked()
+	}
+	st.l.mu.Unlock()
+	if !ok { // the stream ends with the link
+		return violation("DIALFAIL without a reason, or for a stream that is not being dialled")
+	}
+	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: string(p[1:])})
+	return nil
+}
+
+func (st *Stream) gotFin(closed bool) {
+	l := st.l
+	l.mu.Lock()
+	if st.dead {
+		l.mu.Unlock()
+		return
+	}
+	first := !st.gotEnd
+	again := st.gotClose || !first && !closed
+	st.gotEnd, st.gotClose = true, st.gotClose || closed
+	st.doneLocked()
+	r := st.r
+	l.mu.Unlock()
+	if again {
+		l.broke("end is sent twice")
+	}
+	if r == nil || again {
+		return
+	}
+	if first {
+		r.End()
+	}
+	if closed {
+		st.peerReadsNoMore(r)
+	}
+}
+
+// peerReadsNoMore ends our direction: what we would send is not wanted.
+func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
+	if s, ok := r.(interface{ PeerClosed() }); ok {
+		s.PeerClosed()
+	}
+	l := st.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st.dead {
+		return
+	}
+	release(st.queue)
+	st.queue, st.queued = nil, 0
+	if st.end == endNone {
+		st.end = endFin
+	}
+	if !st.sentEnd {
+		l.schedule(st)
+		l.kickLocked()
+	}
+}
+
+// maxCredit bounds what a peer may let us send, so that a lying peer cannot make
+// the number overflow.
+const maxCredit = 1 << 30
+
+func (st *Stream) gotCredit(n int) {
+	l := st.l
+	l.mu.Lock()
+	if st.credit+n > maxCredit {
+		l.mu.Unlock()
+		l.breach(st, "credit is too large")
+		return
+	}
+	st.credit += n
+	wake := st.waiting && st.windowLocked() > 0
+	if wake {
+		st.waiting = false
+	}
+	r := st.r
+	l.mu.Unlock()
+	if wake && r != nil {
+		r.Writable()
+	}
+}

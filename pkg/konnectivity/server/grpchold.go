@@ -1,0 +1,99 @@
+package server
+
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+)
+
+const (
+	// knowDelay is what passes between the sign that the client has taken the
+	// answer to its dial from the stream and its registering the connection.
+	knowDelay = 5 * time.Millisecond
+	// knowMax is for how long data is held back from a client whose window is so
+	// large that it shows nothing. A client that is merely busy takes less.
+	knowMax = 500 * time.Millisecond
+	// probeSize makes a packet so large that reading it makes the client open
+	// its window, which shows that it has read everything before it.
+	probeSize = 16500
+)
+
+// whenKnown runs f, behind held data if there is any.
+func (c *grpcConn) whenKnown(f func()) {
+	c.mu.Lock()
+	if !c.known && (len(c.held) > 0 || c.letGo) {
+		if c.ended == nil {
+			c.ended = f
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	f()
+}
+
+// hold keeps the first data of a destination that speaks first; mu is held and
+// released. To learn when the client is ready it is sent a packet that clients
+// ignore.
+func (c *grpcConn) hold(chunk *buf.Chunk) {
+	c.held = buf.Enqueue(c.held, chunk)
+	first := !c.probed
+	c.probed = true
+	c.mu.Unlock()
+	if first {
+		c.g.holding.Add(1)
+		c.g.st.SendControl(probe)
+		time.AfterFunc(knowMax, c.clientKnows)
+	}
+}
+
+// probe is a DRAIN packet, which means nothing to clients, with padding in an
+// unknown field.
+var probe = func() []byte {
+	b := wire.AppendMessage(nil, &wire.Packet{Payload: wire.Drain})
+	pad := make([]byte, probeSize)
+	b = append(b, 15<<3|2, byte(probeSize&0x7f|0x80), byte(probeSize>>7&0x7f|0x80), byte(probeSize>>14))
+	b = append(b, pad...)
+	n := len(b) - 5
+	b[1], b[2], b[3], b[4] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
+	return b
+}()
+
+// clientReads is called when the client has opened its window.
+func (c *grpcConn) clientReads() {
+	c.mu.Lock()
+	wait := c.probed && !c.known
+	c.mu.Unlock()
+	if wait {
+		time.AfterFunc(knowDelay, c.clientKnows)
+	}
+}
+
+// clientKnows lets held data go, one caller at a time so that order is kept.
+func (c *grpcConn) clientKnows() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known || c.letGo {
+		return
+	}
+	c.letGo = true
+	for len(c.held) > 0 {
+		chunk := c.held[0]
+		c.held = c.held[1:]
+		c.mu.Unlock()
+		c.down(chunk)
+		c.mu.Lock()
+	}
+	if c.probed {
+		c.g.holding.Add(-1)
+	}
+	c.letGo, c.known = false, true
+	f := c.ended
+	c.ended = nil
+	if f != nil {
+		c.mu.Unlock()
+		f()
+		c.mu.Lock()
+	}
+}
