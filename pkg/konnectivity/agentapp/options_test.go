@@ -1,60 +1,43 @@
 package agentapp
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell/shelltest"
 )
 
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o := NewOptions()
-	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	o.AddFlags(f)
-	if err := f.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	shelltest.Parse(t, o.AddFlags, args...)
 	return o
 }
 
 // TestFlagsAreChecked: a value that makes no sense is refused with what it is about.
 func TestFlagsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		arg  string
-		want string // in the error; nothing if there is none
-	}{
-		{"--proxy-server-port=0", "port"},
-		{"--health-server-port=-1", "port"},
-		{"--agent-cert=/a", "--agent-key"},
-		{"--ca-cert=/does/not/exist", "/does/not/exist"},
-		{"--sync-interval=1m", "sync interval"},
-		{"--server-count-source=both", "--server-count-source"},
-		{"--agent-identifiers=mac=1", "mac"},
-		{"--agent-identifiers=%zz", "address"},
-		{"--agent-identifiers=host=a&ipv4=192.0.2.1&default-route=true", ""},
-		{"--enable-contention-profiling", "--enable-profiling"},
-		{"--links=-1", "--links"},
-		{"--allow-destinations=10.0.0.0/33", "10.0.0.0/33"},
-		{"--deny-destinations=host:99999", "99999"},
-		{"--deny-destinations=", ""},
-		{"--deny-destinations=10.0.0.256", "10.0.0.256"},
-		{"--max-pending-dials=0", "--max-pending-dials"},
-		{"--max-connections=-1", "--max-connections"},
-		{"--dial-timeout=0", "--dial-timeout"},
-		{"--peer-buffer=1", "--peer-buffer"},
-	} {
-		err := parse(t, c.arg).Validate()
-		switch {
-		case err == nil && c.want != "":
-			t.Errorf("%s is accepted", c.arg)
-		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", c.arg, err, c.want)
-		}
-	}
+	shelltest.Check(t, func(arg string) error { return parse(t, arg).Validate() }, map[string]string{
+		"--proxy-server-port=0":      "port",
+		"--health-server-port=-1":    "port",
+		"--agent-cert=/a":            "--agent-key",
+		"--ca-cert=/does/not/exist":  "/does/not/exist",
+		"--sync-interval=1m":         "sync interval",
+		"--server-count-source=both": "--server-count-source",
+		"--agent-identifiers=mac=1":  "mac",
+		"--agent-identifiers=%zz":    "address",
+		"--agent-identifiers=host=a&ipv4=192.0.2.1&default-route=true": "",
+		"--enable-contention-profiling":                                "--enable-profiling",
+		"--links=-1":                                                   "--links",
+		"--allow-destinations=10.0.0.0/33":                             "10.0.0.0/33",
+		"--deny-destinations=host:99999":                               "99999",
+		"--deny-destinations=":                                         "",
+		"--deny-destinations=10.0.0.256":                               "10.0.0.256",
+		"--max-pending-dials=0":                                        "--max-pending-dials",
+		"--max-connections=-1":                                         "--max-connections",
+		"--dial-timeout=0":                                             "--dial-timeout",
+		"--peer-buffer=1":                                              "--peer-buffer",
+	})
 }
 
 // TestFlagsReachTheAgent: what flags say arrives in the agent's configuration, and

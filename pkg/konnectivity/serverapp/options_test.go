@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell/shelltest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
 )
 
@@ -15,50 +14,35 @@ import (
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o := NewOptions()
-	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	o.AddFlags(f)
-	if err := f.Parse(append([]string{"--uds-name=/run/s", "--server-port=0"}, args...)); err != nil {
-		t.Fatal(err)
-	}
+	shelltest.Parse(t, o.AddFlags, append([]string{"--uds-name=/run/s", "--server-port=0"}, args...)...)
 	return o
 }
 
 // TestOwnFlagsAreChecked: a value of our own flags that makes no sense is refused
 // with the flag's name.
 func TestOwnFlagsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		arg  string
-		want string // in the error; nothing if there is none
-	}{
-		{"--agent-claims=node-a", "--agent-claims"},
-		{"--agent-claims=node", "--agent-namespace"},
-		{"--agent-claims=certificate", ""},
-		{"--links-per-agent=0", "--links-per-agent"},
-		{"--max-pending-dials=0", "--max-pending-dials"},
-		{"--max-connections=-1", "--max-connections"},
-		{"--max-agents=0", "--max-agents"},
-		{"--agent-wait=-1s", "--agent-wait"},
-		{"--agent-wait=0", ""},
-		{"--token-cache=-1s", "--token-cache"},
-		{"--link=h3", "--link"},
-		{"--slow-receivers=maybe", "--slow-receivers"},
-		{"--link-window=1000", "--link-window"},
-		{"--link-max-window=1000", "--link-max-window"},
-		{"--link-budget=-1", "--link-budget"},
-		{"--conn-buffer=1", "--conn-buffer"},
-		{"--peer-buffer=1000", "--peer-buffer"},
-		{"--total-buffer=-1", "--total-buffer"},
-		{"--peer-buffer=0", ""},
-		{"--total-buffer=0", ""},
-	} {
-		err := parse(t, c.arg).Validate()
-		switch {
-		case err == nil && c.want != "":
-			t.Errorf("%s is accepted", c.arg)
-		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", c.arg, err, c.want)
-		}
-	}
+	shelltest.Check(t, func(arg string) error { return parse(t, arg).Validate() }, map[string]string{
+		"--agent-claims=node-a":      "--agent-claims",
+		"--agent-claims=node":        "--agent-namespace",
+		"--agent-claims=certificate": "",
+		"--links-per-agent=0":        "--links-per-agent",
+		"--max-pending-dials=0":      "--max-pending-dials",
+		"--max-connections=-1":       "--max-connections",
+		"--max-agents=0":             "--max-agents",
+		"--agent-wait=-1s":           "--agent-wait",
+		"--agent-wait=0":             "",
+		"--token-cache=-1s":          "--token-cache",
+		"--link=h3":                  "--link",
+		"--slow-receivers=maybe":     "--slow-receivers",
+		"--link-window=1000":         "--link-window",
+		"--link-max-window=1000":     "--link-max-window",
+		"--link-budget=-1":           "--link-budget",
+		"--conn-buffer=1":            "--conn-buffer",
+		"--peer-buffer=1000":         "--peer-buffer",
+		"--total-buffer=-1":          "--total-buffer",
+		"--peer-buffer=0":            "",
+		"--total-buffer=0":           "",
+	})
 }
 
 // TestFlagsReachTheServer: what flags and variables say arrives in the server's
