@@ -143,18 +143,23 @@ func serverRequest(host, commonName string) pki.Request {
 }
 
 func (p *planner) issuePair(ca pki.KeyPair, certFile, keyFile string, r pki.Request) {
+	if cert, key, ok := p.issue(ca, certFile, r); ok {
+		p.create(keyFile, key, 0o600, true)
+		p.create(certFile, cert, 0o644, false)
+	}
+}
+
+// issue makes a certificate for a file, and its key.
+func (p *planner) issue(ca pki.KeyPair, certFile string, r pki.Request) (cert, key []byte, ok bool) {
 	pair, err := ca.Issue(pki.FromBundle(p.bundle), r, p.opts.Now())
+	if err == nil {
+		key, err = pair.KeyPEM()
+	}
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %w", certFile, err))
-		return
+		return nil, nil, false
 	}
-	key, err := pair.KeyPEM()
-	if err != nil {
-		p.fail(err)
-		return
-	}
-	p.create(keyFile, key, 0o600, true)
-	p.create(certFile, pair.CertPEM(), 0o644, false)
+	return pair.CertPEM(), key, true
 }
 
 // create plans a file that is known not to be there.

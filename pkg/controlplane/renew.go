@@ -223,18 +223,10 @@ func (p *planner) replace(step Step, file string, data []byte, secret bool) bool
 }
 
 func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.Request) {
-	pair, err := ca.Issue(pki.FromBundle(p.bundle), request, p.opts.Now())
-	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", certFile, err))
-		return
+	if cert, key, ok := p.issue(ca, certFile, request); ok {
+		p.replace(StepPKI, keyFile, key, true)
+		p.replace(StepPKI, certFile, cert, false)
 	}
-	key, err := pair.KeyPEM()
-	if err != nil {
-		p.fail(err)
-		return
-	}
-	p.replace(StepPKI, keyFile, key, true)
-	p.replace(StepPKI, certFile, pair.CertPEM(), false)
 }
 
 // renewClient makes a new CA for kube-apiserver's client certificate, whose key

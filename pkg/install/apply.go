@@ -106,7 +106,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
 	defer cancel()
-	err = cluster.Step(o.Progress, "Applying "+count(len(manifests), "object"), func() (string, error) {
+	err = cluster.Step(o.Progress, "Applying "+cluster.Count(len(manifests), "object"), func() (string, error) {
 		if err := c.mayLock(limited, manifests); err != nil {
 			return "", err
 		}
@@ -123,7 +123,7 @@ var errTimeout = errors.New("the time limit (--timeout) is over")
 
 // dryRun fills in the result with what would happen.
 func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
-	return cluster.Step(o.Progress, "Asking the API server about "+count(len(manifests), "object"), func() (string, error) {
+	return cluster.Step(o.Progress, "Asking the API server about "+cluster.Count(len(manifests), "object"), func() (string, error) {
 		inv, err := c.readInventory(ctx)
 		if err != nil {
 			return "", err
@@ -270,14 +270,6 @@ func (r *Result) summary() string {
 		}
 	}
 	return text
-}
-
-// count writes "1 object" and "3 objects".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Applied is the action of a list that was made without a cluster.

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
 // Reason says what kind of problem is in the way.
@@ -63,7 +65,7 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
-	return count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
+	return cluster.Count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
 }
 
 // Details are the problems, each on a line of its own, and what to do.

@@ -164,7 +164,7 @@ func versionFinding(server *version.Version, programs, schedulerImage string) *F
 }
 
 func (c *client) findNodes(ctx context.Context, _ *v1alpha1.Bundle) (*Finding, error) {
-	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 100})
+	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

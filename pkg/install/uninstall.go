@@ -111,7 +111,7 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 		if u, err = c.planUninstall(ctx, result); err != nil {
 			return "", err
 		}
-		return count(len(u.changes), "object"), nil
+		return cluster.Count(len(u.changes), "object"), nil
 	})
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOpt
 		result.add(ch, ch.note())
 	}
 	if !o.Wait {
-		return count(len(changes), "object"), nil
+		return cluster.Count(len(changes), "object"), nil
 	}
 	for _, ch := range changes {
 		if ch.action != Deleted {
@@ -169,7 +169,7 @@ func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOpt
 			return "", err
 		}
 	}
-	return count(len(changes), "object"), nil
+	return cluster.Count(len(changes), "object"), nil
 }
 
 // waitGone waits for an object's end, and that of its Pods.

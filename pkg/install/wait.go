@@ -157,7 +157,7 @@ func deploymentState(w workload, d *appsv1.Deployment) workload {
 	case s.AvailableReplicas < s.UpdatedReplicas:
 		w.state = fmt.Sprintf("%d of %d replicas are ready", s.AvailableReplicas, want)
 	default:
-		w.done, w.failed, w.state = true, false, count(int(want), "replica")
+		w.done, w.failed, w.state = true, false, cluster.Count(int(want), "replica")
 	}
 	return w
 }
@@ -175,7 +175,7 @@ func daemonSetState(w workload, d *appsv1.DaemonSet) workload {
 	case s.DesiredNumberScheduled == 0:
 		w.done, w.state = true, "no node matches"
 	default:
-		w.done, w.state = true, count(int(s.DesiredNumberScheduled), "node")
+		w.done, w.state = true, cluster.Count(int(s.DesiredNumberScheduled), "node")
 	}
 	return w
 }

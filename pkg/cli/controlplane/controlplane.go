@@ -87,6 +87,29 @@ func (c *Common) Complete() error {
 	return err
 }
 
+// Change are the flags of the commands that take the tunnel in or out.
+type Change struct {
+	Common
+	// DryRun prints what would change.
+	DryRun bool
+	// KubeadmConfig includes kubeadm's stored configuration.
+	KubeadmConfig bool
+}
+
+// AddFlags binds them; kubeadm says what is done with its stored configuration.
+func (c *Change) AddFlags(cmd *cobra.Command, kubeadm string) {
+	c.Common.AddFlags(cmd)
+	c.AddRunFlags(cmd)
+	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
+	cmd.Flags().BoolVar(&c.KubeadmConfig, "kubeadm-config", true, kubeadm)
+}
+
+// Complete fills in what follows from flags.
+func (c *Change) Complete() error {
+	c.LeaveKubeadmConfig = !c.KubeadmConfig
+	return c.Common.Complete()
+}
+
 // LoadBundle reads a configuration, or without one takes what is installed below
 // root; nil for the default bundle.
 func LoadBundle(file, root string, in io.Reader) (*v1alpha1.Bundle, error) {

@@ -42,15 +42,11 @@ const installExamples = `  # See what would change
 
 // InstallOptions are the flags of "install".
 type InstallOptions struct {
-	Common
-	// DryRun prints what would change.
-	DryRun bool
-	// KubeadmConfig includes kubeadm's stored configuration.
-	KubeadmConfig bool
+	Change
 }
 
 func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &InstallOptions{Common: Common{Streams: streams}}
+	o := &InstallOptions{Change{Common: Common{Streams: streams}}}
 	cmd := &cobra.Command{
 		Use: "install", Short: "Install the tunnel into this machine's control plane", Long: installLong, Example: installExamples,
 		Args: cobra.NoArgs,
@@ -64,11 +60,8 @@ func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
 			return o.Run(cmd.Context())
 		},
 	}
-	o.AddFlags(cmd)
-	o.AddRunFlags(cmd)
+	o.AddFlags(cmd, "also change kubeadm's stored configuration, ConfigMap kube-system/kubeadm-config")
 	f := cmd.Flags()
-	f.BoolVar(&o.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
-	f.BoolVar(&o.KubeadmConfig, "kubeadm-config", true, "also change kubeadm's stored configuration, ConfigMap kube-system/kubeadm-config")
 	f.BoolVar(&o.ServerOnly, "server-only", false, "install all but kube-apiserver's part; another run without this flag does the rest")
 	f.BoolVar(&o.Force, "force", false, "go on with an untested Kubernetes version, with a server count that is too low, or where webhooks would be out of reach until agents are connected")
 	f.StringVar(&o.CACert, "ca-cert", "", "the cluster's CA certificate, with --ca-key (default: the node's ca.crt)")
@@ -76,12 +69,6 @@ func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
 	f.StringVar(&o.ServerKubeconfig, "server-kubeconfig", "", "ready-made kubeconfig of the Konnectivity server, where the CA's key must not come to this node")
 	f.StringVar(&o.Server, "server", "", "URL of the API server in the kubeconfig that is made (default: this node's own)")
 	return cmd
-}
-
-// Complete fills in what follows from flags.
-func (o *InstallOptions) Complete() error {
-	o.LeaveKubeadmConfig = !o.KubeadmConfig
-	return o.Common.Complete()
 }
 
 // Validate checks the flags against each other.

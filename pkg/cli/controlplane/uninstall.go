@@ -26,17 +26,14 @@ by that, it stays, and another run takes it away.`
 
 // UninstallOptions are the flags of "uninstall".
 type UninstallOptions struct {
-	Common
-	DryRun        bool
-	KubeadmConfig bool
+	Change
 }
 
 func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &UninstallOptions{Common: Common{Streams: streams}}
+	o := &UninstallOptions{Change{Common: Common{Streams: streams}}}
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Take the tunnel out of this machine's control plane", Long: uninstallLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.LeaveKubeadmConfig = !o.KubeadmConfig
 			if err := o.Complete(); err != nil {
 				return err
 			}
@@ -46,10 +43,7 @@ func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
 			return o.Run(cmd.Context())
 		},
 	}
-	o.AddFlags(cmd)
-	o.AddRunFlags(cmd)
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
-	cmd.Flags().BoolVar(&o.KubeadmConfig, "kubeadm-config", true, "also take it out of kubeadm's stored configuration, once no other node uses it")
+	o.AddFlags(cmd, "also take it out of kubeadm's stored configuration, once no other node uses it")
 	return cmd
 }
 
