@@ -17,6 +17,8 @@ type Check struct {
 	Timeout time.Duration
 	// Hint is the advice printed when the error carries none of its own.
 	Hint string
+	// probe says that Run talks to a pod that it leaves as it was, so that several checks may share one.
+	probe bool
 	// Run returns nil when the check passes, Skip(…) when it cannot be made, and any other error when it fails.
 	Run func(ctx context.Context, s *Scope) error
 }

@@ -58,8 +58,24 @@ func (s *Scope) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, er
 	return made, nil
 }
 
-// probePod creates the pod that logs, exec and port-forward talk to and waits until its node says that it runs.
+// probePod returns the pod that logs, exec and port-forward talk to, the run's or one of the check's own.
 func (s *Scope) probePod(ctx context.Context) (*corev1.Pod, error) {
+	var pod *corev1.Pod
+	var err error
+	if s.probe != nil {
+		pod, err = s.probe.get(ctx)
+	} else {
+		pod, err = s.ownProbePod(ctx, func(error) {})
+	}
+	if err != nil {
+		return nil, WithHint(err, "the check needs a running pod; --image names its image (now %s)", s.Probe.Image)
+	}
+	s.Detail("node", "%s", pod.Spec.NodeName)
+	return pod, nil
+}
+
+// ownProbePod creates such a pod and waits until its node says that it runs; waits is told why it does not yet.
+func (s *Scope) ownProbePod(ctx context.Context, waits func(error)) (*corev1.Pod, error) {
 	pod := newPod("probe", "", corev1.Container{
 		Name: "probe", Image: s.Probe.Image, Command: s.Probe.Command, Args: s.Probe.Args,
 	})
@@ -73,13 +89,11 @@ func (s *Scope) probePod(ctx context.Context) (*corev1.Pod, error) {
 			return err
 		}
 		pod = got
-		return notRunning(pod)
+		why := notRunning(pod)
+		waits(why)
+		return why
 	})
-	if err != nil {
-		return nil, WithHint(err, "the check needs a running pod; --image names its image (now %s)", s.Probe.Image)
-	}
-	s.Detail("node", "%s", pod.Spec.NodeName)
-	return pod, nil
+	return pod, err
 }
 
 // notRunning says why pod does not run yet, or nil.

@@ -53,19 +53,24 @@ func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, er
 		checks = append([]Check{left}, checks...)
 	}
 	rep.Begin(env.Cluster, checks)
+	probe := startProbe(ctx, env, checks, opts.Timeout)
 	for _, c := range checks {
 		if ctx.Err() != nil {
 			report.add(Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive, Status: Skipped, Error: "the run was interrupted before this check"})
 			continue
 		}
 		rep.Start(c)
-		res := runOne(ctx, env, c, opts)
+		res := runOne(ctx, env, c, opts, probe)
 		report.add(res)
 		rep.Finish(res)
 	}
 	report.Interrupted = ctx.Err() != nil
+	var left error
+	if probe != nil && probe.users > 0 {
+		left = probe.close(ctx, opts.CleanupTimeout)
+	}
 	report.Seconds = seconds(opts.Now().Sub(started))
-	return report, rep.End(report)
+	return report, errors.Join(left, rep.End(report))
 }
 
 func (o Options) withDefaults() Options {
@@ -103,10 +108,14 @@ func Select(opts Options) (selected []Check, notAsked []string, err error) {
 	return nil, nil, Usage("no check matches %q: --list shows all", opts.Only)
 }
 
-func runOne(ctx context.Context, env *Env, c Check, opts Options) Result {
+func runOne(ctx context.Context, env *Env, c Check, opts Options, probe *sharedProbe) Result {
 	begin := opts.Now()
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
 	scope := newScope(env, c.ID)
+	if c.probe && probe != nil {
+		scope.probe = probe
+		probe.release(scope, opts.CleanupTimeout)
+	}
 	err := runBounded(ctx, scope, c, opts.Timeout)
 	if ctx.Err() != nil {
 		err = WithHint(fmt.Errorf("interrupted: %w", ctx.Err()), "what the check had changed was put back, unless it says otherwise here")

@@ -78,7 +78,7 @@ func TestThreePods(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 2 * time.Second}.withDefaults())
+			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 2 * time.Second}.withDefaults(), nil)
 			wantResult(t, res, tc.wantErr)
 		})
 	}
@@ -136,7 +136,7 @@ func TestSchedulerLease(t *testing.T) {
 			}
 			env := api.env(t)
 			env.OwnsIdentity = tc.owns
-			wantResult(t, runOne(t.Context(), env, checkOf("x", schedulerLease), Options{}.withDefaults()), tc.wantErr)
+			wantResult(t, runOne(t.Context(), env, checkOf("x", schedulerLease), Options{}.withDefaults(), nil), tc.wantErr)
 		})
 	}
 	t.Run("dead holder", func(t *testing.T) {
@@ -148,11 +148,11 @@ func TestSchedulerLease(t *testing.T) {
 			}
 			return "a_1"
 		})
-		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults()), "has not renewed it within 1s")
+		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), nil), "has not renewed it within 1s")
 	})
 	t.Run("released", func(t *testing.T) {
 		api := newStubAPI(t)
 		api.put(secondLease, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("")}})
-		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults()), "has no holder")
+		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), nil), "has no holder")
 	})
 }

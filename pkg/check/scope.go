@@ -23,6 +23,8 @@ const LabelCheck = "fairlead.dev/check"
 type Scope struct {
 	*Env
 	id string
+	// probe is the run's pod to talk to; nil where the check makes its own.
+	probe *sharedProbe
 
 	mu        sync.Mutex
 	namespace *corev1.Namespace
