@@ -12,12 +12,11 @@ import (
 func TestDataBehindEnd(t *testing.T) {
 	first, second := newOrderly(), newOrderly()
 	handlers := []*orderly{first, second}
-	p := newPeer(t, Config{OnStream: nil})
-	p.c.cfg.OnStream = func(st *Stream, _ []Field) {
+	p := newPeer(t, Config{OnStream: func(st *Stream, _ []Field) {
 		st.SetHandler(handlers[0])
 		handlers = handlers[1:]
 		st.WriteHeaders([]Field{{":status", "200"}})
-	}
+	}})
 	p.request(1)
 	p.request(3)
 	_ = p.fr.WriteData(1, true, []byte("all"))
@@ -63,9 +62,8 @@ func TestEndBeforeClosed(t *testing.T) {
 	for range 100 {
 		var st *Stream
 		h := &endThenClosed{closed: make(chan bool, 1)}
-		p := newPeer(t, Config{})
 		opened := make(chan struct{})
-		p.c.cfg.OnStream = func(s *Stream, _ []Field) { st = s; s.SetHandler(h); close(opened) }
+		p := newPeer(t, Config{OnStream: func(s *Stream, _ []Field) { st = s; s.SetHandler(h); close(opened) }})
 		p.request(1)
 		<-opened
 		go st.Finish([]Field{{"grpc-status", "0"}})

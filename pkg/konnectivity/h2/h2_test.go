@@ -79,10 +79,12 @@ func newPeer(t *testing.T, cfg Config) *peer {
 	}
 	p := &peer{nc: a, fr: http2.NewFramer(a, a), h: &handler{}, st: make(chan *Stream, 10), ok: make(chan error, 1)}
 	p.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	cfg.OnStream = func(st *Stream, _ []Field) {
-		st.SetHandler(p.h)
-		st.WriteHeaders([]Field{{":status", "200"}})
-		p.st <- st
+	if cfg.OnStream == nil {
+		cfg.OnStream = func(st *Stream, _ []Field) {
+			st.SetHandler(p.h)
+			st.WriteHeaders([]Field{{":status", "200"}})
+			p.st <- st
+		}
 	}
 	p.c = NewServer(b, cfg)
 	go func() { p.ok <- p.c.Serve() }()
