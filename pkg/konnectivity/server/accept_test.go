@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -41,7 +42,7 @@ func TestAcceptFailuresAreSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &exhausted{Listener: inner, left: 5}
-	if err := s.accept(l, func(net.Conn) {}); err != net.ErrClosed {
+	if err := s.accept(l, func(net.Conn) {}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ended with %v", err)
 	}
 	if n := said.Load(); l.left >= 0 || n != 1 {

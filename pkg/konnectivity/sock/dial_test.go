@@ -11,15 +11,15 @@ import (
 func TestSelfConnected(t *testing.T) {
 	for name, domain := range map[string]int{"IPv4": unix.AF_INET, "IPv6": unix.AF_INET6} {
 		t.Run(name, func(t *testing.T) {
-			var any unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+			var loopback unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
 			if domain == unix.AF_INET6 {
-				any = &unix.SockaddrInet6{Addr: [16]byte{15: 1}}
+				loopback = &unix.SockaddrInet6{Addr: [16]byte{15: 1}}
 			}
 			open := func() int {
 				fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 				if err == nil {
 					t.Cleanup(func() { _ = unix.Close(fd) })
-					err = unix.Bind(fd, any)
+					err = unix.Bind(fd, loopback)
 				}
 				if err != nil {
 					t.Skip(err) // a host without IPv6
