@@ -2,7 +2,6 @@ package konnectivity
 
 import (
 	"maps"
-	"net"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,9 +70,7 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		PriorityClass:           "system-cluster-critical",
 		NodeSelector:            a.NodeSelector,
 		TerminationGraceSeconds: ptr.To(int64(agentGrace)),
-	}
-	if net.ParseIP(k.ServerHost) == nil {
-		c.DNSTimeout, c.DNSAttempts = dnsTimeout, dnsAttempts
+		DNSTimeout:              dnsTimeout, DNSAttempts: dnsAttempts,
 	}
 	return agentPlacement(c, a)
 }

@@ -59,7 +59,6 @@ func TestAgentOptions(t *testing.T) {
 	a.HostNetwork, a.AdminPort, a.HealthPort = ptr.To(true), 8143, 8144
 	a.Tolerations = &v1alpha1.Tolerations{{Operator: corev1.TolerationOpExists}}
 	a.Identifiers = "host=$(NODE_NAME)"
-	b.Konnectivity.ServerHost = "192.0.2.1"
 	got := objects(t, b)
 	d := all[*appsv1.Deployment](got)[0]
 	pod := d.Spec.Template.Spec
@@ -67,7 +66,6 @@ func TestAgentOptions(t *testing.T) {
 		"replicas":       ptr.Deref(d.Spec.Replicas, 0) == 3,
 		"spread":         pod.Affinity != nil,
 		"KON-74":         pod.HostNetwork && pod.DNSPolicy == corev1.DNSClusterFirstWithHostNet,
-		"no DNS asked":   pod.DNSConfig == nil,
 		"KON-75":         len(pod.Tolerations) == 1 && pod.Tolerations[0].Key == "",
 		"KON-78":         slices.Contains(pod.Containers[0].Args, "--agent-identifiers=host=$(NODE_NAME)"),
 		"KON-78 env":     len(pod.Containers[0].Env) == 2 && pod.Containers[0].Env[0].Name == "NODE_NAME",
