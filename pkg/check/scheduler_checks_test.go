@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,19 +111,19 @@ func TestExamplePodsAreTheDocuments(t *testing.T) {
 
 // TestSchedulerLease proves SCHED-30, SCHED-35 and SCHED-37.
 func TestSchedulerLease(t *testing.T) {
-	var flip atomic.Int64
+	var turn atomic.Int64
 	tests := map[string]struct {
 		second, stock func() string
 		owns          func(context.Context, string) (bool, error)
 		wantErr       string
 	}{
-		"two holders":                {second: always("a_1"), stock: always("b_1")},
-		"stock without election":     {second: always("a_1")},
-		"nobody ever led":            {stock: always("b_1"), wantErr: "not found"},
-		"the same holder":            {second: always("a_1"), stock: always("a_1"), wantErr: "holds the stock scheduler's Lease"},
-		"another replica of ours":    {second: always("a_1"), stock: always("a_2"), owns: func(_ context.Context, h string) (bool, error) { return h == "a_2", nil }, wantErr: "holds the stock scheduler's Lease"},
-		"identity cannot be judged":  {second: always("a_1"), stock: always("a_2"), owns: func(context.Context, string) (bool, error) { return false, errors.New("no list") }, wantErr: "no list"},
-		"two replicas fight over it": {second: func() string { return []string{"a_1", "a_2"}[flip.Add(1)%2] }, wantErr: "while we looked"},
+		"two holders":               {second: always("a_1"), stock: always("b_1")},
+		"stock without election":    {second: always("a_1")},
+		"nobody ever led":           {stock: always("b_1"), wantErr: "not found"},
+		"the same holder":           {second: always("a_1"), stock: always("a_1"), wantErr: "holds the stock scheduler's Lease"},
+		"another replica of ours":   {second: always("a_1"), stock: always("a_2"), owns: func(_ context.Context, h string) (bool, error) { return h == "a_2", nil }, wantErr: "holds the stock scheduler's Lease"},
+		"identity cannot be judged": {second: always("a_1"), stock: always("a_2"), owns: func(context.Context, string) (bool, error) { return false, errors.New("no list") }, wantErr: "no list"},
+		"replicas fight over it":    {second: func() string { return fmt.Sprintf("a_%d", turn.Add(1)) }, wantErr: "while we looked"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
