@@ -50,6 +50,9 @@ type Env struct {
 	Leftovers func(ctx context.Context) ([]Leftover, error)
 	// ServerMetrics returns the Prometheus text of all konnectivity servers, one after another. Nil: the tunnel checks fail and say so.
 	ServerMetrics func(ctx context.Context) ([]byte, error)
+	// ServerMetricsAside says that ServerMetrics does not ask the API server, whose way there may be the tunnel: reading
+	// then raises none of the counters, and proofs need not look for that.
+	ServerMetricsAside bool
 	// APIServerMetrics returns the Prometheus text of all API servers, one after another. Nil: that of the one that answers, which is all there
 	// is, or, behind a load balancer, any of them; see proof.go.
 	APIServerMetrics func(ctx context.Context) ([]byte, error)

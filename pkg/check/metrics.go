@@ -71,8 +71,9 @@ func wanted(name []byte) bool {
 // families are the metrics of one or more scrapes, summed over scrapes.
 type families map[string][]*dto.Metric
 
-// parseMetrics reads the counted families from Prometheus text. Several scrapes may follow one another: an aggregate of several servers repeats every family, which the
-// text format forbids within one scrape, so each repetition starts a new one.
+// parseMetrics reads the counted families from Prometheus text. Several scrapes may follow one another: an aggregate of
+// several servers repeats every family, which the text format forbids within one scrape, so each repetition starts a
+// new one.
 func parseMetrics(text []byte) (families, error) {
 	out := families{}
 	for _, scrape := range splitScrapes(counted(text)) {
@@ -86,6 +87,25 @@ func parseMetrics(text []byte) (families, error) {
 		}
 	}
 	return out, nil
+}
+
+// parseProtobuf reads the counted families from one scrape of delimited protobuf.
+func parseProtobuf(data []byte) (families, error) {
+	out := families{}
+	decoder := expfmt.NewDecoder(bytes.NewReader(data), expfmt.NewFormat(expfmt.TypeProtoDelim))
+	for {
+		var family dto.MetricFamily
+		err := decoder.Decode(&family)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse metrics: %w", err)
+		}
+		if name := family.GetName(); countedFamilies[name] {
+			out[name] = append(out[name], family.Metric...)
+		}
+	}
 }
 
 // splitScrapes cuts text wherever a `# TYPE` line repeats a name that the current piece already has.
@@ -117,8 +137,12 @@ func splitScrapes(text []byte) [][]byte {
 	return append(out, text[start:])
 }
 
-// sum adds up a counter, gauge or histogram's count over all series whose labels hold want; found is false when there is no such series.
+// sum adds up a counter, gauge or histogram's count over all series whose labels hold want; found is false when there is
+// no such series. It panics on a name that is not in countedFamilies, whose series would all be missing.
 func (f families) sum(name string, want map[string]string) (total float64, found bool) {
+	if !countedFamilies[name] {
+		panic("metric " + name + " is summed but not in countedFamilies")
+	}
 	for _, m := range f[name] {
 		if !hasLabels(m, want) {
 			continue

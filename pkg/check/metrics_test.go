@@ -1,8 +1,14 @@
 package check
 
 import (
+	"errors"
+	"net/http"
 	"os"
+	"strings"
 	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // testdata/server.metrics is what upstream's konnectivity-server v0.36.0 answered after 74 dials.
@@ -65,6 +71,51 @@ func TestOtherMetricsAreDropped(t *testing.T) {
 			t.Errorf("%s is parsed", name)
 		}
 	}
+}
+
+// writeMetrics answers as Prometheus' own handler does: with text, or with protobuf where that is asked for.
+func writeMetrics(w http.ResponseWriter, r *http.Request, text string, textOnly bool) {
+	format := expfmt.Negotiate(r.Header)
+	if textOnly {
+		format = expfmt.NewFormat(expfmt.TypeTextPlain)
+	}
+	w.Header().Set("Content-Type", string(format))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	encoder := expfmt.NewEncoder(w, format)
+	for _, family := range parsed {
+		err = errors.Join(err, encoder.Encode(family))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// An API server's counters are the same in the format that we ask for and in the one that every server has.
+func TestFormatsOfAPIServer(t *testing.T) {
+	api := newStubAPI(t)
+	api.dials, api.failures = 7, 2
+	s := newScope(api.env(t), "x")
+	want := apiSample{instance: api.instance, dials: 7, failures: 2, configured: true}
+	for _, textOnly := range []bool{false, true} {
+		api.textOnly = textOnly
+		if got, err := s.apiSample(t.Context()); err != nil || got != want {
+			t.Errorf("text only %t: got %+v, %v; want %+v", textOnly, got, err, want)
+		}
+	}
+	if _, err := parseProtobuf([]byte{200, 1, 2}); err == nil {
+		t.Error("a message that is cut off must be refused")
+	}
+}
+
+// A metric that is not counted would be missing in silence.
+func TestSumOfUncounted(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("summing it must panic")
+		}
+	}()
+	families{}.sum("apiserver_request_total", nil)
 }
 
 func FuzzParseMetrics(f *testing.F) {

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -119,6 +120,24 @@ func TestProofIsNotTheReading(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("a call over an open connection failed: %v", err)
+	}
+}
+
+// Where reading the server's metrics is not the API server's business, that one is read once on each side of the call (KON-11).
+func TestProofReadsAside(t *testing.T) {
+	api := newStubAPI(t)
+	env := api.env(t)
+	reads := 0
+	env.APIServerMetrics = func(context.Context) ([]byte, error) { reads++; return []byte(api.metrics()), nil }
+	for aside, want := range map[bool]int{false: 3, true: 2} {
+		env.ServerMetricsAside, reads = aside, 0
+		err := newScope(env, "x").prove(t.Context(), dials, func(context.Context) error {
+			api.call(httptest.NewRecorder(), func() {})
+			return nil
+		})
+		if err != nil || reads != want {
+			t.Errorf("aside %t: read %d times, want %d; %v", aside, reads, want, err)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // of them needs it, and deleted with the last of them.
 type sharedProbe struct {
 	scope *Scope
-	// users are the checks that have not ended yet.
+	// users are the checks that have not begun yet.
 	users int
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -59,7 +59,7 @@ func (p *sharedProbe) get(ctx context.Context) (*corev1.Pod, error) {
 	}
 }
 
-// release ends one check's use. With the last one the pod is deleted as part of that check, which so reports a failure to do it.
+// release is called as a check begins. With the last one the pod is deleted as part of that check, which so reports a failure to do it.
 func (p *sharedProbe) release(last *Scope, limit time.Duration) {
 	if p.users--; p.users == 0 {
 		last.Defer("delete the probe pod", func(ctx context.Context) error { return p.close(ctx, limit) })

@@ -46,6 +46,8 @@ type stubAPI struct {
 	corruptExec  bool
 	skipWebhook  bool
 	callError    string
+	// textOnly is an API server that knows no protobuf for its metrics.
+	textOnly bool
 }
 
 func newStubAPI(t *testing.T) *stubAPI {
@@ -144,7 +146,7 @@ func (a *stubAPI) serve(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	switch {
 	case path == "/metrics":
-		_, _ = io.WriteString(w, a.metrics())
+		writeMetrics(w, r, a.metrics(), a.textOnly)
 	case path == "/version":
 		_, _ = io.WriteString(w, `{"gitVersion":"v1.36.3"}`)
 	case path == "/api" || path == "/readyz":

@@ -44,9 +44,8 @@ type Component struct {
 	// DNSPolicy may be empty. On the host network Kubernetes' default then means
 	// the node's resolver, which knows no Services.
 	DNSPolicy corev1.DNSPolicy
-	// DNSTimeout is how long the resolver waits for one answer, in seconds; 0 means
-	// its own default, which is 5. It then asks DNSAttempts times, by default twice.
-	DNSTimeout, DNSAttempts int
+	// DNSConfig may be nil, for what DNSPolicy alone means.
+	DNSConfig               *corev1.PodDNSConfig
 	PriorityClass           string
 	Tolerations             []corev1.Toleration
 	NodeSelector            map[string]string
@@ -81,6 +80,12 @@ type Probe struct {
 	// FailureThreshold in probes; zero means Kubernetes' default.
 	FailureThreshold int32
 }
+
+// ReadyPeriod, in seconds, is that of readiness of every program here. They are ready
+// when connected or when their caches are filled, which takes moments; rollouts, node
+// by node, and bring-up would wait up to Kubernetes' default of 10 s longer for a
+// probe to notice.
+const ReadyPeriod = 2
 
 // Volume is a volume and its mount. Exactly one source is set.
 type Volume struct {

@@ -3,7 +3,6 @@ package component
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +91,7 @@ func podSpec(c Component) corev1.PodSpec {
 		SecurityContext:               c.PodSecurity,
 		HostNetwork:                   c.HostNetwork,
 		DNSPolicy:                     c.DNSPolicy,
-		DNSConfig:                     dnsConfig(c),
+		DNSConfig:                     c.DNSConfig,
 		PriorityClassName:             c.PriorityClass,
 		Tolerations:                   c.Tolerations,
 		NodeSelector:                  c.NodeSelector,
@@ -106,16 +105,6 @@ func podSpec(c Component) corev1.PodSpec {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: volumeSource(v)})
 	}
 	return spec
-}
-
-func dnsConfig(c Component) *corev1.PodDNSConfig {
-	if c.DNSTimeout == 0 {
-		return nil
-	}
-	option := func(name string, value int) corev1.PodDNSConfigOption {
-		return corev1.PodDNSConfigOption{Name: name, Value: ptr.To(strconv.Itoa(value))}
-	}
-	return &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{option("timeout", c.DNSTimeout), option("attempts", c.DNSAttempts)}}
 }
 
 func container(c Component) corev1.Container {

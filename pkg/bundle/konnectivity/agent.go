@@ -27,16 +27,9 @@ const (
 
 	// tokenSeconds is the kubelet's own default for projected tokens.
 	tokenSeconds = 3600
-	// readyPeriod, in seconds, is that of readiness on both ends. They are ready when
-	// connected, which takes moments; rollouts, node by node, and bring-up would wait
-	// up to Kubernetes' default of 10 s longer for a probe to notice.
-	readyPeriod = 2
 	// agentGrace is short because the first SIGTERM only drains the upstream agent,
 	// which then waits to be killed (KON-76); servers stop using it at once.
 	agentGrace = 10
-	// dnsTimeout, in seconds, and dnsAttempts: an agent is of no use until it knows
-	// its servers' addresses, and one lost packet must not cost the resolver's 5 s.
-	dnsTimeout, dnsAttempts = 1, 5
 )
 
 func agentLabels() map[string]string { return map[string]string{appLabel: AgentName} }
@@ -58,7 +51,7 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		},
 		Env:       agentEnv(a),
 		Liveness:  &component.Probe{Port: PortHealth, Path: "/healthz", Delay: 15, Timeout: 15},
-		Readiness: &component.Probe{Port: PortHealth, Path: "/readyz", Period: readyPeriod},
+		Readiness: &component.Probe{Port: PortHealth, Path: "/readyz", Period: component.ReadyPeriod},
 		Volumes: []component.Volume{{
 			Name: TokenFile, MountPath: TokenDir, ReadOnly: true,
 			Token: &component.Token{
@@ -70,9 +63,19 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		PriorityClass:           "system-cluster-critical",
 		NodeSelector:            a.NodeSelector,
 		TerminationGraceSeconds: ptr.To(int64(agentGrace)),
-		DNSTimeout:              dnsTimeout, DNSAttempts: dnsAttempts,
+		DNSConfig:               agentDNS(),
 	}
 	return agentPlacement(c, a)
+}
+
+// agentDNS has the resolver ask five times, every second: an agent is of no use until
+// it knows its servers' addresses, and one lost packet must not cost the 5 s that are
+// the default.
+func agentDNS() *corev1.PodDNSConfig {
+	return &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{
+		{Name: "timeout", Value: ptr.To("1")},
+		{Name: "attempts", Value: ptr.To("5")},
+	}}
 }
 
 func agentPlacement(c component.Component, a *v1alpha1.KonnectivityAgent) component.Component {

@@ -18,9 +18,6 @@ const (
 	// SecurePort names the port of health and metrics.
 	SecurePort = "https"
 
-	// readyPeriod, in seconds, is that of readiness: caches fill in moments, and rollouts and bring-up would wait up to
-	// Kubernetes' default of 10 s longer for a probe to notice.
-	readyPeriod          = 2
 	configHashAnnotation = "fairlead.dev/config-hash"
 	nameLabel            = "app.kubernetes.io/name"
 	configVolume         = "config-volume"
@@ -50,7 +47,7 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		// scheduler without the right to its Lease is ready and idle. Package check
 		// looks at the Lease.
 		Liveness:  &component.Probe{Port: SecurePort, Path: "/livez", HTTPS: true, Delay: 15},
-		Readiness: &component.Probe{Port: SecurePort, Path: "/readyz", HTTPS: true, Period: readyPeriod},
+		Readiness: &component.Probe{Port: SecurePort, Path: "/readyz", HTTPS: true, Period: component.ReadyPeriod},
 		Volumes: []component.Volume{{
 			Name: configVolume, MountPath: configDir(b), ReadOnly: true, ConfigMap: ConfigMapName(b),
 		}},

@@ -106,11 +106,8 @@ func defaultProfile(s *Scheduler) {
 
 // firstProfile is the name of the first profile, "" if there is none.
 func firstProfile(s *Scheduler) string {
-	if len(s.Profiles) > 0 {
-		return ptr.Deref(s.Profiles[0].SchedulerName, "")
-	}
-	for _, p := range s.BuiltInProfiles.names(nil) {
-		return p.name
+	if names := s.ProfileNames(); len(names) > 0 {
+		return names[0]
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func (o *Options) override(env *check.Env) *check.Env {
 		env.HostIP, env.HostPort = o.hostIP, o.hostPort
 	}
 	if o.ServerMetricsURL != "" {
-		env.ServerMetrics = incluster.MetricsFrom(o.ServerMetricsURL)
+		env.ServerMetrics, env.ServerMetricsAside = incluster.MetricsFrom(o.ServerMetricsURL), false // the URL may lead anywhere
 	}
 	if o.Image != "" {
 		env.Probe.Image = o.Image

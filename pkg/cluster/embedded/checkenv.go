@@ -60,7 +60,8 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		ServerMetrics: func(ctx context.Context) ([]byte, error) {
 			return get(ctx, p.url("http", portTunnelHealth, "/metrics"), http.DefaultClient)
 		},
-		HostIP: p.state.HostIP,
+		ServerMetricsAside: true,
+		HostIP:             p.state.HostIP,
 		Probe: check.Probe{
 			LogWant:        podLogWords,
 			PortForwardRaw: true,

@@ -33,7 +33,7 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 		return nil, err
 	}
 	env.Cluster, env.Bundle = cluster.ContextName(name), pl.bundle
-	env.ServerMetrics = pl.serverMetrics(addresses)
+	env.ServerMetrics, env.ServerMetricsAside = pl.serverMetrics(addresses), true
 	if pl.state.ControlPlanes > 1 {
 		env.APIServerMetrics = pl.apiServerMetrics
 	}

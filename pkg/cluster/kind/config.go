@@ -104,7 +104,11 @@ func (p *plan) mounts(n node) []kindv1alpha4.Mount {
 
 // kubeadmPatches are merged by kind into the kubeadm configuration that it makes.
 func (p *plan) kubeadmPatches() ([]string, error) {
-	var patches []string
+	join, err := discoveryPatch()
+	if err != nil {
+		return nil, err
+	}
+	patches := []string{join}
 	if p.tunnel() {
 		patch, err := egress.KubeadmPatch(p.bundle)
 		if err != nil {
@@ -125,18 +129,21 @@ func (p *plan) kubeadmPatches() ([]string, error) {
 		}
 		patches = append(patches, patch)
 	}
-	if p.facts.cgroupV1 {
-		// The whole type would say more: its logging part has no empty form.
-		patch, err := yaml.Marshal(struct {
-			metav1.TypeMeta `json:",inline"`
-			FailCgroupV1    bool `json:"failCgroupV1"`
-		}{metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}, false})
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, string(patch))
+	machine, err := p.machinePatches()
+	return append(patches, machine...), err
+}
+
+// machinePatches are those that any cluster on this machine needs.
+func (p *plan) machinePatches() ([]string, error) {
+	if !p.facts.cgroupV1 {
+		return nil, nil
 	}
-	return patches, nil
+	// The whole type would say more: its logging part has no empty form.
+	patch, err := yaml.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		FailCgroupV1    bool `json:"failCgroupV1"`
+	}{metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}, false})
+	return []string{string(patch)}, err
 }
 
 // sparse encodes without what is empty: kind merges the patch, so an empty value

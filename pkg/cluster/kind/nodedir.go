@@ -125,7 +125,11 @@ func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
 // contents are the files that a node gets copies of, with their paths there. The
 // server's kubeconfig stands before its manifest (KON-23).
 func (p *plan) contents(n node, ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
-	var files []bundle.File
+	discovery, err := p.discoveryFile(ca.CertPEM())
+	if err != nil {
+		return nil, err
+	}
+	files := []bundle.File{{Path: discoveryPath, Mode: 0o600, Data: discovery}}
 	if p.state.OwnPodNetwork {
 		data, err := podNetwork(n)
 		if err != nil {

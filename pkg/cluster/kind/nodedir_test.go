@@ -126,7 +126,7 @@ func TestPodNetwork(t *testing.T) {
 		t.Errorf("not the node's range: %s", e.data)
 	}
 	file := string(p.networkFile(n))
-	if !strings.Contains(file, "own 10.244.4.0/24\n") || strings.Count(file, "peer ") != 4 || !strings.Contains(file, "service "+apiService+"\n") || !strings.Contains(file, "peer 10.244.0.0/24 fairlead-dev-control-plane\n") {
+	if !strings.Contains(file, "own 10.244.4.0/24\n") || strings.Count(file, "peer ") != 4 || !strings.Contains(file, "service 10.96.0.1\n") || !strings.Contains(file, "peer 10.244.0.0/24 fairlead-dev-control-plane\n") {
 		t.Errorf("got\n%s", file)
 	}
 }

@@ -29,6 +29,9 @@ func PlainConfig(ctx context.Context, image string, controlPlanes, workers int) 
 	if err != nil {
 		return nil, err
 	}
+	if c.KubeadmConfigPatches, err = p.machinePatches(); err != nil {
+		return nil, err
+	}
 	c.Name, c.Networking.APIServerPort = "", 0
 	for i := range c.Nodes {
 		c.Nodes[i].ExtraMounts = nil

@@ -120,13 +120,15 @@ func (p *plan) containerNames() []string {
 	return names
 }
 
-// Kind's own defaults, and the address in serviceSubnet that Kubernetes gives to
-// the API server's Service.
+// Kind's own defaults.
 const (
 	podSubnet     = "10.244.0.0/16"
 	serviceSubnet = "10.96.0.0/16"
-	apiService    = "10.96.0.1"
 )
+
+// apiService is the address that Kubernetes gives to the API server's Service: the
+// first one of serviceSubnet.
+func apiService() netip.Addr { return netip.MustParsePrefix(serviceSubnet).Addr().Next() }
 
 // podCIDR is the i-th part of podSubnet, of the size that kubeadm gives to nodes.
 func podCIDR(i int) netip.Prefix {

@@ -55,11 +55,12 @@ func podNetwork(n node) ([]byte, error) {
 	return data, nil
 }
 
-// networkFile tells node/network.sh the Pod subnet, the API server's Service, the
-// node's own part of the subnet, and the parts of its peers by name.
+// networkFile tells node/network.sh the Pod subnet, the API server's Service, where
+// the CNI configuration waits, the node's own part of the subnet, and the parts of
+// its peers by name.
 func (p *plan) networkFile(self node) []byte {
 	var out strings.Builder
-	fmt.Fprintf(&out, "subnet %s\nservice %s\nown %s\n", podSubnet, apiService, self.podCIDR)
+	fmt.Fprintf(&out, "subnet %s\nservice %s\nconflist %s\nown %s\n", podSubnet, apiService(), conflistPath, self.podCIDR)
 	for _, n := range p.nodes() {
 		if n.name != self.name {
 			fmt.Fprintf(&out, "peer %s %s\n", n.podCIDR, n.name)

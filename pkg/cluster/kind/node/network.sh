@@ -3,12 +3,12 @@
 # brings the CNI configuration to its place, once.
 set -uo pipefail
 file=/kind/fairlead/network
-waiting=/kind/fairlead-pod-network.conflist
 place=/etc/cni/net.d/10-fairlead.conflist
 
 subnet=$(sed -n 's/^subnet //p' "$file")
 own=$(sed -n 's/^own //p' "$file")
 service=$(sed -n 's/^service //p' "$file")
+waiting=$(sed -n 's/^conflist //p' "$file")
 
 masquerade() {
   local rule=(POSTROUTING --source "$own" '!' --destination "$subnet" --jump MASQUERADE)
