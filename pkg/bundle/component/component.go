@@ -85,7 +85,7 @@ type Probe struct {
 // when connected or when their caches are filled, which takes moments; rollouts, node
 // by node, and bring-up would wait up to Kubernetes' default of 10 s longer for a
 // probe to notice.
-const ReadyPeriod = 2
+const ReadyPeriod = 1
 
 // Volume is a volume and its mount. Exactly one source is set.
 type Volume struct {
