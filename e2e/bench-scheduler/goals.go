@@ -47,20 +47,11 @@ func goals() []goal {
 
 // goalTable compares the rows with the goals. What was not measured is left out.
 func goalTable(rows []row) string {
-	find := func(workload, scheduler string) (row, bool) {
-		i := slices.IndexFunc(rows, func(r row) bool {
-			return r.Nodes == goalNodes && r.Workload == workload && r.Scheduler == scheduler
-		})
-		if i < 0 {
-			return row{}, false
-		}
-		return rows[i], true
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| workload, %d nodes | scheduler | beside | ratio of | goal | measured | |\n|---|---|---|---|--:|--:|---|\n", goalNodes)
 	for _, g := range goals() {
-		own, ok := find(g.workload, g.scheduler)
-		other, beside := find(g.workload, g.against)
+		own, ok := goalRow(rows, g.workload, g.scheduler)
+		other, beside := goalRow(rows, g.workload, g.against)
 		if !ok || !beside || g.value(own) == 0 || g.value(other) == 0 {
 			continue
 		}
@@ -76,4 +67,28 @@ func goalTable(rows []row) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s %.4gx | %.3gx | %s |\n", g.workload, g.scheduler, g.against, g.what, sign, g.limit, ratio, verdict)
 	}
 	return b.String()
+}
+
+// goalRow is the row of a scheduler at the size that the goals are for.
+func goalRow(rows []row, workload, scheduler string) (row, bool) {
+	i := slices.IndexFunc(rows, func(r row) bool {
+		return r.Nodes == goalNodes && r.Workload == workload && r.Scheduler == scheduler
+	})
+	if i < 0 {
+		return row{}, false
+	}
+	return rows[i], true
+}
+
+// ceiling says how many Pods of batch the API server and etcd could bind here if the scheduler took no time: they and the
+// scheduler share the processors. "" where that was not measured.
+func ceiling(rows []row, processors int) string {
+	own, ok := goalRow(rows, batch, ours)
+	other, beside := goalRow(rows, batch, documented)
+	if !ok || !beside || own.ServerMillisPerPod == 0 || other.PodsPerSecond == 0 {
+		return ""
+	}
+	most := float64(processors) * 1000 / own.ServerMillisPerPod
+	return fmt.Sprintf("With batch, the API server and etcd take %.3g ms of CPU for each Pod that fairlead binds: on these %d processors a scheduler that took no time "+
+		"itself would bind %.0f Pods per second, %.1f times what documented does.\n", own.ServerMillisPerPod, processors, most, most/other.PodsPerSecond)
 }

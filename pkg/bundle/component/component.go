@@ -81,7 +81,7 @@ type Probe struct {
 	FailureThreshold int32
 }
 
-// ReadyPeriod, in seconds, is that of readiness of every program here. They are ready
+// ReadyPeriod is how often readiness of every program here is asked, in seconds. They are ready
 // when connected or when their caches are filled, which takes moments; rollouts, node
 // by node, and bring-up would wait up to Kubernetes' default of 10 s longer for a
 // probe to notice.

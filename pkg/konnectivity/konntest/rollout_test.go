@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -40,6 +42,44 @@ func TestShutdown(t *testing.T) {
 	r.stop.Do(func() { r.Server.Shutdown(ctx) })
 	if ctx.Err() != nil {
 		t.Error("stopping an idle server waited for the grace")
+	}
+}
+
+// TestDrainDeliversAll: an agent that drains waits for a destination that has ended its
+// own direction, and reads late, to take the last bytes.
+func TestDrainDeliversAll(t *testing.T) {
+	const size = 512 << 10
+	r := NewRig(t, server.Config{})
+	a := r.StartAgent(agent.Config{}, "")
+	reads, got := make(chan struct{}), make(chan int64, 1)
+	addr := Target(t, func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		_ = c.(*net.TCPConn).CloseWrite()
+		<-reads
+		n, _ := io.Copy(io.Discard, c)
+		got <- n
+	})
+	c := MustDial(t, Connect(r.Connect), addr)
+	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("the destination ended, and the client reads %d bytes, %v", n, err)
+	}
+	if _, err := c.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	a.Drain(ctx)
+	if ctx.Err() == nil {
+		t.Error("drained before the destination has read anything")
+	}
+	cancel()
+	close(reads)
+	ctx, cancel = context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	a.Drain(ctx)
+	a.Stop()
+	if n := <-got; n != size {
+		t.Errorf("the destination got %d of %d bytes", n, size)
 	}
 }
 

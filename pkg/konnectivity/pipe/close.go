@@ -10,7 +10,8 @@ import (
 // finish closes the socket behind what is queued for it; with reset, so that its
 // other end sees a reset behind that.
 func (e *End) finish(err error, reset bool) {
-	if e.markClosed() {
+	if e.markClosed(err) {
+		e.out.Ended = e.closedNow
 		if reset {
 			e.out.Cut()
 		} else {
@@ -19,7 +20,6 @@ func (e *End) finish(err error, reset bool) {
 		if e.out.Buffered() > 0 {
 			e.guard(-1)
 		}
-		e.closedNow(err)
 	}
 }
 
@@ -39,21 +39,15 @@ func (e *End) guard(last int) {
 // shut closes the socket now; with reset, so that its other end sees a reset.
 func (e *End) shut(err error, reset bool) {
 	defer e.settle()
-	if !e.markClosed() {
-		if reset {
-			sock.Abort(e.nc)
-		} else {
-			_ = e.nc.Close()
-		}
-		return
+	if e.markClosed(err) {
+		e.out.Discard()
 	}
-	e.out.Discard()
 	if reset {
 		sock.Abort(e.nc)
 	} else {
 		_ = e.nc.Close()
 	}
-	e.closedNow(err)
+	e.closedNow()
 }
 
 // settle tells the stream that nothing is held for the socket any more.
@@ -63,13 +57,14 @@ func (e *End) settle() {
 	}
 }
 
-func (e *End) markClosed() bool {
+// markClosed says why, and returns false when somebody else has.
+func (e *End) markClosed(why error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return false
 	}
-	e.closed = true
+	e.closed, e.why = true, why
 	for _, c := range e.held {
 		c.Release()
 	}
@@ -81,10 +76,13 @@ func (e *End) markClosed() bool {
 	return true
 }
 
-func (e *End) closedNow(err error) {
-	if e.OnClosed != nil {
-		e.OnClosed(err)
-	}
+// closedNow tells that the socket is closed, the first time. It follows markClosed.
+func (e *End) closedNow() {
+	e.tell.Do(func() {
+		if e.OnClosed != nil {
+			e.OnClosed(e.why)
+		}
+	})
 }
 
 // watch looks for progress after d; mu is held.

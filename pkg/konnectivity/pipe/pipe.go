@@ -51,7 +51,8 @@ type End struct {
 	nc   net.Conn
 	wake chan struct{}
 
-	// OnClosed is called once, when the socket is closed or about to be.
+	// OnClosed is called once, when the socket is closed. Until then bytes may wait
+	// for it that would be lost if the process ended.
 	OnClosed func(err error)
 	// OnDialed takes Receiver.Dialed; dialling side only.
 	OnDialed func(st tunnel.Stream, err error)
@@ -61,12 +62,14 @@ type End struct {
 	readEnd  bool // the socket sends no more
 	linkEnd  bool // the link sends no more
 	closed   bool
+	why      error // closed for this reason; nil for an orderly end
 	holding  bool
 	held     []*buf.Chunk
 	cut      error // a reset that stands behind held
 	started  bool
 	moved    int64 // bytes in either direction, to see progress
 	timer    *time.Timer
+	tell     sync.Once // OnClosed
 	lastSeen int64
 	idleFor  time.Duration
 

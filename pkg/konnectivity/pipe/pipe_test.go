@@ -157,6 +157,41 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// TestClosedIsWritten: a socket that reads slowly is not called closed before it has
+// all: a process that drains ends when all are, and what waits for them is lost then.
+func TestClosedIsWritten(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"closed": func(r *rig) { r.End.End() },
+		"reset":  func(r *rig) { r.Aborted(&tunnel.ResetError{Reason: "by the peer"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pipe.Config{}, 1<<20)
+			_ = r.far.CloseWrite()
+			tunneltest.Eventually(t, "the socket's end is passed on", func() bool { _, _, e := r.st.state(); return e == "fin " })
+			const size = 16 << 20 // more than the kernel takes
+			r.data(make([]byte, size))
+			end(r)
+			select {
+			case err := <-r.closed:
+				t.Fatalf("closed by %v with %d bytes waiting", err, r.Out().Buffered())
+			case <-time.After(100 * time.Millisecond):
+			}
+			if n, _ := io.Copy(io.Discard, r.far); n != size {
+				t.Errorf("read %d of %d bytes", n, size)
+			}
+			why := <-r.closed
+			if (why != nil) != (name == "reset") {
+				t.Errorf("closed by %v", why)
+			}
+			select {
+			case err := <-r.closed:
+				t.Errorf("closed again, by %v", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+		})
+	}
+}
+
 // TestPeerCloses: a socket whose other end is closed for good ends both directions.
 func TestPeerCloses(t *testing.T) {
 	r := newRig(t, pipe.Config{}, 1<<20)

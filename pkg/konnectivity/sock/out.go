@@ -26,6 +26,10 @@ type Out struct {
 	// went into the socket. Failed is called once when a write fails.
 	Written func(n int)
 	Failed  func(err error)
+	// Ended is called, without locks held, when the connection has been closed
+	// behind the queue, as Close and Cut ask for. It is not where a write has failed
+	// before, or the queue was discarded.
+	Ended func()
 	// Flushed is called by the flusher after each write, without locks held.
 	Flushed func()
 
@@ -134,10 +138,17 @@ func (o *Out) finish(how ending) {
 		return
 	}
 	if how == endCut && unacked(o.nc) > 0 {
-		go end(o.nc, how)
+		go o.end(how)
 		return
 	}
+	o.end(how)
+}
+
+func (o *Out) end(how ending) {
 	end(o.nc, how)
+	if how != endHalf && o.Ended != nil {
+		o.Ended()
+	}
 }
 
 // Discard drops the queue and refuses further writes. It does not close the
@@ -308,7 +319,7 @@ func (o *Out) stopFlushing() {
 	closing, how := o.closing && o.err == nil, o.how
 	o.mu.Unlock()
 	if closing {
-		end(o.nc, how)
+		o.end(how)
 	}
 }
 
