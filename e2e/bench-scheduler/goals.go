@@ -82,10 +82,14 @@ func goalRow(rows []row, workload, scheduler string) (row, bool) {
 
 // ceiling says how many Pods of batch the API server and etcd could bind here if the scheduler took no time: they and the
 // scheduler share the processors. "" where that was not measured.
-func ceiling(rows []row, processors int) string {
+func ceiling(rows []row) string {
 	own, ok := goalRow(rows, batch, ours)
 	other, beside := goalRow(rows, batch, documented)
 	if !ok || !beside || own.ServerMillisPerPod == 0 || other.PodsPerSecond == 0 {
+		return ""
+	}
+	var processors int
+	if _, err := fmt.Sscanf(own.Machine, "%d x", &processors); err != nil {
 		return ""
 	}
 	most := float64(processors) * 1000 / own.ServerMillisPerPod

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -33,7 +32,7 @@ func report(o options) error {
 	if len(all) > 0 {
 		used := usableResults(all, o.othersLimit)
 		rows := summarise(used)
-		text := provenance(all, used, o) + "\n" + goalTable(rows) + "\n" + ceiling(rows, runtime.NumCPU()) + "\n" + table(rows) + "\n![Pods per second and CPU per Pod](" + plotFile + ")\n"
+		text := provenance(all, used, o) + "\n" + goalTable(rows) + "\n" + ceiling(rows) + "\n" + table(rows) + "\n![Pods per second and CPU per Pod](" + plotFile + ")\n"
 		if err := errors.Join(write(o, "results", text), os.WriteFile(filepath.Join(o.docs, plotFile), []byte(plot(rows)), 0o644)); err != nil {
 			return err
 		}

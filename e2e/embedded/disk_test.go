@@ -37,6 +37,6 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyDisk(t *testing.T) {
 	h := newHome(t)
 	mountSmall(t, h, syscall.MS_RDONLY, "size=1g")
-	h.try("up").want(t, 1, "read-only file system", filepath.Join(h.Dir, "state"))
+	h.try("up").want(t, 1, "read-only file system", filepath.Join(h.Dir, "state"), "set XDG_STATE_HOME")
 	h.neverMade()
 }

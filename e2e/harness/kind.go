@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,8 +20,18 @@ type Nodes struct {
 
 func newKind() (*kind.Provider, error) {
 	options := []kind.ProviderOption{kind.ProviderWithLogger(log.NoopLogger{})}
-	if runtime, err := kind.DetectNodeProvider(); err == nil {
-		options = append(options, runtime)
+	// As fairlead itself chooses; kind's own detection does not know the variable.
+	switch os.Getenv(runtimeVariable) {
+	case "docker":
+		options = append(options, kind.ProviderWithDocker())
+	case "podman":
+		options = append(options, kind.ProviderWithPodman())
+	case "nerdctl":
+		options = append(options, kind.ProviderWithNerdctl("nerdctl"))
+	default:
+		if runtime, err := kind.DetectNodeProvider(); err == nil {
+			options = append(options, runtime)
+		}
 	}
 	provider := kind.NewProvider(options...)
 	// That there is a client does not say that there is a daemon.

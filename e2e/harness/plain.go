@@ -40,7 +40,8 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 	c := &Cluster{Home: h, Name: name, Provider: Kind, plain: true}
 	err = fairleadkind.CreateNodes(ctx, provider, name, h.Kubeconfig(), false,
 		kind.CreateWithV1Alpha4Config(config), kind.CreateWithNodeImage(NodeImage()), kind.CreateWithWaitForReady(3*time.Minute),
-		kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
+		kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false),
+		kind.CreateWithRetain(true)) // for the nodes' logs; Down removes them
 	if err != nil {
 		return c, fmt.Errorf("kind create cluster: %w", err)
 	}

@@ -16,6 +16,9 @@ import (
 // nodeImageVariable names another node image than the one of make node-image.
 const nodeImageVariable = "E2E_NODE_IMAGE"
 
+// runtimeVariable chooses the container runtime, for fairlead and kind alike.
+const runtimeVariable = "KIND_EXPERIMENTAL_PROVIDER"
+
 // NodeImage is the image of kind's nodes.
 func NodeImage() string {
 	if image := os.Getenv(nodeImageVariable); image != "" {
@@ -38,7 +41,7 @@ type Container struct {
 // Runtime runs a command of the container runtime, the one that kind uses, and
 // returns what it printed.
 func Runtime(ctx context.Context, args ...string) (string, error) {
-	name := os.Getenv("KIND_EXPERIMENTAL_PROVIDER")
+	name := os.Getenv(runtimeVariable)
 	for _, known := range []string{"docker", "nerdctl", "finch", "podman"} {
 		if _, err := exec.LookPath(known); err == nil && name == "" {
 			name = known

@@ -80,6 +80,9 @@ func TestBalancerImageOfKind(t *testing.T) {
 	if err != nil || !strings.HasPrefix(name, "docker.io/envoyproxy/envoy:v") {
 		t.Errorf("%q, %v: the stand-in reads files that are Envoy's", name, err)
 	}
+	if name != nodeimage.LoadBalancer {
+		t.Errorf("kind wants %s, and fairlead up looks for %s", name, nodeimage.LoadBalancer)
+	}
 	if _, err := balancerImage(t.TempDir()); err == nil {
 		t.Error("no such file: no error")
 	}

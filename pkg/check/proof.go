@@ -139,8 +139,14 @@ func (s *Scope) idlePackets(ctx context.Context, last serverSample, latency time
 	if err := sleep(ctx, latency); err != nil {
 		return 0, err
 	}
-	if _, err := s.apiSample(ctx); err != nil {
-		return 0, err
+	readings := 1 // and the one behind the server's, after the call
+	if s.ServerMetricsAside {
+		readings = 2
+	}
+	for range readings {
+		if _, err := s.apiSample(ctx); err != nil {
+			return 0, err
+		}
 	}
 	now, err := s.serverSample(ctx)
 	return max(0, now.packets-last.packets), err

@@ -138,6 +138,17 @@ func TestProofReadsAside(t *testing.T) {
 		if err != nil || reads != want {
 			t.Errorf("aside %t: read %d times, want %d; %v", aside, reads, want, err)
 		}
+		// Without a dial, as many readings follow as were made around the call.
+		reads = 0
+		err = newScope(env, "x").prove(t.Context(), dialsOrReuses, func(context.Context) error {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			api.packets++
+			return nil
+		})
+		if err != nil || reads != 4 {
+			t.Errorf("aside %t, connection reused: read %d times, want 4; %v", aside, reads, err)
+		}
 	}
 }
 

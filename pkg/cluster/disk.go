@@ -12,9 +12,13 @@ import (
 // ErrNoSpace says that the disk is too full to begin.
 var ErrNoSpace = errors.New("not enough room on the disk")
 
+// OtherDisk is the advice of [CheckFree] for what is in our own directories.
+const OtherDisk = "or set XDG_STATE_HOME and XDG_CACHE_HOME to another disk"
+
 // CheckFree refuses a file system with less than need bytes left for this
-// user. It looks at the nearest directory that exists.
-func CheckFree(dir string, need uint64) error {
+// user, with advice on what to do besides making room. It looks at the nearest
+// directory that exists.
+func CheckFree(dir string, need uint64, advice string) error {
 	for {
 		var fs unix.Statfs_t
 		err := unix.Statfs(dir, &fs)
@@ -26,8 +30,8 @@ func CheckFree(dir string, need uint64) error {
 			return fmt.Errorf("looking for free space in %s: %w", dir, err)
 		}
 		if free := fs.Bavail * uint64(fs.Bsize); free < need {
-			return fmt.Errorf("%w: %s has %d MiB free and at least %d MiB are needed: make room, or set XDG_STATE_HOME and XDG_CACHE_HOME to another disk",
-				ErrNoSpace, dir, free>>20, need>>20)
+			return fmt.Errorf("%w: %s has %d MiB free and at least %d MiB are needed: make room, %s",
+				ErrNoSpace, dir, free>>20, need>>20, advice)
 		}
 		return nil
 	}

@@ -74,10 +74,10 @@ func TestHalfWrittenState(t *testing.T) {
 
 func TestNoSpace(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "not", "there", "yet")
-	if err := CheckFree(missing, 1<<62); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "XDG_STATE_HOME") {
+	if err := CheckFree(missing, 1<<62, OtherDisk); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "XDG_STATE_HOME") {
 		t.Errorf("checkFree = %v, want ErrNoSpace and what to do", err)
 	}
-	if err := CheckFree(missing, 1); err != nil {
+	if err := CheckFree(missing, 1, OtherDisk); err != nil {
 		t.Errorf("checkFree of one byte: %v", err)
 	}
 }

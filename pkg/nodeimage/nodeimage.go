@@ -15,6 +15,10 @@ func Name() string { return "fairlead-dev/kind-node:" + components.KubernetesVer
 // server in the manner of agnhost's netexec: HTTP on port 8080 with /echo?msg=, /hostname, /clientip, /healthz.
 const PodImage = "fairlead-dev/podtest:v1"
 
+// LoadBalancer is the image that kind runs in front of several control planes
+// (sigs.k8s.io/kind/pkg/cluster/internal/loadbalancer/const.go). `make node-image` makes one of that name where there is none.
+const LoadBalancer = "docker.io/envoyproxy/envoy:v1.36.2"
+
 // ImageList is a file in the node image that lists this project's images in it, name and digest on each line: who has
 // the very same need not load them.
 const ImageList = "/kind/fairlead-image-list"

@@ -44,6 +44,21 @@ func (s apiServer) dial(ctx context.Context) error {
 
 const dialsPerSecond = 20
 
+// All checks of fairlead verify pass behind the load balancer, where counters are
+// those of several API servers and Konnectivity servers (KON-10, KON-11).
+func TestVerify(t *testing.T) {
+	check(t, "all checks pass", 6*time.Minute, func(ctx context.Context, t *testing.T) {
+		r, err := suite.Try(ctx, "verify", "--context", suite.Context(), "--disruptive")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s%s", r.Stdout, r.Stderr)
+		if r.Code != 0 {
+			t.Errorf("exit code %d", r.Code)
+		}
+	})
+}
+
 // A server that is killed takes its own API server's traffic along and nobody
 // else's, and is back by itself (KON-50, KON-85).
 func TestServerKilled(t *testing.T) {

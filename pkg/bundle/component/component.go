@@ -87,6 +87,11 @@ type Probe struct {
 // probe to notice.
 const ReadyPeriod = 1
 
+// UnreadyAfter is how many times in a row readiness fails before a Pod is not ready,
+// twice Kubernetes' default of 3: what is asked so often must not show each moment
+// without a server.
+const UnreadyAfter = 6
+
 // Volume is a volume and its mount. Exactly one source is set.
 type Volume struct {
 	Name, MountPath string

@@ -31,7 +31,7 @@ func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.CheckFree(l.Dir, minFree); err != nil {
+	if err := cluster.CheckFree(l.Dir, minFree, cluster.OtherDisk); err != nil {
 		return err
 	}
 	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {

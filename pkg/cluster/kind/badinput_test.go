@@ -25,7 +25,7 @@ const answering = `case "$1 $2" in
 "image inspect") [ "$4" = "$IMAGE" ] ;;
 "pull "*) echo "dial tcp: lookup registry: no such host" >&2; exit 1 ;;
 "run "*)
-  [ -z "$BROKEN" ] || { echo "exec format error" >&2; exit 1; }
+  [ -z "$BROKEN" ] || { echo "$BROKEN" >&2; exit 1; }
   echo "version $KUBERNETES"; echo cni; echo "caps 000001ffffffffff" ;;
 *) echo "unexpected: $*" >&2; exit 1 ;;
 esac
@@ -94,8 +94,20 @@ func TestBadInput(t *testing.T) {
 			is: ErrImage, says: []string{"node:v1", "/kind/version", "latest"},
 		},
 		"an image of another machine": {
-			runtime: answering, env: map[string]string{"BROKEN": "1"}, settings: Settings{Image: "node:v1"},
+			runtime: answering, env: map[string]string{"BROKEN": "exec format error"}, settings: Settings{Image: "node:v1"},
 			is: ErrImage, says: []string{"node:v1", "exec format error", "another --image"},
+		},
+		"a machine without all capabilities": {
+			runtime: answering, env: map[string]string{"BROKEN": "OCI runtime create failed: unable to apply caps: operation not permitted"}, settings: Settings{Image: "node:v1"},
+			is: ErrRuntimeDenied, says: []string{"unable to apply caps", "docs/node-image.md", "dockerd start"},
+		},
+		"no load balancer": {
+			runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.3"}, settings: Settings{Image: "node:v1", ControlPlanes: 3},
+			is: ErrNoImage, says: []string{"envoyproxy/envoy:", "no such host", "make node-image", "--control-planes 1"},
+		},
+		"a release candidate, which kind takes for the version before": {
+			runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.0-rc.1"}, settings: Settings{Image: "node:v1"},
+			is: ErrImage, says: []string{"v1.36.0-rc.1", "too old"},
 		},
 		"port taken": {
 			runtime: answering, options: cluster.UpOptions{APIServerPort: busyPort}, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},

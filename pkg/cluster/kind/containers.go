@@ -114,8 +114,6 @@ func (r *runtime) checkRoom(ctx context.Context, image string, nodes int) error 
 	if text, err := r.run(ctx, "image", "inspect", "--format={{.Size}}", r.imageName(image)); err == nil {
 		size, _ = strconv.ParseUint(text, 10, 64)
 	}
-	if err := cluster.CheckFree(dir, uint64(nodes)*(size+roomPerNode)); err != nil {
-		return fmt.Errorf("%w (it is %s's; %d nodes are to be made, each with its own copy of the images)", err, r.command, nodes)
-	}
-	return nil
+	return cluster.CheckFree(dir, uint64(nodes)*(size+roomPerNode),
+		fmt.Sprintf("with \"%[1]s system prune\" for example, or choose fewer --workers: it is %[1]s's disk, and %[2]d nodes are to be made, each with its own copy of the images", r.command, nodes))
 }

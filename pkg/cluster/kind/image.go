@@ -52,12 +52,18 @@ true`
 // capSysResource is the number of CAP_SYS_RESOURCE.
 const capSysResource = 24
 
+// noCapability is how runc begins to say that it may not give what --privileged asks for.
+const noCapability = "unable to apply caps"
+
 // look runs a container of the image for a moment to learn the facts.
 func (r *runtime) look(ctx context.Context, image string) (facts, error) {
 	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", r.imageName(image), "-c", probe)
 	if err != nil {
 		if ctx.Err() != nil {
 			return facts{}, err
+		}
+		if strings.Contains(err.Error(), noCapability) {
+			return facts{}, fmt.Errorf("%w: a privileged container of %s does not start: %w: this machine has not all capabilities itself, so the container runtime needs a wrapper that leaves them out: docs/node-image.md has one, and \"go run ./deploy/tools/dockerd start\" in the repository starts a Docker with it", ErrRuntimeDenied, image, err)
 		}
 		return facts{}, fmt.Errorf("%w: a container of %s does not start: %w: choose another --image, or see what the container runtime says of it", ErrImage, image, err)
 	}
@@ -96,7 +102,9 @@ func checkVersion(image, found string) error {
 	}
 	pinned := version.MustParseSemantic(components.KubernetesVersion())
 	oldest, newest := pinned.Minor(), pinned.Minor()+1
-	if have.Major() != pinned.Major() || have.Minor() < oldest || have.Minor() > newest {
+	// kind takes its release candidates for the version before, too.
+	first := version.MustParseSemantic(fmt.Sprintf("%d.%d.0", pinned.Major(), oldest))
+	if have.LessThan(first) || have.Major() != pinned.Major() || have.Minor() > newest {
 		age := "new"
 		if have.LessThan(pinned) {
 			age = "old"
@@ -147,6 +155,22 @@ func (r *runtime) findBuilt(ctx context.Context) string {
 func (r *runtime) hasImage(ctx context.Context, image string) bool {
 	_, err := r.run(ctx, "image", "inspect", "--format={{.ID}}", r.imageName(image))
 	return err == nil
+}
+
+// needLoadBalancer pulls the image of the load balancer of several control planes if it is
+// not here: kind would, too, but when the nodes are there already, and without advice.
+func (r *runtime) needLoadBalancer(ctx context.Context, progress cluster.Progress) error {
+	if r.hasImage(ctx, nodeimage.LoadBalancer) {
+		return nil
+	}
+	return cluster.Step(progress, "Pulling the load balancer's image "+nodeimage.LoadBalancer, func() (string, error) {
+		_, err := r.run(ctx, "pull", nodeimage.LoadBalancer)
+		if err == nil || ctx.Err() != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("%w: several control planes need the load balancer %s, which is not here and cannot be pulled: %w: \"make node-image\" in the repository makes one without any registry, or choose --control-planes 1",
+			ErrNoImage, nodeimage.LoadBalancer, err)
+	})
 }
 
 func (r *runtime) pull(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {

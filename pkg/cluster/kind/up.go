@@ -41,7 +41,7 @@ func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.CheckFree(home.Dir, minFree); err != nil {
+	if err := cluster.CheckFree(home.Dir, minFree, cluster.OtherDisk); err != nil {
 		return err
 	}
 	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {
@@ -152,6 +152,9 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	}()
 	var err error
 	p.state.Image, p.facts, err = rt.chooseImage(ctx, o.Image, o.Progress)
+	if err == nil && p.loadBalancer() != "" {
+		err = rt.needLoadBalancer(ctx, o.Progress)
+	}
 	<-packed
 	if err = errors.Join(err, ownErr); err != nil {
 		return err

@@ -12,9 +12,12 @@ import (
 func (e *End) finish(err error, reset bool) {
 	if e.markClosed(err) {
 		e.out.Ended = e.closedNow
-		if reset {
+		switch {
+		case reset:
 			e.out.Cut()
-		} else {
+		case e.cfg.Leaving != nil && e.cfg.Leaving():
+			e.out.CloseAcked()
+		default:
 			e.out.Close()
 		}
 		if e.out.Buffered() > 0 {

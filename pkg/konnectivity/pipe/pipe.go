@@ -27,6 +27,9 @@ type Config struct {
 	// HalfClosed is for how long a connection that is closed in one direction
 	// may be silent in the other. Default 1 h.
 	HalfClosed time.Duration
+	// Leaving, if set, tells that the process is about to end, perhaps with its
+	// network: sockets are then closed when the other end's kernel has all bytes.
+	Leaving func() bool
 	// FirstData, if set, is called before the first chunk is written; it
 	// returns true when writing has to wait until Open is called.
 	FirstData func() (hold bool)
@@ -52,7 +55,7 @@ type End struct {
 	wake chan struct{}
 
 	// OnClosed is called once, when the socket is closed. Until then bytes may wait
-	// for it that would be lost if the process ended.
+	// for it that would be lost if the process ended; after that the kernel has them.
 	OnClosed func(err error)
 	// OnDialed takes Receiver.Dialed; dialling side only.
 	OnDialed func(st tunnel.Stream, err error)
@@ -188,11 +191,13 @@ func (e *End) peerGone() {
 	e.shut(nil, false)
 }
 
-// halfClosed notes the end of one direction and closes the socket after both.
+// halfClosed notes the end of one direction and closes the socket after both. What
+// is held comes before that: Open ends the link's direction once more.
 func (e *End) halfClosed(dir *bool) {
 	e.mu.Lock()
 	*dir = true
-	both, linkEnd := e.readEnd && e.linkEnd, e.linkEnd
+	linkEnd := e.linkEnd && !e.holding
+	both := e.readEnd && linkEnd
 	if !both && !e.closed {
 		e.idleFor = e.cfg.HalfClosed
 		e.watch(e.cfg.HalfClosed)

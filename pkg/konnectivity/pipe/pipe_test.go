@@ -262,7 +262,12 @@ func TestHold(t *testing.T) {
 func TestHeldIsNotLost(t *testing.T) {
 	for name, end := range map[string]func(*rig){
 		"closed": func(r *rig) { r.End.End(); r.PeerClosed() },
-		"reset":  func(r *rig) { r.Aborted(&tunnel.ResetError{Reason: "by the peer"}) },
+		"both directions": func(r *rig) {
+			r.End.End()
+			_ = r.far.CloseWrite()
+			tunneltest.Eventually(t, "the socket's end is passed on", func() bool { _, _, e := r.st.state(); return e == "fin " })
+		},
+		"reset": func(r *rig) { r.Aborted(&tunnel.ResetError{Reason: "by the peer"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pipe.Config{FirstData: func() bool { return true }, Linger: 20 * time.Millisecond}, 1<<20)

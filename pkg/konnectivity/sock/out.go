@@ -55,6 +55,7 @@ type ending byte
 const (
 	endHalf  ending = iota // the direction to the peer
 	endWhole               // both directions
+	endAcked               // both, once the peer's kernel has all
 	endCut                 // both, by a reset
 )
 
@@ -123,6 +124,11 @@ func (o *Out) CloseWrite() { o.finish(endHalf) }
 // Close closes the whole connection once the queue is written.
 func (o *Out) Close() { o.finish(endWhole) }
 
+// CloseAcked closes the whole connection once the queue is written and the peer's
+// kernel has it. It is for a process whose network may go with it; else what Close
+// leaves to the kernel arrives as well.
+func (o *Out) CloseAcked() { o.finish(endAcked) }
+
 // Cut aborts the whole connection, see Abort, once the queue is written and the
 // peer's kernel has it.
 func (o *Out) Cut() { o.finish(endCut) }
@@ -137,7 +143,7 @@ func (o *Out) finish(how ending) {
 	if !idle {
 		return
 	}
-	if how == endCut && unacked(o.nc) > 0 {
+	if how >= endAcked && unacked(o.nc) > 0 {
 		go o.end(how)
 		return
 	}
@@ -330,6 +336,9 @@ func end(nc net.Conn, how ending) {
 	case how == endCut:
 		awaitAcked(nc)
 		Abort(nc)
+	case how == endAcked:
+		awaitAcked(nc)
+		_ = nc.Close()
 	case how == endHalf && halves:
 		_ = cw.CloseWrite()
 	default:
@@ -337,8 +346,8 @@ func end(nc net.Conn, how ending) {
 	}
 }
 
-// cutPatience is for how long a connection that is to be reset may take none of
-// the bytes before the reset, which would discard them.
+// cutPatience is for how long a connection that is to end may take none of the
+// bytes before that.
 const cutPatience = 10 * time.Second
 
 // awaitAcked returns when the peer's kernel has what was written, or takes nothing.
