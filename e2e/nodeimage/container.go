@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,9 +17,6 @@ type container struct {
 	docker docker
 	id     string
 }
-
-// entrypoint is what a node runs; a container that builds runs something else.
-const entrypoint = `ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]`
 
 // inContainer makes a container of the stage below, lets change work in it, and keeps it as tag. Nothing is kept if that fails.
 func (b *builder) inContainer(ctx context.Context, below, tag string, change func(container) error) error {
@@ -36,7 +34,11 @@ func (b *builder) inContainer(ctx context.Context, below, tag string, change fun
 	if err := change(c); err != nil {
 		return err
 	}
-	_, err = b.docker.run(ctx, nil, "commit", "--change", entrypoint, c.id, tag)
+	command, err := json.Marshal(nodeCommand) // the container's is another one
+	if err != nil {
+		return err
+	}
+	_, err = b.docker.run(ctx, nil, "commit", "--change", "ENTRYPOINT "+string(command), c.id, tag)
 	return err
 }
 

@@ -69,7 +69,7 @@ func TestKindFiles(t *testing.T) {
 	if image := sandboxImage(string(config)); !strings.HasPrefix(image, "registry.k8s.io/pause:") {
 		t.Errorf("the pause image of kind's configuration is %q", image)
 	}
-	// The drop-in edits this line where CAP_SYS_RESOURCE is missing.
+	// The first script edits this line where CAP_SYS_RESOURCE is missing.
 	if !strings.Contains(string(config), "restrict_oom_score_adj = false") {
 		t.Error("kind's containerd configuration has changed: restrict-oom-score.sh finds nothing to edit")
 	}

@@ -29,6 +29,9 @@ var packages = []string{
 	"bash", "ca-certificates", "curl", "jq", "procps", "busybox-static", "libnss-myhostname",
 }
 
+// nodeCommand is what a node runs; kindfiles.go has the first of them, the second is kind's.
+var nodeCommand = []string{"/kind/bin/restrict-oom-score.sh", "/usr/local/bin/entrypoint", "/sbin/init"}
+
 var errNotRoot = errors.New("only root can install a Debian system into a directory: run it with sudo -E")
 
 // buildDebian makes the stage of Debian and kind's files.
@@ -60,7 +63,7 @@ func (b *builder) buildDebian(ctx context.Context, _, tag string) error {
 		}
 		img, err := imagetar.New(imagetar.Config{
 			Name: tag, Env: []string{"container=docker", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			Entrypoint: []string{"/usr/local/bin/entrypoint", "/sbin/init"}, StopSignal: "SIGRTMIN+3",
+			Entrypoint: nodeCommand, StopSignal: "SIGRTMIN+3",
 		}, layer)
 		if err != nil {
 			return err

@@ -102,16 +102,15 @@ var dropIns = map[string]struct {
 kind: KubeletConfiguration
 failCgroupV1: false
 `},
-	"etc/systemd/system/containerd.service.d/10-oom-score.conf": {0o644, `[Service]
-ExecStartPre=/kind/bin/restrict-oom-score.sh
-`},
-	"kind/bin/restrict-oom-score.sh": {0o755, `#!/bin/bash
-# Bit 24 is CAP_SYS_RESOURCE.
+	strings.TrimPrefix(nodeCommand[0], "/"): {0o755, `#!/bin/bash
+# The first process of a node, before kind's own entrypoint: from its first words on kind may write the same file, and
+# whichever edits it while the other does would leave it empty. Bit 24 is CAP_SYS_RESOURCE.
 set -o errexit -o nounset -o pipefail
 bounding="$(awk '/^CapBnd:/ {print $2}' /proc/self/status)"
 if (( (16#${bounding} >> 24 & 1) == 0 )); then
   sed -i 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' /etc/containerd/config.toml
 fi
+exec "$@"
 `},
 }
 
