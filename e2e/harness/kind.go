@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,18 +19,14 @@ type Nodes struct {
 
 func newKind() (*kind.Provider, error) {
 	options := []kind.ProviderOption{kind.ProviderWithLogger(log.NoopLogger{})}
-	// As fairlead itself chooses; kind's own detection does not know the variable.
-	switch os.Getenv(runtimeVariable) {
+	switch name := runtimeName(); name { // kind's own detection does not know the variable
+	case "":
 	case "docker":
 		options = append(options, kind.ProviderWithDocker())
 	case "podman":
 		options = append(options, kind.ProviderWithPodman())
-	case "nerdctl":
-		options = append(options, kind.ProviderWithNerdctl("nerdctl"))
 	default:
-		if runtime, err := kind.DetectNodeProvider(); err == nil {
-			options = append(options, runtime)
-		}
+		options = append(options, kind.ProviderWithNerdctl(name))
 	}
 	provider := kind.NewProvider(options...)
 	// That there is a client does not say that there is a daemon.

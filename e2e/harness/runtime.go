@@ -38,15 +38,21 @@ type Container struct {
 	Mounts []struct{ Type, Name, Source string }
 }
 
-// Runtime runs a command of the container runtime, the one that kind uses, and
-// returns what it printed.
-func Runtime(ctx context.Context, args ...string) (string, error) {
+// runtimeName is that of the container runtime, as fairlead chooses it; "" if there is none.
+func runtimeName() string {
 	name := os.Getenv(runtimeVariable)
 	for _, known := range []string{"docker", "nerdctl", "finch", "podman"} {
 		if _, err := exec.LookPath(known); err == nil && name == "" {
 			name = known
 		}
 	}
+	return name
+}
+
+// Runtime runs a command of the container runtime, the one that kind uses, and
+// returns what it printed.
+func Runtime(ctx context.Context, args ...string) (string, error) {
+	name := runtimeName()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

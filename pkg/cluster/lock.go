@@ -12,18 +12,21 @@ import (
 // ErrBusy says that another command works on the same cluster at this moment.
 var ErrBusy = errors.New("another fairlead command is working on this cluster")
 
+// writableState is what helps where the state directory cannot be written to.
+const writableState = "set XDG_STATE_HOME to a directory that you may write to"
+
 // Lock takes the cluster's lock for one command. The kernel gives it back when
 // the process ends, however it ends.
 func (h Home) Lock() (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(h.LockFile()), 0o700); err != nil {
-		return nil, fmt.Errorf("creating the state directory: %w: set XDG_STATE_HOME to one that you may write to", err)
+		return nil, fmt.Errorf("creating the state directory: %w: %s", err, writableState)
 	}
 	unlock, err = LockFile(h.LockFile())
 	switch {
 	case errors.Is(err, ErrBusy):
 		return nil, fmt.Errorf("%w: cluster %q: wait for it to end, or choose another --name", ErrBusy, h.Name)
 	case err != nil:
-		return nil, fmt.Errorf("locking cluster %q: %w: set XDG_STATE_HOME to a directory that you may write to", h.Name, err)
+		return nil, fmt.Errorf("locking cluster %q: %w: %s", h.Name, err, writableState)
 	}
 	return unlock, nil
 }

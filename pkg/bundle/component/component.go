@@ -81,16 +81,15 @@ type Probe struct {
 	FailureThreshold int32
 }
 
-// ReadyPeriod is how often readiness of every program here is asked, in seconds. They are ready
-// when connected or when their caches are filled, which takes moments; rollouts, node
-// by node, and bring-up would wait up to Kubernetes' default of 10 s longer for a
-// probe to notice.
-const ReadyPeriod = 1
-
-// UnreadyAfter is how many times in a row readiness fails before a Pod is not ready,
-// twice Kubernetes' default of 3: what is asked so often must not show each moment
-// without a server.
-const UnreadyAfter = 6
+// Readiness completes the readiness probe of any program here. They are ready when
+// connected or when their caches are filled, which takes moments; rollouts, node by
+// node, and bring-up would wait up to Kubernetes' default of 10 s longer for a probe to
+// notice, so they are asked every second. What is asked so often must not show each
+// moment without a server: twice Kubernetes' default of 3 failures make a Pod unready.
+func Readiness(p Probe) *Probe {
+	p.Path, p.Period, p.FailureThreshold = "/readyz", 1, 6
+	return &p
+}
 
 // Volume is a volume and its mount. Exactly one source is set.
 type Volume struct {

@@ -51,7 +51,7 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		},
 		Env:       agentEnv(a),
 		Liveness:  &component.Probe{Port: PortHealth, Path: "/healthz", Delay: 15, Timeout: 15},
-		Readiness: &component.Probe{Port: PortHealth, Path: "/readyz", Period: component.ReadyPeriod, FailureThreshold: component.UnreadyAfter},
+		Readiness: component.Readiness(component.Probe{Port: PortHealth}),
 		Volumes: []component.Volume{{
 			Name: TokenFile, MountPath: TokenDir, ReadOnly: true,
 			Token: &component.Token{

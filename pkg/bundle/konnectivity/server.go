@@ -56,7 +56,7 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Ports:     serverPorts(b),
 		Env:       append([]corev1.EnvVar{{Name: variables.DrainTimeout, Value: drain.String()}}, claimsEnv(b)...),
 		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
-		Readiness: &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/readyz", Period: component.ReadyPeriod, FailureThreshold: component.UnreadyAfter},
+		Readiness: component.Readiness(component.Probe{Port: PortHealth, Host: "127.0.0.1"}),
 		Volumes:   serverVolumes(b),
 		// Root reads the API server's key and the kubeconfig, both 0600, and writes
 		// to root's socket directory (KON-47); it needs no capability for that.

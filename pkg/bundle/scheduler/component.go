@@ -47,7 +47,7 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		// scheduler without the right to its Lease is ready and idle. Package check
 		// looks at the Lease.
 		Liveness:  &component.Probe{Port: SecurePort, Path: "/livez", HTTPS: true, Delay: 15},
-		Readiness: &component.Probe{Port: SecurePort, Path: "/readyz", HTTPS: true, Period: component.ReadyPeriod, FailureThreshold: component.UnreadyAfter},
+		Readiness: component.Readiness(component.Probe{Port: SecurePort, HTTPS: true}),
 		Volumes: []component.Volume{{
 			Name: configVolume, MountPath: configDir(b), ReadOnly: true, ConfigMap: ConfigMapName(b),
 		}},

@@ -123,7 +123,7 @@ func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluste
 		image = cmp.Or(r.findBuilt(ctx), asked, kinddefaults.Image)
 	}
 	if !r.hasImage(ctx, image) {
-		if err := r.pull(ctx, image, asked == "", progress); err != nil {
+		if err := r.pullNodeImage(ctx, image, asked == "", progress); err != nil {
 			return "", facts{}, err
 		}
 	}
@@ -163,26 +163,29 @@ func (r *runtime) needLoadBalancer(ctx context.Context, progress cluster.Progres
 	if r.hasImage(ctx, nodeimage.LoadBalancer) {
 		return nil
 	}
-	return cluster.Step(progress, "Pulling the load balancer's image "+nodeimage.LoadBalancer, func() (string, error) {
-		_, err := r.run(ctx, "pull", nodeimage.LoadBalancer)
-		if err == nil || ctx.Err() != nil {
-			return "", err
-		}
-		return "", fmt.Errorf("%w: several control planes need the load balancer %s, which is not here and cannot be pulled: %w: \"make node-image\" in the repository makes one without any registry, or choose --control-planes 1",
+	return r.pull(ctx, "the load balancer's image", nodeimage.LoadBalancer, progress, func(err error) error {
+		return fmt.Errorf("%w: several control planes need the load balancer %s, which is not here and cannot be pulled: %w: \"make node-image\" in the repository makes one without any registry, or choose --control-planes 1",
 			ErrNoImage, nodeimage.LoadBalancer, err)
 	})
 }
 
-func (r *runtime) pull(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {
-	return cluster.Step(progress, "Pulling node image "+image, func() (string, error) {
+func (r *runtime) pullNodeImage(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {
+	return r.pull(ctx, "node image", image, progress, func(err error) error {
+		if byDefault {
+			return fmt.Errorf("%w: neither %s nor %s is here, and the latter cannot be pulled: %w: \"make node-image\" in the repository builds the former without any registry, --image names another one",
+				ErrNoImage, nodeimage.Name(), image, err)
+		}
+		return fmt.Errorf("%w: %s is not here and cannot be pulled: %w: check the name, or leave --image out", ErrNoImage, image, err)
+	})
+}
+
+// pull is a step that pulls an image; advise says what to do if that fails.
+func (r *runtime) pull(ctx context.Context, what, image string, progress cluster.Progress, advise func(error) error) error {
+	return cluster.Step(progress, "Pulling "+what+" "+image, func() (string, error) {
 		_, err := r.run(ctx, "pull", r.imageName(image))
 		if err == nil || ctx.Err() != nil {
 			return "", err
 		}
-		if byDefault {
-			return "", fmt.Errorf("%w: neither %s nor %s is here, and the latter cannot be pulled: %w: \"make node-image\" in the repository builds the former without any registry, --image names another one",
-				ErrNoImage, nodeimage.Name(), image, err)
-		}
-		return "", fmt.Errorf("%w: %s is not here and cannot be pulled: %w: check the name, or leave --image out", ErrNoImage, image, err)
+		return "", advise(err)
 	})
 }

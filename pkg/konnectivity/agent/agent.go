@@ -102,14 +102,13 @@ type Agent struct {
 	cfg     Config
 	m       *Metrics
 	dialing atomic.Int64
-	leaving atomic.Bool // Drain was called
 	book    *ledger.Ledger
 
 	mu       sync.Mutex
 	clients  []*client
 	ends     map[*pipe.End]struct{}
 	count    int // servers, as the last one said
-	draining bool
+	draining atomic.Bool
 	changed  chan struct{}
 	wg       sync.WaitGroup
 }
@@ -118,7 +117,7 @@ type Agent struct {
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
 	a := &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
-	a.cfg.Pipe.Leaving = a.leaving.Load
+	a.cfg.Pipe.Leaving = a.draining.Load
 	a.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
 	return a
 }
@@ -202,9 +201,8 @@ func (a *Agent) serversLocked(staying bool) []string {
 // Drain asks all servers to dial no more here, and returns when the last
 // connection has ended and no dial can follow, or when ctx ends.
 func (a *Agent) Drain(ctx context.Context) {
-	a.leaving.Store(true)
 	a.mu.Lock()
-	a.draining = true
+	a.draining.Store(true)
 	clients := append([]*client(nil), a.clients...)
 	a.mu.Unlock()
 	for _, c := range clients {

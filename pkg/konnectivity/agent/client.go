@@ -206,7 +206,7 @@ func (a *Agent) add(c *client, count int) {
 		a.count = count
 	}
 	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
-	draining := a.draining
+	draining := a.draining.Load()
 	a.mu.Unlock()
 	a.cfg.Logf(1, "connected to server %s at %s", c.serverID, c.addr)
 	if draining {

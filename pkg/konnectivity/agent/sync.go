@@ -71,7 +71,7 @@ func failReason(err error) string {
 func (a *Agent) missing() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.draining {
+	if a.draining.Load() {
 		return 0
 	}
 	return a.wanted() - len(a.serversLocked(true))
@@ -92,7 +92,7 @@ func (a *Agent) wanted() int {
 // the further links to servers that want several.
 func (a *Agent) connectMissing(ctx context.Context) error {
 	a.mu.Lock()
-	draining := a.draining
+	draining := a.draining.Load()
 	a.mu.Unlock()
 	if draining || (a.missing() <= 0 && !a.cfg.SyncForever) {
 		return nil

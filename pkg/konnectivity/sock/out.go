@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,16 +47,6 @@ type Out struct {
 	tryFn  func(fd uintptr) bool
 	single [1][]byte
 }
-
-// ending is how a connection ends behind the queue.
-type ending byte
-
-const (
-	endHalf  ending = iota // the direction to the peer
-	endWhole               // both directions
-	endAcked               // both, once the peer's kernel has all
-	endCut                 // both, by a reset
-)
 
 // NewOut returns the write half of nc. Set Written and Failed before writing.
 func NewOut(nc net.Conn) *Out {
@@ -116,45 +105,6 @@ func (o *Out) Write(bufs ...[]byte) error {
 	}
 	o.mu.Unlock()
 	return o.report(n, err)
-}
-
-// CloseWrite ends the write direction once the queue is written.
-func (o *Out) CloseWrite() { o.finish(endHalf) }
-
-// Close closes the whole connection once the queue is written.
-func (o *Out) Close() { o.finish(endWhole) }
-
-// CloseAcked closes the whole connection once the queue is written and the peer's
-// kernel has it. It is for a process whose network may go with it; else what Close
-// leaves to the kernel arrives as well.
-func (o *Out) CloseAcked() { o.finish(endAcked) }
-
-// Cut aborts the whole connection, see Abort, once the queue is written and the
-// peer's kernel has it.
-func (o *Out) Cut() { o.finish(endCut) }
-
-func (o *Out) finish(how ending) {
-	o.mu.Lock()
-	o.closing = true
-	o.how = max(o.how, how)
-	idle := !o.running
-	how = o.how
-	o.mu.Unlock()
-	if !idle {
-		return
-	}
-	if how >= endAcked && unacked(o.nc) > 0 {
-		go o.end(how)
-		return
-	}
-	o.end(how)
-}
-
-func (o *Out) end(how ending) {
-	end(o.nc, how)
-	if how != endHalf && o.Ended != nil {
-		o.Ended()
-	}
 }
 
 // Discard drops the queue and refuses further writes. It does not close the
@@ -326,41 +276,5 @@ func (o *Out) stopFlushing() {
 	o.mu.Unlock()
 	if closing {
 		o.end(how)
-	}
-}
-
-// end ends the write direction, or the connection, also where that has no halves.
-func end(nc net.Conn, how ending) {
-	cw, halves := nc.(interface{ CloseWrite() error })
-	switch {
-	case how == endCut:
-		awaitAcked(nc)
-		Abort(nc)
-	case how == endAcked:
-		awaitAcked(nc)
-		_ = nc.Close()
-	case how == endHalf && halves:
-		_ = cw.CloseWrite()
-	default:
-		_ = nc.Close()
-	}
-}
-
-// cutPatience is for how long a connection that is to end may take none of the
-// bytes before that.
-const cutPatience = 10 * time.Second
-
-// awaitAcked returns when the peer's kernel has what was written, or takes nothing.
-func awaitAcked(nc net.Conn) {
-	last, since := 0, time.Now()
-	for poll := time.Millisecond; ; poll = min(2*poll, 50*time.Millisecond) {
-		n := unacked(nc)
-		if n == 0 || n == last && time.Since(since) > cutPatience {
-			return
-		}
-		if n != last {
-			last, since = n, time.Now()
-		}
-		time.Sleep(poll)
 	}
 }
