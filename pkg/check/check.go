@@ -19,6 +19,8 @@ type Check struct {
 	Hint string
 	// probe says that Run talks to a pod that it leaves as it was, so that several checks may share one.
 	probe bool
+	// lease says that Run waits for a renewal of the second scheduler's Lease.
+	lease bool
 	// Run returns nil when the check passes, Skip(…) when it cannot be made, and any other error when it fails.
 	Run func(ctx context.Context, s *Scope) error
 }

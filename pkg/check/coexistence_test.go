@@ -82,7 +82,7 @@ func TestCoexistence(t *testing.T) {
 			if err := env.Complete(); err != nil {
 				t.Fatal(err)
 			}
-			res := runOne(t.Context(), env, checkOf("x", schedulerCoexistence), Options{}.withDefaults(), nil)
+			res := runOne(t.Context(), env, checkOf("x", schedulerCoexistence), Options{}.withDefaults(), shared{})
 			wantResult(t, res, tc.want)
 			if tc.want != "" && tc.owns == nil && (res.Hint == "" || strings.Contains(res.Hint, "%!")) {
 				t.Errorf("hint %q", res.Hint)

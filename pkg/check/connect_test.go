@@ -118,14 +118,14 @@ func closedPort(t *testing.T) string {
 
 func TestAPIServerCheck(t *testing.T) {
 	api := newStubAPI(t)
-	res := runOne(t.Context(), api.env(t), checkOf("x", apiServer), Options{}.withDefaults(), nil)
+	res := runOne(t.Context(), api.env(t), checkOf("x", apiServer), Options{}.withDefaults(), shared{})
 	if res.Status != OK || res.Details["version"] != "v1.36.3" {
 		t.Errorf("got %+v", res)
 	}
 	env := api.env(t)
 	api.CloseClientConnections()
 	api.Close()
-	if res := runOne(t.Context(), env, checkOf("x", apiServer), Options{}.withDefaults(), nil); res.Status != Failed {
+	if res := runOne(t.Context(), env, checkOf("x", apiServer), Options{}.withDefaults(), shared{}); res.Status != Failed {
 		t.Errorf("an API server that is gone passed: %+v", res)
 	}
 }

@@ -68,7 +68,7 @@ func TestSchedulerFailover(t *testing.T) {
 				}
 				return tc.kill
 			}}
-			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: 6 * time.Second}.withDefaults(), nil)
+			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: 6 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if tc.wantErr == "" && res.Details["takeover"] == "" {
 				t.Errorf("the takeover was not measured: %v", res.Details)

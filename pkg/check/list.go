@@ -14,7 +14,7 @@ func quick() []Check {
 			Hint: "ask it yourself: kubectl get --raw '/readyz?verbose'"},
 		{ID: "scheduler-three-pods", Title: "Each pod is bound by the scheduler that it names", Timeout: 60 * time.Second, Run: threePods,
 			Hint: "see the log of the scheduler that did not bind its pod, and whether a node is Ready and has room"},
-		{ID: "scheduler-lease", Title: "Exactly one replica of the second scheduler leads", Timeout: 30 * time.Second, Run: schedulerLease,
+		{ID: "scheduler-lease", Title: "Exactly one replica of the second scheduler leads", Timeout: 30 * time.Second, Run: schedulerLease, lease: true,
 			Hint: "see the second scheduler's log for `leaderelection`; its Role must allow get and update on its Lease"},
 		{ID: "scheduler-coexistence", Title: "The second scheduler's names, Lease and nodes are its own", Timeout: 30 * time.Second, Run: schedulerCoexistence,
 			Hint: "two schedulers need names and Leases of their own; nodes of their own keep them from racing for room"},

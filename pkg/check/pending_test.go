@@ -34,7 +34,7 @@ func (p *fakeParts) StartAgents(context.Context) error                 { p.start
 
 func TestDisruptiveChecksNeedParts(t *testing.T) {
 	for _, c := range disruptive() {
-		res := runOne(t.Context(), newStubAPI(t).env(t), c, Options{}.withDefaults(), nil)
+		res := runOne(t.Context(), newStubAPI(t).env(t), c, Options{}.withDefaults(), shared{})
 		if res.Status != Skipped || res.Error == "" {
 			t.Errorf("%s: got %s %q", c.ID, res.Status, res.Error)
 		}
@@ -90,7 +90,7 @@ func TestSchedulerPending(t *testing.T) {
 			}
 			env := api.env(t)
 			env.Parts = parts
-			res := runOne(t.Context(), env, checkOf("x", schedulerPending), Options{Timeout: 3 * time.Second}.withDefaults(), nil)
+			res := runOne(t.Context(), env, checkOf("x", schedulerPending), Options{Timeout: 3 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if parts.started.Load() == 0 {
 				t.Error("the second scheduler was not started again")

@@ -53,21 +53,21 @@ func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, er
 		checks = append([]Check{left}, checks...)
 	}
 	rep.Begin(env.Cluster, checks)
-	probe := startProbe(ctx, env, checks, opts.Timeout)
+	common := shared{probe: startProbe(ctx, env, checks, opts.Timeout), lease: readLease(ctx, env, checks)}
 	for _, c := range checks {
 		if ctx.Err() != nil {
 			report.add(Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive, Status: Skipped, Error: "the run was interrupted before this check"})
 			continue
 		}
 		rep.Start(c)
-		res := runOne(ctx, env, c, opts, probe)
+		res := runOne(ctx, env, c, opts, common)
 		report.add(res)
 		rep.Finish(res)
 	}
 	report.Interrupted = ctx.Err() != nil
 	var left error
-	if probe != nil && probe.users > 0 {
-		left = probe.close(ctx, opts.CleanupTimeout)
+	if common.probe != nil && common.probe.users > 0 {
+		left = common.probe.close(ctx, opts.CleanupTimeout)
 	}
 	report.Seconds = seconds(opts.Now().Sub(started))
 	return report, errors.Join(left, rep.End(report))
@@ -108,13 +108,22 @@ func Select(opts Options) (selected []Check, notAsked []string, err error) {
 	return nil, nil, Usage("no check matches %q: --list shows all", opts.Only)
 }
 
-func runOne(ctx context.Context, env *Env, c Check, opts Options, probe *sharedProbe) Result {
+// shared is what the checks of a run begin together; a check that is made alone has none.
+type shared struct {
+	probe *sharedProbe
+	lease *earlyLease
+}
+
+func runOne(ctx context.Context, env *Env, c Check, opts Options, common shared) Result {
 	begin := opts.Now()
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
 	scope := newScope(env, c.ID)
-	if c.probe && probe != nil {
-		scope.probe = probe
-		probe.release(scope, opts.CleanupTimeout)
+	if c.probe && common.probe != nil {
+		scope.probe = common.probe
+		common.probe.release(scope, opts.CleanupTimeout)
+	}
+	if c.lease {
+		scope.lease = common.lease
 	}
 	err := runBounded(ctx, scope, c, opts.Timeout)
 	if ctx.Err() != nil {

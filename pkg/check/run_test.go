@@ -121,7 +121,7 @@ func TestTimeoutSaysWhatWasMissing(t *testing.T) {
 	c := checkOf("slow", func(ctx context.Context, _ *Scope) error {
 		return waitFor(ctx, time.Millisecond, func(context.Context) error { return errors.New("the thing is not there") })
 	})
-	res := runOne(t.Context(), newStubAPI(t).env(t), c, Options{Timeout: 20 * time.Millisecond}.withDefaults(), nil)
+	res := runOne(t.Context(), newStubAPI(t).env(t), c, Options{Timeout: 20 * time.Millisecond}.withDefaults(), shared{})
 	if res.Status != Failed || res.Error != "gave up after 20ms: the thing is not there" {
 		t.Errorf("got %s %q", res.Status, res.Error)
 	}
@@ -191,7 +191,7 @@ func TestFailedCleanupFailsTheCheck(t *testing.T) {
 			res := runOne(t.Context(), newStubAPI(t).env(t), checkOf("a", func(_ context.Context, s *Scope) error {
 				s.Defer("start the scheduler", func(context.Context) error { return errors.New("does not start") })
 				return end
-			}), Options{}.withDefaults(), nil)
+			}), Options{}.withDefaults(), shared{})
 			if res.Status != Failed || !strings.Contains(res.Error, "cleaning up: start the scheduler: does not start") {
 				t.Errorf("got %s %q", res.Status, res.Error)
 			}
@@ -207,7 +207,7 @@ func TestCleanupIsBounded(t *testing.T) {
 	res := runOne(t.Context(), newStubAPI(t).env(t), checkOf("a", func(_ context.Context, s *Scope) error {
 		s.Defer("wait", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		return nil
-	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults(), nil)
+	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults(), shared{})
 	if res.Status != Failed || time.Since(begin) > 2*time.Second {
 		t.Errorf("%s after %s", res.Status, time.Since(begin))
 	}
@@ -222,7 +222,7 @@ func TestHangingUndoLeavesTheOthersTheirTime(t *testing.T) {
 		})
 		s.Defer("hang", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		return nil
-	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults(), nil)
+	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults(), shared{})
 	if !started || !strings.Contains(res.Error, "cleaning up: hang") || strings.Contains(res.Error, "start the scheduler") {
 		t.Errorf("started %t, %q", started, res.Error)
 	}
@@ -248,7 +248,7 @@ func TestNamespaceWhoseCreationWasInterrupted(t *testing.T) {
 	res := runOne(ctx, api.env(t), checkOf("a", func(ctx context.Context, s *Scope) error {
 		_, err := s.Namespace(ctx)
 		return err
-	}), Options{}.withDefaults(), nil)
+	}), Options{}.withDefaults(), shared{})
 	if left := api.find("/namespaces/" + NamespacePrefix); !stored || left != nil {
 		t.Errorf("stored: %t, left behind: %v; %s", stored, left, res.Error)
 	}
@@ -260,7 +260,7 @@ func TestRefusedNamespaceIsNotDeleted(t *testing.T) {
 	res := runOne(t.Context(), api.env(t), checkOf("a", func(ctx context.Context, s *Scope) error {
 		_, err := s.Namespace(ctx)
 		return err
-	}), Options{}.withDefaults(), nil)
+	}), Options{}.withDefaults(), shared{})
 	if !strings.Contains(res.Error, "may not POST") || strings.Contains(res.Error, "cleaning up") {
 		t.Errorf("got %q", res.Error)
 	}

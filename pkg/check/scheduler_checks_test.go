@@ -79,7 +79,7 @@ func TestThreePods(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 2 * time.Second}.withDefaults(), nil)
+			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 2 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 		})
 	}
@@ -137,7 +137,7 @@ func TestSchedulerLease(t *testing.T) {
 			}
 			env := api.env(t)
 			env.OwnsIdentity = tc.owns
-			wantResult(t, runOne(t.Context(), env, checkOf("x", schedulerLease), Options{}.withDefaults(), nil), tc.wantErr)
+			wantResult(t, runOne(t.Context(), env, checkOf("x", schedulerLease), Options{}.withDefaults(), shared{}), tc.wantErr)
 		})
 	}
 	t.Run("dead holder", func(t *testing.T) {
@@ -149,11 +149,45 @@ func TestSchedulerLease(t *testing.T) {
 			}
 			return "a_1"
 		})
-		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), nil), "has not renewed it within 1s")
+		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), shared{}), "has not renewed it within 1s")
 	})
 	t.Run("released", func(t *testing.T) {
 		api := newStubAPI(t)
 		api.put(secondLease, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("")}})
-		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), nil), "has no holder")
+		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), shared{}), "has no holder")
 	})
+}
+
+// TestLeaseSinceTheRunBegan: a renewal while other checks ran counts, but not one of another leader.
+func TestLeaseSinceTheRunBegan(t *testing.T) {
+	began := time.Now()
+	held := func(holder string, renewed time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler", Namespace: "kube-system"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &metav1.MicroTime{Time: renewed}},
+		}
+	}
+	tests := map[string]struct {
+		now     *coordinationv1.Lease
+		wantErr string
+	}{
+		"renewed":        {held("a_1", began.Add(time.Second)), ""},
+		"not renewed":    {held("a_1", began), "a_1, has not renewed it within 1s"},
+		"another leader": {held("a_2", began.Add(time.Second)), "a_2, has not renewed it within 1s"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newStubAPI(t)
+			api.put(secondLease, held("a_1", began))
+			env, c := api.env(t), checkOf("x", schedulerLease)
+			c.lease = true
+			common := shared{lease: readLease(t.Context(), env, []Check{c})}
+			if common.lease.get(t.Context()) == nil {
+				t.Fatal("the Lease was not read as the run began")
+			}
+			api.put(secondLease, tc.now)
+			wantResult(t, runOne(t.Context(), env, c, Options{}.withDefaults(), common), tc.wantErr)
+		})
+	}
 }

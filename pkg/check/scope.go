@@ -25,6 +25,8 @@ type Scope struct {
 	id string
 	// probe is the run's pod to talk to; nil where the check makes its own.
 	probe *sharedProbe
+	// lease is the second scheduler's as the run began; nil where nobody looked.
+	lease *earlyLease
 
 	mu        sync.Mutex
 	namespace *corev1.Namespace

@@ -54,7 +54,7 @@ func TestTunnelChecks(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 2 * time.Second}.withDefaults(), nil)
+			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 2 * time.Second}.withDefaults(), shared{})
 			switch {
 			case tc.wantErr == "" && res.Status != OK:
 				t.Errorf("failed: %s", res.Error)
@@ -74,7 +74,7 @@ func TestTunnelChecks(t *testing.T) {
 func TestWebhookNeedsAnAddress(t *testing.T) {
 	env := newStubAPI(t).env(t)
 	env.HostIP = ""
-	res := runOne(t.Context(), env, checkOf("x", tunnelWebhook), Options{}.withDefaults(), nil)
+	res := runOne(t.Context(), env, checkOf("x", tunnelWebhook), Options{}.withDefaults(), shared{})
 	if res.Status != Failed || !strings.Contains(res.Error, "no address but loopback") || !strings.Contains(res.Hint, "--webhook-address") {
 		t.Errorf("got %+v", res)
 	}

@@ -116,21 +116,29 @@ func (p *plan) kubeadmPatches() ([]string, error) {
 		}
 		patches = append(patches, string(patch))
 	}
-	if p.state.OwnPodNetwork {
-		// Nodes know their range before they join; see podnetwork.go.
-		patch, err := sparse(&kubeadmv1beta4.ClusterConfiguration{
-			TypeMeta: metav1.TypeMeta{APIVersion: kubeadmv1beta4.SchemeGroupVersion.String(), Kind: "ClusterConfiguration"},
-			ControllerManager: kubeadmv1beta4.ControlPlaneComponent{
-				ExtraArgs: []kubeadmv1beta4.Arg{{Name: "allocate-node-cidrs", Value: "false"}},
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, patch)
+	managed, err := sparse(&kubeadmv1beta4.ClusterConfiguration{
+		TypeMeta:          metav1.TypeMeta{APIVersion: kubeadmv1beta4.SchemeGroupVersion.String(), Kind: "ClusterConfiguration"},
+		ControllerManager: kubeadmv1beta4.ControlPlaneComponent{ExtraArgs: p.controllerManagerArgs()},
+	})
+	if err != nil {
+		return nil, err
 	}
+	patches = append(patches, managed)
 	machine, err := p.machinePatches()
 	return append(patches, machine...), err
+}
+
+// controllerManagerArgs let kube-controller-manager begin sooner. It makes a service
+// account and a token for each of its controllers before the first one starts, which
+// takes 5 s at its default of 20 requests a second, and no node joins before that:
+// nobody signs its kubelet's certificate.
+func (p *plan) controllerManagerArgs() []kubeadmv1beta4.Arg {
+	args := []kubeadmv1beta4.Arg{{Name: "kube-api-qps", Value: "200"}, {Name: "kube-api-burst", Value: "400"}}
+	if p.state.OwnPodNetwork {
+		// Nodes know their range before they join; see podnetwork.go.
+		args = append(args, kubeadmv1beta4.Arg{Name: "allocate-node-cidrs", Value: "false"})
+	}
+	return args
 }
 
 // machinePatches are those that any cluster on this machine needs.

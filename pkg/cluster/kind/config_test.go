@@ -162,7 +162,7 @@ func TestKubeadmPatchesSayNoMore(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(strings.TrimSuffix(docs["KubeletConfiguration"], "---\n")), &kubelet); err != nil || kubelet.FailCgroupV1 == nil || *kubelet.FailCgroupV1 {
 		t.Errorf("the kubelet reads %v, %v", kubelet.FailCgroupV1, err)
 	}
-	for _, want := range []string{"egress-selector-config-file", "konnectivity-server.kube-system.svc", "allocate-node-cidrs"} {
+	for _, want := range []string{"egress-selector-config-file", "konnectivity-server.kube-system.svc", "allocate-node-cidrs", "kube-api-qps"} {
 		if !strings.Contains(docs["ClusterConfiguration"], want) {
 			t.Errorf("the patches lack %s:\n%s", want, docs["ClusterConfiguration"])
 		}
@@ -176,8 +176,12 @@ func TestKubeadmPatchesSayNoMore(t *testing.T) {
 	}
 	p.facts.cgroupV1, p.state.OwnPodNetwork = false, false
 	p.bundle.Konnectivity.Enabled = new(bool)
-	if docs := kubeadmDocs(t, p); len(docs) != 1 || docs["JoinConfiguration"] == "" {
-		t.Errorf("nothing to patch but how nodes join, and still: %v", docs)
+	docs = kubeadmDocs(t, p)
+	if args := docs["ClusterConfiguration"]; strings.Contains(args, "allocate-node-cidrs") || strings.Contains(args, "apiServer") {
+		t.Errorf("neither Pod network nor tunnel are ours, and still:\n%s", args)
+	}
+	if len(docs) != 2 || docs["JoinConfiguration"] == "" {
+		t.Errorf("nothing else to patch but how nodes join, and still: %v", docs)
 	}
 }
 

@@ -31,18 +31,22 @@ routes() {
 }
 
 # Does the API server answer at its Service's address? Whoever else does has no certificate of the cluster's CA.
-services_work() {
-  curl --silent --output /dev/null --noproxy '*' --max-time 1 --cacert /etc/kubernetes/pki/ca.crt "https://$service/livez"
+services_work() { # $1: tenths of a second that it may take
+  curl --silent --output /dev/null --noproxy '*' --max-time "$(($1 / 10)).$(($1 % 10))" --cacert /etc/kubernetes/pki/ca.crt "https://$service/livez"
 }
 
 # Lets Pods in once Services work, or a minute after the node has joined, or at once where that cannot be found out.
 let_pods_in() {
-  local give_up
+  local give_up patience=3
   [[ -e $waiting ]] || return 0
   if command -v curl >/dev/null; then
     until [[ -e /etc/kubernetes/kubelet.conf ]]; do sleep 0.3; done
     give_up=$((SECONDS + 60))
-    until services_work || ((SECONDS >= give_up)); do sleep 0.3; done
+    # What is sent before Services work gets no answer, ever; a busy machine may need longer for one.
+    until services_work "$patience" || ((SECONDS >= give_up)); do
+      ((patience < 20)) && ((patience += 1))
+      sleep 0.1
+    done
   fi
   mkdir -p "${place%/*}"
   cat "$waiting" >"$place" # containerd does not notice a file that is moved there
