@@ -130,8 +130,12 @@ func (c *Conn) Net() net.Conn { return c.nc }
 
 // Serve reads the connection until it ends. All streams are over when it
 // returns, and the connection is closed.
-func (c *Conn) Serve() error {
-	err := c.read()
+//
+// An idle client costs a stack, mostly: what waits here keeps its frames small.
+func (c *Conn) Serve() error { return c.ended(c.read()) }
+
+// ended tells everybody that the connection has ended, and why.
+func (c *Conn) ended(err error) error {
 	var ce *ConnError
 	c.mu.Lock()
 	if errors.As(err, &ce) && !c.closed {

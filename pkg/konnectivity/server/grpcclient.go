@@ -25,20 +25,14 @@ func (s *Server) serveGRPC(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	cfg := s.cfg.Frontend
-	cfg.OnStream = g.open
-	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
-	g.conn = h2.NewServer(nc, cfg)
+	g.connect(nc)
 	if !s.track(g) {
 		g.goAway()
 		g.conn.Close()
 		return
 	}
 	defer s.untrack(g)
-	err := g.conn.Serve()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.cfg.Logf(4, "client at %s: %v", sock.Peer(nc), err)
-	}
+	g.ended(g.conn.Serve())
 }
 
 // grpcClient is one HTTP/2 connection of a client.
@@ -47,6 +41,20 @@ type grpcClient struct {
 	conn  *h2.Conn
 	since time.Time
 	fresh atomic.Bool // has had no stream yet; counted in Server.opening
+}
+
+// connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
+func (g *grpcClient) connect(nc net.Conn) {
+	cfg := g.s.cfg.Frontend
+	cfg.OnStream = g.open
+	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
+	g.conn = h2.NewServer(nc, cfg)
+}
+
+func (g *grpcClient) ended(err error) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		g.s.cfg.Logf(4, "client at %s: %v", sock.Peer(g.conn.Net()), err)
+	}
 }
 
 // bad counts and logs what the client sent.
