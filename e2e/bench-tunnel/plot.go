@@ -10,20 +10,24 @@ import (
 // plot is a bar chart: a group of bars per row, a bar per contestant.
 type plot struct {
 	file, title, unit string
+	said              string // the part of keys that the title says
 	keys              []string
 	without           []string // contestants that would dwarf the others
 }
 
 var plots = []plot{
-	{file: "throughput", title: "Throughput", unit: "MB/s", without: []string{directName},
+	{file: "throughput", title: "Throughput", unit: "MB/s", said: " MB/s", without: []string{directName},
 		keys: []string{"down MB/s, 1", "down MB/s, 16", "down MB/s, 64", "up MB/s, 1", "up MB/s, 16", "up MB/s, 64"}},
-	{file: "cpu", title: "Processor time", unit: "s per GB",
+	{file: "cpu", title: "Processor time", unit: "s per GB", said: " CPU s/GB",
 		keys: []string{"down CPU s/GB server", "down CPU s/GB agent", "down CPU s/GB dialler", "up CPU s/GB server", "up CPU s/GB agent", "up CPU s/GB dialler"}},
-	{file: "dial", title: "Dial and first byte", unit: "ms", keys: []string{"dial ms p50", "dial ms p99"}},
-	{file: "echo", title: "Echo beside four downloads", unit: "ms", keys: []string{"echo ms p50 beside 4", "echo ms p99 beside 4"}},
+	{file: "dial", title: "Dial and first byte", unit: "ms", said: " ms", keys: []string{"dial ms p50", "dial ms p99"}},
+	{file: "echo", title: "Echo beside four downloads", unit: "ms", said: " ms", keys: []string{"echo ms p50 beside 4", "echo ms p99 beside 4"}},
 }
 
-var colours = map[string]string{baseline: "#b4543a", "ours": "#2f6f9f", sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4"}
+var colours = map[string]string{
+	baseline: "#b4543a", "ours": "#2f6f9f", "ours+upstream": "#d9a441", "upstream+ours": "#7a6fa8",
+	sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4",
+}
 
 const (
 	plotWidth  = 760
@@ -35,11 +39,10 @@ const (
 
 // draw returns the chart as SVG, or nothing where there are no values.
 func (p plot) draw(names []string, mode string, res *results) string {
-	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(p.without, n) })
 	keys := slices.DeleteFunc(slices.Clone(p.keys), func(k string) bool { return len(res.v[k]) == 0 })
-	if len(keys) == 0 {
-		return ""
-	}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.Contains(p.without, n) || !slices.ContainsFunc(keys, func(k string) bool { return len(res.v[k][n]) > 0 })
+	})
 	top := 0.0
 	for _, k := range keys {
 		for _, n := range names {
@@ -83,11 +86,19 @@ func (p plot) bars(b *strings.Builder, names, keys []string, res *results, y fun
 				continue
 			}
 			x := left + width*float64(i)
-			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/><text x="%.1f" y="%.1f" font-size="8" text-anchor="middle">%.3g</text>`+"\n",
-				x, y(v), width-1, y(0)-y(v), colour(n, i), x+width/2, y(v)-3, v)
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/><text x="%.1f" y="%.1f" font-size="8" text-anchor="middle">%s</text>`+"\n",
+				x, y(v), width-1, y(0)-y(v), colour(n, i), x+width/2, y(v)-3, short(v))
 		}
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", plotLeft+group*(float64(gi)+0.5), plotHeight-plotBottom+18, html.EscapeString(strings.Replace(k, " "+p.unit, "", 1)))
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", plotLeft+group*(float64(gi)+0.5), plotHeight-plotBottom+18, html.EscapeString(strings.Replace(k, p.said, "", 1)))
 	}
+}
+
+// short is a value that fits above its bar.
+func short(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
 }
 
 // tick is the distance of the lines: 1, 2 or 5 times a power of ten.
