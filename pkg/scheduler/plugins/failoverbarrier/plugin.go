@@ -21,6 +21,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/nomination"
 )
 
 const (
@@ -129,7 +130,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if !c.complete(ctx) {
-		return nil, p.reject(ctx, pod, c.why())
+		return nil, p.reject(ctx, state, pod, c.why())
 	}
 	there := sets.New[types.UID]()
 	for _, node := range nodes {
@@ -147,7 +148,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	why := c.why()
 	// The snapshot of this cycle is what it is; waiting here spares the next cycle a useless attempt.
 	p.waitForInformer(ctx, c)
-	return nil, p.reject(ctx, pod, why)
+	return nil, p.reject(ctx, state, pod, why)
 }
 
 // close begins to catch up, unless that is under way since the last suspension.
@@ -174,7 +175,8 @@ func (p *Plugin) open(ctx context.Context, gaps int64) {
 	p.catchUp = nil
 }
 
-func (p *Plugin) reject(ctx context.Context, pod *corev1.Pod, why string) *fwk.Status {
+func (p *Plugin) reject(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, why string) *fwk.Status {
+	nomination.Keep(state)
 	p.putBack(ctx, pod)
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason+": "+why)
 }

@@ -99,9 +99,12 @@ func TestBarrier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, 150*time.Millisecond, tc.bound, pod("a", "n"), pod("b", "n"))
-			said, _ := c.Filter(t, pod("new", ""))
+			said, state := c.Filter(t, pod("new", ""))
 			if got := said["n"]; (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("says %q, want %q", got, tc.want)
+			}
+			if state.ShouldSkipAllPostFilterPlugins() != (tc.want != "") {
+				t.Error("a pod that is kept back, and no other, keeps its nomination")
 			}
 			if tc.want != "" {
 				plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "new") })

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/nomination"
 )
 
 const (
@@ -118,6 +119,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if !p.mustReach(pod) {
 		if p.hold(pod) {
 			p.waiting.add(pod, version)
+			nomination.Keep(state)
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, notKnown)
 		}
 		return nil, fwk.NewStatus(fwk.Skip)

@@ -131,8 +131,8 @@ func TestWaitsForSources(t *testing.T) {
 		return false, nil, nil
 	})
 	c := watching(t, d)
-	if got := says(t, c); got != notKnown {
-		t.Errorf("behind a Service: %q", got)
+	if said, state := c.Filter(t, pod("")); said["b"] != notKnown || !state.ShouldSkipAllPostFilterPlugins() {
+		t.Errorf("behind a Service: %q, keeps its nomination: %t", said["b"], state.ShouldSkipAllPostFilterPlugins())
 	}
 	for label, p := range map[string]*corev1.Pod{"opted out": pod("false"), "behind none": pod("")} {
 		if label == "behind none" {
