@@ -80,7 +80,19 @@ func checkPoints(written *schedulerv1.Plugins, loaded *config.KubeSchedulerProfi
 		errs = append(errs, field.Invalid(p.Child("postFilter"), pluginargs.PolitePreemption,
 			names.DefaultPreemption+" is enabled beside it and would evict other schedulers' Pods; disable it under multiPoint.disabled"))
 	}
+	errs = append(errs, checkLast(loaded, p.Child("preBind"))...)
 	return append(errs, checkWhole(points, p)...)
+}
+
+// checkLast refuses to have anything prepared for a Pod behind the last look of the plugin that takes it.
+func checkLast(loaded *config.KubeSchedulerProfile, p *field.Path) field.ErrorList {
+	order := expand("preBind", loaded.Plugins.PreBind, loaded.Plugins.MultiPoint)
+	at := slices.Index(order, pluginargs.FailoverBarrier)
+	if at < 0 || at == len(order)-1 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(p, pluginargs.FailoverBarrier, fmt.Sprintf(
+		"runs before %s and would not look again after that; enable both under multiPoint only, %s last", strings.Join(order[at+1:], ", "), pluginargs.FailoverBarrier))}
 }
 
 // checkSet checks one set as it is written.
@@ -122,21 +134,39 @@ func checkWhole(points map[string]sets.Set[string], p *field.Path) field.ErrorLi
 func effective(profile *config.KubeSchedulerProfile) map[string]sets.Set[string] {
 	out := map[string]sets.Set[string]{}
 	for point, set := range loadedPoints(profile.Plugins) {
-		on, off := sets.New[string](), sets.New[string]()
-		for _, plugin := range set.Enabled {
-			on.Insert(plugin.Name)
-		}
-		for _, plugin := range set.Disabled {
-			off.Insert(plugin.Name)
-		}
-		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
-			if slices.Contains(extensionPoints[plugin.Name], point) && !off.HasAny(plugin.Name, "*") {
-				on.Insert(plugin.Name)
-			}
-		}
-		out[point] = on
+		out[point] = sets.New(expand(point, set, profile.Plugins.MultiPoint)...)
 	}
 	return out
+}
+
+// expand lists the plugins at an extension point in the order in which kube-scheduler runs them: those that its own set
+// and multiPoint have, then those that only multiPoint has, then the rest of its own.
+func expand(point string, own, multi config.PluginSet) []string {
+	off, everywhere, named := sets.New[string](), sets.New[string](), sets.New[string]()
+	for _, plugin := range own.Disabled {
+		off.Insert(plugin.Name)
+	}
+	for _, plugin := range own.Enabled {
+		named.Insert(plugin.Name)
+	}
+	var first, second, third []string
+	for _, plugin := range multi.Enabled {
+		if !slices.Contains(extensionPoints[plugin.Name], point) || off.HasAny(plugin.Name, "*") {
+			continue
+		}
+		everywhere.Insert(plugin.Name)
+		if !named.Has(plugin.Name) {
+			second = append(second, plugin.Name)
+		}
+	}
+	for _, plugin := range own.Enabled {
+		if everywhere.Has(plugin.Name) {
+			first = append(first, plugin.Name)
+		} else {
+			third = append(third, plugin.Name)
+		}
+	}
+	return slices.Concat(first, second, third)
 }
 
 func loadedPoints(p *config.Plugins) map[string]config.PluginSet {

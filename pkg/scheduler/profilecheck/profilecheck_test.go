@@ -52,6 +52,9 @@ func TestCheckFile(t *testing.T) {
 		"nothing sorts":          {"- {schedulerName: a, plugins: {queueSort: {disabled: [{name: '*'}]}}}", "profiles[0].plugins.queueSort", "has 0"},
 		"a half":                 {"- {schedulerName: a, plugins: {filter: {enabled: [{name: TunnelReach}]}}, pluginConfig: [{name: TunnelReach, args: {mode: Require}}]}", "profiles[0].plugins.preFilter", "in part only"},
 		"the other half":         {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: ForeignNominations}]}, filter: {disabled: [{name: ForeignNominations}]}}}", "profiles[0].plugins.filter", "in part only"},
+		"barrier at the start":   {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}, preBind: {enabled: [{name: FailoverBarrier}]}}}", "profiles[0].plugins.preBind", "runs before VolumeBinding, DynamicResources and would not look again"},
+		"barrier in the middle":  {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}], disabled: [{name: VolumeBinding}]}, preBind: {enabled: [{name: VolumeBinding}]}}}", "profiles[0].plugins.preBind", "runs before VolumeBinding and"},
+		"barrier at the end":     {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}, preBind: {enabled: [{name: VolumeBinding}]}}}", "", ""},
 		"without a score":        {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}, score: {disabled: [{name: TunnelReach}]}}}", "", ""},
 		"negative weight":        {"- {schedulerName: a, plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: -2}]}}}", "profiles[0].plugins.multiPoint.enabled[0].weight", "at least 1"},
 	} {

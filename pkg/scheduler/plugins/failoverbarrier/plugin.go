@@ -4,7 +4,6 @@ package failoverbarrier
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +58,8 @@ type Plugin struct {
 	nodes  corelisters.NodeLister
 	pulse  *pulse
 	tenure *tenure
+	// othersPrepare is prepareOthers, asked once.
+	othersPrepare func() bool
 
 	// opened is how many suspensions there were when the barrier was opened.
 	opened atomic.Int64
@@ -107,6 +108,7 @@ func newPlugin(ctx context.Context, h fwk.Handle, timeout time.Duration, bound l
 		pulse: leads.pulse, tenure: leads,
 	}
 	p.opened.Store(shut)
+	p.othersPrepare = sync.OnceValue(p.prepareOthers)
 	return p
 }
 
@@ -179,31 +181,6 @@ func (p *Plugin) reject(ctx context.Context, state fwk.CycleState, pod *corev1.P
 	nomination.Keep(state)
 	p.putBack(ctx, pod)
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason+": "+why)
-}
-
-// PreBindPreFlight implements fwk.PreBindPlugin. It is the last moment before the binding for pods that nothing else is
-// done for: to say that there is something to do would have the scheduler announce the node in the pod's status first.
-// Where volumes or claims are prepared, that is announced anyway, and PreBind looks again when they are.
-func (p *Plugin) PreBindPreFlight(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if status := p.PreBind(ctx, state, pod, node); !status.IsSuccess() {
-		return nil, status
-	}
-	if len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
-	}) {
-		return nil, nil
-	}
-	return nil, fwk.NewStatus(fwk.Skip)
-}
-
-// PreBind refuses to bind what was chosen before a suspension.
-func (p *Plugin) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
-	before, err := state.Read(stateKey)
-	if err != nil || before == stamp(p.pulse.look()) {
-		return nil // without PreFilter in the profile there is nothing to compare with
-	}
-	p.putBack(ctx, pod)
-	return fwk.NewStatus(fwk.Error, suspended)
 }
 
 // waitForInformer returns when the informer has all pods that are missing, or ctx ends.
