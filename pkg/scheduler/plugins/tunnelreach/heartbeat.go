@@ -2,14 +2,88 @@ package tunnelreach
 
 import (
 	"fmt"
+	"iter"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
 
 // settle is for the scheduler's own handler of nodes to come to what this one has seen.
 const settle = time.Second
+
+// each are the nodes of a snapshot.
+func each(infos []fwk.NodeInfo) iter.Seq[*corev1.Node] {
+	return func(yield func(*corev1.Node) bool) {
+		for _, info := range infos {
+			if !yield(info.Node()) {
+				return
+			}
+		}
+	}
+}
+
+// survey finds out which domains have a live agent, and how long that holds.
+func (p *Plugin) survey(nodes iter.Seq[*corev1.Node]) *reach {
+	r := &reach{domains: sets.New[string]()}
+	now, forEver := p.now(), false
+	for node := range nodes {
+		ready, stale := tunnelReady(node, now)
+		if stale {
+			r.stale++
+		}
+		domain, ok := node.Labels[p.args.TopologyKey]
+		if !ok || !ready {
+			continue
+		}
+		r.domains.Insert(domain)
+		until, ends := staleAt(node)
+		forEver = forEver || !ends
+		if until.After(r.until) {
+			r.until = until
+		}
+	}
+	if forEver {
+		r.until = time.Time{}
+	}
+	return r
+}
+
+// tunnelReady says whether a node's agent is ready, and whether that was said so long ago that it may not be true any
+// more. A condition without a heartbeat is somebody else's, who has promised none.
+func tunnelReady(node *corev1.Node, now time.Time) (ready, stale bool) {
+	for _, c := range node.Status.Conditions {
+		if c.Type == pluginargs.TunnelReadyCondition {
+			stale = !c.LastHeartbeatTime.IsZero() && now.Sub(c.LastHeartbeatTime.Time) > pluginargs.TunnelReadyStale
+			return c.Status == corev1.ConditionTrue && !stale, stale
+		}
+	}
+	return false, false
+}
+
+// staleAt is when a node's condition stops to count, unless its heartbeat is written anew; one without a heartbeat does
+// not.
+func staleAt(node *corev1.Node) (at time.Time, ends bool) {
+	for _, c := range node.Status.Conditions {
+		if c.Type == pluginargs.TunnelReadyCondition && !c.LastHeartbeatTime.IsZero() {
+			return c.LastHeartbeatTime.Add(pluginargs.TunnelReadyStale), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// saysReady is tunnelReady without regard to the time.
+func saysReady(node *corev1.Node) bool {
+	ready, _ := tunnelReady(node, time.Time{})
+	return ready
+}
 
 // followHeartbeats tries waiting pods again when a condition that was too old to count is looked after again. Nothing in
 // it changes but the heartbeat, which is no event to the scheduler.
@@ -32,4 +106,44 @@ func (p *Plugin) seenAgain(before, after *corev1.Node) bool {
 	_, wasStale := tunnelReady(before, now)
 	ready, _ := tunnelReady(after, now)
 	return wasStale && ready
+}
+
+// alarm goes off when the last agent stops to count because nobody looks at it: pods may run anywhere from then on, and
+// nothing changes on any node that would wake them.
+type alarm struct {
+	mu    sync.Mutex
+	at    time.Time
+	timer *time.Timer
+}
+
+// wakeAt sets the alarm, unless it goes off earlier anyway; the zero time is never.
+func (p *Plugin) wakeAt(at time.Time) {
+	if at.IsZero() {
+		return
+	}
+	a := &p.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil && !at.Before(a.at) {
+		return
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.at = at
+	a.timer = time.AfterFunc(max(at.Sub(p.now()), 0)+time.Millisecond, p.lookAgain)
+}
+
+// lookAgain tries waiting pods again if no agent counts any more. If somebody has looked at one meanwhile, the alarm is
+// set anew.
+func (p *Plugin) lookAgain() {
+	p.alarm.mu.Lock()
+	p.alarm.timer = nil
+	p.alarm.mu.Unlock()
+	nodes, err := p.nodes.List(labels.Everything())
+	if r := p.survey(slices.Values(nodes)); err == nil && len(r.domains) > 0 {
+		p.wakeAt(r.until)
+		return
+	}
+	p.waiting.changed()
 }

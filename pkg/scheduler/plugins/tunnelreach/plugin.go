@@ -47,6 +47,7 @@ type Plugin struct {
 	// services is nil when only labels count.
 	services *services
 	waiting  waiting
+	alarm    alarm
 	// now is the clock; tests set it.
 	now func() time.Time
 
@@ -104,6 +105,8 @@ type reach struct {
 	domains sets.Set[string]
 	// stale counts the nodes of whose agent nobody has said anything for long.
 	stale int
+	// until is when the last of the agents stops to count, unless somebody looks at one again; zero is never.
+	until time.Time
 	// version is that of what was known of Services, noted whether the pod waits for another one.
 	version int64
 	noted   atomic.Bool
@@ -124,18 +127,8 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		}
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	r := &reach{domains: sets.New[string](), version: version}
-	now := p.now()
-	for _, node := range nodes {
-		n := node.Node()
-		ready, stale := tunnelReady(n, now)
-		if stale {
-			r.stale++
-		}
-		if domain, ok := n.Labels[p.args.TopologyKey]; ok && ready {
-			r.domains.Insert(domain)
-		}
-	}
+	r := p.survey(each(nodes))
+	r.version = version
 	state.Write(stateKey, r)
 	if len(r.domains) == 0 || p.args.Mode != pluginargs.ReachRequire {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -169,6 +162,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	if !r.noted.Swap(true) {
 		p.waiting.add(pod, r.version)
+		p.wakeAt(r.until)
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 		fmt.Sprintf("node(s) had no live tunnel agent in their %s, and the control plane must reach the pod", p.args.TopologyKey))
@@ -232,18 +226,6 @@ func read(state fwk.CycleState) (*reach, bool) {
 	return r, ok
 }
 
-// tunnelReady says whether a node's agent is ready, and whether that was said so long ago that it may not be true any
-// more. A condition without a heartbeat is somebody else's, who has promised none.
-func tunnelReady(node *corev1.Node, now time.Time) (ready, stale bool) {
-	for _, c := range node.Status.Conditions {
-		if c.Type == pluginargs.TunnelReadyCondition {
-			stale = !c.LastHeartbeatTime.IsZero() && now.Sub(c.LastHeartbeatTime.Time) > pluginargs.TunnelReadyStale
-			return c.Status == corev1.ConditionTrue && !stale, stale
-		}
-	}
-	return false, false
-}
-
 // mustReach says whether the control plane must reach a pod: its label says so, or that it need not, or a Service that
 // the API server calls selects it.
 func (p *Plugin) mustReach(pod *corev1.Pod) bool {
@@ -276,12 +258,6 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, _ *corev1.Pod, oldObj, newObj an
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
-}
-
-// saysReady is tunnelReady without regard to the time.
-func saysReady(node *corev1.Node) bool {
-	ready, _ := tunnelReady(node, time.Time{})
-	return ready
 }
 
 // afterLabelChange tries a pod again when its own labels say that it need not be reached any more.

@@ -149,6 +149,69 @@ func TestSeenAgain(t *testing.T) {
 	plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "pod") })
 }
 
+// TestGrowsStale: a pod that was kept out is tried again when the last agent stops to count because nobody looks at it,
+// and not if somebody has looked meanwhile.
+func TestGrowsStale(t *testing.T) {
+	const left = 2 * time.Second
+	for name, tc := range map[string]struct{ seen, want bool }{"nobody looks": {false, true}, "somebody looks": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			last, other := node("last", "1", corev1.ConditionTrue), node("other", "1", corev1.ConditionFalse)
+			beat := metav1.NewTime(time.Now().Truncate(time.Second))
+			last.Status.Conditions[0].LastHeartbeatTime = beat
+			c := plugintest.New(t, Name, New, `{"mode": "Require", "automatic": false}`, []*corev1.Node{last, other}, nil, "PreFilter", "Filter")
+			ahead := time.Until(beat.Add(pluginargs.TunnelReadyStale)) - left
+			c.Plugin.(*Plugin).now = func() time.Time { return time.Now().Add(ahead) }
+			if said, _ := c.Filter(t, pod("true")); !strings.Contains(said["other"], refused) {
+				t.Fatalf("%q", said)
+			}
+			if tc.seen {
+				last = last.DeepCopy()
+				last.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(beat.Add(pluginargs.TunnelReadyStale))
+				if _, err := c.Client.CoreV1().Nodes().UpdateStatus(t.Context(), last, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(left + settle)
+				if got := c.Activated(); len(got) > 0 {
+					t.Errorf("activated %v although an agent counts", got)
+				}
+				return
+			}
+			plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "pod") })
+			if said, _ := c.Filter(t, pod("true")); said["other"] != "" {
+				t.Errorf("activated too early: %q", said["other"])
+			}
+		})
+	}
+}
+
+// TestStaleAt: the last condition that counts decides, and one without a heartbeat counts for ever.
+func TestStaleAt(t *testing.T) {
+	now := time.Now()
+	aged := func(name string, age time.Duration) *corev1.Node {
+		n := node(name, "1", corev1.ConditionTrue)
+		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now.Add(-age))
+		return n
+	}
+	silent, elsewhere := aged("silent", 0), aged("elsewhere", 0)
+	silent.Status.Conditions[0].LastHeartbeatTime = metav1.Time{}
+	delete(elsewhere.Labels, corev1.LabelHostname)
+	p := &Plugin{args: pluginargs.TunnelReachArgs{TopologyKey: corev1.LabelHostname}, now: func() time.Time { return now }}
+	for name, tc := range map[string]struct {
+		nodes []*corev1.Node
+		want  time.Time
+	}{
+		"the last one":      {[]*corev1.Node{aged("a", time.Minute), aged("b", 5*time.Minute)}, now.Add(pluginargs.TunnelReadyStale - time.Minute)},
+		"one is for ever":   {[]*corev1.Node{aged("a", time.Minute), silent}, time.Time{}},
+		"one is stale":      {[]*corev1.Node{aged("a", time.Minute), aged("b", time.Hour)}, now.Add(pluginargs.TunnelReadyStale - time.Minute)},
+		"one has no domain": {[]*corev1.Node{aged("a", time.Minute), elsewhere}, now.Add(pluginargs.TunnelReadyStale - time.Minute)},
+		"none":              {nil, time.Time{}},
+	} {
+		if got := p.survey(slices.Values(tc.nodes)).until; !got.Equal(tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 func TestPrefer(t *testing.T) {
 	nodes := []*corev1.Node{node("a", "1", corev1.ConditionTrue), node("b", "1", corev1.ConditionFalse)}
 	c := plugintest.New(t, Name, New, `{"automatic": false}`, nodes, nil, "PreFilter", "Filter", "PreScore", "Score")
