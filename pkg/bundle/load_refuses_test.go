@@ -84,7 +84,8 @@ func TestLoadRefusesScheduler(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"percentage":            {"scheduler: {percentageOfNodesToScore: 101}", "scheduler.percentageOfNodesToScore", "0-100"},
 		"replicas":              {"scheduler: {replicas: 0}", "scheduler.replicas", "at least 1"},
-		"delayed cache":         {"scheduler: {delayCacheUntilActive: true}", "scheduler.delayCacheUntilActive", "never become ready"},
+		"delayed cache":         {"scheduler: {delayCacheUntilActive: true}", "scheduler.delayCacheUntilActive", "remove it"},
+		"delayed cache of one":  {"scheduler: {replicas: 1, delayCacheUntilActive: true}", "scheduler.delayCacheUntilActive", "ready only once it leads"},
 		"coordinated election":  {"scheduler: {featureGates: {CoordinatedLeaderElection: true}}", "scheduler.featureGates[CoordinatedLeaderElection]", "remove it"},
 		"gate of two":           {"scheduler: {featureGates: {GangScheduling: true}}", "scheduler.featureGates[GangScheduling]", "depends on"},
 		"all alpha gates":       {"scheduler: {builtInProfiles: {spread: {}}, featureGates: {AllAlpha: true}}", "scheduler.featureGates", "WorkloadAwarePreemption: false"},

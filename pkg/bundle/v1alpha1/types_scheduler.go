@@ -66,8 +66,8 @@ type Scheduler struct {
 	Assignments []Assignment `json:"assignments,omitempty"`
 
 	// DelayCacheUntilActive keeps caches empty until the replica leads. Default:
-	// false. Allowed with one replica only: a standby would never become ready and
-	// a rollout would never complete.
+	// false, and true is refused: kube-scheduler would not be ready before it leads,
+	// and the old Pod of a rollout leads until the new one is ready.
 	DelayCacheUntilActive *bool `json:"delayCacheUntilActive,omitempty"`
 
 	// FeatureGates of the scheduler. CoordinatedLeaderElection is always written as

@@ -27,9 +27,10 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs = append(errs, resources(s.Resources, p.Child("resources"))...)
 	errs = append(errs, nodeSelector(s.NodeSelector, p.Child("nodeSelector"))...)
 	errs = append(errs, tolerations(s.Tolerations, p.Child("tolerations"))...)
-	if ptr.Deref(s.DelayCacheUntilActive, false) && ptr.Deref(s.Replicas, 0) > 1 {
+	// One replica is no exception: its rollout, too, brings the new Pod beside the old one, and until then nobody stands by.
+	if ptr.Deref(s.DelayCacheUntilActive, false) {
 		errs = append(errs, field.Invalid(p.Child("delayCacheUntilActive"), true,
-			"a standby would never become ready and a rollout never complete; set it to false, or replicas to 1"))
+			"a Pod would be ready only once it leads, while in a rollout the old one leads until the new one is ready, so that no change would ever arrive; remove it"))
 	}
 	if s.FeatureGates[GateCoordinatedLeaderElection] {
 		errs = append(errs, field.Invalid(p.Child("featureGates").Key(GateCoordinatedLeaderElection), true,
