@@ -75,6 +75,16 @@ func TestLoadRefusesProfiles(t *testing.T) {
 		"assignment profile":    {"scheduler: {assignments: [{schedulerName: b, podSelector: {matchLabels: {a: b}}}]}", "scheduler.assignments[0].schedulerName", `"my-scheduler"`},
 		"assignment of all":     {"scheduler: {assignments: [{}]}", "scheduler.assignments[0].namespaceSelector", "every Pod"},
 		"assignment selector":   {"scheduler: {assignments: [{podSelector: {matchLabels: {'a b': c}}}]}", "scheduler.assignments[0].podSelector.matchLabels", "a b"},
+		"skew of no key":        {"scheduler: {builtInProfiles: {spread: {maxSkew: 3}}}", "scheduler.builtInProfiles.spread.maxSkew", "name topologyKeys"},
+		"reach not enabled":     {"scheduler: {plugins: {tunnelReach: {mode: Require}}}", "scheduler.plugins.tunnelReach.mode", "set scheduler.plugins.tunnelReach.enabled to true"},
+		"reach not automatic":   {"scheduler: {plugins: {tunnelReach: {automatic: false}}}", "scheduler.plugins.tunnelReach.automatic", "not enabled"},
+		"evict without plugin":  {"scheduler: {plugins: {politePreemption: {enabled: false, evict: [x]}}}", "scheduler.plugins.politePreemption.evict", "or remove the field"},
+		"ignore without plugin": {"scheduler: {plugins: {foreignNominations: {enabled: false, ignore: [x]}}}", "scheduler.plugins.foreignNominations.ignore", "not enabled"},
+		"reach of no profile":   {"scheduler: {profiles: [{schedulerName: a}], plugins: {tunnelReach: {enabled: true}}}", "scheduler.plugins.tunnelReach.enabled", "add a profile under scheduler.builtInProfiles"},
+		"reach of own image":    {"scheduler: {image: 'a.example/scheduler:v9', plugins: {tunnelReach: {enabled: true}}}", "scheduler.plugins.tunnelReach.enabled", "no built-in profile"},
+		"barrier of no profile": {"scheduler: {profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}}}], plugins: {failoverBarrier: {timeout: 9s}}}", "scheduler.plugins.failoverBarrier.timeout", "enable and configure the plugin in these"},
+		"evict of no profile":   {"scheduler: {profiles: [{schedulerName: a}], plugins: {politePreemption: {evict: [x]}}}", "scheduler.plugins.politePreemption.evict", "take nothing from here"},
+		"off here, on there":    {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: b, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}}}], plugins: {failoverBarrier: {enabled: false}}}", "scheduler.plugins.failoverBarrier.enabled", "scheduler.profiles[1] enables the plugin"},
 		"barrier timeout":       {"scheduler: {plugins: {failoverBarrier: {timeout: 1ms}}}", "scheduler.plugins.failoverBarrier.timeout", "between 100ms and 1m"},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -76,6 +77,29 @@ func TestImagesAreBelieved(t *testing.T) {
 	}
 	load(t, "scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', profiles: [{schedulerName: a}], builtInProfiles: {batch: {}}, "+
 		"plugins: {politePreemption: {enabled: false}, foreignNominations: {enabled: false}, failoverBarrier: {enabled: false}}}")
+}
+
+// TestUsedSettingsLoad: defaults that are written out, what some profile takes, and what is off anyhow are no mistakes.
+func TestUsedSettingsLoad(t *testing.T) {
+	for name, config := range map[string]string{
+		"defaults of what is off": "{plugins: {tunnelReach: {enabled: false, mode: Prefer, topologyKey: kubernetes.io/hostname, automatic: true}}}",
+		"default arguments":       "{plugins: {politePreemption: {enabled: false, evict: [], minCandidateNodesPercentage: 10}, failoverBarrier: {enabled: false, timeout: 5000ms}}}",
+		"own profiles alone":      "{profiles: [{schedulerName: a}], plugins: {tunnelReach: {enabled: false}, politePreemption: {enabled: true, minCandidateNodesAbsolute: 100}, foreignNominations: {enabled: false}}}",
+		"own beside built-in":     "{profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: FailoverBarrier}]}}}], builtInProfiles: {standard: {}}, plugins: {failoverBarrier: {enabled: false}, tunnelReach: {enabled: true, mode: Require}}}",
+		"default profile":         "{plugins: {tunnelReach: {enabled: true, automatic: false}, politePreemption: {evict: [x]}}}",
+		"default skew":            "{builtInProfiles: {spread: {maxSkew: 1}}}",
+		"skew of a key":           "{builtInProfiles: {spread: {maxSkew: 3, topologyKeys: [kubernetes.io/hostname]}}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := load(t, "scheduler: "+config)
+			// A cluster keeps its bundle with all defaults, and reads it again.
+			stored, err := yaml.Marshal(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			load(t, string(stored))
+		})
+	}
 }
 
 // TestLoadReportsAll: a user corrects all mistakes at once.

@@ -17,8 +17,8 @@ import (
 )
 
 // Validate checks what the types alone cannot: that kube-scheduler would load
-// the rendered configuration, that it knows the feature gates, and that no extra
-// argument contradicts the bundle. v1alpha1.Validate must have passed.
+// the rendered configuration, that it knows the feature gates, that no extra
+// argument contradicts the bundle, and that settings of plugins reach a profile. v1alpha1.Validate must have passed.
 func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		return nil
@@ -28,6 +28,7 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	errs = append(errs, validateFeatureGates(b, p.Child("featureGates"))...)
 	errs = append(errs, validateImage(b, p.Child("image"))...)
 	errs = append(errs, validateReach(b, p)...)
+	errs = append(errs, validateUnused(b, p.Child("plugins"))...)
 	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
 		return append(errs, conflicts...)
 	}

@@ -72,7 +72,7 @@ type SpreadProfile struct {
 	// here, nodes that lack one of the labels are scored last.
 	TopologyKeys []string `json:"topologyKeys,omitempty"`
 
-	// MaxSkew for TopologyKeys, at least 1. Default: 1.
+	// MaxSkew for TopologyKeys, at least 1. Default: 1. Another one is refused without keys.
 	MaxSkew *int32 `json:"maxSkew,omitempty"`
 
 	// Weight of spreading beside the other scores, from 1 to 100. Default: 5
@@ -106,7 +106,8 @@ type BatchProfile struct {
 }
 
 // SchedulerPlugins are Fairlead's plugins in the built-in profiles. A profile under
-// Profiles is not touched; it enables them by name and with the same arguments.
+// Profiles is not touched; it enables them by name and with the same arguments. What is set
+// here and reaches no profile is refused.
 type SchedulerPlugins struct {
 	// TunnelReach keeps Pods that the control plane must reach on nodes with a live
 	// tunnel agent. With it a small Deployment is rendered that keeps the nodes'

@@ -124,6 +124,10 @@ func validateSpread(s *SpreadProfile, p *field.Path) field.ErrorList {
 	errs := percentage(s.PercentageOfNodesToScore, p.Child("percentageOfNodesToScore"))
 	errs = append(errs, weight(int64(ptr.Deref(s.Weight, 0)), p.Child("weight"))...)
 	errs = append(errs, atLeastOne(s.MaxSkew, p.Child("maxSkew"), "remove it for the default")...)
+	if len(s.TopologyKeys) == 0 && ptr.Deref(s.MaxSkew, 1) > 1 {
+		errs = append(errs, field.Forbidden(p.Child("maxSkew"),
+			"does nothing without topologyKeys, since kube-scheduler's own constraints have skews of their own; name topologyKeys, such as [kubernetes.io/hostname], or remove it"))
+	}
 	for i, key := range s.TopologyKeys {
 		at := p.Child("topologyKeys").Index(i)
 		errs = append(errs, metav1validation.ValidateLabelName(key, at)...)
