@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +23,6 @@ import (
 type Coexistence struct {
 	// SchedulerNames are its profiles.
 	SchedulerNames []string
-	// Workload is the name of its Deployment: its Pods' names begin with it.
-	Workload string
 	// ConfigMap holds its configuration, in clusters where it does.
 	ConfigMap types.NamespacedName
 	// Partition is its nodes; nil if it shares all nodes.
@@ -35,7 +34,6 @@ func CoexistenceOf(b *v1alpha1.Bundle) Coexistence {
 	b = b.Defaulted()
 	return Coexistence{
 		SchedulerNames: scheduler.ProfileNames(b),
-		Workload:       b.Scheduler.Name,
 		ConfigMap:      types.NamespacedName{Namespace: b.Namespace, Name: scheduler.ConfigMapName(b)},
 		Partition:      b.Scheduler.Partition,
 	}
@@ -81,6 +79,15 @@ func (s *Scope) leaseHolderIsOurs(ctx context.Context) error {
 			"another scheduler uses the same Lease, and while it leads ours does nothing: give one of the two a Lease of its own (scheduler.leaderElection.leaseName)")
 	}
 	return nil
+}
+
+// ours says whether an identity is that of a replica, or was at that time.
+func (s *Scope) ours(ctx context.Context, identity string, at time.Time) (bool, error) {
+	ours, err := s.OwnsIdentity(ctx, identity)
+	if ours || err != nil || s.FormerIdentity == nil {
+		return ours, err
+	}
+	return s.FormerIdentity(ctx, identity, at)
 }
 
 // noForeignConfiguration reads all configurations of schedulers that ConfigMaps hold.

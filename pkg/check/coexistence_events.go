@@ -32,26 +32,28 @@ func (s *Scope) noForeignBindings(ctx context.Context) error {
 			return fmt.Errorf("list events of scheduler %s: %w", name, err)
 		}
 		for _, host := range slices.Sorted(maps.Keys(hosts)) {
-			// A replica that a rollout has replaced is none of today's, but was ours.
-			if strings.HasPrefix(host, s.Coexistence.Workload+"-") {
-				continue
-			}
-			ours, err := s.OwnsIdentity(ctx, host)
+			ours, err := s.ours(ctx, host, hosts[host].at)
 			if err != nil {
 				return fmt.Errorf("whose scheduler runs on host %s: %w", host, err)
 			}
 			if !ours {
-				return WithHint(fmt.Errorf("a scheduler on host %q has bound pod %s as %q, which is our profile, and is no replica of this bundle's scheduler", host, hosts[host], name),
-					"two schedulers bind the same pods: find the other one on that host (a static Pod, a flag, a file outside of the cluster) and give it a name of its own")
+				return WithHint(fmt.Errorf("a scheduler on host %q has bound pod %s as %q, which is our profile, and is no replica of this bundle's scheduler", host, hosts[host].pod, name),
+					"two schedulers bind the same pods: find the other one on that host (a pod of that name in another namespace, a static Pod, a flag, a file outside of the cluster) and give it a name of its own")
 			}
 		}
 	}
 	return nil
 }
 
-// bindingHosts are the hosts from which pods were bound under a scheduler's name, each with one of the pods.
-func (s *Scope) bindingHosts(ctx context.Context, scheduler string) (map[string]string, error) {
-	hosts := map[string]string{}
+// lastBinding is a host's, as its event tells it.
+type lastBinding struct {
+	pod string
+	at  time.Time
+}
+
+// bindingHosts are the hosts from which pods were bound under a scheduler's name, each with the last of the bindings.
+func (s *Scope) bindingHosts(ctx context.Context, scheduler string) (map[string]lastBinding, error) {
+	hosts := map[string]lastBinding{}
 	options := metav1.ListOptions{Limit: eventPage, FieldSelector: fields.Set{"reason": "Scheduled", "reportingComponent": scheduler}.String()}
 	for range eventPages {
 		list, err := s.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
@@ -62,8 +64,9 @@ func (s *Scope) bindingHosts(ctx context.Context, scheduler string) (map[string]
 			e := &list.Items[i]
 			// Servers and fakes that do not know the selector answer with all events.
 			host, signed := strings.CutPrefix(e.ReportingInstance, scheduler+"-")
-			if e.Reason == "Scheduled" && e.ReportingController == scheduler && signed && time.Since(eventTime(e)) < eventAge {
-				hosts[host] = e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
+			at := eventTime(e)
+			if e.Reason == "Scheduled" && e.ReportingController == scheduler && signed && time.Since(at) < eventAge && at.After(hosts[host].at) {
+				hosts[host] = lastBinding{e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name, at}
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {

@@ -64,6 +64,7 @@ func TestCoexistence(t *testing.T) {
 		"holder cannot be judged": {objects: []runtime.Object{held("ours")}, owns: errors.New("no list"), want: "no list"},
 		"no holder":               {objects: []runtime.Object{held("")}},
 		"our own bindings":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "my-scheduler-1-old", time.Minute), boundBy("default-scheduler", "cp", time.Minute)}},
+		"a stranger of our name":  {objects: []runtime.Object{boundBy("my-scheduler", "my-scheduler-1-other", time.Minute)}, want: `a scheduler on host "my-scheduler-1-other" has bound pod default/web-0`},
 		"bindings of long ago":    {objects: []runtime.Object{boundBy("my-scheduler", "cp", time.Hour)}},
 		"a stranger binds":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "cp-1", time.Minute)}, want: `a scheduler on host "cp-1" has bound pod default/web-0 as "my-scheduler"`},
 		"partition":               {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "", "")}},
@@ -78,6 +79,9 @@ func TestCoexistence(t *testing.T) {
 			env := &Env{
 				Config: &rest.Config{Host: "x"}, Client: fake.NewClientset(tc.objects...), Coexistence: CoexistenceOf(b),
 				OwnsIdentity: func(_ context.Context, holder string) (bool, error) { return holder == "ours", tc.owns },
+				FormerIdentity: func(_ context.Context, holder string, at time.Time) (bool, error) {
+					return holder == "my-scheduler-1-old" && time.Since(at) > 30*time.Second, nil
+				},
 			}
 			if err := env.Complete(); err != nil {
 				t.Fatal(err)

@@ -35,8 +35,11 @@ type Env struct {
 	Lease types.NamespacedName
 	// StockLease is kube-scheduler's own; default kube-system/kube-scheduler.
 	StockLease types.NamespacedName
-	// OwnsIdentity says whether a Lease's holderIdentity belongs to the second scheduler. Optional.
+	// OwnsIdentity says whether a Lease's holderIdentity, or the host that a scheduler names in its events, is that of a replica of the second scheduler.
+	// Optional: without it nobody looks for others.
 	OwnsIdentity func(ctx context.Context, holder string) (bool, error)
+	// FormerIdentity says the same of a replica that is gone; at is when it was last heard of. Optional.
+	FormerIdentity func(ctx context.Context, holder string, at time.Time) (bool, error)
 	// Coexistence is what no other scheduler may use; default: the profile SchedulerName alone.
 	Coexistence Coexistence
 	// TakeoverLimit bounds the time from killing the leader to another holder; default 17 s.

@@ -29,7 +29,7 @@ func NewEnv(cfg *rest.Config, b *v1alpha1.Bundle, ownIP string) (*check.Env, err
 	}
 	parts := NewParts(env.Client, names)
 	env.Parts = parts
-	env.OwnsIdentity = parts.OwnsIdentity
+	env.OwnsIdentity, env.FormerIdentity = parts.OwnsIdentity, parts.FormerIdentity
 	env.Leftovers = parts.Leftovers
 	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, env.Client, names) }
 	if env.HostIP = ownIP; ownIP == "" {

@@ -94,21 +94,6 @@ func (p *Parts) podOnNode(ctx context.Context, host string, labels map[string]st
 	return "", check.Skip("the second scheduler is on the host network, and the leader calls itself %s, after which no node with a replica is named: the leader's pod cannot be told", host)
 }
 
-// OwnsIdentity says whether a holder's identity names a pod of the second scheduler.
-func (p *Parts) OwnsIdentity(ctx context.Context, holder string) (bool, error) {
-	pods, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: p.names.SchedulerPods})
-	if err != nil {
-		return false, err
-	}
-	name, _, _ := strings.Cut(holder, "_")
-	for _, pod := range pods.Items {
-		if pod.Name == name {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // stopSelector is what no node has; a DaemonSet that asks for it runs nowhere.
 const stopSelector = "fairlead.dev/verify-stopped"
 
