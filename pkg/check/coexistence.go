@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
@@ -52,33 +51,6 @@ func schedulerCoexistence(ctx context.Context, s *Scope) error {
 		return err
 	}
 	return s.partitionHolds(ctx)
-}
-
-// leaseHolderIsOurs asks whose identity the Lease's holder has, where that can be told.
-func (s *Scope) leaseHolderIsOurs(ctx context.Context) error {
-	if s.OwnsIdentity == nil {
-		return nil
-	}
-	lease, err := s.getLease(ctx, s.Lease)
-	if apierrors.IsNotFound(err) {
-		return nil // scheduler-lease says so
-	}
-	if err != nil {
-		return err
-	}
-	holder := holderOf(lease)
-	if holder == "" {
-		return nil
-	}
-	ours, err := s.OwnsIdentity(ctx, holder)
-	if err != nil {
-		return fmt.Errorf("whose %s, the holder of Lease %s, is: %w", holder, s.Lease, err)
-	}
-	if !ours {
-		return WithHint(fmt.Errorf("Lease %s is held by %s, which is no replica of this bundle's scheduler", s.Lease, holder),
-			"another scheduler uses the same Lease, and while it leads ours does nothing: give one of the two a Lease of its own (scheduler.leaderElection.leaseName)")
-	}
-	return nil
 }
 
 // ours says whether an identity is that of a replica, or was at that time.

@@ -60,7 +60,6 @@ func TestCoexistence(t *testing.T) {
 		"something else":          {objects: []runtime.Object{configMap("docs", "write KubeSchedulerConfiguration: {{")}},
 		"same name":               {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: x}, {schedulerName: my-scheduler}]")}, want: `ConfigMap kube-system/other, key config.yaml configures another scheduler with the profile "my-scheduler"`},
 		"same Lease":              {objects: []runtime.Object{configMap("other", kind+"profiles: [{schedulerName: x}]\nleaderElection: {resourceName: my-scheduler}")}, want: "Lease kube-system/my-scheduler, which is ours"},
-		"holder is a stranger":    {objects: []runtime.Object{held("stranger")}, want: "held by stranger, which is no replica"},
 		"holder cannot be judged": {objects: []runtime.Object{held("ours")}, owns: errors.New("no list"), want: "no list"},
 		"no holder":               {objects: []runtime.Object{held("")}},
 		"our own bindings":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "my-scheduler-1-old", time.Minute), boundBy("default-scheduler", "cp", time.Minute)}},

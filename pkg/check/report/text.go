@@ -101,9 +101,11 @@ func (t *Text) Finish(r check.Result) {
 	}
 }
 
-// worthReading are the details that text shows even when the check passed: what was measured. JSON has all.
+// worthReading are the details that text shows even when the check passed: what was measured, and what it has not proved for this
+// cluster alone. JSON has all.
 var worthReading = map[string]bool{
 	"version": true, "proof": true, "failed-dials": true, "restored": true, "takeover": true, "recovered-after": true, "bound-after-start": true, "pods": true, "holder": true,
+	"lease-holder": true,
 }
 
 func (t *Text) details(r check.Result, show func(key string) bool) {

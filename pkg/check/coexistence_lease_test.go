@@ -1,0 +1,69 @@
+package check
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// inTurn names one holder after another, and then the last for good. "" renews nothing.
+func inTurn(holders ...string) func() string {
+	var n atomic.Int64
+	return func() string { return holders[min(n.Add(1), int64(len(holders)))-1] }
+}
+
+// TestLeaseOfAStranger: who is no replica and renews our Lease is another scheduler; who does not is a leader of ours that has died, and whose pod is gone.
+func TestLeaseOfAStranger(t *testing.T) {
+	for name, tc := range map[string]struct {
+		holder       func() string
+		want, detail string
+	}{
+		"a stranger renews":               {holder: always("stranger_1"), want: "held by stranger_1, which is no replica"},
+		"our leader":                      {holder: always("ours_1")},
+		"our leader has died":             {holder: inTurn("gone_1", ""), detail: "gone_1 is no replica, and does not renew"},
+		"a standby takes over":            {holder: inTurn("gone_1", "", "ours_2")},
+		"a stranger takes over":           {holder: inTurn("gone_1", "", "stranger_2"), want: "held by stranger_2"},
+		"a replica that is being stopped": {holder: always("former_1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newStubAPI(t)
+			lead(t, api, secondLease, tc.holder)
+			env := api.env(t)
+			env.OwnsIdentity = func(_ context.Context, holder string) (bool, error) { return strings.HasPrefix(holder, "ours_"), nil }
+			env.FormerIdentity = func(_ context.Context, holder string, _ time.Time) (bool, error) {
+				return strings.HasPrefix(holder, "former_"), nil
+			}
+			s := newScope(env, "x")
+			err := s.leaseHolderIsOurs(t.Context())
+			if (tc.want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), tc.want) || HintOf(err) == "") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if !strings.Contains(s.details["lease-holder"], tc.detail) {
+				t.Errorf("details %v, want %q", s.details, tc.detail)
+			}
+		})
+	}
+}
+
+// TestLeaseIsNotWatchedForEver: when the check's time is up before the Lease, neither is proved.
+func TestLeaseIsNotWatchedForEver(t *testing.T) {
+	api := newStubAPI(t)
+	api.put(secondLease, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler", Namespace: "kube-system"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("gone_1"), LeaseDurationSeconds: ptr.To[int32](60)},
+	})
+	env := api.env(t)
+	env.OwnsIdentity = func(context.Context, string) (bool, error) { return false, nil }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := newScope(env, "x").leaseHolderIsOurs(ctx); err == nil || !strings.Contains(err.Error(), "whether it renews could not be seen") {
+		t.Errorf("got %v", err)
+	}
+}
