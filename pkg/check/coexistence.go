@@ -123,6 +123,9 @@ func (s *Scope) partitionHolds(ctx context.Context) error {
 	}
 	live := scheduler.NodesOf(p, nodes.Items)
 	s.Detail("partition", "%d of %d nodes", len(live.Inside), len(nodes.Items))
+	if p.Taint == nil {
+		s.Detail("partition-taint", "none in the bundle: other schedulers still place their pods on these nodes")
+	}
 	if problem, hint := live.Problem(); problem != "" {
 		return WithHint(errors.New(problem), "%s", hint)
 	}

@@ -9,7 +9,11 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // inTurn names one holder after another, and then the last for good. "" renews nothing.
@@ -65,5 +69,34 @@ func TestLeaseIsNotWatchedForEver(t *testing.T) {
 	defer cancel()
 	if err := newScope(env, "x").leaseHolderIsOurs(ctx); err == nil || !strings.Contains(err.Error(), "whether it renews could not be seen") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDetailsSayWhatWasNotLookedAt: a check that passes tells what it has not proved.
+func TestDetailsSayWhatWasNotLookedAt(t *testing.T) {
+	b := v1alpha1.New()
+	b.Scheduler.Partition = &v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}
+	for name, tc := range map[string]struct {
+		env  Env
+		want map[string]string
+	}{
+		"no taint":          {Env{Coexistence: CoexistenceOf(b)}, map[string]string{"partition": "1 of 1 nodes", "partition-taint": "other schedulers still place their pods"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := tc.env
+			env.Config, env.Client = &rest.Config{Host: "x"}, fake.NewClientset(poolNode("a", "batch", ""))
+			if err := env.Complete(); err != nil {
+				t.Fatal(err)
+			}
+			s := newScope(&env, "x")
+			if err := schedulerCoexistence(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			for key, want := range tc.want {
+				if !strings.Contains(s.details[key], want) {
+					t.Errorf("detail %s: %q, want %q", key, s.details[key], want)
+				}
+			}
+		})
 	}
 }

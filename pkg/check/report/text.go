@@ -105,7 +105,7 @@ func (t *Text) Finish(r check.Result) {
 // cluster alone. JSON has all.
 var worthReading = map[string]bool{
 	"version": true, "proof": true, "failed-dials": true, "restored": true, "takeover": true, "recovered-after": true, "bound-after-start": true, "pods": true, "holder": true,
-	"lease-holder": true,
+	"lease-holder": true, "partition-taint": true,
 }
 
 func (t *Text) details(r check.Result, show func(key string) bool) {
