@@ -22,7 +22,7 @@ import (
 type Coexistence struct {
 	// SchedulerNames are its profiles.
 	SchedulerNames []string
-	// ConfigMap holds its configuration, in clusters where it does.
+	// ConfigMap holds its configuration, in clusters where it does. Without a name others' are not looked at.
 	ConfigMap types.NamespacedName
 	// Partition is its nodes; nil if it shares all nodes.
 	Partition *v1alpha1.Partition
@@ -64,6 +64,10 @@ func (s *Scope) ours(ctx context.Context, identity string, at time.Time) (bool, 
 
 // noForeignConfiguration reads all configurations of schedulers that ConfigMaps hold.
 func (s *Scope) noForeignConfiguration(ctx context.Context) error {
+	if s.Coexistence.ConfigMap.Name == "" {
+		s.Detail("other-configurations", "not looked at: nothing here tells which ConfigMap is the second scheduler's")
+		return nil
+	}
 	maps, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list ConfigMaps, which hold schedulers' configurations: %w", err)

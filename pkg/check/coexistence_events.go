@@ -24,7 +24,11 @@ const (
 // host, so that also one shows that no ConfigMap configures: in a static Pod, by flags, or outside of the cluster.
 func (s *Scope) noForeignBindings(ctx context.Context) error {
 	if s.OwnsIdentity == nil {
+		s.Detail("bindings", unknownReplicas)
 		return nil
+	}
+	if s.IdentityLimit != "" {
+		s.Detail("bindings", "%s", s.IdentityLimit)
 	}
 	for _, name := range s.Coexistence.SchedulerNames {
 		hosts, err := s.bindingHosts(ctx, name)

@@ -12,10 +12,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// unknownReplicas is the detail of what takes OwnsIdentity to look at.
+const unknownReplicas = "not looked at: nothing here tells which replicas are the second scheduler's"
+
 // leaseHolderIsOurs finds another scheduler that leads by our Lease. A holder that is no replica is none yet: a leader whose pod is gone stays the holder
 // until the Lease runs out. Only who renews it is alive.
 func (s *Scope) leaseHolderIsOurs(ctx context.Context) error {
 	if s.OwnsIdentity == nil {
+		s.Detail("lease-holder", unknownReplicas)
 		return nil
 	}
 	lease, err := s.leaseIfAny(ctx)

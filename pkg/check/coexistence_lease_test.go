@@ -80,6 +80,9 @@ func TestDetailsSayWhatWasNotLookedAt(t *testing.T) {
 		env  Env
 		want map[string]string
 	}{
+		"no replicas known": {Env{Coexistence: CoexistenceOf(v1alpha1.New())}, map[string]string{"lease-holder": "not looked at", "bindings": "not looked at"}},
+		"no configuration":  {Env{}, map[string]string{"other-configurations": "not looked at"}},
+		"hosts alike":       {Env{OwnsIdentity: func(context.Context, string) (bool, error) { return true, nil }, IdentityLimit: "hosts are alike"}, map[string]string{"bindings": "hosts are alike"}},
 		"no taint":          {Env{Coexistence: CoexistenceOf(b)}, map[string]string{"partition": "1 of 1 nodes", "partition-taint": "other schedulers still place their pods"}},
 	} {
 		t.Run(name, func(t *testing.T) {

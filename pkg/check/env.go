@@ -36,10 +36,12 @@ type Env struct {
 	// StockLease is kube-scheduler's own; default kube-system/kube-scheduler.
 	StockLease types.NamespacedName
 	// OwnsIdentity says whether a Lease's holderIdentity, or the host that a scheduler names in its events, is that of a replica of the second scheduler.
-	// Optional: without it nobody looks for others.
+	// Optional: without it nobody looks for others, which the check's details say.
 	OwnsIdentity func(ctx context.Context, holder string) (bool, error)
 	// FormerIdentity says the same of a replica that is gone; at is when it was last heard of. Optional.
 	FormerIdentity func(ctx context.Context, holder string, at time.Time) (bool, error)
+	// IdentityLimit is what OwnsIdentity cannot tell of hosts, for the check's details; empty where it tells all.
+	IdentityLimit string
 	// Coexistence is what no other scheduler may use; default: the profile SchedulerName alone.
 	Coexistence Coexistence
 	// TakeoverLimit bounds the time from killing the leader to another holder; default 17 s.

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -66,6 +67,11 @@ func (o *Options) override(env *check.Env) *check.Env {
 		env.SchedulerName = o.SchedulerName
 	}
 	if o.Lease != "" {
+		if o.lease != env.Lease && !slices.Contains(env.Coexistence.SchedulerNames, env.SchedulerName) {
+			// It is another scheduler than the bundle's, of which nothing else is known.
+			env.OwnsIdentity, env.FormerIdentity, env.IdentityLimit = nil, nil, ""
+			env.Coexistence = check.Coexistence{SchedulerNames: []string{env.SchedulerName}}
+		}
 		env.Lease = o.lease
 	}
 	if o.hostIP != "" {

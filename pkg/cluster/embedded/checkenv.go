@@ -55,6 +55,8 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		SchedulerName: scheduler.ProfileNames(p.bundle)[0],
 		Coexistence:   check.CoexistenceOf(p.bundle),
 		Lease:         types.NamespacedName{Namespace: e.LeaseNamespace, Name: e.LeaseName},
+		OwnsIdentity:  parts.ownsIdentity,
+		IdentityLimit: "schedulers on this machine are not told apart: events name the host alone",
 		Parts:         parts,
 		Leftovers:     parts.leftovers,
 		ServerMetrics: func(ctx context.Context) ([]byte, error) {

@@ -105,16 +105,14 @@ func (p *parts) each(ctx context.Context, names []string, do func(context.Contex
 // identity does not tell which process it is: it is made of the host's name,
 // the same for all, and a random number.
 func (p *parts) KillLeader(ctx context.Context, holder string) error {
-	for _, name := range p.schedulers() {
-		leads, err := p.leads(ctx, name)
-		if err != nil {
-			return fmt.Errorf("asking %s whether it leads: %w", name, err)
-		}
-		if leads {
-			return p.supervisor.Kill(ctx, name)
-		}
+	leader, err := p.leader(ctx)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("no replica of the second scheduler says that it leads, though the Lease names %q", holder)
+	if leader == "" {
+		return fmt.Errorf("no replica of the second scheduler says that it leads, though the Lease names %q", holder)
+	}
+	return p.supervisor.Kill(ctx, leader)
 }
 
 // leads reads the replica's own metric of its leadership.
