@@ -16,7 +16,7 @@ type batchConn struct {
 	net.Conn
 	in   *sock.Conn
 	head []*buf.Chunk // read ahead, not yet handed to TLS
-	// reads counts reads that brought something, for Link.tick.
+	// reads counts reads that brought something, for life.
 	reads atomic.Int64
 
 	mu       sync.Mutex

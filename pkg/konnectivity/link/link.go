@@ -1,7 +1,6 @@
 package link
 
 import (
-	"encoding/binary"
 	"errors"
 	"net"
 	"runtime"
@@ -83,16 +82,13 @@ func (b *Budget) take(n int) bool {
 
 func (b *Budget) give(n int) { b.left.Add(int64(n)) }
 
-// ErrDead says that the peer was silent for too long.
-var ErrDead = errors.New("peer is silent")
-
 // Link is one connection between a server and an agent.
 type Link struct {
 	cfg   Config
 	nc    net.Conn
 	bc    *batchConn // nil where the connection does not gather writes
-	reads int64      // of bc, at the last tick
 	start time.Time
+	life  life
 
 	mu         sync.Mutex
 	streams    map[uint32]*Stream
@@ -151,6 +147,7 @@ func (l *Link) Run() error {
 		defer close(writerDone)
 		l.writer()
 	}()
+	l.watch()
 	l.Probe() // to know the round-trip time
 	err := l.read()
 	err = l.fail(err)
@@ -180,8 +177,13 @@ func (l *Link) fail(err error) error {
 	close(l.done)
 	l.account.Add(-l.held)
 	l.held = 0
+	l.life.stop()
 	l.mu.Unlock()
-	_ = l.nc.Close()
+	if errors.Is(err, ErrDead) {
+		sock.Abort(l.nc) // an orderly end would wait behind what the peer does not take
+	} else {
+		_ = l.nc.Close()
+	}
 	for _, st := range streams {
 		st.abort(tunnel.ErrLinkClosed)
 	}
@@ -193,26 +195,6 @@ func (l *Link) Streams() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.streams)
-}
-
-// Silence tells for how long nothing was received, and whether an answer is
-// overdue: a ping was sent more than a second ago and nothing came since.
-func (l *Link) Silence() (d time.Duration, overdue bool) {
-	now := int64(time.Since(l.start))
-	p := l.pinged.Load()
-	return time.Duration(now - l.lastRecv.Load()), p != 0 && now-p > int64(time.Second)
-}
-
-// Probe sends a ping unless one is open, so that Silence soon tells whether the
-// peer is there.
-func (l *Link) Probe() {
-	now := int64(time.Since(l.start))
-	if !l.pinged.CompareAndSwap(0, now) {
-		return
-	}
-	var t [8]byte
-	binary.BigEndian.PutUint64(t[:], uint64(now))
-	l.control(typePing, string(t[:]))
 }
 
 // Drain tells the server to dial no more here; agent side.
@@ -272,32 +254,6 @@ func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
 	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: time.Since(l.start)}
 	l.streams[id] = st
 	return st
-}
-
-// tick runs once a second: it pings a silent peer and gives up a dead one.
-// paused says that this process itself was stopped, which is not the peer's
-// fault.
-func (l *Link) tick(paused bool) {
-	now := int64(time.Since(l.start))
-	if l.bc != nil {
-		sock.ShortQueues(l.bc.Conn)
-		if n := l.bc.reads.Load(); n != l.reads { // also within a large frame on a slow line
-			l.reads = n
-			l.lastRecv.Store(now)
-		}
-	}
-	if paused {
-		l.lastRecv.Store(now)
-		l.pinged.Store(0)
-	}
-	silent := time.Duration(now - l.lastRecv.Load())
-	if silent >= l.cfg.DeadAfter {
-		_ = l.fail(ErrDead) // Run returns it
-		return
-	}
-	if silent >= l.cfg.PingAfter {
-		l.Probe()
-	}
 }
 
 // release gives the chunks of a slice back.

@@ -27,6 +27,13 @@ type ends struct {
 
 func newEnds(t testing.TB, cfg Config) *ends {
 	t.Helper()
+	plain := func(nc net.Conn) net.Conn { return nc }
+	return newEndsOver(t, cfg, plain, plain)
+}
+
+// newEndsOver is newEnds with what lies between the links and their sockets.
+func newEndsOver(t testing.TB, cfg Config, overServer, overAgent func(net.Conn) net.Conn) *ends {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,7 @@ func newEnds(t testing.TB, cfg Config) *ends {
 		go func() { st.Accept(); e.come <- s }()
 	}
 	cfg.defaults()
-	e.server, e.agent = New(a, cfg.Window, cfg), New(b, cfg.Window, acfg)
+	e.server, e.agent = New(overServer(a), cfg.Window, cfg), New(overAgent(b), cfg.Window, acfg)
 	e.wg.Go(func() { _ = e.server.Run() })
 	e.wg.Go(func() { _ = e.agent.Run() })
 	t.Cleanup(e.stop)
@@ -207,6 +214,7 @@ func TestSlowFrameIsLife(t *testing.T) {
 	l := New(tunnelled{NewBatchConn(near)}, 1<<20, Config{})
 	long := int64(-time.Hour)
 	l.lastRecv.Store(long)
+	l.life.moved = long
 	go func() { _, _ = far.Write([]byte{typeData}) }()
 	if _, err := l.nc.(tunnelled).Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)

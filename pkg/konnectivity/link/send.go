@@ -1,8 +1,6 @@
 package link
 
 import (
-	"time"
-
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 )
 
@@ -96,22 +94,14 @@ func (l *Link) signal() {
 	}
 }
 
-// writer drains the queues when no sender does it, and keeps the time.
+// writer drains the queues when no sender does it.
 func (l *Link) writer() {
-	const second = time.Second
-	tick := time.NewTicker(second)
-	defer tick.Stop()
-	last := time.Now()
 	for {
 		select {
 		case <-l.done:
 			return
 		case <-l.wake:
 			l.drain(false)
-		case <-tick.C:
-			now := time.Now()
-			l.tick(now.Sub(last) > 4*second)
-			last = now
 		}
 	}
 }
