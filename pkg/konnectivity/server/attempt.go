@@ -41,9 +41,33 @@ func (at *attempt) retry() {
 		at.b.answered(at) // nobody waits for the answer any more
 		return
 	}
+	at.moveOn()
+}
+
+// moveOn ends an attempt that was taken back and makes the next one.
+func (at *attempt) moveOn() {
 	at.drop()
-	p.s.m.redials.Inc()
-	p.next(false)
+	at.p.s.m.redials.Inc()
+	at.p.next(false)
+}
+
+// pass gives the dial of a silent agent to another one that fits as well. Without one
+// the dial waits: the agent may go on, another may come, and the end of the link is
+// noticed. The silent one may be asked again, once it answers.
+func (at *attempt) pass() {
+	p := at.p
+	if !p.isCurrent(at) {
+		at.b.answered(at) // nobody waits for the answer any more
+		return
+	}
+	others, room := p.triedBut(at.b)
+	if !room || !p.s.reg.hasOther(p.address, at.b, others) || !p.takeBack(at) {
+		return
+	}
+	p.mu.Lock()
+	p.tried = others
+	p.mu.Unlock()
+	at.moveOn()
 }
 
 // Dialed implements tunnel.Receiver.

@@ -120,14 +120,39 @@ func (p *Pending) takeBack(at *attempt) bool {
 	return current
 }
 
+// isCurrent tells whether the dial waits for this attempt.
+func (p *Pending) isCurrent(at *attempt) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cur == at && !p.done && !at.dialed
+}
+
 func (p *Pending) pick() *Backend {
 	p.mu.Lock()
 	tried := p.tried
 	p.mu.Unlock()
-	if len(tried) >= maxTries && time.Since(p.start) > quickTries {
+	if !p.mayTry(len(tried)) {
 		return nil
 	}
 	return p.s.reg.choose(p.address, tried)
+}
+
+// mayTry tells whether one agent more may be asked after n.
+func (p *Pending) mayTry(n int) bool {
+	return n < maxTries || time.Since(p.start) <= quickTries
+}
+
+// triedBut returns the agents that were tried without one of them, and whether another
+// may be.
+func (p *Pending) triedBut(b *Backend) (others []*Backend, mayTry bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.tried {
+		if o != b {
+			others = append(others, o)
+		}
+	}
+	return others, p.mayTry(len(others))
 }
 
 // asked tells whether an agent was asked.

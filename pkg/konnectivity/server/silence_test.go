@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestOnlyAgentPauses: a dial whose agent is silent for some seconds, and has no other
+// that fits as well beside it, is answered when the agent goes on.
+func TestOnlyAgentPauses(t *testing.T) {
+	perNode := []server.Strategy{server.StrategyDestHost, server.StrategyDefault}
+	for name, cfg := range map[string]server.Config{
+		"no wait":   {},
+		"wait":      {AgentWait: 5 * time.Second},
+		"reference": {ReferenceOnly: true},
+		"per node":  {Strategies: perNode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			r := konntest.NewRig(t, cfg)
+			p := konntest.NewProxy(t, r.AgentTLS)
+			r.StartAgent(agent.Config{AgentID: "pausing", Identifiers: "ipv4=127.0.0.1"}, p.Addr)
+			var other *konntest.Agent
+			if len(cfg.Strategies) > 1 { // it fits less well: it says nothing about the destination
+				other = r.StartAgent(agent.Config{AgentID: "other"}, "")
+			}
+			addr := konntest.Target(t, konntest.Echo)
+			p.Freeze(true)
+			dialled := make(chan error, 1)
+			go func() {
+				c, err := konntest.Connect(r.Connect)(t.Context(), addr)
+				if err == nil {
+					_ = c.Close()
+				}
+				dialled <- err
+			}()
+			time.Sleep(4 * time.Second) // longer than any agent is asked for a sign of life
+			p.Freeze(false)
+			if err := <-dialled; err != nil {
+				t.Error(err)
+			}
+			if other != nil && konntest.Metric(other.Metrics.Registry, "konnectivity_network_proxy_agent_dial_duration_seconds_count") > 0 {
+				t.Error("the dial went to an agent of a later strategy")
+			}
+		})
+	}
+}
+
+// TestOtherAgentTakesOver: the dials of a silent agent go to another one that fits as
+// well, long before the silent one is given up.
+func TestOtherAgentTakesOver(t *testing.T) {
+	for name, strategies := range map[string][]server.Strategy{"default": nil, "per node": {server.StrategyDestHost}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			r := konntest.NewRig(t, server.Config{Strategies: strategies})
+			p := konntest.NewProxy(t, r.AgentTLS)
+			r.StartAgent(agent.Config{AgentID: "silent", Identifiers: "ipv4=127.0.0.1"}, p.Addr)
+			addr := konntest.Target(t, konntest.Echo)
+			p.Freeze(true)
+			start := time.Now()
+			dialled := make(chan error, 10)
+			for range cap(dialled) {
+				go func() {
+					c, err := konntest.Connect(r.Connect)(t.Context(), addr)
+					if err == nil {
+						_ = c.Close()
+					}
+					dialled <- err
+				}()
+			}
+			konntest.Eventually(t, konntest.Patience, "dials are pending", func() bool { return r.Server.Established() == int64(cap(dialled)) })
+			r.StartAgent(agent.Config{AgentID: "other", Identifiers: "ipv4=127.0.0.1"}, "")
+			for range cap(dialled) {
+				if err := <-dialled; err != nil {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(start); d > 10*time.Second { // a silent agent is given up after 15 s
+				t.Errorf("took %v", d)
+			}
+		})
+	}
+}
