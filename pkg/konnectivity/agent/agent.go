@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,11 @@ type Config struct {
 	Token       func() (string, error)
 	AgentID     string
 	Identifiers string
+	// Lookup resolves the servers' name; nil asks the system.
+	Lookup func(ctx context.Context, host string) ([]string, error)
 
-	// SyncInterval is the time between checks for missing servers, which grows
-	// up to SyncIntervalCap after failures. Defaults 1 s and 10 s.
+	// SyncInterval is the time between checks for missing servers. For an address
+	// that fails it grows up to SyncIntervalCap. Defaults 1 s and 10 s.
 	SyncInterval, SyncIntervalCap time.Duration
 	// SyncForever goes on looking for more servers when all are connected.
 	SyncForever bool
@@ -92,6 +95,9 @@ func (c *Config) defaults() {
 	if c.Link.Budget == nil {
 		c.Link.Budget = link.NewBudget(32 << 20)
 	}
+	if c.Lookup == nil {
+		c.Lookup = net.DefaultResolver.LookupHost
+	}
 	if c.Logf == nil {
 		c.Logf = func(int, string, ...any) {}
 	}
@@ -106,6 +112,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	clients  []*client
+	lost     []string // addresses of links that have ended, or whose server leaves
 	ends     map[*pipe.End]struct{}
 	count    int // servers, as the last one said
 	draining atomic.Bool
@@ -158,14 +165,16 @@ func (a *Agent) forget(e *pipe.End) {
 	a.mu.Lock()
 	delete(a.ends, e)
 	a.mu.Unlock()
-	a.poke()
 }
 
 // Connections is the number of open connections to destinations.
 func (a *Agent) Connections() int64 { return a.m.endpoints.Get() }
 
-// poke tells waiters that something changed.
-func (a *Agent) poke() {
+// lose has the address of a link tried again.
+func (a *Agent) lose(c *client) {
+	a.mu.Lock()
+	a.lost = append(a.lost, c.addr)
+	a.mu.Unlock()
 	select {
 	case a.changed <- struct{}{}:
 	default:
@@ -177,25 +186,6 @@ func (a *Agent) Ready() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.clients) > 0
-}
-
-// Servers returns the IDs of the connected servers.
-func (a *Agent) Servers() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.serversLocked(false)
-}
-
-func (a *Agent) serversLocked(staying bool) []string {
-	seen := map[string]bool{}
-	var ids []string
-	for _, c := range a.clients {
-		if !seen[c.serverID] && !(staying && c.leaving) {
-			seen[c.serverID] = true
-			ids = append(ids, c.serverID)
-		}
-	}
-	return ids
 }
 
 // Drain asks all servers to dial no more here, and returns when the last

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type client struct {
 	serverID string
 	addr     string
 	leaving  bool // the server stops soon; guarded by Agent.mu
+	links    int  // that the server is to have
 	link     *link.Link
 	h2       *h2.Conn
 	session  *compat.Session
@@ -74,49 +76,27 @@ func (c *client) drained() bool {
 // errDuplicate says that the address led to a server that is connected already.
 var errDuplicate = errors.New("already connected to this server")
 
-// connectServer opens one link, and the further ones that the server wants.
-func (a *Agent) connectServer(ctx context.Context, addr string) error {
-	c, links, err := a.open(ctx, addr, "")
-	if err != nil {
-		return err
-	}
-	if c.link == nil {
-		return nil
-	}
-	if a.cfg.Links > 0 {
-		links = a.cfg.Links
-	}
-	for i := 1; i < links; i++ {
-		if _, _, err := a.open(ctx, addr, c.serverID); err != nil {
-			a.cfg.Logf(2, "further link to server %s: %v", c.serverID, err)
-			break
-		}
-	}
-	return nil
-}
-
 // open connects to addr. With extra it is a further link to that server.
-func (a *Agent) open(ctx context.Context, addr, extra string) (*client, int, error) {
+func (a *Agent) open(ctx context.Context, addr, extra string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ConnectTimeout)
 	defer cancel()
 	nc, err := a.dialServer(ctx, addr)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	token := ""
 	if a.cfg.Token != nil {
 		if token, err = a.cfg.Token(); err != nil {
 			_ = nc.Close()
-			return nil, 0, fmt.Errorf("reading token: %w", err)
+			return fmt.Errorf("reading token: %w", err)
 		}
 	}
-	deadline, _ := ctx.Deadline()
-	_ = nc.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
 		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
 	}
-	c, err := a.openReference(ctx, nc, addr, token)
-	return c, 1, err
+	return a.openReference(ctx, nc, addr, token)
 }
 
 // dialServer makes the TLS connection, offering our own protocol.
@@ -148,7 +128,7 @@ func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) 
 }
 
 // openLink introduces the agent in our own protocol.
-func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int, error) {
+func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	a.mu.Lock()
 	have := strings.Join(a.serversLocked(true), ",")
 	a.mu.Unlock()
@@ -161,12 +141,14 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 		_ = nc.Close()
 		var re *link.RefusedError
 		if errors.As(err, &re) && re.Reason == link.ReasonDuplicate {
-			return nil, 0, errDuplicate
+			return errDuplicate
 		}
-		return nil, 0, err
+		return err
 	}
-	_ = nc.SetDeadline(time.Time{})
-	c := &client{serverID: w.ServerID, addr: addr, done: make(chan struct{})}
+	c := &client{serverID: w.ServerID, addr: addr, links: max(w.Links, 1), done: make(chan struct{})}
+	if a.cfg.Links > 0 {
+		c.links = a.cfg.Links
+	}
 	cfg := a.cfg.Link
 	cfg.OnDial = func(st *link.Stream, address string) { a.dial(st, address) }
 	cfg.OnDrained = func() { c.answered.Store(true) }
@@ -174,9 +156,12 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) (*client, int,
 	cfg.OnViolation = func(rule string, first bool) { a.badServer(w.ServerID, addr, rule, first) }
 	cfg.Counters = link.Counters{Sent: &a.m.toServer, Received: &a.m.fromServer}
 	c.link = link.New(nc, w.Window, cfg)
-	a.add(c, w.ServerCount)
+	if !a.add(c, w.ServerCount, extra != "") {
+		c.link.Close()
+		return errDuplicate
+	}
 	go a.serve(c, c.link.Run)
-	return c, max(w.Links, 1), nil
+	return nil
 }
 
 // badServer counts a rule that a server broke, and logs it if it did so for the first
@@ -194,13 +179,18 @@ func (a *Agent) serverLeaves(c *client) {
 	c.leaving = true
 	a.mu.Unlock()
 	a.cfg.Logf(1, "server %s is going away", c.serverID)
-	a.poke()
+	a.lose(c)
 }
 
-func (a *Agent) add(c *client, count int) {
-	a.wg.Add(1)
-	c.account = a.book.Open(c.serverID, c.holder())
+// add takes up a link, unless it is to a server that is connected already and not a
+// further one: several addresses may lead to one server.
+func (a *Agent) add(c *client, count int, extra bool) bool {
 	a.mu.Lock()
+	if !extra && slices.ContainsFunc(a.clients, func(o *client) bool { return o.serverID == c.serverID && !o.leaving }) {
+		a.mu.Unlock()
+		return false
+	}
+	a.wg.Add(1)
 	a.clients = append(a.clients, c)
 	if count > 0 {
 		a.count = count
@@ -208,10 +198,12 @@ func (a *Agent) add(c *client, count int) {
 	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
 	draining := a.draining.Load()
 	a.mu.Unlock()
+	c.account = a.book.Open(c.serverID, c.holder())
 	a.cfg.Logf(1, "connected to server %s at %s", c.serverID, c.addr)
 	if draining {
 		c.drain()
 	}
+	return true
 }
 
 func (a *Agent) serve(c *client, run func() error) {
@@ -235,5 +227,5 @@ func (a *Agent) serve(c *client, run func() error) {
 	a.mu.Unlock()
 	a.m.serverFailures.With("from_server").Inc()
 	a.cfg.Logf(1, "link to server %s ended: %v", c.serverID, err)
-	a.poke()
+	a.lose(c)
 }

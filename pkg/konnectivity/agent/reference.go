@@ -21,8 +21,8 @@ const connectPath = "/AgentService/Connect"
 const minReferencePing = 30 * time.Second
 
 // openReference connects with the reference protocol.
-func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token string) (*client, error) {
-	c := &client{addr: addr, done: make(chan struct{})}
+func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token string) error {
+	c := &client{addr: addr, links: 1, done: make(chan struct{})}
 	welcome := make(chan []h2.Field, 1)
 	over := make(chan error, 1)
 	s := compat.New(nil, false, compat.Config{
@@ -60,18 +60,19 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	}
 	s.SetStream(c.h2.Open(fields, s))
 	served := make(chan error, 1)
-	_ = nc.SetDeadline(time.Time{})
 	go func() { served <- c.h2.Serve() }()
 	count, err := a.awaitWelcome(ctx, c, welcome, over)
+	if err == nil && !a.add(c, count, false) {
+		err = errDuplicate
+	}
 	if err != nil {
 		c.h2.Close()
 		a.cfg.Logf(4, "connection to %s ended: %v", addr, <-served)
-		return nil, err
+		return err
 	}
-	a.add(c, count)
 	go a.serve(c, func() error { return <-served })
 	go a.keepalive(c)
-	return c, nil
+	return nil
 }
 
 // awaitWelcome waits for the server's headers, which upstream's agent does
@@ -104,13 +105,6 @@ func (a *Agent) awaitWelcome(ctx context.Context, c *client, welcome <-chan []h2
 		return 0, fmt.Errorf("server count: %w", err)
 	}
 	c.serverID = ids[0]
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, o := range a.clients {
-		if o.serverID == c.serverID {
-			return 0, errDuplicate
-		}
-	}
 	return count, nil
 }
 

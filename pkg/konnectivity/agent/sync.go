@@ -3,136 +3,289 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
 	"math/rand/v2"
-	"net"
+	"slices"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 )
+
+const (
+	// slowAfter is for how long a try at an address keeps the search from going on
+	// to the next one.
+	slowAfter = time.Second
+	// maxTries bounds the tries under way at addresses that do not answer. Addresses
+	// at which a link was lost are tried beyond it.
+	maxTries = 8
+	// maxTriesHere is the same for one address that may lead to several servers.
+	maxTriesHere = 2
+)
+
+// search looks for servers. One goroutine owns it. What waits for the network runs
+// beside it, so that an address that does not answer holds up no other.
+type search struct {
+	a       *Agent
+	order   []string          // the addresses, as the last look at the name found them
+	routes  map[string]*route // to an address
+	further map[string]*route // to a server that wants more links
+	looking bool
+	lookAt  time.Time   // not before
+	running int         // tries and looks under way
+	over    chan func() // what is to be done when one has ended
+	due     time.Time   // of the next step
+}
+
+// route is a place to connect to.
+type route struct {
+	tries    int           // under way
+	since    time.Time     // when the last one began
+	next     time.Time     // not before
+	wait     time.Duration // after the next failure
+	lost     bool          // a link was here
+	hopeless bool          // the last try found no server that was missing
+}
 
 // sync connects to servers until ctx ends.
 func (a *Agent) sync(ctx context.Context) {
-	wait := a.cfg.SyncInterval
+	s := &search{a: a, routes: map[string]*route{}, further: map[string]*route{}, over: make(chan func())}
 	for ctx.Err() == nil {
-		err := a.connectMissing(ctx)
-		switch {
-		case err == nil || errors.Is(err, errDuplicate):
-			wait = a.cfg.SyncInterval
-		default:
-			a.cfg.Logf(0, "cannot connect to %s: %v", a.cfg.Address, err)
-			a.m.connectFails.With(failReason(err)).Inc()
-		}
-		pause := time.Duration(float64(wait) * (1 + 0.1*rand.Float64()))
-		if err != nil && !errors.Is(err, errDuplicate) {
-			wait = min(wait*3/2, a.cfg.SyncIntervalCap)
-		}
-		a.rest(ctx, pause, err == nil)
+		s.step(ctx)
+		s.rest(ctx)
+	}
+	for s.running > 0 {
+		(<-s.over)()
 	}
 }
 
-// rest waits before the next look. The loss of a link ends it early, after a
-// random time that keeps agents of a server that went away from all coming back
-// in the same moment.
-func (a *Agent) rest(ctx context.Context, pause time.Duration, poke bool) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	var changed chan struct{}
-	if poke {
-		changed = a.changed
+// step starts all that is due.
+func (s *search) step(ctx context.Context) {
+	s.due = time.Now().Add(jitter(s.a.cfg.SyncInterval))
+	if s.a.draining.Load() {
+		return
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			return
-		case <-changed:
-			if a.missing() > 0 {
-				changed = nil
-				t.Reset(time.Duration(rand.Int64N(int64(min(pause, a.cfg.SyncInterval)/2) + 1)))
+	missing := s.a.missing()
+	if s.a.cfg.SyncForever {
+		missing = math.MaxInt
+	}
+	if missing > 0 {
+		s.tryNew(ctx, missing)
+	}
+	s.tryFurther(ctx)
+}
+
+// rest waits until there may be something to do.
+func (s *search) rest(ctx context.Context) {
+	t := time.NewTimer(time.Until(s.due))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case f := <-s.over:
+		f()
+	case <-s.a.changed:
+		s.noteLost()
+	}
+}
+
+// run has f wait for the network, and what it returns done by the search's goroutine.
+func (s *search) run(f func() func()) {
+	s.running++
+	go func() {
+		done := f()
+		s.over <- func() {
+			s.running--
+			done()
+		}
+	}()
+}
+
+// reached tells whether it is time. If not, the search rests no longer than until then.
+func (s *search) reached(t time.Time) bool {
+	if !time.Now().Before(t) {
+		return true
+	}
+	if t.Before(s.due) {
+		s.due = t
+	}
+	return false
+}
+
+// noteLost has the addresses of links that were lost, or soon will be, tried again
+// soon, after a random time that keeps agents of a server that went away from all
+// coming back in the same moment.
+func (s *search) noteLost() {
+	s.a.mu.Lock()
+	lost := s.a.lost
+	s.a.lost = nil
+	s.a.mu.Unlock()
+	for _, addr := range lost {
+		if !slices.Contains(s.order, addr) {
+			s.order = append(s.order, addr)
+		}
+		r := s.route(s.routes, addr)
+		r.lost, r.hopeless, r.wait = true, false, s.a.cfg.SyncInterval
+		r.next = time.Now().Add(time.Duration(rand.Int64N(int64(s.a.cfg.SyncInterval)/2 + 1)))
+	}
+}
+
+func (s *search) route(in map[string]*route, key string) *route {
+	if in[key] == nil {
+		in[key] = &route{wait: s.a.cfg.SyncInterval}
+	}
+	return in[key]
+}
+
+// look resolves the servers' name again, unless that was done a short time ago.
+func (s *search) look(ctx context.Context) {
+	if s.looking || !s.reached(s.lookAt) {
+		return
+	}
+	s.looking = true
+	s.run(func() func() {
+		found := s.a.addresses(ctx)
+		return func() {
+			s.looking = false
+			s.lookAt = time.Now().Add(s.a.cfg.SyncInterval)
+			if found == nil && len(s.order) == 0 {
+				found = []string{s.a.cfg.Address} // the dialler will say what is wrong
+			}
+			if found != nil {
+				s.order = found
+			}
+			maps.DeleteFunc(s.routes, func(addr string, r *route) bool { return r.tries == 0 && !slices.Contains(s.order, addr) })
+		}
+	})
+}
+
+// tryNew tries addresses for missing servers. It goes from one to the next once the
+// first has answered or takes long, so that two that lead to one server are not both
+// connected. Only where a link was lost is tried whatever is under way.
+func (s *search) tryNew(ctx context.Context, missing int) {
+	if len(s.order) == 0 {
+		s.look(ctx)
+	}
+	used := s.a.usedAddresses()
+	spare := slices.ContainsFunc(s.order, func(addr string) bool { return !used[addr] })
+	under, pending := s.underWay()
+	for _, addr := range s.candidates(used, missing) {
+		r := s.routes[addr]
+		if !r.lost && (pending || under >= maxTries) || !s.mayTry(r, used[addr]) {
+			continue
+		}
+		s.look(ctx)
+		s.try(ctx, addr, r, used[addr] && spare)
+		pending = true
+		under++
+	}
+}
+
+// underWay is the number of tries, and whether one of them has begun a short time ago.
+func (s *search) underWay() (n int, pending bool) {
+	for _, r := range s.routes {
+		n += r.tries
+		if r.tries > 0 && !s.reached(r.since.Add(slowAfter)) {
+			pending = true
+		}
+	}
+	return n, pending
+}
+
+// candidates are the addresses without a link and, if there are not enough of these,
+// behind them the others: they may lead to several servers.
+func (s *search) candidates(used map[string]bool, missing int) (first []string) {
+	var last []string
+	hope := 0
+	for _, addr := range s.order {
+		r := s.route(s.routes, addr)
+		if used[addr] && !r.lost {
+			last = append(last, addr)
+			continue
+		}
+		first = append(first, addr)
+		if !r.hopeless {
+			hope++
+		}
+	}
+	if missing > hope {
+		return append(first, last...)
+	}
+	return first
+}
+
+// mayTry tells whether an address may be tried: where a link was or is, though a try is
+// under way there, since that may have been led to a server that does not answer.
+func (s *search) mayTry(r *route, used bool) bool {
+	if r.tries >= maxTriesHere || r.tries > 0 && !r.lost && !used {
+		return false
+	}
+	return s.reached(r.next)
+}
+
+// try connects to an address. With seldom it is tried less and less often while it
+// leads to servers that are connected.
+func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
+	s.begin(r)
+	s.run(func() func() {
+		err := s.a.open(ctx, addr, "")
+		return func() {
+			again := errors.Is(err, errDuplicate)
+			r.hopeless = err != nil
+			s.end(r, err == nil || again && !seldom)
+			if err != nil && !again && ctx.Err() == nil {
+				s.a.cfg.Logf(0, "cannot connect to %s: %v", addr, err)
+				s.a.m.connectFails.With(failReason(err)).Inc()
 			}
 		}
+	})
+}
+
+func (s *search) begin(r *route) {
+	r.tries++
+	r.lost = false
+	r.since = time.Now()
+	r.next = r.since.Add(jitter(s.a.cfg.SyncInterval))
+}
+
+// end plans the next try: soon after a good one, later and later after others.
+func (s *search) end(r *route, good bool) {
+	r.tries--
+	if good {
+		r.wait = s.a.cfg.SyncInterval
+	}
+	if !r.lost { // else it was lost meanwhile, and is to be tried at once
+		r.next = time.Now().Add(jitter(r.wait))
+	}
+	if !good {
+		r.wait = min(r.wait*3/2, s.a.cfg.SyncIntervalCap)
 	}
 }
 
-func failReason(err error) string {
-	var re *link.RefusedError
-	var ne net.Error
-	switch {
-	case errors.As(err, &re):
-		return "refused"
-	case errors.As(err, &ne) && ne.Timeout():
-		return "timeout"
-	}
-	return "error"
-}
-
-// missing is the number of servers that are not connected.
-func (a *Agent) missing() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.draining.Load() {
-		return 0
-	}
-	return a.wanted() - len(a.serversLocked(true))
-}
-
-// wanted is the number of servers there are; mu is held.
-func (a *Agent) wanted() int {
-	n := a.count
-	if a.cfg.ServerCount != nil {
-		n = a.cfg.ServerCount(n)
-	}
-	n = max(n, 1)
-	a.m.serverCount.Set(int64(n))
-	return n
-}
-
-// connectMissing connects to one server more if one is missing, and then opens
-// the further links to servers that want several.
-func (a *Agent) connectMissing(ctx context.Context) error {
-	a.mu.Lock()
-	draining := a.draining.Load()
-	a.mu.Unlock()
-	if draining || (a.missing() <= 0 && !a.cfg.SyncForever) {
-		return nil
-	}
-	for _, addr := range a.addresses(ctx) {
-		err := a.connectServer(ctx, addr)
-		if !errors.Is(err, errDuplicate) {
-			return err
+// tryFurther opens further links to servers that want several and have fewer, one at
+// a time to each.
+func (s *search) tryFurther(ctx context.Context) {
+	thin := s.a.thinServers()
+	maps.DeleteFunc(s.further, func(id string, r *route) bool { return r.tries == 0 && thin[id] == "" })
+	for id, addr := range thin {
+		r := s.route(s.further, id)
+		if r.tries > 0 || !s.reached(r.next) {
+			continue
 		}
+		s.begin(r)
+		s.run(func() func() {
+			err := s.a.open(ctx, addr, id)
+			return func() {
+				s.end(r, err == nil)
+				if err == nil {
+					r.next = time.Time{}
+				} else {
+					s.a.cfg.Logf(2, "further link to server %s: %v", id, err)
+				}
+			}
+		})
 	}
-	return errDuplicate
 }
 
-// addresses resolves the servers' name. Addresses without a link come first.
-func (a *Agent) addresses(ctx context.Context) []string {
-	host, port, err := net.SplitHostPort(a.cfg.Address)
-	if err != nil || net.ParseIP(host) != nil {
-		return []string{a.cfg.Address}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupHost(ctx, host)
-	if err != nil || len(ips) == 0 {
-		return []string{a.cfg.Address} // the dialler will say what is wrong
-	}
-	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
-	used := map[string]bool{}
-	a.mu.Lock()
-	for _, c := range a.clients {
-		used[c.addr] = !c.leaving
-	}
-	a.mu.Unlock()
-	var first, last []string
-	for _, ip := range ips {
-		addr := net.JoinHostPort(ip, port)
-		if used[addr] {
-			last = append(last, addr)
-		} else {
-			first = append(first, addr)
-		}
-	}
-	return append(first, last...)
+// jitter keeps agents from doing the same in the same moment.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 + 0.1*rand.Float64()))
 }

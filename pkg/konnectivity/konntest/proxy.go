@@ -92,6 +92,24 @@ func (p *Proxy) Cut() {
 	p.conns = nil
 }
 
+// CutOne ends the oldest connection by reset.
+func (p *Proxy) CutOne() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns[:2] {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	p.conns = p.conns[2:]
+}
+
+// Carried is the number of connections that came and were not cut.
+func (p *Proxy) Carried() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) / 2
+}
+
 // copy passes on pieces of odd sizes while it is not held.
 func (p *Proxy) copy(dst, src net.Conn, held *atomic.Bool) {
 	b := make([]byte, 7001)

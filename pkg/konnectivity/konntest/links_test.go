@@ -1,0 +1,72 @@
+package konntest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestLostLinkReturns: each of an agent's links to one server that is lost comes back
+// while the others go on.
+func TestLostLinkReturns(t *testing.T) {
+	const n = 3
+	r := NewRig(t, server.Config{Links: n})
+	p := NewProxy(t, r.AgentTLS)
+	r.StartAgent(agent.Config{}, p.Addr)
+	whole := func() bool {
+		links := Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`)
+		return p.Carried() == n && links == n
+	}
+	Eventually(t, Patience, "all links are there", whole)
+	for range n {
+		p.CutOne()
+		Eventually(t, Patience, "the lost link is back", whole)
+	}
+}
+
+// TestDeadAddress: an address of the servers at which nobody answers delays neither the
+// first link at another one nor the return of a link that was lost there.
+func TestDeadAddress(t *testing.T) {
+	const soon = 8 * time.Second // connecting gives up after 20 s
+	r := NewRig(t, server.Config{ServerCount: 2})
+	p := NewProxy(t, r.AgentTLS)
+	_, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hole, err := net.Listen("tcp", net.JoinHostPort("127.0.0.2", port)) // its kernel takes connections, and nobody reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close()
+	tried := make(chan net.Conn)
+	go func() {
+		c, _ := hole.Accept()
+		tried <- c
+	}()
+	lookup := func(context.Context, string) ([]string, error) { return []string{"127.0.0.1", "127.0.0.2"}, nil }
+	start := time.Now()
+	a := r.StartAgent(agent.Config{Lookup: lookup}, net.JoinHostPort("servers.test", port))
+	if d := time.Since(start); d > soon {
+		t.Errorf("the first link took %v", d)
+	}
+	if c := <-tried; c != nil {
+		defer c.Close()
+	}
+	p.Refuse(true)
+	p.Cut()
+	Eventually(t, Patience, "the link is lost", func() bool { return !a.Ready() })
+	time.Sleep(time.Second)
+	p.Refuse(false)
+	start = time.Now()
+	Eventually(t, Patience, "the agent is back", a.Ready)
+	took := time.Since(start)
+	t.Logf("back after %v", took.Round(time.Millisecond))
+	if took > soon {
+		t.Errorf("back after %v", took)
+	}
+}
