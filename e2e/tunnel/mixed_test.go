@@ -3,9 +3,13 @@
 package tunnel
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 )
 
@@ -56,5 +60,47 @@ func TestMixedChurn(t *testing.T) {
 	open := func() int { return descriptors(t, p.server) }
 	if left := churn(t, p, 300, open, konntest.Patience); left > 0 {
 		t.Errorf("%d descriptors are left in our server", left)
+	}
+}
+
+// TestMixedFirstClose: our agent keeps nothing of connections that their destinations
+// close first, in one direction or both, though upstream's server does not always say
+// that it is done. Nothing holds up its end.
+func TestMixedFirstClose(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			p := startPair(t, options{mode: mode, server: v0_36_0, agentEnv: []string{"FAIRLEAD_DRAIN_TIMEOUT=1m"}})
+			before := descriptors(t, p.agent)
+			const bytes = 100_000
+			for _, half := range []bool{false, true} {
+				addr := konntest.Target(t, func(c net.Conn) {
+					_, _ = io.ReadFull(c, make([]byte, 1))
+					_, _ = c.Write(make([]byte, bytes))
+					if half {
+						_ = c.(*net.TCPConn).CloseWrite()
+						_, _ = io.Copy(io.Discard, c) // until the agent closes
+					}
+				})
+				for range 5 {
+					conn, err := p.dialer()(t.Context(), addr)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = conn.Write([]byte{1})
+					if got, err := io.ReadAll(conn); err != nil || len(got) != bytes {
+						t.Errorf("the client got %d of %d bytes, %v", len(got), bytes, err)
+					}
+					_ = conn.Close()
+				}
+				daemontest.Eventually(t, 20*time.Second, func() error { // the kernel gives up after a minute
+					if n := descriptors(t, p.agent); n > before {
+						return fmt.Errorf("the agent has %d descriptors, %d before", n, before)
+					}
+					return nil
+				})
+			}
+			p.agent.Terminate(t)
+			wantExit(t, p.agent, promptly)
+		})
 	}
 }

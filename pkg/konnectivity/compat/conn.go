@@ -27,7 +27,9 @@ type Conn struct {
 	gotEnd  bool
 	dead    bool
 	waiting bool
-	deaf    bool // the receiver reads nothing more
+	deaf    bool  // the receiver reads nothing more
+	heard   bool  // data came since hearOut looked
+	mark    int64 // Session.given when the close was sent
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -99,14 +101,15 @@ func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
 		chunk = c.queue[0]
 		c.queue = c.queue[1:]
 		c.queued -= chunk.Len()
+		c.s.inFlight += chunk.Len()
+		c.s.given += int64(chunk.Len())
 	}
 	if len(c.queue) > 0 {
 		c.listLocked()
 	} else if c.queue = nil; c.closing && !c.closed && !c.dead {
 		c.closed, end = true, true
 		if !c.s.server { // the agent's close is final; a server waits for CLOSE_RSP
-			c.dead = true
-			delete(c.s.conns, c.id)
+			c.listenOnLocked()
 		}
 	}
 	if c.waiting && c.windowLocked() > 0 {
@@ -136,6 +139,9 @@ func (c *Conn) CloseWrite() { c.closeSend() }
 func (c *Conn) Close() {
 	c.s.mu.Lock()
 	c.deaf = true
+	if c.closed && !c.s.server { // nobody listens on
+		c.forgetLocked()
+	}
 	c.s.mu.Unlock()
 	c.closeSend()
 	c.settle()
@@ -171,15 +177,20 @@ func (c *Conn) Reset(reason string, ordered bool) {
 	s.mu.Lock()
 	send := !c.dead && !c.closed
 	if !c.dead {
-		c.dead = true
 		c.dropLocked()
-		delete(s.conns, c.id)
+		c.forgetLocked()
 	}
 	s.mu.Unlock()
 	if send {
 		s.sendClose(c.id, reason)
 	}
 	c.settle()
+}
+
+// forgetLocked ends the connection on this side.
+func (c *Conn) forgetLocked() {
+	c.dead = true
+	delete(c.s.conns, c.id)
 }
 
 func (c *Conn) dropLocked() {
@@ -223,8 +234,7 @@ func (c *Conn) Refuse(e *tunnel.DialError) {
 		return
 	}
 	c.s.mu.Lock()
-	c.dead = true
-	delete(c.s.conns, c.id)
+	c.forgetLocked()
 	c.s.mu.Unlock()
 	c.s.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, Error: e.Message})
 }

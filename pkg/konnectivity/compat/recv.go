@@ -50,6 +50,7 @@ func (s *Session) flushAcc() {
 		return
 	}
 	c.gotLocked(chunk.Len())
+	c.heard = true
 	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
 	account := s.account
 	s.mu.Unlock()
@@ -166,22 +167,25 @@ func (s *Session) dialRsp(p *wire.Packet) {
 func (s *Session) peerClosed(id int64, reason string) {
 	s.mu.Lock()
 	c := s.conns[id]
-	delete(s.conns, id)
 	if c == nil {
 		s.mu.Unlock()
 		s.stray(wire.CloseRsp, id)
 		return
 	}
-	first := !c.gotEnd
-	c.gotEnd, c.dead = true, true
+	c.endUnlock(reason)
+}
+
+// endUnlock ends a connection on which the other side sends and reads nothing more;
+// mu is held and released.
+func (c *Conn) endUnlock(reason string) {
+	s := c.s
+	c.gotEnd = true
+	c.forgetLocked()
 	c.dropLocked()
 	if c.held > 0 {
 		s.flushing[c] = struct{}{}
 	}
 	s.mu.Unlock()
-	if !first {
-		return
-	}
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
 		c.settle()
@@ -219,17 +223,32 @@ func (s *Session) fromServer(p *wire.Packet) {
 			s.peerClosed(c.id, "dial cancelled")
 		}
 	case wire.CloseReq:
-		s.mu.Lock()
-		known := s.conns[p.ConnID] != nil
-		s.mu.Unlock()
-		if !known {
-			s.stray(wire.CloseReq, p.ConnID)
-			s.sendClose(p.ConnID, "Unknown connectID")
-			return
-		}
-		s.sendClose(p.ConnID, "")
-		s.peerClosed(p.ConnID, "")
+		s.closeReq(p.ConnID)
 	}
+}
+
+// closeReq answers the server's close of a connection, unless ours is out already.
+func (s *Session) closeReq(id int64) {
+	s.mu.Lock()
+	c := s.conns[id]
+	if c == nil {
+		s.mu.Unlock()
+		s.stray(wire.CloseReq, id)
+		s.sendClose(id, "Unknown connectID")
+		return
+	}
+	said := c.closed
+	c.closed = true
+	s.mu.Unlock()
+	if !said {
+		s.sendClose(id, "")
+	}
+	s.mu.Lock()
+	if c.dead { // ended from here meanwhile
+		s.mu.Unlock()
+		return
+	}
+	c.endUnlock("")
 }
 
 // Dial opens a connection; server side.

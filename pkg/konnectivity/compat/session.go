@@ -81,6 +81,7 @@ type Session struct {
 	twice    bool    // told of a number that was used twice
 	ready    []*Conn // connections with queued data, in turn
 	inFlight int
+	given    int64 // bytes that HTTP/2 was given so far; all but inFlight are on their way
 	pumping  bool
 	err      error
 	closed   bool
@@ -206,9 +207,6 @@ func (s *Session) pump() {
 		c := s.ready[0]
 		s.ready = s.ready[1:]
 		chunk, end, wake := c.nextLocked()
-		if chunk != nil {
-			s.inFlight += chunk.Len()
-		}
 		s.mu.Unlock()
 		if chunk != nil {
 			s.cfg.Observe(false, wire.Data)
