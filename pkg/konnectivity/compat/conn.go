@@ -42,7 +42,11 @@ func (c *Conn) SetReceiver(r tunnel.Receiver) {
 }
 
 // ID is the number of the connection in its session.
-func (c *Conn) ID() int64 { return c.id }
+func (c *Conn) ID() int64 {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.id
+}
 
 // Window implements tunnel.Stream.
 func (c *Conn) Window() int {
@@ -169,12 +173,13 @@ func (c *Conn) closeSend() {
 
 // Reset implements tunnel.Stream.
 func (c *Conn) Reset(reason string, ordered bool) {
+	s := c.s
+	s.mu.Lock()
 	if ordered || c.id == 0 {
+		s.mu.Unlock()
 		c.Close()
 		return
 	}
-	s := c.s
-	s.mu.Lock()
 	send := !c.dead && !c.closed
 	if !c.dead {
 		c.dropLocked()

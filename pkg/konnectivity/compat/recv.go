@@ -131,36 +131,39 @@ func (s *Session) takeDial(random int64) *Conn {
 	return c
 }
 
+// dialRsp handles the answer to a dial. Whoever ends the dial meanwhile finds it
+// pending or finds the number of the connection, never a state in between.
 func (s *Session) dialRsp(p *wire.Packet) {
-	c := s.takeDial(p.Random)
-	if c == nil {
-		s.mu.Lock()
-		s.nextID = max(s.nextID, p.ConnID)
-		s.mu.Unlock()
-		s.cfg.OnStray(wire.DialRsp, p.ConnID, false) // the dial may have been given up
-		if p.ConnID != 0 && p.Error == "" {
-			s.sendClose(p.ConnID, "") // the dialler is gone
-		}
-		return
-	}
-	if p.Error != "" || p.ConnID == 0 {
-		c.r.Dialed(nil, &tunnel.DialError{Code: CodeOf(p.Error), Message: p.Error})
-		return
-	}
+	failed := p.Error != "" || p.ConnID == 0
 	s.mu.Lock()
+	c := s.dials[p.Random]
+	delete(s.dials, p.Random)
 	_, used := s.conns[p.ConnID]
-	if !used {
+	switch {
+	case c == nil:
+		s.nextID = max(s.nextID, p.ConnID)
+	case failed || used:
+		c.dead = true
+	default:
 		c.id = p.ConnID
 		s.conns[c.id] = c
 		s.nextID = max(s.nextID, c.id)
 	}
 	s.mu.Unlock()
-	if used {
+	switch {
+	case c == nil:
+		s.cfg.OnStray(wire.DialRsp, p.ConnID, false) // the dial may have been given up
+		if !failed {
+			s.sendClose(p.ConnID, "") // the dialler is gone
+		}
+	case failed:
+		c.r.Dialed(nil, &tunnel.DialError{Code: CodeOf(p.Error), Message: p.Error})
+	case used:
 		s.reused("agent gave connection number %d twice", p.ConnID)
 		c.r.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "agent used connection number %d twice", p.ConnID))
-		return
+	default:
+		c.r.Dialed(c, nil)
 	}
-	c.r.Dialed(c, nil)
 }
 
 // peerClosed handles the close of a connection by the other side.
