@@ -23,7 +23,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	}
 	defer s.untrack(pc)
 	nc := tls.Server(link.NewBatchConn(raw), s.agentTLS(cfg))
-	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	err := nc.HandshakeContext(ctx)
 	cancel()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 		return ids, "identifiers", err
 	}
 	node := ""
-	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	defer cancel()
 	if s.cfg.Tokens != nil {
 		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
@@ -104,7 +104,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 // serveLink serves an agent with our own protocol.
 func (s *Server) serveLink(nc *tls.Conn) {
 	defer func() { _ = nc.Close() }()
-	_ = nc.SetDeadline(time.Now().Add(handshakeTimeout))
+	_ = nc.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	hello, err := link.ReadHello(nc)
 	if err != nil {
 		s.m.badInput.With("agent").Inc()

@@ -155,15 +155,12 @@ func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, func(nc net.Conn) { s.serveAgent(nc, tlsConfig) })
 }
 
-// handshakeTimeout bounds TLS handshakes and agents' introductions.
-const handshakeTimeout = 20 * time.Second
-
 // secure makes the TLS handshake, or returns nil after closing the connection.
 func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	if cfg == nil {
 		return nc
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	defer cancel()
 	tc := tls.Server(nc, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {

@@ -17,28 +17,28 @@ const connectPath = "/AgentService/Connect"
 
 // serveReference serves an upstream agent.
 func (s *Server) serveReference(nc *tls.Conn) {
-	lc := &h2Conn{}
-	lc.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16,
-		OnStream: func(st *h2.Stream, f []h2.Field) { s.agentStream(nc, st, f) },
-		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err) }})
-	if !s.track(lc) {
-		lc.conn.Close()
+	c := &referenceConn{s: s, nc: nc}
+	if !c.enter() {
+		s.refuse(nc, "limit", errTooManyAgents)
+		_ = nc.Close()
 		return
 	}
-	defer s.untrack(lc)
-	_ = lc.conn.Serve()
+	defer c.end()
+	c.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16, OnStream: c.stream,
+		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err) }})
+	if !s.track(c) {
+		c.conn.Close()
+		return
+	}
+	defer s.untrack(c)
+	c.await()
+	_ = c.conn.Serve()
 }
 
-// h2Conn lets Shutdown end an HTTP/2 connection.
-type h2Conn struct{ conn *h2.Conn }
-
-func (c *h2Conn) goAway() {}
-
-func (c *h2Conn) abort() { c.conn.Close() }
-
-// agentStream answers an agent's call of Connect. Authentication asks the API
-// server, so it runs beside the connection's reader.
-func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
+// stream answers an agent's call of Connect. Authentication asks the API server, so it
+// runs beside the connection's reader.
+func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
+	s, nc := c.s, c.nc
 	var agentIDs, idents, auth []string
 	path := ""
 	for _, f := range fields {
@@ -64,13 +64,20 @@ func (s *Server) agentStream(nc *tls.Conn, st *h2.Stream, fields []h2.Field) {
 		go func() {
 			if <-admitted {
 				s.leave(b, "reference", err)
+				c.left()
 			}
 			st.Reset(h2.CodeCancel)
 		}()
 	}
 	b.session = compat.New(st, true, cfg)
 	st.SetHandler(b.session)
-	go func() { admitted <- s.admitReference(nc, st, b, path, agentIDs, idents, auth) }()
+	go func() {
+		ok := s.admitReference(nc, st, b, path, agentIDs, idents, auth)
+		if ok {
+			c.came()
+		}
+		admitted <- ok
+	}()
 }
 
 // sessionConfig returns the configuration of an upstream agent's stream.

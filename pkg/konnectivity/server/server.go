@@ -52,6 +52,9 @@ type Config struct {
 	FrontendKeepalive time.Duration
 	// KeepaliveTimeout is for how long an answer is awaited. Default 20 s.
 	KeepaliveTimeout time.Duration
+	// HandshakeTimeout bounds TLS handshakes and, each by itself, agents'
+	// introductions. Default 20 s.
+	HandshakeTimeout time.Duration
 	// MaxPending bounds dials without an answer, MaxConns tunnelled
 	// connections, MaxAgents agents' connections. Defaults 10,000, 200,000 and
 	// 20,000.
@@ -93,6 +96,7 @@ func (c *Config) defaults() {
 	dur(&c.AgentKeepalive, time.Hour)
 	dur(&c.FrontendKeepalive, time.Hour)
 	dur(&c.KeepaliveTimeout, 20*time.Second)
+	dur(&c.HandshakeTimeout, 20*time.Second)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
@@ -122,6 +126,8 @@ type Server struct {
 	nextID  atomic.Int64 // connection numbers given to clients
 	opening atomic.Int64 // clients that have connected and not dialled yet
 	coming  atomic.Int64 // agents that have introduced themselves and are not connected yet
+	// strangers are the connections of the reference protocol without an agent.
+	strangers atomic.Int64
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}

@@ -1,0 +1,108 @@
+package konntest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// strangerTo makes a TLS connection to the agents' port, for the reference protocol.
+func strangerTo(t *testing.T, r *Rig) *tls.Conn {
+	t.Helper()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NextProtos = []string{"h2"}
+	nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return nc
+}
+
+// wantEnd reads until the connection ends.
+func wantEnd(t *testing.T, nc net.Conn) {
+	t.Helper()
+	_ = nc.SetReadDeadline(time.Now().Add(Patience))
+	if _, err := io.Copy(io.Discard, nc); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection stays")
+	}
+}
+
+// refuses accepts no token.
+type refuses struct{}
+
+func (refuses) Check(context.Context, string) (string, error) { return "", errors.New("no") }
+
+// TestStranger: who makes a TLS connection to the agents' port and does not become an
+// agent is cut off after the time for handshakes, and counted. An agent stays.
+func TestStranger(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	refused := func(r *Rig, reason string) float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`)
+	}
+	for name, speak := range map[string]func(*tls.Conn){
+		"silent": func(*tls.Conn) {}, "HTTP/2 without a call": func(nc *tls.Conn) {
+			_, _ = nc.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRig(t, server.Config{HandshakeTimeout: limit})
+			nc := strangerTo(t, r)
+			speak(nc)
+			wantEnd(t, nc)
+			Eventually(t, Patience, "it is counted", func() bool { return refused(r, "handshake") == 1 })
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		r := NewRig(t, server.Config{HandshakeTimeout: limit, Tokens: refuses{}})
+		nc := strangerTo(t, r)
+		openRogue(t, nc, "/AgentService/Connect", h2.Field{Name: "agentid", Value: "stranger"})
+		Eventually(t, Patience, "its token is refused", func() bool { return refused(r, "token") == 1 })
+		Eventually(t, Patience, "it is cut off", func() bool { return refused(r, "handshake") == 1 })
+	})
+	t.Run("agent", func(t *testing.T) {
+		r := NewRig(t, server.Config{HandshakeTimeout: limit})
+		a := r.StartAgent(agent.Config{ReferenceOnly: true}, "")
+		c := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+		s, _ := openRogue(t, strangerTo(t, r), "/AgentService/Connect", h2.Field{Name: "agentid", Value: "other"})
+		Eventually(t, Patience, "the other agent is there", func() bool { return r.Server.Connected("other") })
+		time.Sleep(2 * limit)
+		_, _ = c.Write([]byte{1})
+		if _, err := readFull(c, make([]byte, 1), Patience); err != nil || !r.Server.Connected(a.ID) || !r.Server.Connected("other") {
+			t.Errorf("an agent is cut off: %v", err)
+		}
+		s.Reset(h2.CodeCancel)
+		Eventually(t, Patience, "it is a stranger again, and cut off", func() bool { return refused(r, "handshake") == 1 })
+	})
+}
+
+// TestStrangersTakeRoom: strangers and agents share the limit on agents.
+func TestStrangersTakeRoom(t *testing.T) {
+	r := NewRig(t, server.Config{MaxAgents: 1, ReferenceOnly: true})
+	nc := strangerTo(t, r)
+	_ = nc.SetReadDeadline(time.Now().Add(Patience))
+	if _, err := nc.Read(make([]byte, 1)); err != nil { // the server's settings
+		t.Fatal(err)
+	}
+	a := r.LaunchAgent(agent.Config{}, "")
+	Eventually(t, Patience, "an agent is refused", func() bool {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="limit"}`) > 0
+	})
+	if a.Ready() {
+		t.Error("an agent beyond the limit is connected")
+	}
+	_ = nc.Close()
+	Eventually(t, Patience, "the room is used", a.Ready)
+}
