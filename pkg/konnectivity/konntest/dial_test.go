@@ -1,9 +1,12 @@
 package konntest
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +97,45 @@ func TestDialErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatusLines: kube-apiserver, which passes on nothing but the status line of an
+// answer to HTTP CONNECT, tells kinds of failures apart that have the same status.
+func TestStatusLines(t *testing.T) {
+	hole := blackHole(t)
+	for _, reference := range []bool{false, true} {
+		r := NewRig(t, server.Config{ReferenceOnly: reference})
+		r.StartAgent(agent.Config{DialTimeout: 500 * time.Millisecond}, "")
+		for addr, want := range map[string]string{
+			"127.0.0.1:1":               "502 refused: dial tcp 127.0.0.1:1: connect: connection refused",
+			hole:                        "504 timeout: dial tcp " + hole + ": i/o timeout",
+			"255.255.255.255:80":        "502 no_route: dial tcp 255.255.255.255:80: connect: network is unreachable",
+			"does-not-exist.invalid:80": "502 dns: dial tcp: lookup does-not-exist.invalid",
+		} {
+			if got := statusLine(t, r.Connect, addr); !strings.HasPrefix(got, want) {
+				t.Errorf("reference=%v: status %q, want %q", reference, got, want)
+			}
+		}
+	}
+}
+
+// statusLine asks for a connection over a socket and reads the status as kube-apiserver
+// does.
+func statusLine(t *testing.T, socket, addr string) string {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(Patience))
+	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", addr)
+	res, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, http.DefaultMaxHeaderBytes)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.Status
 }
 
 // TestLongAddress: an address that no agent would take is refused by the server, and

@@ -43,7 +43,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 		if status != 0 {
 			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", sock.Peer(nc), err)
 			s.m.badInput.With("client").Inc()
-			_, _ = nc.Write(httpError(status, err.Error()))
+			_, _ = nc.Write(httpError(status, err.Error(), err.Error()))
 		}
 		s.untrack(c)
 		_ = nc.Close()
@@ -189,7 +189,7 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 		if !errors.As(err, &de) {
 			de = &tunnel.DialError{Message: err.Error()}
 		}
-		_ = c.end.Out().Write(httpError(statusOf(de.Code), de.Message))
+		_ = c.end.Out().Write(httpError(statusOf(de.Code), dialReason(de), de.Message))
 		c.end.Out().Close()
 		c.s.untrack(c)
 		c.answered <- false
@@ -238,24 +238,4 @@ func (c *connectClient) awaitRead() {
 			poll = holdPollLate
 		}
 	}
-}
-
-// statusOf maps kinds of failures as the reference server does.
-func statusOf(code tunnel.Code) int {
-	switch code {
-	case tunnel.CodeNoAgent:
-		return http.StatusInternalServerError
-	case tunnel.CodeTimeout:
-		return http.StatusGatewayTimeout
-	case tunnel.CodeLimit:
-		return http.StatusServiceUnavailable
-	case tunnel.CodeDenied:
-		return http.StatusForbidden
-	}
-	return http.StatusBadGateway
-}
-
-func httpError(status int, message string) []byte {
-	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		status, http.StatusText(status), len(message), message)
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bufio"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,33 @@ func FuzzConnectRequest(f *testing.F) {
 		}
 		if strings.ContainsAny(addr, "\r\n ") {
 			t.Errorf("destination %q", addr)
+		}
+	})
+}
+
+// FuzzReason: whatever an agent says about a failed dial, the client reads one status
+// line of bounded length and what was said behind it.
+func FuzzReason(f *testing.F) {
+	f.Add("dial tcp 10.0.0.1:443: connect: connection refused")
+	f.Add("two\r\nHTTP/1.1 200 OK\r\n\r\n")
+	f.Add("")
+	f.Add(strings.Repeat("\u00e9 long", 1000))
+	f.Fuzz(func(t *testing.T, text string) {
+		answer := string(httpError(http.StatusBadGateway, text, text))
+		line, rest, _ := strings.Cut(answer, "\r\n")
+		if len(line) > 300 || strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+			t.Errorf("status line %q", line)
+		}
+		if !strings.HasPrefix(rest, "Content-Type: ") || !strings.HasSuffix(rest, "\r\n\r\n"+text) {
+			t.Errorf("behind the status line %q", rest)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusBadGateway || len(res.Status) <= len("502 ") {
+			t.Errorf("read as status %q", res.Status)
 		}
 	})
 }
