@@ -41,7 +41,7 @@ func validateUnused(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range pluginFieldsOf(&s.Plugins) {
 		at, enabled := p.Child(f.field), ptr.Deref(f.enabled, f.byDefault)
-		why := ""
+		var why string
 		switch {
 		case noBuiltIn:
 			why = "no built-in profile is rendered, and those under scheduler.profiles take nothing from here: " +
