@@ -143,8 +143,8 @@ func metric(url, series string) (float64, error) {
 	return 0, fmt.Errorf("no series %s", series)
 }
 
-// TestDescriptorsRunOut: a program without free descriptors refuses new
-// connections, keeps those that it has, and recovers.
+// TestDescriptorsRunOut: a program without free descriptors refuses new connections
+// and says so, keeps those that it has, and recovers.
 func TestDescriptorsRunOut(t *testing.T) {
 	for _, mode := range modes {
 		for _, who := range []string{"server", "agent"} {
@@ -156,21 +156,22 @@ func TestDescriptorsRunOut(t *testing.T) {
 					pid = p.agent.PID()
 				}
 				limit(t, pid, 64)
-				failed := 0
+				var failure error
 				var open []interface{ Close() error }
 				dial := p.dialer()
 				for range 100 {
 					ctx, cancel := timeout(t, 2*time.Second)
 					c, err := dial(ctx, p.echo)
 					cancel()
-					if err != nil {
-						failed++
+					if failure = err; err != nil {
 						break
 					}
 					open = append(open, c)
 				}
-				if failed == 0 {
+				if failure == nil {
 					t.Error("100 connections were made with 64 descriptors")
+				} else if want := refusals[mode+"/"+who]; !strings.Contains(failure.Error(), want) {
+					t.Errorf("the dial failed with %v, want %q", failure, want)
 				}
 				if err := roundTrip(old); err != nil {
 					t.Errorf("a connection from before: %v", err)
@@ -193,6 +194,15 @@ func TestDescriptorsRunOut(t *testing.T) {
 			})
 		}
 	}
+}
+
+// refusals are how a dial fails when a program has no free descriptors. A gRPC client
+// is cut off before the HTTP/2 connection stands, and tries again for as long as it may.
+var refusals = map[string]string{
+	"http-connect/server": "503 limit: server has no free file descriptors",
+	"grpc/server":         "connection error: desc",
+	"http-connect/agent":  "503 limit: dial tcp",
+	"grpc/agent":          "too many open files",
 }
 
 // limit sets how many descriptors a process may have.

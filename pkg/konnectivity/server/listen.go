@@ -93,9 +93,16 @@ func (l *unixListener) Close() error {
 // acceptSayAgain is for how long a failure to accept is not logged again.
 const acceptSayAgain = 10 * time.Second
 
+// listening is what a listener is for.
+type listening struct {
+	name   string // in metrics
+	serve  func(net.Conn)
+	refuse func(net.Conn) // says why a connection ends that cannot be served; may be nil
+}
+
 // accept serves connections until the listener closes or, when the server is asked
-// to stop, its deadline has passed. Running out of descriptors only slows it down.
-func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
+// to stop, its deadline has passed. While there are no descriptors, it refuses them.
+func (s *Server) accept(l net.Listener, on listening) error {
 	s.mu.Lock()
 	if s.draining {
 		s.mu.Unlock()
@@ -120,13 +127,15 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 				said = now
 				s.cfg.Logf(0, "accepting on %s, trying on: %v", l.Addr(), err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			if !s.turnAway(l, err, on) {
+				time.Sleep(20 * time.Millisecond)
+			}
 			continue
 		}
 		s.wg.Add(1)
 		go func() {
 			defer s.wg.Done()
-			serve(nc)
+			on.serve(nc)
 		}()
 	}
 }
@@ -134,25 +143,25 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 // ServeGRPC serves clients of the gRPC service on a listener. tlsConfig may be
 // nil.
 func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, func(nc net.Conn) {
+	return s.accept(l, listening{name: "grpc", serve: func(nc net.Conn) {
 		if nc = s.secure(nc, tlsConfig); nc != nil {
 			s.serveGRPC(nc)
 		}
-	})
+	}})
 }
 
 // ServeHTTPConnect serves clients of HTTP CONNECT on a listener.
 func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, func(nc net.Conn) {
+	return s.accept(l, listening{name: "http-connect", serve: func(nc net.Conn) {
 		if nc = s.secure(nc, tlsConfig); nc != nil {
 			s.serveConnect(nc)
 		}
-	})
+	}, refuse: func(nc net.Conn) { s.refuseConnect(nc, tlsConfig) }})
 }
 
 // ServeAgents serves agents on a listener.
 func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, func(nc net.Conn) { s.serveAgent(nc, tlsConfig) })
+	return s.accept(l, listening{name: "agents", serve: func(nc net.Conn) { s.serveAgent(nc, tlsConfig) }})
 }
 
 // secure makes the TLS handshake, or returns nil after closing the connection.

@@ -39,6 +39,7 @@ type Metrics struct {
 	evictions   *metrics.Vec
 	links       *metrics.Vec
 	tokenReview *metrics.Vec
+	turnedAway  *metrics.Vec
 
 	segments map[string]*[8]*metrics.Value
 }
@@ -79,6 +80,7 @@ func NewMetrics() *Metrics {
 		evictions:   r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
 		links:       r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
 		tokenReview: r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
+		turnedAway:  r.CounterVec("fairlead_tunnel_server_turned_away_total", "Connections refused because there were no free file descriptors, by listener.", "listener"),
 		segments:    map[string]*[8]*metrics.Value{},
 	}
 	m.clientsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")

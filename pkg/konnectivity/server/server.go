@@ -128,6 +128,7 @@ type Server struct {
 	coming  atomic.Int64 // agents that have introduced themselves and are not connected yet
 	// strangers are the connections of the reference protocol without an agent.
 	strangers atomic.Int64
+	spare     reserve
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -148,6 +149,7 @@ func New(cfg Config, m *Metrics) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
+	s.spare.take()
 	s.wg.Add(1)
 	go s.watch()
 	return s

@@ -68,6 +68,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 		c.abort()
 	}
 	s.wg.Wait()
+	s.spare.close()
 }
 
 // awaitIdle returns when no listener is open and nobody is served or about to be.

@@ -135,7 +135,28 @@ func (c *fileConn) await(ctx context.Context, sa unix.Sockaddr) error {
 	return err
 }
 
-// fileConn is a TCP connection that package net knows nothing of.
+// AcceptNow takes a connection that waits on a listener, and needs one descriptor for
+// that. Its addresses are not known.
+func AcceptNow(l net.Listener) (net.Conn, error) {
+	sc, ok := l.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if e := raw.Control(func(listener uintptr) { fd, _, err = unix.Accept4(int(listener), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC) }); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("accept4", err)
+	}
+	return &fileConn{File: os.NewFile(uintptr(fd), "connection")}, nil
+}
+
+// fileConn is a connection that package net knows nothing of.
 type fileConn struct {
 	*os.File
 	to netip.AddrPort

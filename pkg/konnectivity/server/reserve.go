@@ -1,0 +1,107 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// reserve is a descriptor that is held to be given up: with the one that comes free
+// for it a connection can be taken that has to be refused. Otherwise a client would
+// wait in the listener's queue without an answer.
+type reserve struct {
+	mu    sync.Mutex
+	file  *os.File
+	given bool
+}
+
+// give gives the descriptor up; false when it is given up already.
+func (r *reserve) give() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.given || !r.fillLocked() {
+		return false
+	}
+	_ = r.file.Close()
+	r.file, r.given = nil, true
+	return true
+}
+
+// take takes a descriptor again, at the latest when one is needed.
+func (r *reserve) take() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given = false
+	r.fillLocked()
+}
+
+func (r *reserve) fillLocked() bool {
+	if r.file == nil {
+		r.file, _ = os.Open(os.DevNull) // nil without a free descriptor
+	}
+	return r.file != nil
+}
+
+// close ends the reserve.
+func (r *reserve) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.file.Close()
+	r.given = true
+}
+
+// turnAway refuses a connection that waits for a descriptor, and returns false when
+// that is not possible at present.
+func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
+	if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !s.spare.give() {
+		return false
+	}
+	nc, err := sock.AcceptNow(l)
+	if err != nil {
+		s.spare.take()
+		return false
+	}
+	s.m.turnedAway.With(on.name).Inc()
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		if on.refuse != nil {
+			_ = nc.SetDeadline(time.Now().Add(refuseTime))
+			on.refuse(nc)
+		}
+		_ = nc.Close()
+		s.spare.take()
+	}()
+	return true
+}
+
+// refuseTime is for how long a client that is refused may keep the reserve: to make
+// its request and to read the answer.
+const refuseTime = time.Second
+
+// noDescriptors is what a client is told that is refused.
+const noDescriptors = "server has no free file descriptors"
+
+// refuseConnect answers a client of HTTP CONNECT for which there is no descriptor. Its
+// request is read first: a connection that is closed with bytes unread is reset, and
+// the answer may be lost.
+func (s *Server) refuseConnect(nc net.Conn, cfg *tls.Config) {
+	if nc = s.secure(nc, cfg); nc == nil {
+		return
+	}
+	c := &connectClient{s: s, in: sock.New(nc)}
+	if _, _, err := c.readRequest(); err != nil {
+		return
+	}
+	s.countFailure("no_agent", tunnel.CodeLimit)
+	e := tunnel.Errorf(tunnel.CodeLimit, noDescriptors)
+	_, _ = nc.Write(httpError(statusOf(e.Code), dialReason(e), e.Message))
+	_ = nc.Close() // of TLS
+}
