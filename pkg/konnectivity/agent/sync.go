@@ -16,9 +16,10 @@ const (
 	slowAfter = time.Second
 	// maxTries bounds the tries under way at addresses that do not answer. Addresses
 	// at which a link was lost are tried beyond it.
-	maxTries = 8
-	// maxTriesHere is the same for one address that may lead to several servers.
-	maxTriesHere = 2
+	maxTries = 16
+	// maxTriesHere is the same for one address at which a link was lost: it may lead
+	// to several servers, of which one does not answer.
+	maxTriesHere = 3
 )
 
 // search looks for servers. One goroutine owns it. What waits for the network runs
@@ -41,8 +42,9 @@ type route struct {
 	since    time.Time     // when the last one began
 	next     time.Time     // not before
 	wait     time.Duration // after the next failure
-	lost     bool          // a link was here
-	hopeless bool          // the last try found no server that was missing
+	lost     bool          // a link was here and has not come back
+	lostAt   time.Time
+	hopeless bool // the last try found no server that was missing
 }
 
 // sync connects to servers until ctx ends.
@@ -123,8 +125,8 @@ func (s *search) noteLost() {
 			s.order = append(s.order, addr)
 		}
 		r := s.route(s.routes, addr)
-		r.lost, r.hopeless, r.wait = true, false, s.a.cfg.SyncInterval
-		r.next = time.Now().Add(time.Duration(rand.Int64N(int64(s.a.cfg.SyncInterval)/2 + 1)))
+		r.lost, r.hopeless, r.wait, r.lostAt = true, false, s.a.cfg.SyncInterval, time.Now()
+		r.next = r.lostAt.Add(time.Duration(rand.Int64N(int64(s.a.cfg.SyncInterval)/2 + 1)))
 	}
 }
 
@@ -169,7 +171,7 @@ func (s *search) tryNew(ctx context.Context, missing int) {
 	under, pending := s.underWay()
 	for _, addr := range s.candidates(used, missing) {
 		r := s.routes[addr]
-		if !r.lost && (pending || under >= maxTries) || !s.mayTry(r, used[addr]) {
+		if !r.lost && (pending || under >= maxTries) || !s.mayTry(r) {
 			continue
 		}
 		s.look(ctx)
@@ -212,25 +214,29 @@ func (s *search) candidates(used map[string]bool, missing int) (first []string) 
 	return first
 }
 
-// mayTry tells whether an address may be tried: where a link was or is, though a try is
-// under way there, since that may have been led to a server that does not answer.
-func (s *search) mayTry(r *route, used bool) bool {
-	if r.tries >= maxTriesHere || r.tries > 0 && !r.lost && !used {
-		return false
+func (s *search) mayTry(r *route) bool {
+	limit := 1
+	if r.lost {
+		limit = maxTriesHere
 	}
-	return s.reached(r.next)
+	return r.tries < limit && s.reached(r.next)
 }
 
 // try connects to an address. With seldom it is tried less and less often while it
 // leads to servers that are connected.
 func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
-	s.begin(r)
+	began := s.begin(r)
 	s.run(func() func() {
 		err := s.a.open(ctx, addr, "")
 		return func() {
 			again := errors.Is(err, errDuplicate)
-			r.hopeless = err != nil
-			s.end(r, err == nil || again && !seldom)
+			r.lost = r.lost && err != nil
+			if r.lostAt.After(began) {
+				r.tries-- // the next one is planned already
+			} else {
+				r.hopeless = err != nil
+				s.end(r, err == nil || again && !seldom)
+			}
 			if err != nil && !again && ctx.Err() == nil {
 				s.a.cfg.Logf(0, "cannot connect to %s: %v", addr, err)
 				s.a.m.connectFails.With(failReason(err)).Inc()
@@ -239,11 +245,11 @@ func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
 	})
 }
 
-func (s *search) begin(r *route) {
+func (s *search) begin(r *route) time.Time {
 	r.tries++
-	r.lost = false
 	r.since = time.Now()
-	r.next = r.since.Add(jitter(s.a.cfg.SyncInterval))
+	r.next = r.since.Add(jitter(r.wait))
+	return r.since
 }
 
 // end plans the next try: soon after a good one, later and later after others.
@@ -252,9 +258,7 @@ func (s *search) end(r *route, good bool) {
 	if good {
 		r.wait = s.a.cfg.SyncInterval
 	}
-	if !r.lost { // else it was lost meanwhile, and is to be tried at once
-		r.next = time.Now().Add(jitter(r.wait))
-	}
+	r.next = time.Now().Add(jitter(r.wait))
 	if !good {
 		r.wait = min(r.wait*3/2, s.a.cfg.SyncIntervalCap)
 	}

@@ -70,3 +70,26 @@ func TestDeadAddress(t *testing.T) {
 		t.Errorf("back after %v", took)
 	}
 }
+
+// TestDeadBackend: behind one address that leads to several servers, one that does not
+// answer does not delay the return of a link to another.
+func TestDeadBackend(t *testing.T) {
+	r := NewRig(t, server.Config{ServerCount: 2})
+	p := NewProxy(t, r.AgentTLS)
+	a := r.StartAgent(agent.Config{}, p.Addr)
+	hole, err := net.Listen("tcp", "127.0.0.1:0") // its kernel takes connections, and nobody reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close()
+	p.To(hole.Addr().String())
+	Eventually(t, Patience, "the other server is looked for", func() bool { return p.Carried() > 1 })
+	time.Sleep(2 * time.Second) // whatever more the search does beside that
+	p.To(r.AgentTLS)
+	p.CutOne()
+	stuck, start := p.Carried(), time.Now()
+	Eventually(t, Patience, "the agent is back", func() bool { return p.Carried() > stuck && a.Ready() })
+	if d := time.Since(start); d > 8*time.Second { // connecting gives up after 20 s
+		t.Errorf("back after %v", d)
+	}
+}
