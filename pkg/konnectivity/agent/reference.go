@@ -25,6 +25,7 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	c := &client{addr: addr, links: 1, done: make(chan struct{})}
 	welcome := make(chan []h2.Field, 1)
 	over := make(chan error, 1)
+	welcomed := false
 	s := compat.New(nil, false, compat.Config{
 		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
 		OnBad: func(err error, first bool) {
@@ -42,10 +43,12 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 		},
 		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
 		OnHeaders: func(f []h2.Field) {
-			select {
-			case welcome <- f:
-			default: // trailers
+			if welcomed { // these are trailers
+				a.m.trailers(f)
+				return
 			}
+			welcomed = true
+			welcome <- f
 		},
 		OnClosed: func(err error) { over <- err; _ = nc.Close() },
 	})
@@ -70,7 +73,15 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 		a.cfg.Logf(4, "connection to %s ended: %v", addr, <-served)
 		return err
 	}
-	go a.serve(c, func() error { return <-served })
+	go a.serve(c, func() error {
+		err := <-served
+		select {
+		case why := <-over:
+			a.m.streamEnded(why)
+		default:
+		}
+		return err
+	})
 	go a.keepalive(c)
 	return nil
 }

@@ -32,6 +32,10 @@ type Config struct {
 	AckDelay time.Duration
 	// OnStream answers a stream that a client opens; server role only.
 	OnStream func(st *Stream, fields []Field)
+	// OnSent is told for how long a message, or the chunk of a sender, waited for the
+	// windows and the socket: 0 if it left at once. It is called with the connection's
+	// lock held and must not call back.
+	OnSent func(wait time.Duration)
 	// OnBreach is told why a connection ends whose peer broke the rules, while it
 	// can still be seen who that is.
 	OnBreach func(err *ConnError)
@@ -261,6 +265,17 @@ func (c *Conn) Streams() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.streams)
+}
+
+// Handlers returns the handlers of the open streams.
+func (c *Conn) Handlers() []StreamHandler {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]StreamHandler, 0, len(c.streams))
+	for _, st := range c.streams {
+		all = append(all, st.h)
+	}
+	return all
 }
 
 // GoAway tells the peer to open no more streams. The connection ends when the

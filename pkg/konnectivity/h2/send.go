@@ -1,6 +1,8 @@
 package h2
 
 import (
+	"time"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
@@ -123,6 +125,7 @@ func (c *Conn) frameFrom(st *Stream, win int) (n int, finished *buf.Chunk) {
 	default:
 		finished = m.chunk
 		c.answers -= m.cost
+		c.left(m)
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
 		if len(st.queue) == 0 {
@@ -131,4 +134,17 @@ func (c *Conn) frameFrom(st *Stream, win int) (n int, finished *buf.Chunk) {
 	}
 	hdr[0], hdr[1], hdr[2] = byte(n>>16), byte(n>>8), byte(n)
 	return n, finished
+}
+
+// left tells for how long a message waited. The clock is not asked about one that left
+// at once.
+func (c *Conn) left(m *message) {
+	m.gone = true
+	switch {
+	case c.cfg.OnSent == nil:
+	case m.since.IsZero():
+		c.cfg.OnSent(0)
+	default:
+		c.cfg.OnSent(time.Since(m.since))
+	}
 }

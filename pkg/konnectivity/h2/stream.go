@@ -2,6 +2,8 @@ package h2
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
@@ -48,7 +50,9 @@ type message struct {
 	left   int // bytes of chunk that belong to the packet that is being sent
 	connID int64
 	from   Sender
-	cost   int // bytes of memory, for a message without a chunk
+	cost   int       // bytes of memory, for a message without a chunk
+	since  time.Time // when it began to wait
+	gone   bool      // it has left the queue
 	inl    [wire.MaxDataHead]byte
 }
 
@@ -163,6 +167,9 @@ func (st *Stream) SendData(connID int64, chunk *buf.Chunk, from Sender) bool {
 	ok := st.push(m)
 	if ok {
 		c.flushLocked()
+		if c.cfg.OnSent != nil && !m.gone {
+			m.since = time.Now()
+		}
 	}
 	c.mu.Unlock()
 	return ok
@@ -202,6 +209,13 @@ func (st *Stream) wantLocked() {
 		st.pumping = true
 		st.c.pump = append(st.c.pump, st)
 	}
+}
+
+// Waits tells whether something of a sender waits for the windows or the socket.
+func (st *Stream) Waits(from Sender) bool {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	return slices.ContainsFunc(st.queue, func(m *message) bool { return m.from == from })
 }
 
 // Drop takes what a sender has queued from the queue, except for the rest of a

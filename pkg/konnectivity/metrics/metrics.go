@@ -21,6 +21,7 @@ import (
 type Registry struct {
 	mu      sync.Mutex
 	metrics []metric
+	before  []func()
 }
 
 type metric interface {
@@ -47,11 +48,23 @@ func (r *Registry) add(m metric) {
 	r.metrics = append(r.metrics, m)
 }
 
+// Before has f called each time before the metrics are written, to set gauges that are
+// cheaper to find out than to keep.
+func (r *Registry) Before(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.before = append(r.before, f)
+}
+
 // Write writes all metrics, sorted by name.
 func (r *Registry) Write(w io.Writer) {
 	r.mu.Lock()
 	ms := append([]metric(nil), r.metrics...)
+	before := r.before
 	r.mu.Unlock()
+	for _, f := range before {
+		f()
+	}
 	sort.Slice(ms, func(i, j int) bool { return ms[i].name() < ms[j].name() })
 	for _, m := range ms {
 		m.write(w)
@@ -214,7 +227,7 @@ func newHistogram(d desc, label string, bounds []float64) *Histogram {
 // Observe counts one value.
 func (h *Histogram) Observe(v float64) {
 	h.counts[sort.SearchFloat64s(h.bounds, v)].Add(1)
-	for {
+	for v != 0 {
 		old := h.sum.Load()
 		if h.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
 			return

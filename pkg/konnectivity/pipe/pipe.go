@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -53,6 +54,8 @@ type End struct {
 	out  *sock.Out
 	nc   net.Conn
 	wake chan struct{}
+	// waits is set while the stream's window keeps the socket from being read.
+	waits atomic.Bool
 
 	// OnClosed is called once, when the socket is closed. Until then bytes may wait
 	// for it that would be lost if the process ended; after that the kernel has them.
@@ -108,7 +111,7 @@ func (e *End) Run() {
 	for {
 		w := st.Window()
 		if w == 0 {
-			<-e.wake
+			e.awaitWindow()
 			continue
 		}
 		cs, err := e.in.ReadChunks(w)
@@ -122,6 +125,16 @@ func (e *End) Run() {
 		st.SendAll(cs, true)
 	}
 }
+
+func (e *End) awaitWindow() {
+	e.waits.Store(true)
+	<-e.wake
+	e.waits.Store(false)
+}
+
+// Blocked tells whether the stream takes nothing from the socket at present, and
+// whether the socket takes nothing from the stream.
+func (e *End) Blocked() (in, out bool) { return e.waits.Load(), e.out.Buffered() > 0 }
 
 // maxDiscard is how many bytes a socket may still send after the dialler has
 // gone before it is closed under its writer.
@@ -230,7 +243,7 @@ func (e *End) SendAll(c *buf.Chunk) {
 		w := st.Window()
 		switch {
 		case w == 0:
-			<-e.wake
+			e.awaitWindow()
 			continue
 		case w >= c.Len():
 			st.Send(c, true)

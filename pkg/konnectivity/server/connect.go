@@ -127,6 +127,7 @@ func (c *connectClient) run(address string) {
 	cfg := c.s.cfg.Pipe
 	cfg.FirstData = c.holdFirst
 	c.end = pipe.New(c.in, cfg)
+	c.end.Out().Took = c.s.m.wrote
 	c.end.OnDialed = c.dialed
 	c.end.OnClosed = func(error) {
 		if c.isUp() {

@@ -47,6 +47,7 @@ type grpcClient struct {
 func (g *grpcClient) connect(nc net.Conn) {
 	cfg := g.s.cfg.Frontend
 	cfg.OnStream = g.open
+	cfg.OnSent = g.s.m.wrote
 	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
 	g.conn = h2.NewServer(nc, cfg)
 }

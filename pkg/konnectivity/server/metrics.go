@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
@@ -95,6 +97,10 @@ func NewMetrics() *Metrics {
 	}
 	return m
 }
+
+// wrote counts a write to a frontend with the time for which it waited for the client:
+// a packet of the gRPC service, or a chunk for a socket of HTTP CONNECT.
+func (m *Metrics) wrote(took time.Duration) { m.writeSeconds.Observe(took.Seconds()) }
 
 // observe counts a packet; the segment is one of the four of NewMetrics.
 func (m *Metrics) observe(segment *[8]*metrics.Value, t wire.Type) {

@@ -149,6 +149,7 @@ func New(cfg Config, m *Metrics) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
+	m.Registry.Before(s.countBlocked)
 	s.spare.take()
 	s.wg.Add(1)
 	go s.watch()

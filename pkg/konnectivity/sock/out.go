@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,9 @@ type Out struct {
 	Ended func()
 	// Flushed is called by the flusher after each write, without locks held.
 	Flushed func()
+	// Took, if set, is told for how long each write waited for the socket: 0 if that
+	// took all at once. It must not call back.
+	Took func(d time.Duration)
 
 	mu      sync.Mutex
 	queue   []*buf.Chunk
@@ -77,6 +81,7 @@ func (o *Out) WriteChunk(c *buf.Chunk) error {
 	if err == nil && c.Len() > 0 {
 		o.enqueue(c)
 	} else {
+		o.took(0)
 		c.Release()
 	}
 	o.mu.Unlock()
@@ -141,6 +146,12 @@ func (o *Out) direct(bufs [][]byte) (int, error) {
 		o.fail(err)
 	}
 	return o.wrote, err
+}
+
+func (o *Out) took(d time.Duration) {
+	if o.Took != nil {
+		o.Took(d)
+	}
 }
 
 func (o *Out) tryWrite(fd uintptr) bool {
@@ -238,7 +249,9 @@ func (o *Out) flush() {
 		}
 		c := o.queue[0]
 		o.mu.Unlock()
+		start := time.Now()
 		n, err := o.nc.Write(c.Bytes())
+		o.took(time.Since(start))
 		o.mu.Lock()
 		o.queue[0] = nil
 		o.queue = o.queue[1:]
