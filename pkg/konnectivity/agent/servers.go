@@ -110,3 +110,8 @@ func failReason(err error) string {
 	}
 	return "error"
 }
+
+// jitter keeps agents from doing the same in the same moment.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 + 0.1*rand.Float64()))
+}

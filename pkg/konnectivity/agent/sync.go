@@ -17,9 +17,12 @@ const (
 	// maxTries bounds the tries under way at addresses that do not answer. Addresses
 	// at which a link was lost are tried beyond it.
 	maxTries = 16
-	// maxTriesHere is the same for one address at which a link was lost: it may lead
-	// to several servers, of which one does not answer.
-	maxTriesHere = 3
+	// maxTriesHere is the same for one address.
+	maxTriesHere = 4
+	// stuckAfter is the age of a try at which the address of a lost link is tried
+	// beside it: the address may lead to several servers, of which one does not
+	// answer. It is long, so that a server to which all come back is not asked twice.
+	stuckAfter = 5 * time.Second
 )
 
 // search looks for servers. One goroutine owns it. What waits for the network runs
@@ -39,6 +42,7 @@ type search struct {
 // route is a place to connect to.
 type route struct {
 	tries    int           // under way
+	old      int           // of these, tries that began before a link was lost
 	since    time.Time     // when the last one began
 	next     time.Time     // not before
 	wait     time.Duration // after the next failure
@@ -126,6 +130,7 @@ func (s *search) noteLost() {
 		}
 		r := s.route(s.routes, addr)
 		r.lost, r.hopeless, r.wait, r.lostAt = true, false, s.a.cfg.SyncInterval, time.Now()
+		r.old = r.tries
 		r.next = r.lostAt.Add(time.Duration(rand.Int64N(int64(s.a.cfg.SyncInterval)/2 + 1)))
 	}
 }
@@ -214,12 +219,14 @@ func (s *search) candidates(used map[string]bool, missing int) (first []string) 
 	return first
 }
 
+// mayTry tells whether an address may be tried: where a link was lost, whatever began
+// before that.
 func (s *search) mayTry(r *route) bool {
-	limit := 1
-	if r.lost {
-		limit = maxTriesHere
+	switch n := r.tries - r.old; {
+	case r.tries >= maxTriesHere, n > 1, n == 1 && !r.lost, n == 1 && !s.reached(r.since.Add(stuckAfter)):
+		return false
 	}
-	return r.tries < limit && s.reached(r.next)
+	return s.reached(r.next)
 }
 
 // try connects to an address. With seldom it is tried less and less often while it
@@ -233,6 +240,7 @@ func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
 			r.lost = r.lost && err != nil
 			if r.lostAt.After(began) {
 				r.tries-- // the next one is planned already
+				r.old--
 			} else {
 				r.hopeless = err != nil
 				s.end(r, err == nil || again && !seldom)
@@ -287,9 +295,4 @@ func (s *search) tryFurther(ctx context.Context) {
 			}
 		})
 	}
-}
-
-// jitter keeps agents from doing the same in the same moment.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 + 0.1*rand.Float64()))
 }
