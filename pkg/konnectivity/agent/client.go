@@ -160,8 +160,21 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 		c.link.Close()
 		return errDuplicate
 	}
-	go a.serve(c, c.link.Run)
+	go a.serve(c, func() error { return a.runLink(c) })
 	return nil
+}
+
+// runLink serves a link. Its end is an error of the stream, unless the server has said
+// that it leaves.
+func (a *Agent) runLink(c *client) error {
+	err := c.link.Run()
+	a.mu.Lock()
+	leaving := c.leaving
+	a.mu.Unlock()
+	if !leaving {
+		a.m.streamEnded(err)
+	}
+	return err
 }
 
 // badServer counts a rule that a server broke, and logs it if it did so for the first

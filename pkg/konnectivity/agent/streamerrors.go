@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
-// streamError counts the end of a stream of the reference protocol by its gRPC status.
+// streamError counts the end of a stream of the reference protocol, or of a link, by its
+// gRPC status.
 // What fails while it is sent fails the stream, too, and is not counted by itself.
 func (m *Metrics) streamError(code string) { m.streamErrors.With("to_agent", code, "Unknown").Inc() }
 

@@ -16,7 +16,7 @@ func TestLostLinkReturns(t *testing.T) {
 	const n = 3
 	r := NewRig(t, server.Config{Links: n})
 	p := NewProxy(t, r.AgentTLS)
-	r.StartAgent(agent.Config{}, p.Addr)
+	a := r.StartAgent(agent.Config{}, p.Addr)
 	whole := func() bool {
 		links := Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`)
 		return p.Carried() == n && links == n
@@ -25,6 +25,10 @@ func TestLostLinkReturns(t *testing.T) {
 	for range n {
 		p.CutOne()
 		Eventually(t, Patience, "the lost link is back", whole)
+	}
+	const errors = `konnectivity_network_proxy_agent_stream_errors_total{segment="to_agent",code="Unavailable",packet_type="Unknown"}`
+	if got := Metric(a.Metrics.Registry, errors); got != n {
+		t.Errorf("%v links are counted as lost, %d were", got, n)
 	}
 }
 
