@@ -138,34 +138,6 @@ func (c *Conn) Net() net.Conn { return c.nc }
 // An idle client costs a stack, mostly: what waits here keeps its frames small.
 func (c *Conn) Serve() error { return c.ended(c.read()) }
 
-// ended tells everybody that the connection has ended, and why.
-func (c *Conn) ended(err error) error {
-	var ce *ConnError
-	c.mu.Lock()
-	if errors.As(err, &ce) && !c.closed {
-		c.ctrl = appendGoAway(c.ctrl, c.lastPeer, ce.Code, ce.Reason)
-		c.flushLocked()
-	}
-	c.closed = true
-	if c.ackTimer != nil {
-		c.ackTimer.Stop()
-	}
-	streams := make([]*Stream, 0, len(c.streams))
-	for _, st := range c.streams {
-		streams = append(streams, st)
-	}
-	c.mu.Unlock()
-	if ce != nil && c.cfg.OnBreach != nil {
-		c.cfg.OnBreach(ce)
-	}
-	c.out.Discard()
-	_ = c.nc.Close()
-	for _, st := range streams {
-		st.kill(err)
-	}
-	return err
-}
-
 func (c *Conn) read() error {
 	for {
 		// Not ReadChunk: one more frame on the stack of a waiting goroutine makes
@@ -183,12 +155,6 @@ func (c *Conn) read() error {
 			return err
 		}
 	}
-}
-
-func (c *Conn) shutting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.goingAway || c.closed
 }
 
 // feed handles one piece of input and then writes all answers to it together.
@@ -234,32 +200,6 @@ func (c *Conn) flushed() {
 	c.mu.Unlock()
 }
 
-// Ping sends a PING unless one is open, and tells for how long the open one has
-// not been answered and for how long nothing was received.
-func (c *Conn) Ping(now time.Time) (open, silent time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	silent = now.Sub(c.lastRecv)
-	if !c.pingSent.IsZero() {
-		return now.Sub(c.pingSent), silent
-	}
-	c.pingSent = now
-	c.ctrl = appendFrameHeader(c.ctrl, 8, framePing, 0, 0)
-	c.ctrl = append(c.ctrl, "fairlead"...)
-	c.flushLocked()
-	return 0, silent
-}
-
-// Silence tells for how long nothing was received and whether a ping is open.
-func (c *Conn) Silence(now time.Time) (silent time.Duration, pingOpen time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.pingSent.IsZero() {
-		pingOpen = now.Sub(c.pingSent)
-	}
-	return now.Sub(c.lastRecv), pingOpen
-}
-
 // Streams is the number of open streams.
 func (c *Conn) Streams() int {
 	c.mu.Lock()
@@ -276,31 +216,6 @@ func (c *Conn) Handlers() []StreamHandler {
 		all = append(all, st.h)
 	}
 	return all
-}
-
-// GoAway tells the peer to open no more streams. The connection ends when the
-// last stream has ended.
-func (c *Conn) GoAway(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.goingAway || c.closed {
-		return
-	}
-	c.goingAway = true
-	c.ctrl = appendGoAway(c.ctrl, c.lastPeer, CodeNo, reason)
-	c.flushLocked()
-	if len(c.streams) == 0 {
-		c.out.Close()
-	}
-}
-
-// Close ends the connection at once.
-func (c *Conn) Close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.out.Discard()
-	_ = c.nc.Close()
 }
 
 // Open starts a stream with a request; client role only.

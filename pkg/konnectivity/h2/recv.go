@@ -3,16 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"slices"
-
-	"golang.org/x/net/http2/hpack"
 )
-
-// headerBlock collects a HEADERS frame and its continuations.
-type headerBlock struct {
-	stream uint32
-	end    bool
-	frag   []byte
-}
 
 func (c *Conn) lookup(id uint32) *Stream {
 	c.mu.Lock()
@@ -110,107 +101,6 @@ func (c *Conn) frame(typ, flags byte, id uint32, p []byte) error {
 		return &ConnError{CodeProtocol, "push is not allowed"}
 	}
 	return nil // PRIORITY and unknown frames mean nothing here
-}
-
-func (c *Conn) headers(flags byte, id uint32, p []byte) error {
-	if flags&flagPadded != 0 {
-		if len(p) == 0 || int(p[0]) > len(p)-1 {
-			return &ConnError{CodeProtocol, "bad padding"}
-		}
-		p = p[1 : len(p)-int(p[0])]
-	}
-	if flags&flagPriority != 0 {
-		if len(p) < 5 {
-			return &ConnError{CodeFrameSize, "HEADERS is too short"}
-		}
-		p = p[5:]
-	}
-	if id == 0 {
-		return &ConnError{CodeProtocol, "HEADERS without a stream"}
-	}
-	c.parse.hblock = &headerBlock{stream: id, end: flags&flagEndStream != 0}
-	return c.continuation(flags, id, p)
-}
-
-func (c *Conn) continuation(flags byte, id uint32, p []byte) error {
-	hb := c.parse.hblock
-	if hb == nil || hb.stream != id {
-		return &ConnError{CodeProtocol, "CONTINUATION without HEADERS"}
-	}
-	if len(hb.frag)+len(p) > maxHeaderBlock {
-		return &ConnError{CodeEnhanceCalm, "header block is larger than 64 KiB"}
-	}
-	hb.frag = append(hb.frag, p...)
-	if flags&flagEndHeaders == 0 {
-		return nil
-	}
-	c.parse.hblock = nil
-	fields, err := c.decode(hb.frag)
-	if err != nil {
-		return err
-	}
-	return c.gotHeaders(hb, fields)
-}
-
-func (c *Conn) decode(block []byte) ([]Field, error) {
-	if c.dec == nil {
-		c.dec = newDecoder()
-	}
-	fields, total := make([]Field, 0, 12), 0
-	c.dec.SetEmitFunc(func(f hpack.HeaderField) {
-		total += len(f.Name) + len(f.Value) + 32
-		if total <= maxHeaderBlock {
-			fields = append(fields, Field{f.Name, f.Value})
-		}
-	})
-	_, err := c.dec.Write(block)
-	if err == nil {
-		err = c.dec.Close()
-	}
-	if err != nil {
-		return nil, &ConnError{CodeCompression, "header block cannot be decoded"}
-	}
-	if total > maxHeaderBlock {
-		return nil, &ConnError{CodeEnhanceCalm, "header list is larger than 64 KiB"}
-	}
-	return fields, nil
-}
-
-func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {
-	st := c.lookup(hb.stream)
-	if st == nil && !c.client {
-		return c.newPeerStream(hb, fields)
-	}
-	if st == nil {
-		return nil
-	}
-	if st.h != nil {
-		st.h.Headers(fields)
-	}
-	if hb.end {
-		st.peerEnded()
-	}
-	return nil
-}
-
-func (c *Conn) newPeerStream(hb *headerBlock, fields []Field) error {
-	if hb.stream%2 == 0 || hb.stream <= c.lastPeer {
-		return &ConnError{CodeProtocol, "bad stream number"}
-	}
-	c.mu.Lock()
-	c.lastPeer = hb.stream
-	if len(c.streams) >= c.cfg.MaxStreams || c.goingAway {
-		c.ctrl = appendRST(c.ctrl, hb.stream, CodeRefused)
-		c.mu.Unlock()
-		return nil
-	}
-	st := c.addStream(hb.stream)
-	c.mu.Unlock()
-	c.cfg.OnStream(st, fields)
-	if hb.end {
-		st.peerEnded()
-	}
-	return nil
 }
 
 func (c *Conn) rst(id uint32, p []byte) error {
