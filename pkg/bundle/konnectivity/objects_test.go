@@ -88,7 +88,7 @@ func TestManyServers(t *testing.T) {
 			"--count-server-leases=true --lease-namespace=kube-system --lease-label=k8s-app=konnectivity-server --sync-forever=true", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := args(konnectivity.Server(tc.b)); !strings.HasSuffix(got, tc.server) || strings.Contains(got, "server-id") {
+			if got := strings.Join(component.Args(konnectivity.OwnServerFlags(tc.b)), " "); !strings.HasSuffix(got, tc.server) || strings.Contains(got, "server-id") {
 				t.Errorf("server: %s", got)
 			}
 			got := args(konnectivity.Agent(tc.b))

@@ -127,13 +127,23 @@ func serverVolumes(b *v1alpha1.Bundle) []component.Volume {
 	return volumes
 }
 
-// ServerFlags are all flags of the server.
+// reviewsPerSecond is how many requests a server makes: one or two for each agent that
+// connects. At the flag's default of 5 a second a server that restarts would let
+// 5,000 agents in within half an hour. The API server has its own means to defend itself.
+const reviewsPerSecond = 100
+
+// ServerFlags are all flags of the server. Its rate of requests to the API server is
+// the only one of the bundle's that extraArgs may replace.
 func ServerFlags(b *v1alpha1.Bundle) []component.Flag {
 	b = b.Defaulted()
-	return append(OwnServerFlags(b), component.ExtraFlags(b.Konnectivity.Server.ExtraArgs)...)
+	rate := []component.Flag{
+		component.IntFlag("kubeconfig-qps", reviewsPerSecond),
+		component.IntFlag("kubeconfig-burst", 2*reviewsPerSecond),
+	}
+	return append(OwnServerFlags(b), component.Merge(rate, component.ExtraFlags(b.Konnectivity.Server.ExtraArgs))...)
 }
 
-// OwnServerFlags are the flags that the bundle sets, without extraArgs.
+// OwnServerFlags are the flags that the bundle sets and extraArgs may not.
 func OwnServerFlags(b *v1alpha1.Bundle) []component.Flag {
 	b = b.Defaulted()
 	k := &b.Konnectivity

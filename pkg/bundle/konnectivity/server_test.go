@@ -3,6 +3,7 @@ package konnectivity_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +60,25 @@ func TestServerPod(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantPorts, c.Ports); diff != "" {
 		t.Errorf("KON-44 (-want +got):\n%s", diff)
+	}
+}
+
+// TestServerRate: the server's rate of requests to the API server is the bundle's, unless
+// extraArgs name another one; each flag is there once.
+func TestServerRate(t *testing.T) {
+	for want, extra := range map[string][]v1alpha1.Argument{
+		"--kubeconfig-qps=100 --kubeconfig-burst=200":        nil,
+		"--kubeconfig-qps=7 --kubeconfig-burst=200":          {{Name: "kubeconfig-qps", Value: "7"}},
+		"--kubeconfig-qps=7 --kubeconfig-burst=9":            {{Name: "kubeconfig-burst", Value: "9"}, {Name: "kubeconfig-qps", Value: "7"}},
+		"--kubeconfig-qps=100 --kubeconfig-burst=200 --v=+4": {{Name: "v", Value: "+4"}},
+	} {
+		b := v1alpha1.New()
+		b.Konnectivity.Server.ExtraArgs = extra
+		own := len(konnectivity.OwnServerFlags(b))
+		args := component.Args(konnectivity.ServerFlags(b))
+		if got := strings.Join(args[own:], " "); got != want {
+			t.Errorf("%v: %s, want %s", extra, got, want)
+		}
 	}
 }
 

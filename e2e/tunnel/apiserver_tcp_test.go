@@ -1,0 +1,140 @@
+package tunnel
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// TestAPIServerOverTCP: KON-05. A real kube-apiserver comes to the server by HTTP CONNECT
+// over TCP, with certificates on both sides, as the bundle configures it; with a
+// certificate of another CA it is not let in.
+func TestAPIServerOverTCP(t *testing.T) {
+	tls, stranger := daemontest.Certificate(t), daemontest.Certificate(t)
+	port := daemontest.Ports(t, 1)[0]
+	p := startPair(t, options{mode: "http-connect", serverFlags: []string{
+		"--uds-name=", "--server-bind-address=127.0.0.1", "--server-port=" + port,
+		"--server-cert=" + tls.Cert, "--server-key=" + tls.Key, "--server-ca-cert=" + tls.CA,
+	}})
+	for _, c := range []struct {
+		name   string
+		client daemontest.Files
+		denied bool
+	}{{"certificate of the CA", tls, true}, {"certificate of another CA", stranger, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			config := egressOverTCP(t, &v1alpha1.TCPTransport{
+				URL: "https://127.0.0.1:" + port, CABundle: tls.CA, ClientCert: c.client.Cert, ClientKey: c.client.Key,
+			})
+			cp := daemontest.StartControlPlane(t, "--"+egress.ConfigFlag+"="+write(t, config))
+			asked := denyConfigMaps(t, cp)
+			before, err := metric(p.serverHealth, dialled)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = refusal(t, cp)
+			if got := strings.Contains(err.Error(), denial); got != c.denied {
+				t.Errorf("the webhook answered: %v, want %v: %v", got, c.denied, err)
+			}
+			after, err := metric(p.serverHealth, dialled)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if through := after > before; through != c.denied || (asked.Load() > 0) != c.denied {
+				t.Errorf("%v connections through the tunnel, %d requests; want any: %v", after-before, asked.Load(), c.denied)
+			}
+		})
+	}
+}
+
+const (
+	denial  = "denied behind the tunnel"
+	dialled = "konnectivity_network_proxy_server_dial_duration_seconds_count"
+)
+
+// egressOverTCP is the bundle's configuration for kube-apiserver, for what it sends to
+// webhooks that are given by URL: these may be on loopback.
+func egressOverTCP(t *testing.T, tcp *v1alpha1.TCPTransport) string {
+	t.Helper()
+	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: v1alpha1.Transport{TCP: tcp}}}
+	data, err := egress.Configuration(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := strings.Replace(string(data), "name: "+egress.Selection, "name: controlplane", 1)
+	if config == string(data) {
+		t.Fatalf("the configuration has no selection %s:\n%s", egress.Selection, data)
+	}
+	return config
+}
+
+// denyConfigMaps has kube-apiserver ask a webhook on loopback about ConfigMaps, and
+// returns how often it was asked.
+func denyConfigMaps(t *testing.T, cp *daemontest.ControlPlane) *atomic.Int64 {
+	t.Helper()
+	asked := &atomic.Int64{}
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(w, fmt.Sprintf("no review: %v", err), http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: denial}}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(hook.Close)
+	_, err := cp.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "deny.example.org", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: ptr.To(hook.URL), CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}),
+			},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ask": "webhook"}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+// refusal makes ConfigMaps until kube-apiserver knows the webhook, and returns why one
+// could not be made.
+func refusal(t *testing.T, cp *daemontest.ControlPlane) (refused error) {
+	t.Helper()
+	daemontest.Eventually(t, startBound, func() error {
+		_, err := cp.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
+		return err
+	})
+	daemontest.Eventually(t, startBound, func() error {
+		_, refused = cp.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "made-", Labels: map[string]string{"ask": "webhook"}},
+		}, metav1.CreateOptions{})
+		if refused == nil {
+			return errors.New("the webhook is not asked")
+		}
+		return nil
+	})
+	return refused
+}
