@@ -118,5 +118,5 @@ func colour(name string, i int) string {
 	if c, ok := colours[name]; ok {
 		return c
 	}
-	return []string{"#d9a441", "#7a6fa8", "#4aa39a", "#b06a8a"}[i%4]
+	return []string{"#4aa39a", "#b06a8a"}[i%2]
 }

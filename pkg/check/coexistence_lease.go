@@ -2,14 +2,8 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // unknownReplicas is the detail of what takes OwnsIdentity to look at.
@@ -44,7 +38,7 @@ func (s *Scope) leaseHolderIsOurs(ctx context.Context) error {
 		}
 		next, err := s.nextRenewal(ctx, lease)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s, the holder of Lease %s, is no replica of this bundle's scheduler, and whether it renews could not be seen: %w", holder, s.Lease, err)
 		}
 		if next == nil {
 			s.Detail("lease-holder", "%s is no replica, and does not renew: a leader that is gone", holder)
@@ -52,44 +46,4 @@ func (s *Scope) leaseHolderIsOurs(ctx context.Context) error {
 		}
 		suspect, lease = holder, next
 	}
-}
-
-// leaseIfAny is a Lease without a holder where there is none.
-func (s *Scope) leaseIfAny(ctx context.Context) (*coordinationv1.Lease, error) {
-	lease, err := s.getLease(ctx, s.Lease)
-	if apierrors.IsNotFound(err) {
-		return &coordinationv1.Lease{}, nil
-	}
-	return lease, err
-}
-
-// errNotRenewed says that a Lease is as it was.
-var errNotRenewed = errors.New("not renewed")
-
-// nextRenewal waits until the Lease is renewed or has another holder, and returns it; nil if neither happens for as long as it lasts.
-func (s *Scope) nextRenewal(ctx context.Context, first *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	bounded, cancel := context.WithTimeout(ctx, leaseDuration(first))
-	defer cancel()
-	renewed := func(l *coordinationv1.Lease) time.Time { return ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time }
-	var next *coordinationv1.Lease
-	err := waitFor(bounded, 200*time.Millisecond, func(ctx context.Context) error {
-		now, err := s.leaseIfAny(ctx)
-		if err != nil {
-			return err
-		}
-		if holderOf(now) == holderOf(first) && renewed(now).Equal(renewed(first)) {
-			return errNotRenewed
-		}
-		next = now
-		return nil
-	})
-	switch {
-	case err == nil:
-		return next, nil
-	case !errors.Is(err, errNotRenewed):
-		return nil, err
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s, the holder of Lease %s, is no replica of this bundle's scheduler, and whether it renews could not be seen: %w", holderOf(first), s.Lease, ctx.Err())
-	}
-	return nil, nil
 }

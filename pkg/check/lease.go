@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -93,31 +94,54 @@ func (s *Scope) heldLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// watchRenewal waits until the holder renews: a fresh renewTime alone may be the last words of a dead one. Renewals are counted with this
-// machine's clock only to bound the wait, so clock skew against the control plane does no harm.
+// watchRenewal waits until the holder renews: a fresh renewTime alone may be the last words of a dead one.
 func (s *Scope) watchRenewal(ctx context.Context, first *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseDuration(first))
+	next, err := s.nextRenewal(ctx, first)
+	switch holder := holderOf(first); {
+	case err != nil:
+		return fmt.Errorf("waiting for the holder of Lease %s, %s, to renew it: %w", s.Lease, holder, err)
+	case next == nil:
+		return fmt.Errorf("the holder of Lease %s, %s, has not renewed it within %s: it is dead or cannot reach the API server", s.Lease, holder, leaseDuration(first))
+	case holderOf(next) != holder:
+		return fmt.Errorf("Lease %s went from %s to %s while we looked: the replicas fight for it, or the leader died", s.Lease, holder, holderOf(next))
+	}
+	return nil
+}
+
+// leaseIfAny is a Lease without a holder where there is none.
+func (s *Scope) leaseIfAny(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease, err := s.getLease(ctx, s.Lease)
+	if apierrors.IsNotFound(err) {
+		return &coordinationv1.Lease{}, nil
+	}
+	return lease, err
+}
+
+// errNotRenewed says that a Lease is as it was.
+var errNotRenewed = errors.New("not renewed")
+
+// nextRenewal waits until the Lease is renewed or has another holder, and returns it; nil if neither happens for as long as it lasts. Renewals are
+// counted with this machine's clock only to bound the wait, so clock skew against the control plane does no harm.
+func (s *Scope) nextRenewal(ctx context.Context, first *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	bounded, cancel := context.WithTimeout(ctx, leaseDuration(first))
 	defer cancel()
-	holder := holderOf(first)
-	var lost error
-	err := waitFor(ctx, 200*time.Millisecond, func(ctx context.Context) error {
-		now, err := s.getLease(ctx, s.Lease)
+	renewed := func(l *coordinationv1.Lease) time.Time { return ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time }
+	var next *coordinationv1.Lease
+	err := waitFor(bounded, 200*time.Millisecond, func(ctx context.Context) error {
+		now, err := s.leaseIfAny(ctx)
 		if err != nil {
 			return err
 		}
-		if holderOf(now) != holder {
-			lost = fmt.Errorf("Lease %s went from %s to %s while we looked: the replicas fight for it, or the leader died", s.Lease, holder, holderOf(now))
-			return nil
+		if holderOf(now) == holderOf(first) && renewed(now).Equal(renewed(first)) {
+			return errNotRenewed
 		}
-		if ptr.Deref(now.Spec.RenewTime, metav1.MicroTime{}).After(ptr.Deref(first.Spec.RenewTime, metav1.MicroTime{}).Time) {
-			return nil
-		}
-		return fmt.Errorf("the holder of Lease %s, %s, has not renewed it within %s: it is dead or cannot reach the API server", s.Lease, holder, leaseDuration(first))
+		next = now
+		return nil
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, errNotRenewed) {
+		return nil, ctx.Err() // it is the check's own time that is over, or the Lease's
 	}
-	return lost
+	return next, err
 }
 
 func (s *Scope) stockLeaseIsNotOurs(ctx context.Context, ours string) error {

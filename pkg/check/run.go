@@ -118,12 +118,10 @@ func runOne(ctx context.Context, env *Env, c Check, opts Options, common shared)
 	begin := opts.Now()
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
 	scope := newScope(env, c.ID)
+	scope.lease = common.lease
 	if c.probe && common.probe != nil {
 		scope.probe = common.probe
 		common.probe.release(scope, opts.CleanupTimeout)
-	}
-	if c.lease {
-		scope.lease = common.lease
 	}
 	err := runBounded(ctx, scope, c, opts.Timeout)
 	if ctx.Err() != nil {

@@ -1,6 +1,9 @@
 package embedded
 
-import "github.com/fairlead-dev/fairlead/pkg/cluster/process"
+import (
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+)
 
 // controllerManager runs without leader election: there is only one, and a
 // restarted one would wait for the lease of the dead one.
@@ -15,10 +18,8 @@ func (p *plan) controllerManager() process.Spec {
 		"--tls-cert-file=" + p.PKI("components.crt"),
 		"--tls-private-key-file=" + p.PKI("components.key"),
 		"--leader-elect=false",
-		// It makes a token for each of its controllers first, which takes 4 s at the
-		// default of 20 requests a second.
-		"--kube-api-qps=200",
-		"--kube-api-burst=400",
+		"--kube-api-qps=" + cluster.ControllerManagerQPS,
+		"--kube-api-burst=" + cluster.ControllerManagerBurst,
 		// New nodes lose their not-ready taint at the next look, by default 5 s later.
 		"--node-monitor-period=1s",
 		"--use-service-account-credentials=true",

@@ -128,12 +128,12 @@ func (p *plan) kubeadmPatches() ([]string, error) {
 	return append(patches, machine...), err
 }
 
-// controllerManagerArgs let kube-controller-manager begin sooner. It makes a service
-// account and a token for each of its controllers before the first one starts, which
-// takes 5 s at its default of 20 requests a second, and no node joins before that:
-// nobody signs its kubelet's certificate.
+// controllerManagerArgs are kube-controller-manager's, beside kind's.
 func (p *plan) controllerManagerArgs() []kubeadmv1beta4.Arg {
-	args := []kubeadmv1beta4.Arg{{Name: "kube-api-qps", Value: "200"}, {Name: "kube-api-burst", Value: "400"}}
+	args := []kubeadmv1beta4.Arg{
+		{Name: "kube-api-qps", Value: cluster.ControllerManagerQPS},
+		{Name: "kube-api-burst", Value: cluster.ControllerManagerBurst},
+	}
 	if p.state.OwnPodNetwork {
 		// Nodes know their range before they join; see podnetwork.go.
 		args = append(args, kubeadmv1beta4.Arg{Name: "allocate-node-cidrs", Value: "false"})

@@ -25,43 +25,11 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	c := &client{addr: addr, links: 1, done: make(chan struct{})}
 	welcome := make(chan []h2.Field, 1)
 	over := make(chan error, 1)
-	welcomed := false
-	s := compat.New(nil, false, compat.Config{
-		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
-		OnBad: func(err error, first bool) {
-			a.m.violations.With("packet").Inc()
-			if first {
-				a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
-			}
-		},
-		OnStray: func(t wire.Type, id int64, never bool) {
-			a.m.strays.With(t.String()).Inc()
-			if never {
-				a.m.violations.With("unknown connection").Inc()
-				a.cfg.Logf(1, "server at %s sent %s for connection %d, which it never had", addr, t, id)
-			}
-		},
-		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) }, //nolint:contextcheck // ctx bounds connecting; dials outlive it
-		OnHeaders: func(f []h2.Field) {
-			if welcomed { // these are trailers
-				a.m.trailers(f)
-				return
-			}
-			welcomed = true
-			welcome <- f
-		},
-		OnClosed: func(err error) { over <- err; _ = nc.Close() },
-	})
-	c.session = s
+	cfg := a.sessionConfig(addr, welcome) //nolint:contextcheck // ctx bounds connecting; dials outlive it
+	cfg.OnClosed = func(err error) { over <- err; _ = nc.Close() }
+	c.session = compat.New(nil, false, cfg)
 	c.h2 = h2.NewClient(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10})
-	fields := []h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: connectPath},
-		{Name: ":authority", Value: a.cfg.Address}, {Name: "content-type", Value: "application/grpc"},
-		{Name: "user-agent", Value: "fairlead-agent"}, {Name: "te", Value: "trailers"},
-		{Name: "agentid", Value: a.cfg.AgentID}, {Name: "agentidentifiers", Value: a.cfg.Identifiers}}
-	if token != "" {
-		fields = append(fields, h2.Field{Name: "authorization", Value: "Bearer " + token})
-	}
-	s.SetStream(c.h2.Open(fields, s))
+	c.session.SetStream(c.h2.Open(a.referenceHeaders(token), c.session))
 	served := make(chan error, 1)
 	go func() { served <- c.h2.Serve() }()
 	count, err := a.awaitWelcome(ctx, c, welcome, over)
@@ -84,6 +52,49 @@ func (a *Agent) openReference(ctx context.Context, nc *tls.Conn, addr, token str
 	})
 	go a.keepalive(c)
 	return nil
+}
+
+// sessionConfig is that of a stream of the reference protocol; the server's headers go
+// to welcome.
+func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) compat.Config {
+	welcomed := false
+	return compat.Config{
+		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
+		OnBad: func(err error, first bool) {
+			a.m.violations.With("packet").Inc()
+			if first {
+				a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+			}
+		},
+		OnStray: func(t wire.Type, id int64, never bool) {
+			a.m.strays.With(t.String()).Inc()
+			if never {
+				a.m.violations.With("unknown connection").Inc()
+				a.cfg.Logf(1, "server at %s sent %s for connection %d, which it never had", addr, t, id)
+			}
+		},
+		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) },
+		OnHeaders: func(f []h2.Field) {
+			if welcomed { // these are trailers
+				a.m.trailers(f)
+				return
+			}
+			welcomed = true
+			welcome <- f
+		},
+	}
+}
+
+// referenceHeaders introduce the agent.
+func (a *Agent) referenceHeaders(token string) []h2.Field {
+	fields := []h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: connectPath},
+		{Name: ":authority", Value: a.cfg.Address}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "user-agent", Value: "fairlead-agent"}, {Name: "te", Value: "trailers"},
+		{Name: "agentid", Value: a.cfg.AgentID}, {Name: "agentidentifiers", Value: a.cfg.Identifiers}}
+	if token != "" {
+		fields = append(fields, h2.Field{Name: "authorization", Value: "Bearer " + token})
+	}
+	return fields
 }
 
 // awaitWelcome waits for the server's headers, which upstream's agent does
