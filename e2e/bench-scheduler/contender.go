@@ -38,6 +38,8 @@ const (
 	ours       = "fairlead"
 	// sameShare is ours with kube-scheduler's choice of how many nodes are scored: what the plugins cost.
 	sameShare = "same share"
+	// standard is ours with the profile that is kube-scheduler's default one but for Fairlead's plugins.
+	standard = "standard"
 )
 
 func contenders() []contender {
@@ -47,9 +49,11 @@ func contenders() []contender {
 		{ours, services, "fairlead-scheduler", v1alpha1.DefaultSpreadProfile, ownConfig(v1alpha1.BuiltInProfiles{Spread: &v1alpha1.SpreadProfile{}})},
 		{sameShare, services, "fairlead-scheduler", v1alpha1.DefaultSpreadProfile, ownConfig(v1alpha1.BuiltInProfiles{
 			Spread: &v1alpha1.SpreadProfile{PercentageOfNodesToScore: ptr.To[int32](0)}})},
+		{standard, services, "fairlead-scheduler", "my-scheduler", ownConfig(v1alpha1.BuiltInProfiles{Standard: &v1alpha1.StandardProfile{}})},
 		{documented, batch, "kube-scheduler", "my-scheduler", stockConfig(nil)},
 		{stock, batch, "kube-scheduler", "my-scheduler", stockConfig(v1alpha1.New())},
 		{ours, batch, "fairlead-scheduler", v1alpha1.DefaultBatchProfile, ownConfig(v1alpha1.BuiltInProfiles{Batch: &v1alpha1.BatchProfile{}})},
+		{documented, mixed, "kube-scheduler", "my-scheduler", stockConfig(nil)},
 		{stock, mixed, "kube-scheduler", "my-scheduler", stockConfig(v1alpha1.New())},
 		{ours, mixed, "fairlead-scheduler", v1alpha1.DefaultBinpackProfile, ownConfig(v1alpha1.BuiltInProfiles{Binpack: &v1alpha1.BinpackProfile{}})},
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // colours are readable on white and on black.
-var colours = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "#2f7ed8", sameShare: "#8fb8e8"}
+var colours = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "#2f7ed8", sameShare: "#8fb8e8", standard: "#5aa469"}
 
 // plot draws pods per second and CPU per pod as bars, a group for each workload and size.
 func plot(rows []row) string {

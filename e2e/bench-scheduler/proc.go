@@ -27,6 +27,9 @@ func (cp *controlPlane) usage(scheduler *program) usage {
 	}
 }
 
+// server is what kube-apiserver and etcd have used.
+func (u usage) server() float64 { return u.apiServer + u.etcd }
+
 // others is the share of all processors that was used by what is no part of the benchmark.
 func (u usage) others(since usage) float64 {
 	own := func(u usage) float64 { return u.scheduler + u.apiServer + u.etcd + u.bench }

@@ -163,6 +163,8 @@ func medians(same []result) row {
 	out.PodsPerSecond = pick(func(r result) float64 { return r.PodsPerSecond })
 	out.CPUMillisPerPod = pick(func(r result) float64 { return r.CPUMillisPerPod })
 	out.ServerMillisPerPod = pick(func(r result) float64 { return r.ServerMillisPerPod })
+	out.BindMillisPerPod = pick(func(r result) float64 { return r.BindMillisPerPod })
+	out.EventSeconds = pick(func(r result) float64 { return r.EventSeconds })
 	out.PeakMiB = pick(func(r result) float64 { return r.PeakMiB })
 	out.NodesUsed = int(pick(func(r result) float64 { return float64(r.NodesUsed) }))
 	out.MostOnNode = int(pick(func(r result) float64 { return float64(r.MostOnNode) }))
@@ -207,8 +209,8 @@ func median(list []float64) float64 {
 
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| nodes | workload | scheduler | runs | pods/s (range) | CPU ms/pod | API server and etcd, CPU ms/pod | create-to-bind p50 / p99 in ms | peak RSS MiB | nodes used | of a Service: most on a node, zones differ by | hints used |\n")
-	b.WriteString("|--:|---|---|--:|--:|--:|--:|---|--:|--:|--:|--:|\n")
+	b.WriteString("| nodes | workload | scheduler | runs | pods/s (range) | CPU ms/pod | API server and etcd, CPU ms/pod | last event after s | create-to-bind p50 / p99 in ms | peak RSS MiB | nodes used | of a Service: most on a node, zones differ by | hints used |\n")
+	b.WriteString("|--:|---|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|\n")
 	for _, r := range rows {
 		var open []string
 		for _, o := range r.Open {
@@ -218,8 +220,8 @@ func table(rows []row) string {
 		if r.Workload == services {
 			spread = fmt.Sprintf("%d, %d", r.MostOnNode, r.ZoneSkew)
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %d | %.0f (%.0f–%.0f) | %.2f | %.2f | %s | %.0f | %d | %s | %.0f of %d |\n", r.Nodes, r.Workload, r.Scheduler, r.runs,
-			r.PodsPerSecond, r.min, r.max, r.CPUMillisPerPod, r.ServerMillisPerPod, strings.Join(open, ", "), r.PeakMiB, r.NodesUsed, spread, r.HintsUsed, r.Pods)
+		fmt.Fprintf(&b, "| %d | %s | %s | %d | %.0f (%.0f–%.0f) | %.2f | %.2f | %.1f | %s | %.0f | %d | %s | %.0f of %d |\n", r.Nodes, r.Workload, r.Scheduler, r.runs,
+			r.PodsPerSecond, r.min, r.max, r.CPUMillisPerPod, r.ServerMillisPerPod, r.EventSeconds, strings.Join(open, ", "), r.PeakMiB, r.NodesUsed, spread, r.HintsUsed, r.Pods)
 	}
 	return b.String()
 }

@@ -53,7 +53,7 @@ func TestGoals(t *testing.T) {
 
 // TestCeiling: what is left when a scheduler takes no time is what the API server and etcd can do.
 func TestCeiling(t *testing.T) {
-	all := run3(batch, ours, 400, 1, func(r *result) { r.ServerMillisPerPod = 4 })
+	all := run3(batch, ours, 400, 1, func(r *result) { r.BindMillisPerPod = 4 })
 	if got := ceiling(summarise(all)); got != "" {
 		t.Errorf("without documented: %q", got)
 	}

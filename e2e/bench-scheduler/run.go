@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -35,11 +31,16 @@ type result struct {
 	Repetition int    `json:"repetition"`
 
 	// Pods of the burst, from the first binding to the last one.
-	Pods            int     `json:"pods"`
-	PodsPerSecond   float64 `json:"podsPerSecond"`
+	Pods          int     `json:"pods"`
+	PodsPerSecond float64 `json:"podsPerSecond"`
+	// CPUMillisPerPod is the scheduler's from the first binding until all events have been written, too.
 	CPUMillisPerPod float64 `json:"cpuMillisPerPod"`
-	// ServerMillisPerPod is the CPU time of kube-apiserver and etcd together.
+	// ServerMillisPerPod is the CPU time of kube-apiserver and etcd together, in the same time.
 	ServerMillisPerPod float64 `json:"serverMillisPerPod"`
+	// BindMillisPerPod is theirs until the last binding.
+	BindMillisPerPod float64 `json:"bindMillisPerPod"`
+	// EventSeconds is how long after the last binding the last event was there.
+	EventSeconds float64 `json:"eventSeconds"`
 	// PeakMiB is the scheduler's largest resident set over the whole run.
 	PeakMiB float64 `json:"peakMiB"`
 	// NodesUsed by the burst.
@@ -184,46 +185,6 @@ func buildOf(path string, config configFunc) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil)[:6]), nil
 }
 
-func (r *result) burst(ctx context.Context, cp *controlPlane, bound *bindings, scheduler *running, o options) error {
-	if err := bound.wait(ctx, 1, patience); err != nil {
-		return err
-	}
-	before, already := cp.usage(scheduler.program), bound.count()
-	profiled := r.profile(ctx, scheduler, o)
-	if err := bound.wait(ctx, r.Pods, 5*time.Minute); err != nil {
-		return err
-	}
-	after := cp.usage(scheduler.program)
-	counted := float64(r.Pods - already)
-	r.PodsPerSecond = counted / after.at.Sub(before.at).Seconds()
-	r.CPUMillisPerPod = (after.scheduler - before.scheduler) / counted
-	r.ServerMillisPerPod = (after.apiServer + after.etcd - before.apiServer - before.etcd) / counted
-	r.Others = after.others(before)
-	r.NodesUsed = bound.nodesUsed()
-	if r.Workload == services {
-		r.MostOnNode, r.ZoneSkew = bound.spread()
-	}
-	return <-profiled
-}
-
-// profile takes a CPU profile of the scheduler while it works on the burst, if a directory for profiles is given.
-func (r *result) profile(ctx context.Context, scheduler *running, o options) <-chan error {
-	done := make(chan error, 1)
-	if o.profiles == "" {
-		done <- nil
-		return done
-	}
-	go func() {
-		data, err := ask(ctx, scheduler.port, "/debug/pprof/profile?seconds="+strconv.Itoa(o.profileSeconds))
-		if err == nil {
-			name := fmt.Sprintf("%d-%s-%s-%d.pprof", r.Nodes, r.Workload, r.Scheduler, r.When.Unix())
-			err = os.WriteFile(filepath.Join(o.profiles, name), data, 0o644)
-		}
-		done <- err
-	}()
-	return done
-}
-
 func (r *result) openLoops(ctx context.Context, cp *controlPlane, c contender, bound *bindings, o options) error {
 	for _, rate := range o.rates {
 		before := bound.count()
@@ -253,54 +214,4 @@ func quantile(sorted []float64, q float64) float64 {
 		return 0
 	}
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-// ask gets a page from the scheduler's own port.
-func ask(ctx context.Context, port, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the scheduler's own, on loopback
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", path, resp.Status)
-	}
-	return io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-}
-
-// hintsUsed reads scheduler_batch_attempts_total{result="hint_used"}.
-func hintsUsed(ctx context.Context, port string) (float64, error) {
-	page, err := ask(ctx, port, "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	var total float64
-	lines := bufio.NewScanner(strings.NewReader(string(page)))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if strings.HasPrefix(line, "scheduler_batch_attempts_total{") && strings.Contains(line, `result="hint_used"`) {
-			value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-			if err != nil {
-				return 0, err
-			}
-			total += value
-		}
-	}
-	return total, lines.Err()
-}
-
-func tail(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data[max(0, len(data)-2000):])
 }

@@ -14,6 +14,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
@@ -30,16 +31,14 @@ const Name = "fairlead-scheduler"
 var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
 	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
 
-// NewCommand returns kube-scheduler's command with the plugins of Options, those that a program of one's own adds, and five things that differ from
+// NewCommand returns kube-scheduler's command with the plugins of Options, those that a program of one's own adds, and six things that differ from
 // kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, so is a configuration
 // that would not do what it says and an API server that is too old (see checkStart), the garbage collector runs less
-// often (see tuneCollector), and a SIGTERM leads to exit code 0 without leader election as well (with it, kube-scheduler
-// releases the Lease and exits 0 by itself).
+// often (see tuneCollector), events wait for bindings (see politeevents), and a SIGTERM leads to exit code 0 without
+// leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
 func NewCommand(more ...app.Option) *cobra.Command {
-	cmd := app.NewSchedulerCommand(append(Options(), more...)...)
-	cmd.Use = Name
-	cmd.SilenceUsage = true
-
+	kubeScheduler := &program{options: options.NewOptions(), plugins: append(Options(), more...)}
+	cmd := kubeScheduler.command()
 	cmd.AddCommand(tunnelcondition.NewCommand())
 
 	setFeatureGates := cmd.PersistentPreRunE

@@ -1,0 +1,118 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// scheduledEvents are the events Scheduled, by Pod.
+func scheduledEvents(t *testing.T, cp *daemontest.ControlPlane) map[string]eventsv1.Event {
+	t.Helper()
+	list, err := cp.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string]eventsv1.Event{}
+	for _, e := range list.Items {
+		if _, twice := events[e.Regarding.Name]; twice {
+			t.Errorf("two events for %s", e.Regarding.Name)
+		}
+		events[e.Regarding.Name] = e
+	}
+	return events
+}
+
+// TestEventsFollowTheBurst: Pods are bound first, and each gets its event all the same, with the time of its binding.
+func TestEventsFollowTheBurst(t *testing.T) {
+	const n = 300
+	cp := daemontest.StartControlPlane(t)
+	makeNodes(t, cp.Client, n)
+	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
+	s := install(t, cp, allProfiles())
+	nodes := waitBound(t, cp.Client, "batch", n)
+	allBound := time.Now()
+	var events map[string]eventsv1.Event
+	daemontest.Eventually(t, patience, func() error {
+		if events = scheduledEvents(t, cp); len(events) < n {
+			return fmt.Errorf("%d of %d events", len(events), n)
+		}
+		return nil
+	})
+	last, early := lastBinding(t, cp), 0
+	for pod, node := range nodes {
+		e := events[pod]
+		if revision(t, e.ResourceVersion) < last {
+			early++
+		}
+		if want := "Successfully assigned default/" + pod + " to " + node; e.Note != want || e.ReportingController != v1alpha1.DefaultBatchProfile {
+			t.Errorf("event of %s: %q by %s, want %q", pod, e.Note, e.ReportingController, want)
+		}
+		if e.EventTime.After(allBound) {
+			t.Errorf("event of %s is from %v after the last binding", pod, e.EventTime.Sub(allBound))
+		}
+	}
+	t.Logf("%d of %d events were written before the last binding", early, n)
+	if early > n/2 {
+		t.Errorf("%d of %d events were written before the last binding", early, n)
+	}
+	daemontest.Eventually(t, bound, func() error {
+		if _, page := s.get(t, cp, "/metrics"); !strings.Contains(page, "\nfairlead_scheduler_waiting_events 0\n") {
+			return errors.New("fairlead_scheduler_waiting_events is not 0")
+		}
+		return nil
+	})
+}
+
+// lastBinding is the revision of the last binding: nothing has written Pods since.
+func lastBinding(t *testing.T, cp *daemontest.ControlPlane) (last int) {
+	t.Helper()
+	list, err := cp.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		last = max(last, revision(t, p.ResourceVersion))
+	}
+	return last
+}
+
+// revision is etcd's, which all objects share.
+func revision(t *testing.T, resourceVersion string) int {
+	t.Helper()
+	n, err := strconv.Atoi(resourceVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestEventsSurviveStopping: a scheduler that is stopped in the middle of a burst writes the events of what it has bound.
+func TestEventsSurviveStopping(t *testing.T) {
+	const n = 600
+	cp := daemontest.StartControlPlane(t)
+	makeNodes(t, cp.Client, n)
+	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
+	s := install(t, cp, allProfiles())
+	nodes := waitBound(t, cp.Client, "batch", n/4)
+	s.Terminate(t)
+	if code := s.ExitCode(t, bound); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	events := scheduledEvents(t, cp)
+	t.Logf("%d Pods were bound when the scheduler was stopped, %d events in the end", len(nodes), len(events))
+	for pod := range nodes {
+		if _, ok := events[pod]; !ok {
+			t.Errorf("%s was bound and has no event", pod)
+		}
+	}
+}
