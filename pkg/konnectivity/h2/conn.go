@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
@@ -69,7 +67,7 @@ type Conn struct {
 	in     *sock.Conn
 	out    *sock.Out
 	parse  parser
-	dec    *hpack.Decoder
+	table  headerTable
 	fed    []*Stream // streams that got data from the piece being read
 
 	mu        sync.Mutex

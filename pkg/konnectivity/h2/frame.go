@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"golang.org/x/net/http2/hpack"
 )
 
 // Frame types and flags of RFC 9113 section 6.
@@ -43,6 +41,7 @@ const (
 	CodeCancel        = 0x8
 	CodeCompression   = 0x9
 	CodeEnhanceCalm   = 0xb
+	settingTable      = 0x1
 	settingMaxStreams = 0x3
 	settingWindow     = 0x4
 	settingMaxFrame   = 0x5
@@ -85,8 +84,12 @@ func appendFrameHeader(b []byte, length int, typ, flags byte, stream uint32) []b
 	return binary.BigEndian.AppendUint32(b, stream)
 }
 
+// appendSettings writes our SETTINGS. The table of header fields is not wanted: see
+// headerTable.
 func appendSettings(b []byte, window, streams uint32) []byte {
-	b = appendFrameHeader(b, 12, frameSettings, 0, 0)
+	b = appendFrameHeader(b, 18, frameSettings, 0, 0)
+	b = binary.BigEndian.AppendUint16(b, settingTable)
+	b = binary.BigEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint16(b, settingWindow)
 	b = binary.BigEndian.AppendUint32(b, window)
 	b = binary.BigEndian.AppendUint16(b, settingMaxStreams)
@@ -144,10 +147,4 @@ func hpackString(b []byte, s string) []byte {
 		b = binary.AppendUvarint(append(b, 127), uint64(n-127))
 	}
 	return append(b, s...)
-}
-
-func newDecoder() *hpack.Decoder {
-	d := hpack.NewDecoder(4096, nil)
-	d.SetMaxStringLength(maxHeaderBlock)
-	return d
 }

@@ -1,7 +1,5 @@
 package h2
 
-import "golang.org/x/net/http2/hpack"
-
 // headerBlock collects a HEADERS frame and its continuations.
 type headerBlock struct {
 	stream uint32
@@ -42,35 +40,11 @@ func (c *Conn) continuation(flags byte, id uint32, p []byte) error {
 		return nil
 	}
 	c.parse.hblock = nil
-	fields, err := c.decode(hb.frag)
+	fields, err := c.table.decode(hb.frag)
 	if err != nil {
 		return err
 	}
 	return c.gotHeaders(hb, fields)
-}
-
-func (c *Conn) decode(block []byte) ([]Field, error) {
-	if c.dec == nil {
-		c.dec = newDecoder()
-	}
-	fields, total := make([]Field, 0, 12), 0
-	c.dec.SetEmitFunc(func(f hpack.HeaderField) {
-		total += len(f.Name) + len(f.Value) + 32
-		if total <= maxHeaderBlock {
-			fields = append(fields, Field{f.Name, f.Value})
-		}
-	})
-	_, err := c.dec.Write(block)
-	if err == nil {
-		err = c.dec.Close()
-	}
-	if err != nil {
-		return nil, &ConnError{CodeCompression, "header block cannot be decoded"}
-	}
-	if total > maxHeaderBlock {
-		return nil, &ConnError{CodeEnhanceCalm, "header list is larger than 64 KiB"}
-	}
-	return fields, nil
 }
 
 func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {

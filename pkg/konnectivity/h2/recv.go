@@ -120,6 +120,7 @@ func (c *Conn) settings(flags byte, id uint32, p []byte) error {
 		return &ConnError{CodeFrameSize, "bad SETTINGS"}
 	}
 	if flags&flagAck != 0 {
+		c.table.acknowledged()
 		return nil
 	}
 	c.mu.Lock()
