@@ -61,11 +61,7 @@ func (c *Conn) windowLocked() int {
 	if c.dead || c.closing {
 		return buf.MaxPayload
 	}
-	room := maxQueued
-	if c.s.account.Tight() {
-		room = tightQueued
-	}
-	return max(0, room-c.queued)
+	return max(0, c.s.account.Room(maxQueued)-c.queued)
 }
 
 // Send implements tunnel.Stream. It never waits.

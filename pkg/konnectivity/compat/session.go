@@ -49,9 +49,6 @@ type Config struct {
 // maxQueued is the number of bytes a connection may have queued for sending.
 const maxQueued = 4 * buf.MaxSize
 
-// tightQueued is the same while the process uses much of its memory.
-const tightQueued = 16 << 10
-
 // maxInFlight is the number of bytes that are given to HTTP/2 ahead of its
 // windows; the rest waits in the queues of the connections, where it is shared
 // out fairly.

@@ -17,6 +17,12 @@ type Config struct {
 	// StreamWindow is the number of bytes a peer may send on one stream ahead
 	// of what has been consumed. Default 256 KiB.
 	StreamWindow int
+	// FirstWindow is the same for a stream of which not much has come yet. It grows to
+	// StreamWindow when the peer has used it up and that was consumed, if Budget has
+	// room for it. Default StreamWindow.
+	FirstWindow int
+	// Budget is what windows grow by, together; nil is no bound.
+	Budget Budget
 	// ConnWindow is the same for the connection; it is replenished as data
 	// arrives, so it bounds nothing but the peer's burst. Default 8 MiB.
 	ConnWindow int
@@ -39,6 +45,13 @@ type Config struct {
 	OnBreach func(err *ConnError)
 }
 
+// Budget is a number of bytes that the streams of several connections share. It must
+// not call back.
+type Budget interface {
+	Take(n int) bool
+	Give(n int)
+}
+
 func (c *Config) defaults() {
 	set := func(v *int, d int) {
 		if *v == 0 {
@@ -46,6 +59,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.StreamWindow, 256<<10)
+	set(&c.FirstWindow, c.StreamWindow)
 	set(&c.ConnWindow, 8<<20)
 	set(&c.MaxStreams, 1000)
 	set(&c.MaxOut, 64<<10)
@@ -96,7 +110,7 @@ type Conn struct {
 func NewServer(nc net.Conn, cfg Config) *Conn {
 	c := newConn(nc, cfg)
 	c.parse.preface = len(preface)
-	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.StreamWindow), uint32(c.cfg.MaxStreams))
+	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.FirstWindow), uint32(c.cfg.MaxStreams))
 	c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.cfg.ConnWindow-initialWindow))
 	c.mu.Lock()
 	c.flushLocked()
@@ -109,7 +123,7 @@ func NewClient(nc net.Conn, cfg Config) *Conn {
 	c := newConn(nc, cfg)
 	c.client, c.nextID = true, 1
 	c.ctrl = append(c.ctrl, preface...)
-	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.StreamWindow), 0)
+	c.ctrl = appendSettings(c.ctrl, uint32(c.cfg.FirstWindow), 0)
 	c.ctrl = appendWindowUpdate(c.ctrl, 0, uint32(c.cfg.ConnWindow-initialWindow))
 	return c
 }
@@ -229,7 +243,7 @@ func (c *Conn) Open(fields []Field, h StreamHandler) *Stream {
 }
 
 func (c *Conn) addStream(id uint32) *Stream {
-	st := &Stream{c: c, id: id, sendWin: c.peerWin, recvWin: c.cfg.StreamWindow}
+	st := &Stream{c: c, id: id, sendWin: c.peerWin, recvWin: c.cfg.FirstWindow, window: c.cfg.FirstWindow}
 	c.streams[id] = st
 	return st
 }

@@ -35,7 +35,8 @@ func (c *Conn) dataStart(id uint32, length int) error {
 		return nil
 	}
 	st.recvWin -= length
-	over, late := st.recvWin < 0, st.peerEnd
+	st.pressed = st.pressed || st.recvWin < st.window/4
+	over, late := st.recvWin+c.unsettled() < 0, st.peerEnd
 	c.mu.Unlock()
 	switch {
 	case over:
@@ -44,6 +45,15 @@ func (c *Conn) dataStart(id uint32, length int) error {
 		st.breach(CodeStreamClosed, "DATA behind the end of the stream")
 	}
 	return nil
+}
+
+// unsettled is the number of bytes by which a stream's window may be exceeded: a peer
+// that has not seen our SETTINGS yet begins with the window that HTTP/2 names.
+func (c *Conn) unsettled() int {
+	if c.table.none {
+		return 0
+	}
+	return max(0, initialWindow-c.cfg.FirstWindow)
 }
 
 func (c *Conn) data(id uint32, p []byte) error {
@@ -221,6 +231,7 @@ func (c *Conn) removeLocked(st *Stream) {
 		return
 	}
 	delete(c.streams, st.id)
+	st.shrinkLocked()
 	if i := slices.Index(c.pump, st); i >= 0 {
 		c.pump = slices.Delete(c.pump, i, i+1)
 	}

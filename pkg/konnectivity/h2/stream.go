@@ -80,7 +80,9 @@ type Stream struct {
 	// Guarded by c.mu.
 	sendWin  int64
 	recvWin  int
-	consumed int // received bytes not yet returned to the window
+	window   int  // what recvWin is when all is consumed
+	pressed  bool // the peer has used up most of it since the last update
+	consumed int  // received bytes not yet returned to the window
 	queue    []*message
 	trailer  []byte
 	trailing bool // trailer goes out behind the queue
@@ -181,13 +183,36 @@ func (st *Stream) Consumed(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st.consumed += n
-	if st.consumed < c.cfg.StreamWindow/2 || st.dead || st.peerEnd {
+	if st.consumed < st.window/2 || st.dead || st.peerEnd {
 		return
 	}
-	c.ctrl = appendWindowUpdate(c.ctrl, st.id, uint32(st.consumed))
-	st.recvWin += st.consumed
+	more := st.consumed + st.growLocked()
+	c.ctrl = appendWindowUpdate(c.ctrl, st.id, uint32(more))
+	st.recvWin += more
 	st.consumed = 0
 	c.flushLocked()
+}
+
+// growLocked makes the window of a stream larger whose peer waits for it, and returns
+// by how much.
+func (st *Stream) growLocked() (by int) {
+	cfg := &st.c.cfg
+	pressed := st.pressed
+	st.pressed = false
+	by = cfg.StreamWindow - st.window
+	if by <= 0 || !pressed || st.c.streams[st.id] != st || cfg.Budget != nil && !cfg.Budget.Take(by) {
+		return 0
+	}
+	st.window += by
+	return by
+}
+
+// shrinkLocked gives back what the window has grown by.
+func (st *Stream) shrinkLocked() {
+	if by := st.window - st.c.cfg.FirstWindow; by > 0 && st.c.cfg.Budget != nil {
+		st.c.cfg.Budget.Give(by)
+	}
+	st.window = min(st.window, st.c.cfg.FirstWindow)
 }
 
 func (st *Stream) push(m *message) bool {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 )
 
 // mustDialLeave is MustDial for connections that stand still: the client of GRPC
@@ -32,6 +34,19 @@ func stallClient(t *testing.T, p Pair) {
 		c := mustDialLeave(t, p.Dial, source)
 		_, _ = c.Write([]byte{1})
 	}
+}
+
+// Settled returns the bytes in all queues once they have stayed the same for a while.
+func Settled(t testing.TB) int64 {
+	t.Helper()
+	last, since := buf.InUse(), time.Now()
+	Eventually(t, Patience, "the queues stand still", func() bool {
+		if now := buf.InUse(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 500*time.Millisecond
+	})
+	return last
 }
 
 // endless sends after the first byte from the other side until it cannot any more.

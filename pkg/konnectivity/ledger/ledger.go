@@ -45,6 +45,7 @@ type Member interface{ Holdings() []Holding }
 type Ledger struct {
 	cfg  Config
 	busy atomic.Bool  // somebody looks for connections to reset
+	lent atomic.Int64 // see Take
 	rest atomic.Int64 // until when there is nothing to be found, unix nanoseconds
 
 	mu       sync.Mutex
@@ -124,12 +125,6 @@ func (a *Account) Add(n int) {
 // Held is what the peer's connections hold.
 func (a *Account) Held() int64 { return a.held.Load() }
 
-// Tight tells whether so much memory is used that queues which can make their
-// sources wait should be short.
-func (a *Account) Tight() bool {
-	return a != nil && a.l.cfg.Total > 0 && a.l.cfg.Used() > a.l.cfg.Total/2
-}
-
 // Relieve resets connections if a bound is exceeded.
 func (a *Account) Relieve() {
 	if a == nil {
@@ -175,7 +170,7 @@ func (l *Ledger) relieve(a *Account) {
 		enough = l.reset(now, a.name, l.membersOf(a), over+l.cfg.Peer/8)
 	}
 	if over := l.cfg.Used() - l.cfg.Total; l.cfg.Total > 0 && over > 0 {
-		// The rest is on its way to peers: that gets less by itself, see Tight.
+		// The rest is on its way to peers: that gets less by itself, see Room.
 		share := l.held() - l.cfg.Total/2
 		enough = share > 0 && l.reset(now, "", l.membersOf(nil), min(share, over+l.cfg.Total/8)) && enough
 	}

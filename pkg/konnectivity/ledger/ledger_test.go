@@ -76,11 +76,11 @@ func TestTotalBound(t *testing.T) {
 	l := New(Config{Total: 1000, Used: func() int64 { return used }})
 	a, b := join(l, &used, "a"), join(l, &used, "b")
 	b.add("stalled", 500, time.Hour)
-	if a.account.Tight() {
+	if a.account.Room(1<<20) < 1<<20 {
 		t.Error("tight at half of the bound")
 	}
 	a.add("moves", 500, 0)
-	if !a.account.Tight() {
+	if a.account.Room(1<<20) == 1<<20 {
 		t.Error("not tight at the bound")
 	}
 	a.add("moves, too", 10, 0) // more than half of 1000 is held
@@ -131,7 +131,7 @@ func TestAccounts(t *testing.T) {
 	none.Add(5)
 	none.Relieve()
 	none.Leave(m)
-	if none.Tight() || (*Ledger)(nil).Join("a", m) != nil {
+	if none.Room(1) != 1 || (*Ledger)(nil).Join("a", m) != nil {
 		t.Error("no ledger counts")
 	}
 }

@@ -11,9 +11,6 @@ import (
 // its source has to wait: what is being written and what comes next.
 const maxQueued = 4 * buf.MaxSize
 
-// tightQueued is the same while the process uses much of its memory.
-const tightQueued = 16 << 10
-
 // endKind is how a stream ends its sending direction.
 type endKind byte
 
@@ -81,11 +78,7 @@ func (st *Stream) windowLocked() int {
 	if st.dead || st.end != endNone {
 		return maxData // Send drops it
 	}
-	room := maxQueued
-	if st.l.account.Tight() {
-		room = tightQueued
-	}
-	return max(0, min(st.credit, room-st.queued))
+	return max(0, min(st.credit, st.l.account.Room(maxQueued)-st.queued))
 }
 
 // Send implements tunnel.Stream.
@@ -109,10 +102,11 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 		sum += n
 		st.credit -= n
 		st.queued += n
-		if l.writing {
-			c = c.Shrink()
+		if l.writing { // it will wait
+			st.queue = buf.Enqueue(st.queue, c)
+		} else {
+			st.queue = append(st.queue, c)
 		}
-		st.queue = append(st.queue, c)
 	}
 	l.schedule(st)
 	l.flushUnlock(mayWait, sum <= smallFrame)

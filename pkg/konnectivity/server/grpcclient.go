@@ -46,6 +46,7 @@ type grpcClient struct {
 // connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
 func (g *grpcClient) connect(nc net.Conn) {
 	cfg := g.s.cfg.Frontend
+	cfg.Budget = g.s.book
 	cfg.OnStream = g.open
 	cfg.OnSent = g.s.m.wrote
 	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }

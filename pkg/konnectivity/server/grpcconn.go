@@ -128,6 +128,7 @@ func (c *grpcConn) sendUp(mayWait bool) {
 			continue
 		}
 		if w == 0 {
+			c.up[0] = c.up[0].Shrink()
 			break
 		}
 		chunk := c.up[0]

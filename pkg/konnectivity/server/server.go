@@ -79,6 +79,10 @@ type Config struct {
 	Logf     func(level int, format string, args ...any)
 }
 
+// firstWindow is what a gRPC client may send ahead on a stream that has not sent much:
+// with all of it waiting for an agent, a buffer of the second size holds it.
+const firstWindow = 15 << 10
+
 func (c *Config) defaults() {
 	dur := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -104,6 +108,7 @@ func (c *Config) defaults() {
 	num(&c.ServerCount, 1)
 	num(&c.Link.Window, 256<<10)
 	num(&c.Frontend.StreamWindow, 192<<10)
+	num(&c.Frontend.FirstWindow, min(firstWindow, c.Frontend.StreamWindow))
 	if c.Link.Budget == nil {
 		c.Link.Budget = link.NewBudget(32 << 20)
 	}

@@ -4,26 +4,12 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
-
-// settled returns the bytes in all queues once they have stayed the same for a while.
-func settled(t *testing.T) int64 {
-	t.Helper()
-	last, since := buf.InUse(), time.Now()
-	konntest.Eventually(t, konntest.Patience, "the queues stand still", func() bool {
-		if now := buf.InUse(); now != last {
-			last, since = now, time.Now()
-		}
-		return time.Since(since) > 300*time.Millisecond
-	})
-	return last
-}
 
 // TestStuckUploadIsForgotten: what waits for a destination that stopped reading takes
 // no memory any more when the destination goes away.
@@ -33,7 +19,7 @@ func TestStuckUploadIsForgotten(t *testing.T) {
 			r := konntest.NewRig(t, server.Config{ReferenceOnly: reference})
 			r.StartAgent(agent.Config{}, "")
 			for mode, dial := range map[string]konntest.Dialer{"grpc": konntest.GRPC(r.GRPC), "connect": konntest.Connect(r.Connect)} {
-				before := settled(t)
+				before := konntest.Settled(t)
 				leave := make(chan struct{})
 				release := sync.OnceFunc(func() { close(leave) })
 				defer release()
@@ -49,7 +35,7 @@ func TestStuckUploadIsForgotten(t *testing.T) {
 					}
 				}()
 				konntest.Eventually(t, konntest.Patience, "bytes wait", func() bool { return buf.InUse() > before+(64<<10) })
-				stuck := settled(t)
+				stuck := konntest.Settled(t)
 				release() // unread bytes make that a reset
 				konntest.Eventually(t, konntest.Patience, mode+": they are forgotten", func() bool { return buf.InUse() <= before })
 				t.Logf("%s: %d bytes waited", mode, stuck-before)
