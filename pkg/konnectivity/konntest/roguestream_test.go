@@ -51,14 +51,20 @@ func (s *rogueStream) send(p wire.Packet) { s.SendControl(wire.AppendMessage(nil
 func openRogue(t *testing.T, nc net.Conn, method string, more ...h2.Field) (*rogueStream, func()) {
 	t.Helper()
 	conn := h2.NewClient(nc, h2.Config{})
-	s := &rogueStream{packets: make(chan wire.Packet, 100), closed: make(chan error, 1)}
-	s.Stream = conn.Open(append([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
-		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, more...), s)
+	s := rogueOver(conn, method, more...)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = conn.Serve() }()
 	end := func() { conn.Close(); <-served }
 	t.Cleanup(end)
 	return s, end
+}
+
+// rogueOver calls a method over a connection that may have other streams.
+func rogueOver(conn *h2.Conn, method string, more ...h2.Field) *rogueStream {
+	s := &rogueStream{packets: make(chan wire.Packet, 100), closed: make(chan error, 1)}
+	s.Stream = conn.Open(append([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
+		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, more...), s)
+	return s
 }
 
 // wantOneLine fails the test unless one line names the peer.

@@ -187,6 +187,9 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 		g.mu.Unlock()
 		return errDialTwice
 	}
+	if g.used {
+		g.client.several.Store(true)
+	}
 	g.used = true
 	g.dials[p.Random] = c
 	g.mu.Unlock()

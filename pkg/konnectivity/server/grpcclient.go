@@ -41,6 +41,9 @@ type grpcClient struct {
 	conn  *h2.Conn
 	since time.Time
 	fresh atomic.Bool // has had no stream yet; counted in Server.opening
+	// several says that more than one tunnelled connection is or was carried, as
+	// kube-apiserver never has it: then its reader may wait for none of them.
+	several atomic.Bool
 }
 
 // connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
@@ -98,6 +101,9 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	}
 	g.s.m.grpcConns.With("Proxy").Inc()
 	g.s.opening.Add(1)
+	if !g.fresh.Load() {
+		g.several.Store(true)
+	}
 	g.opened()
 	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})

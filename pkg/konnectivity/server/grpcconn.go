@@ -108,7 +108,7 @@ func (c *grpcConn) uplink(chunk *buf.Chunk) {
 	}
 	c.mu.Unlock()
 	c.clientKnows()
-	c.sendUp(true)
+	c.sendUp(!c.g.client.several.Load())
 }
 
 // sendUp moves chunks from up to the link, one caller at a time.
