@@ -78,24 +78,62 @@ func (a *Agent) thinServers() map[string]string {
 	return addrs
 }
 
-// addresses resolves the servers' name, in random order; nil if it does not resolve.
-func (a *Agent) addresses(ctx context.Context) []string {
+// addresses resolves the servers' name, in random order.
+func (a *Agent) addresses(ctx context.Context) ([]string, error) {
 	host, port, err := net.SplitHostPort(a.cfg.Address)
 	if err != nil || net.ParseIP(host) != nil {
-		return []string{a.cfg.Address}
+		return []string{a.cfg.Address}, nil // the dialler says what is wrong with it
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	ips, err := a.cfg.Lookup(ctx, host)
+	if err == nil && len(ips) == 0 {
+		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
 	var all []string
 	for _, ip := range ips {
 		all = append(all, net.JoinHostPort(ip, port))
 	}
-	return all
+	return all, nil
+}
+
+const (
+	// unresolvedPause is the time after which a name that does not resolve is asked for
+	// again, unless --sync-interval is less. It grows once it has not resolved for
+	// unresolvedSoon: while a cluster starts, DNS is there some seconds after its
+	// agents, and an answer costs little.
+	unresolvedPause = time.Second
+	unresolvedSoon  = 30 * time.Second
+)
+
+// resolution is what is known of a name that does not resolve.
+type resolution struct {
+	since time.Time     // zero while it resolves
+	wait  time.Duration // after the last failure
+}
+
+// pause is the time to the next look at the name after one that ended with err.
+func (u *resolution) pause(err error, cfg *Config) time.Duration {
+	switch {
+	case err == nil:
+		*u = resolution{}
+		return cfg.SyncInterval
+	case u.since.IsZero():
+		*u = resolution{time.Now(), min(cfg.SyncInterval, unresolvedPause)}
+	case time.Since(u.since) >= unresolvedSoon:
+		u.wait = min(u.wait*3/2, cfg.SyncIntervalCap)
+	}
+	return jitter(u.wait)
+}
+
+// failed counts and logs that an address could not be connected to.
+func (a *Agent) failed(addr string, err error) {
+	a.cfg.Logf(0, "cannot connect to %s: %v", addr, err)
+	a.m.connectFails.With(failReason(err)).Inc()
 }
 
 // failReason is what metrics call the reason why an address could not be connected to.

@@ -33,7 +33,8 @@ type search struct {
 	routes  map[string]*route // to an address
 	further map[string]*route // to a server that wants more links
 	looking bool
-	lookAt  time.Time   // not before
+	lookAt  time.Time // not before
+	name    resolution
 	running int         // tries and looks under way
 	over    chan func() // what is to be done when one has ended
 	due     time.Time   // of the next step
@@ -149,15 +150,14 @@ func (s *search) look(ctx context.Context) {
 	}
 	s.looking = true
 	s.run(func() func() {
-		found := s.a.addresses(ctx)
+		found, err := s.a.addresses(ctx)
 		return func() {
 			s.looking = false
-			s.lookAt = time.Now().Add(s.a.cfg.SyncInterval)
-			if found == nil && len(s.order) == 0 {
-				found = []string{s.a.cfg.Address} // the dialler will say what is wrong
-			}
-			if found != nil {
+			s.lookAt = time.Now().Add(s.name.pause(err, &s.a.cfg))
+			if err == nil {
 				s.order = found
+			} else if len(s.order) == 0 && ctx.Err() == nil {
+				s.a.failed(s.a.cfg.Address, err)
 			}
 			maps.DeleteFunc(s.routes, func(addr string, r *route) bool { return r.tries == 0 && !slices.Contains(s.order, addr) })
 		}
@@ -246,8 +246,7 @@ func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
 				s.end(r, err == nil || again && !seldom)
 			}
 			if err != nil && !again && ctx.Err() == nil {
-				s.a.cfg.Logf(0, "cannot connect to %s: %v", addr, err)
-				s.a.m.connectFails.With(failReason(err)).Inc()
+				s.a.failed(addr, err)
 			}
 		}
 	})
