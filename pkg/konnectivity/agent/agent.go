@@ -150,7 +150,7 @@ func (a *Agent) Run(ctx context.Context) {
 		e.Abort("agent stops")
 	}
 	for _, c := range clients {
-		c.close()
+		a.wg.Go(c.close)
 	}
 	a.wg.Wait()
 }

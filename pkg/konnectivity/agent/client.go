@@ -30,6 +30,8 @@ type client struct {
 	done     chan struct{}
 	answered atomic.Bool // the server confirmed the drain
 	drainAt  atomic.Int64
+	taken    uint64    // see deaf
+	tookAt   time.Time // likewise
 }
 
 // holder is the link or the session as what holds memory.
@@ -61,6 +63,21 @@ func (c *client) drain() {
 // does not confirm a drain.
 const drainWait = 300 * time.Millisecond
 
+// drainSilence is for how long our own server may leave a drain without an answer, send
+// nothing else and take nothing, while it has no streams. One that dials later finds
+// the link closed and asks another agent.
+const drainSilence = 500 * time.Millisecond
+
+// deaf tells whether that is over. Only Agent.Drain calls it.
+func (c *client) deaf() bool {
+	now := time.Now()
+	if n := c.link.Taken(); n != c.taken || c.tookAt.IsZero() {
+		c.taken, c.tookAt = n, now
+	}
+	silent, _ := c.link.Silence()
+	return min(now.Sub(c.tookAt), silent) > drainSilence
+}
+
 func (c *client) drained() bool {
 	select {
 	case <-c.done:
@@ -68,7 +85,7 @@ func (c *client) drained() bool {
 	default:
 	}
 	if c.link != nil {
-		return c.answered.Load() && c.link.Streams() == 0
+		return c.link.Streams() == 0 && (c.answered.Load() || c.deaf())
 	}
 	return time.Since(time.Unix(0, c.drainAt.Load())) > drainWait && c.session.Len() == 0
 }

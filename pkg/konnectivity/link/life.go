@@ -46,6 +46,46 @@ func (l *Link) watch() {
 	}
 }
 
+// farewell is for how long an orderly end waits for a peer that takes nothing. TLS says
+// goodbye behind what is being written, and would wait 5 s for that.
+const farewell = 300 * time.Millisecond
+
+// hangUp closes the connection in an orderly way, or by a reset if that is stuck.
+func (l *Link) hangUp() {
+	closed := make(chan struct{})
+	go l.hurry(closed)
+	_ = l.nc.Close()
+	close(closed)
+}
+
+func (l *Link) hurry(closed <-chan struct{}) {
+	tick := time.NewTicker(farewell)
+	defer tick.Stop()
+	for taken := l.Taken(); ; {
+		select {
+		case <-closed:
+			return
+		case <-tick.C:
+		}
+		now := l.Taken()
+		if now == taken {
+			sock.Abort(l.nc)
+			return
+		}
+		taken = now
+	}
+}
+
+// Taken is the number of bytes of this link that the peer's kernel has, or 0 where that
+// is not known.
+func (l *Link) Taken() uint64 {
+	if l.bc == nil {
+		return 0
+	}
+	d, _ := sock.DeliveryOf(l.bc.Conn)
+	return d.Acked
+}
+
 func (l *Link) beat() {
 	now := time.Now()
 	paused := now.Sub(l.life.ticked) > pauseAfter

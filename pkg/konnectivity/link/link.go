@@ -182,7 +182,7 @@ func (l *Link) fail(err error) error {
 	if errors.Is(err, ErrDead) {
 		sock.Abort(l.nc) // an orderly end would wait behind what the peer does not take
 	} else {
-		_ = l.nc.Close()
+		l.hangUp()
 	}
 	for _, st := range streams {
 		st.abort(tunnel.ErrLinkClosed)

@@ -144,7 +144,7 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joine
 	cfg.OnViolation = func(rule string, first bool) { s.badAgent(b, first, "%s", rule) }
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
 	b.link = link.New(nc, hello.Window, cfg)
-	lc := &linkConn{b}
+	lc := &linkConn{s, b}
 	if !s.track(lc) {
 		return
 	}
@@ -211,7 +211,12 @@ func (s *Server) leave(b *Backend, protocol string, err error) {
 }
 
 // linkConn lets Shutdown end a link.
-type linkConn struct{ b *Backend }
+type linkConn struct {
+	s *Server
+	b *Backend
+}
 
 func (l *linkConn) goAway() { l.b.link.GoingAway() }
-func (l *linkConn) abort()  { l.b.link.Close() }
+
+// abort waits for no agent: one that takes nothing would hold up the others.
+func (l *linkConn) abort() { l.s.wg.Go(l.b.link.Close) }
