@@ -12,6 +12,7 @@
 //	h2      the small part of HTTP/2 and gRPC that the reference protocol needs
 //	tunnel  what both kinds of link look like to a server or an agent
 //	server  frontends, choice of an agent, authentication of agents
+//	refusals  one line in the log for attempts that fail again and again
 //	agent   dialling destinations, keeping links to all servers
 //	serverapp, agentapp  the commands' flags and what they turn on
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
 )
 
 // Config says how an agent behaves.
@@ -70,6 +71,9 @@ type Config struct {
 	Pipe pipe.Config
 	// Logf gets what happens to links, with the verbosity that fits it.
 	Logf func(level int, format string, args ...any)
+	// LogAgain is for how long the same failure to connect is not logged again.
+	// Default 5 min.
+	LogAgain time.Duration
 }
 
 func (c *Config) defaults() {
@@ -109,6 +113,7 @@ type Agent struct {
 	m       *Metrics
 	dialing atomic.Int64
 	book    *ledger.Ledger
+	said    *refusals.Log
 
 	mu       sync.Mutex
 	clients  []*client
@@ -124,6 +129,7 @@ type Agent struct {
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
 	a := &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
+	a.said = refusals.New(a.cfg.Logf, a.cfg.LogAgain)
 	a.cfg.Pipe.Leaving = a.draining.Load
 	a.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
 	return a

@@ -198,7 +198,7 @@ func (a *Agent) runLink(c *client) error {
 // time.
 func (a *Agent) badServer(id, addr, rule string, first bool) {
 	if first {
-		a.cfg.Logf(1, "server %q at %s breaks the protocol: %s", id, addr, rule)
+		a.said.Add(1, addr, fmt.Sprintf("server %q at %s breaks the protocol", id, addr), rule)
 	}
 	a.m.violations.With(rule).Inc()
 }
@@ -229,6 +229,7 @@ func (a *Agent) add(c *client, count int, extra bool) bool {
 	draining := a.draining.Load()
 	a.mu.Unlock()
 	c.account = a.book.Open(c.serverID, c.holder())
+	a.said.Forget(c.addr)
 	a.cfg.Logf(1, "connected to server %s at %s", c.serverID, c.addr)
 	if draining {
 		c.drain()

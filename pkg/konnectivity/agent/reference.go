@@ -63,14 +63,14 @@ func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) compat.Con
 		OnBad: func(err error, first bool) {
 			a.m.violations.With("packet").Inc()
 			if first {
-				a.cfg.Logf(1, "server at %s sent a bad packet: %v", addr, err)
+				a.said.Addf(1, addr, "server at "+addr+" sent a bad packet", "%v", err)
 			}
 		},
 		OnStray: func(t wire.Type, id int64, never bool) {
 			a.m.strays.With(t.String()).Inc()
 			if never {
 				a.m.violations.With("unknown connection").Inc()
-				a.cfg.Logf(1, "server at %s sent %s for connection %d, which it never had", addr, t, id)
+				a.said.Addf(1, addr, "server at "+addr+" breaks the protocol", "%s for connection %d, which it never had", t, id)
 			}
 		},
 		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) },

@@ -132,7 +132,7 @@ func (u *resolution) pause(err error, cfg *Config) time.Duration {
 
 // failed counts and logs that an address could not be connected to.
 func (a *Agent) failed(addr string, err error) {
-	a.cfg.Logf(0, "cannot connect to %s: %v", addr, err)
+	a.said.Addf(0, addr, "cannot connect to "+addr, "%v", err)
 	a.m.connectFails.With(failReason(err)).Inc()
 }
 

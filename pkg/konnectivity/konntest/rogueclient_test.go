@@ -21,7 +21,7 @@ type rogueClients struct {
 
 func newRogueClients(t *testing.T) *rogueClients {
 	r := &rogueClients{}
-	r.Rig = NewRig(t, server.Config{Logf: r.logf})
+	r.Rig = NewRig(t, server.Config{Logf: r.logf, LogAgain: 1})
 	r.StartAgent(agent.Config{}, "")
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -62,7 +63,8 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 }
 
 func (s *Server) refuse(nc net.Conn, reason string, err error) {
-	s.cfg.Logf(1, "agent at %s refused (%s): %v", nc.RemoteAddr(), reason, err)
+	peer := nc.RemoteAddr().String()
+	s.said.Addf(1, peer, "agent at "+peer+" refused", "%s: %v", reason, err)
 	s.m.refused.With(reason).Inc()
 }
 
@@ -163,7 +165,7 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joine
 // first of its kind.
 func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
 	if first {
-		s.cfg.Logf(1, "agent %q at %s: "+format, append([]any{b.agentID, b.peer}, args...)...)
+		s.said.Addf(1, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), format, args...)
 	}
 	s.m.badInput.With("agent").Inc()
 }

@@ -41,8 +41,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	address, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
-			s.cfg.Logf(1, "client at %s: HTTP CONNECT: %v", sock.Peer(nc), err)
-			s.m.badInput.With("client").Inc()
+			s.badClient(nc, "HTTP CONNECT: %v", err)
 			_, _ = nc.Write(httpError(status, err.Error(), err.Error()))
 		}
 		s.untrack(c)

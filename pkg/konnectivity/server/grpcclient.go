@@ -63,9 +63,13 @@ func (g *grpcClient) ended(err error) {
 }
 
 // bad counts and logs what the client sent.
-func (g *grpcClient) bad(format string, args ...any) {
-	g.s.cfg.Logf(1, "client at %s: "+format, append([]any{sock.Peer(g.conn.Net())}, args...)...)
-	g.s.m.badInput.With("client").Inc()
+func (g *grpcClient) bad(format string, args ...any) { g.s.badClient(g.conn.Net(), format, args...) }
+
+// badClient counts and logs what a client sent against the rules.
+func (s *Server) badClient(nc net.Conn, format string, args ...any) {
+	peer := sock.Peer(nc)
+	s.said.Addf(1, peer, "client at "+peer, format, args...)
+	s.m.badInput.With("client").Inc()
 }
 
 // opened notes that the first stream is there, or that none is waited for.

@@ -173,8 +173,7 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	defer cancel()
 	tc := tls.Server(nc, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		s.cfg.Logf(1, "TLS with %s: %v", nc.RemoteAddr(), err)
-		s.m.badInput.With("client").Inc()
+		s.badClient(nc, "TLS: %v", err)
 		_ = nc.Close()
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
 )
 
 // TokenChecker decides about agents' bearer tokens.
@@ -77,6 +78,9 @@ type Config struct {
 	Frontend h2.Config
 	Pipe     pipe.Config
 	Logf     func(level int, format string, args ...any)
+	// LogAgain is for how long the same refusal of the same peer is not logged again.
+	// Default 5 min.
+	LogAgain time.Duration
 }
 
 // firstWindow is what a gRPC client may send ahead on a stream that has not sent much:
@@ -126,6 +130,7 @@ type Server struct {
 	m       *Metrics
 	reg     *registry
 	book    *ledger.Ledger
+	said    *refusals.Log
 	started atomic.Int64 // when this server began, unix nanoseconds
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
 	nextID  atomic.Int64 // connection numbers given to clients
@@ -151,6 +156,7 @@ func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
 	s.started.Store(time.Now().UnixNano())
+	s.said = refusals.New(cfg.Logf, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
