@@ -1,8 +1,8 @@
 package konntest
 
 import (
+	"crypto/tls"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -38,81 +38,78 @@ func TestBadNetwork(t *testing.T) {
 	}
 }
 
-// TestLossByReset cuts the link again and again while transfers run: each either
-// arrives whole or ends with an error on the client's side, and is never taken for
-// whole when it is not.
-func TestLossByReset(t *testing.T) {
+// TestPatchyNetwork: a network that is silent now and then, in both directions or in
+// one, for less time than it takes to be given up, loses nothing.
+func TestPatchyNetwork(t *testing.T) {
 	for _, reference := range []bool{false, true} {
-		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
-			r := NewRig(t, server.Config{ReferenceOnly: reference, AgentWait: Patience})
-			// By TCP, because a Unix socket cannot say that it was cut.
-			_, proxy := r.FrontendsTLS()
-			cfg, err := r.AgentTLSConfig()()
-			if err != nil {
-				t.Fatal(err)
-			}
-			dial := ConnectTLS(proxy, cfg)
-			p := NewProxy(t, r.AgentTLS)
-			r.StartAgent(agent.Config{}, p.Addr)
-			const size = 1 << 20
-			source := Target(t, func(c net.Conn) { _, _ = readFull(c, make([]byte, 1), Patience); _, _ = c.Write(make([]byte, size)) })
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			var mu sync.Mutex
-			whole, broken := 0, 0
-			for range 4 {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						c, err := dial(t.Context(), source)
-						if err != nil {
-							continue // its agent went away
-						}
-						// A reset is told once: a write that gets it leaves an end to the read behind it.
-						_, told := c.Write([]byte{1})
-						n, clean := drain(c)
-						_ = c.Close()
-						mu.Lock()
-						if n == size {
-							whole++
-						} else {
-							broken++
-						}
-						mu.Unlock()
-						if n < size && clean && told == nil {
-							t.Errorf("a transfer of which %d of %d bytes arrived ended as if it were whole", n, size)
-						}
+		for name, fail := range silences {
+			t.Run(fmt.Sprintf("%s, reference=%v", name, reference), func(t *testing.T) {
+				r := NewRig(t, server.Config{ReferenceOnly: reference})
+				p := NewProxy(t, r.AgentTLS)
+				r.StartAgent(agent.Config{}, p.Addr)
+				for mode, dial := range map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)} {
+					tr := StartTraffic(t, dial, r.inside())
+					for range 4 {
+						fail(p, true)
+						time.Sleep(250 * time.Millisecond)
+						fail(p, false)
+						time.Sleep(50 * time.Millisecond)
 					}
-				})
-			}
-			for range 10 {
-				time.Sleep(150 * time.Millisecond)
-				p.Cut()
-			}
-			close(stop)
-			wg.Wait()
-			t.Logf("%d whole, %d broken", whole, broken)
-			if whole == 0 {
-				t.Error("no transfer was whole")
-			}
-			Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
-		})
+					tr.Progress()
+					tr.End()
+					if n := tr.Cut(); n > 0 {
+						t.Errorf("%s: %d transfers broke", mode, n)
+					}
+				}
+			})
+		}
 	}
 }
 
-// drain reads to the end, and tells whether that was an orderly one.
-func drain(c net.Conn) (n int, clean bool) {
-	b := make([]byte, 64<<10)
-	for {
-		m, err := c.Read(b)
-		if n += m; err != nil {
-			return n, err.Error() == "EOF"
+// silences are the ways in which a network passes nothing on.
+var silences = map[string]func(p *Proxy, on bool){"black hole": (*Proxy).Freeze, "half open": (*Proxy).HalfOpen}
+
+// TestLossByReset cuts the link again and again while transfers run: each either
+// arrives whole or ends with an error, on the client's side and at the destination,
+// and is never taken for whole when it is not.
+func TestLossByReset(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		for _, mode := range []string{"grpc", "http-connect"} {
+			t.Run(fmt.Sprintf("%s, reference=%v", mode, reference), func(t *testing.T) {
+				r := NewRig(t, server.Config{ReferenceOnly: reference, AgentWait: Patience})
+				// By TCP, because a Unix socket cannot say that it was cut.
+				_, proxy := r.FrontendsTLS()
+				dial, inside := ConnectStrictly(proxy, r.inside()), (*tls.Config)(nil)
+				if mode == "grpc" { // whose client takes any end for an orderly one
+					dial, inside = GRPC(r.GRPC), r.inside()
+				}
+				p := NewProxy(t, r.AgentTLS)
+				r.StartAgent(agent.Config{}, p.Addr)
+				tr := StartTraffic(t, dial, inside)
+				tr.Down.Store(true) // a dial that the agent had is lost with it
+				for range 10 {
+					time.Sleep(150 * time.Millisecond)
+					p.Cut()
+				}
+				tr.Progress()
+				tr.End()
+				if tr.Cut() == 0 {
+					t.Error("no transfer broke")
+				}
+				Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 && tr.Open.Load() == 0 })
+			})
 		}
 	}
+}
+
+// inside is for both sides of TLS inside of a tunnelled connection.
+func (r *Rig) inside() *tls.Config {
+	r.t.Helper()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return cfg
 }
 
 // TestSilentNetwork: a network that drops everything, or everything in one
@@ -123,12 +120,14 @@ func TestSilentNetwork(t *testing.T) {
 		t.Skip("waits for time-outs")
 	}
 	t.Parallel()
-	for name, fail := range map[string]func(p *Proxy, on bool){"black hole": (*Proxy).Freeze, "half open": (*Proxy).HalfOpen} {
+	for name, fail := range silences {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := NewRig(t, server.Config{})
 			p := NewProxy(t, r.AgentTLS)
 			a := r.StartAgent(agent.Config{}, p.Addr)
+			tr := StartTraffic(t, Connect(r.Connect), r.inside())
+			tr.Down.Store(true)
 			fail(p, true)
 			start := time.Now()
 			Eventually(t, Patience, "both have given up the link", func() bool {
@@ -144,6 +143,11 @@ func TestSilentNetwork(t *testing.T) {
 			p.Cut()
 			p.Refuse(false)
 			Eventually(t, Patience, "the agent is back", a.Ready)
+			tr.Progress()
+			tr.End()
+			if tr.Cut() == 0 {
+				t.Error("no transfer broke")
+			}
 		})
 	}
 }
