@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,43 @@ func FuzzMicroTime(f *testing.F) {
 		}
 		if err := b.UnmarshalJSON(text); err != nil || a.Sub(b.Time).Abs() > time.Microsecond {
 			t.Errorf("%s became %s, %v", s, text, err)
+		}
+	})
+}
+
+// FuzzExecCredential: a plugin's answer is refused, or there is something in it to prove
+// oneself by.
+func FuzzExecCredential(f *testing.F) {
+	version := execVersions[0]
+	f.Add(`{"apiVersion":"` + version + `","kind":"ExecCredential","status":{"token":"t","expirationTimestamp":"2026-01-02T03:04:05Z"}}`)
+	f.Add(`{"apiVersion":"` + version + `","kind":"ExecCredential","status":{"clientCertificateData":"-----BEGIN CERTIFICATE-----","clientKeyData":"x"}}`)
+	f.Add(`{"apiVersion":"` + version + `","kind":"ExecCredential","status":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var c execCredential
+		if json.Unmarshal([]byte(text), &c) != nil {
+			return
+		}
+		st, err := c.check(version)
+		if err == nil && (st.Token == "" && st.pair == nil || c.APIVersion != version) {
+			t.Errorf("accepted %q", text)
+		}
+	})
+}
+
+// FuzzTokenReview: of what an API server may answer, only a token that is good for this
+// server and of the agents' ServiceAccount is taken.
+func FuzzTokenReview(f *testing.F) {
+	f.Add(`{"status":{"authenticated":true,"audiences":["a"],"user":{"username":"system:serviceaccount:n:s","extra":{"authentication.kubernetes.io/node-name":["node"]}}}}`)
+	f.Add(`{"status":{"authenticated":true,"error":"no","audiences":["a"]}}`)
+	f.Add(`{"status":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		a := TokenAuth{Audience: "a", Namespace: "n", ServiceAccount: "s"}
+		var tr tokenReview
+		if json.Unmarshal([]byte(text), &tr) != nil || a.judge(&tr) != nil {
+			return
+		}
+		if st := tr.Status; !st.Authenticated || st.Error != "" || !slices.Contains(st.Audiences, "a") || st.User.Username != "system:serviceaccount:n:s" {
+			t.Errorf("accepted %q", text)
 		}
 	})
 }
