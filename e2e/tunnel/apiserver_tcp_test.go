@@ -27,11 +27,7 @@ import (
 // certificate of another CA it is not let in.
 func TestAPIServerOverTCP(t *testing.T) {
 	tls, stranger := daemontest.Certificate(t), daemontest.Certificate(t)
-	port := daemontest.Ports(t, 1)[0]
-	p := startPair(t, options{mode: "http-connect", serverFlags: []string{
-		"--uds-name=", "--server-bind-address=127.0.0.1", "--server-port=" + port,
-		"--server-cert=" + tls.Cert, "--server-key=" + tls.Key, "--server-ca-cert=" + tls.CA,
-	}})
+	p, frontend := startOverTCP(t, "http-connect", tls)
 	for _, c := range []struct {
 		name   string
 		client daemontest.Files
@@ -39,7 +35,7 @@ func TestAPIServerOverTCP(t *testing.T) {
 	}{{"certificate of the CA", tls, true}, {"certificate of another CA", stranger, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			config := egressOverTCP(t, &v1alpha1.TCPTransport{
-				URL: "https://127.0.0.1:" + port, CABundle: tls.CA, ClientCert: c.client.Cert, ClientKey: c.client.Key,
+				URL: "https://" + frontend, CABundle: tls.CA, ClientCert: c.client.Cert, ClientKey: c.client.Key,
 			})
 			cp := daemontest.StartControlPlane(t, "--"+egress.ConfigFlag+"="+write(t, config))
 			asked := denyConfigMaps(t, cp)
