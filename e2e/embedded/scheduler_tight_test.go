@@ -7,9 +7,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -32,9 +34,15 @@ func TestSchedulerNeverOverbooks(t *testing.T) {
 				t.Errorf("a leader that was paused and resumed overbooked %v", over)
 			}
 		}
-		if over := c.killed(t); len(over) > 0 {
+		if over := c.killedAmidst(t, func(leader string) string { return leader }); len(over) > 0 {
 			t.Errorf("overbooked after the leader was killed: %v", over)
 		}
+		for _, program := range []string{"kube-apiserver", "etcd"} {
+			if over := c.killedAmidst(t, func(string) string { return program }); len(over) > 0 {
+				t.Errorf("overbooked after %s was killed and started: %v", program, over)
+			}
+		}
+		c.nothingTwice()
 		c.must("down", "-q")
 	})
 	t.Run("without it", func(t *testing.T) {
@@ -92,8 +100,8 @@ func (c *ha) resume(t *testing.T) (overbooked []string) {
 	return c.overbooked(t)
 }
 
-// killed kills the leader while it fills the room.
-func (c *ha) killed(t *testing.T) (overbooked []string) {
+// killedAmidst kills a program, which which says, while the leader fills the room.
+func (c *ha) killedAmidst(t *testing.T, which func(leader string) string) (overbooked []string) {
 	t.Helper()
 	c.empty(t)
 	leader, _ := c.roles(t)
@@ -101,14 +109,14 @@ func (c *ha) killed(t *testing.T) (overbooked []string) {
 	var filling sync.WaitGroup
 	filling.Go(func() { c.fill(t, "burst", "", room+room/2) })
 	waitFor(t, "some pods to be bound", func() bool { return c.bound(t) > room/4 })
-	c.kill(leader)
+	c.kill(which(leader))
 	filling.Wait()
 	waitFor(t, "the room to be full", func() bool { return c.bound(t) >= room })
 	c.roles(t)
 	return c.overbooked(t)
 }
 
-// fill makes pods, each of one slot.
+// fill makes pods, each of one slot, and tries again where the API server does not answer.
 func (c *ha) fill(t *testing.T, name, priority string, count int) {
 	t.Helper()
 	c.n++
@@ -117,9 +125,15 @@ func (c *ha) fill(t *testing.T, name, priority string, count int) {
 		pod.Labels = map[string]string{"tight": "true"}
 		pod.Spec.PriorityClassName = priority
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = slot
-		if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Errorf("make pod %s: %v", pod.Name, err)
-			return
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			_, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+			if err == nil || apierrors.IsAlreadyExists(err) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("make pod %s: %v", pod.Name, err)
+				return
+			}
 		}
 	}
 }
@@ -138,12 +152,12 @@ func (c *ha) empty(t *testing.T) {
 	})
 }
 
-// bound counts the pods that have got a slot.
+// bound counts the pods that have got a slot; -1 while the API server does not answer.
 func (c *ha) bound(t *testing.T) int {
 	t.Helper()
 	list, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "tight=true", FieldSelector: "spec.nodeName!="})
 	if err != nil {
-		t.Fatal(err)
+		return -1
 	}
 	return len(list.Items)
 }
