@@ -124,8 +124,8 @@ func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
 func TestOneSlowClient(t *testing.T) {
 	upstream, own := dialers(t)
 	reproduce(t, func() bool { return stalls(t, upstream, 3*time.Second) })
-	if stalls(t, own, konntest.Patience) {
-		t.Error("ours stalls")
+	if limit := konntest.TimeBesideStalls(t, own, konntest.Target(t, konntest.Echo)); stalls(t, own, limit) {
+		t.Errorf("ours stalls for more than %v", limit)
 	}
 }
 

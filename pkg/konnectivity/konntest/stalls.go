@@ -76,22 +76,58 @@ func stallTarget(t *testing.T, p Pair) {
 	}
 }
 
-// isolation checks that connections which stand still harm no other.
+// isolation checks that connections which stand still harm no other: neither one that
+// is there, nor new ones.
 func isolation(t *testing.T, p Pair, stall func(*testing.T, Pair)) {
-	echo := Target(t, Echo)
+	addr := Target(t, Echo)
+	old := MustDial(t, p.Dial, addr)
+	limit := TimeBesideStalls(t, p.Dial, addr)
 	stall(t, p)
-	time.Sleep(500 * time.Millisecond)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if _, err := echoOnce(old, limit); err != nil {
+			t.Fatalf("connection from before: not within %v: %v", limit, err)
+		}
+	}
 	for range 5 {
-		c := MustDial(t, p.Dial, echo)
-		if _, err := c.Write([]byte("hello")); err != nil {
+		start := time.Now()
+		c := MustDial(t, p.Dial, addr)
+		_, err := echoOnce(c, limit)
+		c.Close()
+		if took := time.Since(start); err != nil || took > limit {
+			t.Fatalf("new connection: %v, %v, want at most %v", took, err, limit)
+		}
+	}
+}
+
+// TimeBesideStalls is what a dial and an echo may take while other connections stand
+// still: some seconds, and more on a machine that is busy, as what they take before that
+// tells.
+func TimeBesideStalls(t testing.TB, d Dialer, addr string) time.Duration {
+	t.Helper()
+	var calm time.Duration
+	for range 20 {
+		start := time.Now()
+		c, err := d(t.Context(), addr)
+		if err != nil {
+			t.Fatalf("dial: %v", err)
+		}
+		_, err = echoOnce(c, Patience)
+		c.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
-		b := make([]byte, 5)
-		if _, err := readFull(c, b, Patience); err != nil {
-			t.Fatalf("healthy connection: %v", err)
-		}
-		c.Close()
+		calm = max(calm, time.Since(start))
 	}
+	return 3*time.Second + 10*calm
+}
+
+// echoOnce has a connection carry some bytes there and back.
+func echoOnce(c net.Conn, limit time.Duration) (int, error) {
+	const word = "hello"
+	if _, err := c.Write([]byte(word)); err != nil {
+		return 0, err
+	}
+	return readFull(c, make([]byte, len(word)), limit)
 }
 
 // churn opens and closes many connections and checks that no goroutines stay.
