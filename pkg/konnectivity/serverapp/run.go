@@ -106,15 +106,16 @@ func (o *Options) config(client *kube.Client) server.Config {
 	return cfg
 }
 
-// tls returns a configuration that follows its files.
-func (o *Options) tls(cert, key, ca string) (*tls.Config, error) {
+// tls returns a configuration that follows its files. Protocols have to be in it from the
+// start: connections get one of their own, made of what the files say and of this.
+func (o *Options) tls(cert, key, ca string, protocols ...string) (*tls.Config, error) {
 	l, err := certs.NewLoader(certs.Files{Cert: cert, Key: key, CA: ca}, func(f string, a ...any) { shell.Logf(1, f, a...) })
 	if err != nil {
 		return nil, err
 	}
 	version, _ := tlsVersion(o.TLSMinVersion)
 	suites, _ := cipherSuites(o.CipherSuites)
-	return l.Server(&tls.Config{MinVersion: version, CipherSuites: suites}), nil //nolint:gosec // as the flag says
+	return l.Server(&tls.Config{MinVersion: version, CipherSuites: suites, NextProtos: protocols}), nil //nolint:gosec // as the flag says
 }
 
 // listen opens the listeners for clients and agents.
@@ -136,9 +137,6 @@ func (o *Options) listen(ctx context.Context, s *server.Server) error {
 	//nolint:contextcheck // Shutdown ends connections, after their grace; ctx may not
 	serve("agents", func() error { return s.ServeAgents(agents, agentTLS) })
 	if o.Mode == "grpc" {
-		if frontTLS != nil {
-			frontTLS.NextProtos = []string{"h2"}
-		}
 		//nolint:contextcheck // as above
 		serve("clients", func() error { return s.ServeGRPC(front, frontTLS) })
 	} else {
@@ -162,7 +160,11 @@ func (o *Options) listenFront(ctx context.Context) (net.Listener, *tls.Config, e
 		l, err := server.ListenUnix(o.UdsName, o.DeleteUDSFile)
 		return l, nil, err
 	}
-	cfg, err := o.tls(o.ServerCert, o.ServerKey, o.ServerCaCert)
+	var protocols []string
+	if o.Mode == "grpc" {
+		protocols = []string{"h2"} // without it clients of gRPC end the connection
+	}
+	cfg, err := o.tls(o.ServerCert, o.ServerKey, o.ServerCaCert, protocols...)
 	if err != nil {
 		return nil, nil, err
 	}
