@@ -81,15 +81,21 @@ func (c *ha) withoutRight(t *testing.T) {
 	if err := roles.Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the check to find that nobody leads", func() bool {
+	nobodyLeads := func() bool {
 		r := c.try("verify", "--only", "scheduler-lease")
-		return r.Code != 0 && (strings.Contains(r.Stdout, "no holder") || strings.Contains(r.Stdout, "has not renewed"))
-	})
+		return r.Code != 0 && strings.Contains(r.Stdout, "has no holder")
+	}
+	waitFor(t, "the check to find that nobody leads", nobodyLeads)
 	for _, name := range []string{"second-scheduler-0", "second-scheduler-1"} {
-		waitFor(t, name+" to call itself ready without a right to its Lease", func() bool {
-			code, _ := c.get(name, "/readyz")
-			return code == http.StatusOK
-		})
+		for _, probe := range []string{"/healthz", "/livez", "/readyz"} {
+			waitFor(t, name+" to answer "+probe+" with 200 without a right to its Lease", func() bool {
+				code, _ := c.get(name, probe)
+				return code == http.StatusOK
+			})
+		}
+	}
+	if !nobodyLeads() {
+		t.Error("while the probes of both replicas answer 200, the check does not say that the Lease has no holder")
 	}
 	kept.ResourceVersion, kept.UID = "", ""
 	begin := time.Now()

@@ -101,7 +101,8 @@ func (s *Scope) watchRenewal(ctx context.Context, first *coordinationv1.Lease) e
 	case err != nil:
 		return fmt.Errorf("waiting for the holder of Lease %s, %s, to renew it: %w", s.Lease, holder, err)
 	case next == nil:
-		return fmt.Errorf("the holder of Lease %s, %s, has not renewed it within %s: it is dead or cannot reach the API server", s.Lease, holder, leaseDuration(first))
+		return WithHint(fmt.Errorf("Lease %s has no holder: %s, the last one, has not renewed it within %s", s.Lease, holder, leaseDuration(first)),
+			"it is dead, cannot reach the API server or may not update Leases in %s, which the health endpoints of kube-scheduler do not tell", s.Lease.Namespace)
 	case holderOf(next) != holder:
 		return fmt.Errorf("Lease %s went from %s to %s while we looked: the replicas fight for it, or the leader died", s.Lease, holder, holderOf(next))
 	}

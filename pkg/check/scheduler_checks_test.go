@@ -149,7 +149,7 @@ func TestSchedulerLease(t *testing.T) {
 			}
 			return "a_1"
 		})
-		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), shared{}), "has not renewed it within 1s")
+		wantResult(t, runOne(t.Context(), api.env(t), checkOf("x", schedulerLease), Options{}.withDefaults(), shared{}), "has no holder: a_1, the last one, has not renewed it within 1s")
 	})
 	t.Run("released", func(t *testing.T) {
 		api := newStubAPI(t)
@@ -172,8 +172,8 @@ func TestLeaseSinceTheRunBegan(t *testing.T) {
 		wantErr string
 	}{
 		"renewed":        {held("a_1", began.Add(time.Second)), ""},
-		"not renewed":    {held("a_1", began), "a_1, has not renewed it within 1s"},
-		"another leader": {held("a_2", began.Add(time.Second)), "a_2, has not renewed it within 1s"},
+		"not renewed":    {held("a_1", began), "has no holder: a_1, the last one, has not renewed it within 1s"},
+		"another leader": {held("a_2", began.Add(time.Second)), "has no holder: a_2, the last one, has not renewed it within 1s"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
