@@ -102,10 +102,13 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 		sum += n
 		st.credit -= n
 		st.queued += n
-		if l.writing { // it will wait
-			st.queue = buf.Enqueue(st.queue, c)
-		} else {
+		switch {
+		case !l.writing:
 			st.queue = append(st.queue, c)
+		case n <= smallFrame: // it will wait: keystrokes share buffers
+			st.queue = buf.Enqueue(st.queue, c)
+		default:
+			st.queue = append(st.queue, c.Shrink())
 		}
 	}
 	l.schedule(st)
