@@ -3,14 +3,11 @@ package tunnel
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
@@ -141,74 +138,4 @@ func metric(url, series string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no series %s", series)
-}
-
-// TestDescriptorsRunOut: a program without free descriptors refuses new connections
-// and says so, keeps those that it has, and recovers.
-func TestDescriptorsRunOut(t *testing.T) {
-	for _, mode := range modes {
-		for _, who := range []string{"server", "agent"} {
-			t.Run(mode+"/"+who, func(t *testing.T) {
-				p := startPair(t, options{mode: mode})
-				old := p.dial(t)
-				pid := p.server.PID()
-				if who == "agent" {
-					pid = p.agent.PID()
-				}
-				limit(t, pid, 64)
-				var failure error
-				var open []interface{ Close() error }
-				dial := p.dialer()
-				for range 100 {
-					ctx, cancel := timeout(t, 2*time.Second)
-					c, err := dial(ctx, p.echo)
-					cancel()
-					if failure = err; err != nil {
-						break
-					}
-					open = append(open, c)
-				}
-				if failure == nil {
-					t.Error("100 connections were made with 64 descriptors")
-				} else if want := refusals[mode+"/"+who]; !strings.Contains(failure.Error(), want) {
-					t.Errorf("the dial failed with %v, want %q", failure, want)
-				}
-				if err := roundTrip(old); err != nil {
-					t.Errorf("a connection from before: %v", err)
-				}
-				for _, c := range open {
-					_ = c.Close()
-				}
-				daemontest.Eventually(t, startBound, func() error {
-					ctx, cancel := timeout(t, 5*time.Second)
-					defer cancel()
-					c, err := dial(ctx, p.echo)
-					if err != nil {
-						return err
-					}
-					return c.Close()
-				})
-				if err := roundTrip(old); err != nil {
-					t.Errorf("a connection from before, after the recovery: %v", err)
-				}
-			})
-		}
-	}
-}
-
-// refusals are how a dial fails when a program has no free descriptors. A gRPC client
-// is cut off before the HTTP/2 connection stands, and tries again for as long as it may.
-var refusals = map[string]string{
-	"http-connect/server": "503 limit: server has no free file descriptors",
-	"grpc/server":         "connection error: desc",
-	"http-connect/agent":  "503 limit: dial tcp",
-	"grpc/agent":          "too many open files",
-}
-
-// limit sets how many descriptors a process may have.
-func limit(t *testing.T, pid int, n uint64) {
-	t.Helper()
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
-		t.Fatal(os.NewSyscallError("prlimit", err))
-	}
 }

@@ -1,0 +1,192 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+)
+
+// TestDescriptorsRunOut: a program without free descriptors refuses new connections
+// and says so, keeps those that it has, and recovers.
+func TestDescriptorsRunOut(t *testing.T) {
+	for _, mode := range modes {
+		for _, who := range []string{"server", "agent"} {
+			t.Run(mode+"/"+who, func(t *testing.T) {
+				p := startPair(t, options{mode: mode})
+				old := p.dial(t)
+				pid := p.server.PID()
+				if who == "agent" {
+					pid = p.agent.PID()
+				}
+				limit(t, pid, 64)
+				var failure error
+				var open []interface{ Close() error }
+				dial := p.dialer()
+				for range 100 {
+					ctx, cancel := timeout(t, 2*time.Second)
+					c, err := dial(ctx, p.echo)
+					cancel()
+					if failure = err; err != nil {
+						break
+					}
+					open = append(open, c)
+				}
+				if failure == nil {
+					t.Error("100 connections were made with 64 descriptors")
+				} else if want := refusals[mode+"/"+who]; !strings.Contains(failure.Error(), want) {
+					t.Errorf("the dial failed with %v, want %q", failure, want)
+				}
+				if err := roundTrip(old); err != nil {
+					t.Errorf("a connection from before: %v", err)
+				}
+				for _, c := range open {
+					_ = c.Close()
+				}
+				daemontest.Eventually(t, startBound, func() error {
+					ctx, cancel := timeout(t, 5*time.Second)
+					defer cancel()
+					c, err := dial(ctx, p.echo)
+					if err != nil {
+						return err
+					}
+					return c.Close()
+				})
+				if err := roundTrip(old); err != nil {
+					t.Errorf("a connection from before, after the recovery: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// refusals are how a dial fails when a program has no free descriptors. A gRPC client
+// is cut off before the HTTP/2 connection stands, and tries again for as long as it may.
+var refusals = map[string]string{
+	"http-connect/server": "503 limit: server has no free file descriptors",
+	"grpc/server":         "connection error: desc",
+	"http-connect/agent":  "503 limit: dial tcp",
+	"grpc/agent":          "too many open files",
+}
+
+// limit sets how many descriptors a process may have.
+func limit(t *testing.T, pid int, n uint64) {
+	t.Helper()
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+		t.Fatal(os.NewSyscallError("prlimit", err))
+	}
+}
+
+// TestDescriptorsRunOutTLS: a server without free descriptors leaves nobody waiting at
+// its ports with TLS: clients of HTTP CONNECT get the reason, others, and agents, are
+// closed. It keeps what it has, and recovers.
+func TestDescriptorsRunOutTLS(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			files := daemontest.Certificate(t)
+			p, frontend := startOverTCP(t, mode, files)
+			cfg := mutual(t, files)
+			dial := konntest.ConnectTLS(frontend, cfg)
+			if mode == "grpc" {
+				dial = konntest.GRPCTLS(frontend, cfg)
+			}
+			old, err := dial(t.Context(), p.echo)
+			if err != nil {
+				t.Fatalf("dial over TCP: %v", err)
+			}
+			defer old.Close()
+			held := useUp(t, p, frontend, cfg)
+			for range 8 {
+				if mode == "grpc" {
+					held = append(held, noneWaits(t, frontend, cfg))
+				} else if c := refused(t, dial, p.echo); c != nil {
+					held = append(held, c)
+				}
+				held = append(held, noneWaits(t, p.agents, &tls.Config{InsecureSkipVerify: true})) // of another CA
+			}
+			p.launchAgent() // tries again until it is let in
+			if err := roundTrip(old); err != nil {
+				t.Errorf("a connection from before: %v", err)
+			}
+			for _, c := range held {
+				_ = c.Close()
+			}
+			daemontest.Eventually(t, startBound, backends(p, 2))
+			ctx, cancel := context.WithTimeout(t.Context(), startBound)
+			defer cancel()
+			c, err := dial(ctx, p.echo)
+			if err != nil {
+				t.Fatalf("dial after the recovery: %v", err)
+			}
+			_ = c.Close()
+			for _, listener := range []string{mode, "agents"} {
+				n, err := metric(p.serverHealth, `fairlead_tunnel_server_turned_away_total{listener="`+listener+`"}`)
+				if err != nil || n < 3 {
+					t.Errorf("%v, %v turned away at %s, want nearly all of 8", n, err, listener)
+				}
+			}
+		})
+	}
+}
+
+// useUp makes as many TLS connections as the server has descriptors for.
+func useUp(t *testing.T, p *pair, addr string, cfg *tls.Config) (held []net.Conn) {
+	t.Helper()
+	const few = 64
+	limit(t, p.server.PID(), few)
+	for range few - descriptors(t, p.server) + 2 { // behind the last one they are turned away
+		ctx, cancel := timeout(t, startBound)
+		c, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
+		cancel()
+		if err != nil { // something else has taken the last one
+			return held
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		held = append(held, c)
+	}
+	return held
+}
+
+// refused wants a dial to fail with the reason, or to succeed by a descriptor that has
+// come free.
+func refused(t *testing.T, dial konntest.Dialer, addr string) net.Conn {
+	t.Helper()
+	ctx, cancel := timeout(t, startBound)
+	defer cancel()
+	c, err := dial(ctx, addr)
+	if want := refusals["http-connect/server"]; err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("the dial failed with %v, want %q", err, want)
+	}
+	return c
+}
+
+// noneWaits wants a connection to be ended by the server, or to be served by a descriptor
+// that has come free, which it then keeps.
+func noneWaits(t *testing.T, addr string, cfg *tls.Config) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	start := time.Now()
+	_ = nc.SetDeadline(start.Add(startBound))
+	c := tls.Client(nc, cfg)
+	if err = c.Handshake(); err == nil {
+		_, err = c.Read(make([]byte, 100))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: a connection waits without a descriptor: %v", addr, err)
+	}
+	t.Logf("%s: after %v: %v", addr, time.Since(start).Round(time.Millisecond), err)
+	return nc
+}
