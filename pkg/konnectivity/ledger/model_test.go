@@ -174,7 +174,7 @@ func (b *modelBook) check(rt *rapid.T) {
 	if sum != b.used || sum > modelTotal {
 		rt.Fatalf("accounts hold %d, in use are %d, bound %d", sum, b.used, modelTotal)
 	}
-	if tight := b.used > modelTotal/2; len(b.peers) > 0 && b.peers[0].account.Tight() != tight {
+	if tight := b.used > modelTotal/2; b.l.tight() != tight {
 		rt.Fatalf("with %d of %d in use: tight is %v", b.used, modelTotal, !tight)
 	}
 }
