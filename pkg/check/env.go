@@ -82,8 +82,8 @@ type times struct {
 	podEvery time.Duration
 	// steady is how long a new leader is watched: long enough for the old one to come back and try.
 	steady time.Duration
-	// events is how long the last events may be on their way.
-	events time.Duration
+	// settle is how long an event that is sent may be on its way, events how long a scheduler may hold it back before.
+	settle, events time.Duration
 	// clear is how long a call may take to fail: the 30 s that kube-apiserver waits for an answer to a dial, and room for its answer.
 	clear time.Duration
 	// notice is how long konnectivity-server may take to see that its agents are gone; what comes after is measured anyway.
@@ -96,7 +96,7 @@ type times struct {
 
 func defaultTimes() times {
 	return times{
-		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, events: 2 * time.Second,
+		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, settle: 2 * time.Second, events: eventLost,
 		clear: 35 * time.Second, notice: 10 * time.Second, try: 10 * time.Second, again: 300 * time.Millisecond,
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // podsAtMost keeps a slow failover from filling a small cluster.
@@ -99,11 +100,11 @@ func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Ti
 	if err := s.waitAllBound(ctx, seen); err != nil {
 		return err
 	}
-	// The last events may still be on their way.
-	if err := sleep(ctx, s.times.events); err != nil {
+	// A second event for a pod may still be on its way.
+	if err := sleep(ctx, s.times.settle); err != nil {
 		return err
 	}
-	events, err := s.scheduledEvents(ctx, s.namespace.Name)
+	events, err := s.allEvents(ctx, seen, killed)
 	if err != nil {
 		return err
 	}
@@ -112,6 +113,19 @@ func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Ti
 	}
 	s.Detail("pods", "%d created during the failover, each bound exactly once", len(seen.pods))
 	return nil
+}
+
+// allEvents returns the events of binding once every pod has one that must, or after the longest that a scheduler holds them back.
+func (s *Scope) allEvents(ctx context.Context, seen *bindLog, killed time.Time) (map[types.UID][]binding, error) {
+	for until := time.Now().Add(s.times.events); ; {
+		events, err := s.scheduledEvents(ctx, s.namespace.Name)
+		if err != nil || seen.lacking(events, killed) == 0 || time.Now().After(until) {
+			return events, err
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func (s *Scope) waitAllBound(ctx context.Context, seen *bindLog) error {

@@ -94,7 +94,9 @@ func TestBindLogVerdict(t *testing.T) {
 		"once":                          {[]string{"", "n1", "n1"}, kill, one, ""},
 		"to two nodes":                  {[]string{"n1", "n2"}, kill, one, "bound more than once: to [n1 n2]"},
 		"event lost with the leader":    {[]string{"n1"}, kill.Add(-time.Second), nil, ""},
-		"event missing long afterwards": {[]string{"n1"}, kill.Add(time.Minute), nil, "bound 0 times"},
+		"event held back and lost":      {[]string{"n1"}, kill.Add(-10 * time.Second), nil, ""},
+		"event missing long before":     {[]string{"n1"}, kill.Add(-time.Minute), nil, "no Scheduled event"},
+		"event missing long afterwards": {[]string{"n1"}, kill.Add(time.Minute), nil, "pod-x is bound to n1, but no Scheduled event"},
 		"event series":                  {[]string{"n1"}, kill, map[string][]binding{"x": {{reporter: "my-scheduler", action: "Binding", count: 2}}}, "bound 2 times"},
 	}
 	for name, tc := range tests {
@@ -104,6 +106,9 @@ func TestBindLogVerdict(t *testing.T) {
 				log.see(pod("x", n), tc.at)
 			}
 			events := bindingsByUID(tc.events)
+			if lacking := log.lacking(events, kill); (lacking > 0) != strings.Contains(tc.wantErr, "no Scheduled event") {
+				t.Errorf("%d pods lack an event, want %q", lacking, tc.wantErr)
+			}
 			err := log.verdict(events, "my-scheduler", kill)
 			if (err == nil) != (tc.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("got %v, want %q", err, tc.wantErr)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // bindLog is what was seen of each pod: every node that it was on, in order.
@@ -56,8 +58,26 @@ func (b *bindLog) unbound() error {
 	return nil
 }
 
-// eventLost is how long before its death a leader may have bound a pod without getting the event out: events are sent in the background.
-const eventLost = 2 * time.Second
+// eventLost is how long before its death a leader may have bound a pod without getting the event out: while it binds other pods, it holds
+// events back, and then they are sent in the background.
+const eventLost = v1alpha1.DefaultMaxEventDelay + 2*time.Second
+
+// mayLackEvent says whether the killed leader may have bound the pod and died before its event.
+func (p *boundPod) mayLackEvent(killed time.Time) bool {
+	return p.boundAt.After(killed.Add(-eventLost)) && p.boundAt.Before(killed.Add(2*time.Second))
+}
+
+// lacking counts the pods without an event that must have one.
+func (b *bindLog) lacking(events map[types.UID][]binding, killed time.Time) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, p := range b.pods {
+		if len(events[uid]) == 0 && !p.mayLackEvent(killed) {
+			n++
+		}
+	}
+	return n
+}
 
 // verdict says whether each pod was bound exactly once and by scheduler. The pods that the killed leader bound last may lack their event.
 func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, killed time.Time) error {
@@ -71,8 +91,11 @@ func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, kill
 			return fmt.Errorf("pod %s was bound more than once: to %v", p.name, p.nodes)
 		}
 		bindings := events[uid]
-		if len(bindings) == 0 && p.boundAt.After(killed.Add(-eventLost)) && p.boundAt.Before(killed.Add(eventLost)) {
-			continue
+		if len(bindings) == 0 {
+			if p.mayLackEvent(killed) {
+				continue
+			}
+			return fmt.Errorf("pod %s is bound to %s, but no Scheduled event says by whom", p.name, p.nodes[0])
 		}
 		if err := boundOnlyBy(p.name, bindings, scheduler); err != nil {
 			return err

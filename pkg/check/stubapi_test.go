@@ -74,7 +74,7 @@ func (a *stubAPI) env(t *testing.T) *Env {
 		HostIP: ownIP(t), TakeoverLimit: 1500 * time.Millisecond, RecoveryLimit: time.Second,
 		ServerMetrics: a.serverMetrics, Probe: Probe{PortForwardRaw: true},
 		times: times{
-			pending: 300 * time.Millisecond, podEvery: 20 * time.Millisecond, steady: 400 * time.Millisecond, events: 50 * time.Millisecond,
+			pending: 300 * time.Millisecond, podEvery: 20 * time.Millisecond, steady: 400 * time.Millisecond, settle: 50 * time.Millisecond, events: 50 * time.Millisecond,
 			clear: time.Second, notice: 100 * time.Millisecond, try: 100 * time.Millisecond, again: time.Millisecond,
 		},
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/politeevents"
 )
@@ -26,7 +27,7 @@ const (
 	// FlagEventDelay is the flag for the longest that an event waits for bindings.
 	FlagEventDelay = "max-event-delay"
 	// flushTimeout is how long a scheduler that is asked to stop goes on scheduling for the sake of events that wait.
-	flushTimeout = 2 * time.Second
+	flushTimeout = 5 * time.Second
 )
 
 // program is kube-scheduler with its flags, in pieces: kube-scheduler's own command does not let anything happen between
@@ -43,15 +44,15 @@ func (p *program) command() *cobra.Command {
 		Use: Name,
 		Long: "Places Pods whose spec.schedulerName is that of one of its profiles, beside the cluster's kube-scheduler. It is Kubernetes' own\n" +
 			"scheduler with plugins that know of other schedulers, of failovers and of the tunnel to the nodes.",
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return p.options.ComponentGlobalsRegistry.Set() },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	sets := p.options.Flags
 	own := sets.FlagSet("fairlead")
-	own.DurationVar(&p.eventDelay, FlagEventDelay, politeevents.DefaultLimit,
-		"The longest that an event such as Scheduled waits while Pods are being bound; 0 writes events at once, as kube-scheduler does.")
+	own.DurationVar(&p.eventDelay, FlagEventDelay, v1alpha1.DefaultMaxEventDelay,
+		"The longest that an event such as Scheduled is held back while Pods are being bound; 0 writes events at once, as kube-scheduler does.")
 	verflag.AddFlags(sets.FlagSet("global"))
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, set := range sets.FlagSets {
@@ -59,7 +60,18 @@ func (p *program) command() *cobra.Command {
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, *sets, width)
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json") // for shells; it fails only without the flag
 	return cmd
+}
+
+// noArguments lets empty ones pass, as kube-scheduler does: templates leave them behind.
+func noArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg != "" {
+			return fmt.Errorf("%s takes no arguments, got %q: flags begin with --", cmd.CommandPath(), arg)
+		}
+	}
+	return nil
 }
 
 // run returns when the scheduler has ended; with leader election kube-scheduler ends the process itself.

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "time"
+
 // Defaults of the configuration, exported because tests, providers and checks
 // compare with them.
 const (
@@ -16,6 +18,8 @@ const (
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259
+	// DefaultMaxEventDelay is the longest that our scheduler holds an event back for bindings (--max-event-delay).
+	DefaultMaxEventDelay = 15 * time.Second
 
 	DefaultSocket                 = "/etc/kubernetes/konnectivity-server/konnectivity-server.socket"
 	DefaultServerService          = "konnectivity-server"

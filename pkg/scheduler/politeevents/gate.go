@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// DefaultLimit is the longest that an event waits by default.
-	DefaultLimit = 15 * time.Second
 	// mostWaiting events wait at a time; the oldest goes out for each one more. One takes about 8 KiB with its goroutine.
 	mostWaiting = 5000
 	// writers are the events that are written at a time once they may be.
@@ -33,7 +31,8 @@ type Gate struct {
 	open             bool
 }
 
-// NewGate returns a gate at which an event waits for at most a limit; with 0 it does not wait.
+// NewGate returns a gate that holds an event back for at most a limit; with 0 not at all. When it lets events out, they
+// still go one behind the other.
 func NewGate(limit time.Duration) *Gate {
 	return &Gate{limit: limit, turns: make(chan struct{}, writers), changed: make(chan struct{})}
 }
