@@ -25,12 +25,12 @@ func Configuration(b *v1alpha1.Bundle, kubeconfigPath string) ([]byte, error) {
 	return data, nil
 }
 
+var configurationType = metav1.TypeMeta{APIVersion: schedulerv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
+
 func configuration(b *v1alpha1.Bundle, kubeconfigPath string) *schedulerv1.KubeSchedulerConfiguration {
 	s := &b.Scheduler
 	config := &schedulerv1.KubeSchedulerConfiguration{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: schedulerv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration",
-		},
+		TypeMeta:    configurationType,
 		Parallelism: s.Parallelism,
 		LeaderElection: componentbasev1alpha1.LeaderElectionConfiguration{
 			LeaderElect:       ptr.To(true),

@@ -7,9 +7,11 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -71,8 +73,7 @@ func validateConfiguration(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	}
 	config, err := Load(data)
 	if err != nil {
-		return field.ErrorList{field.Invalid(p.Child("profiles"), field.OmitValueType{},
-			fmt.Sprintf("kube-scheduler would not load them: %v", err))}
+		return unloadable(b, err, p.Child("profiles"))
 	}
 	var errs field.ErrorList
 	for _, err := range flatten(validation.ValidateKubeSchedulerConfiguration(config)) {
@@ -80,6 +81,30 @@ func validateConfiguration(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	}
 	own := profilecheck.Options{AnyPlugin: pluginsUnknown(b.Scheduler.Image)}
 	return append(errs, profilecheck.Check(Profiles(b), config.Profiles, p.Child("profiles"), own)...)
+}
+
+// unloadable says which arguments of which profile are the reason that a configuration cannot be loaded.
+func unloadable(b *v1alpha1.Bundle, whole error, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, profile := range Profiles(b) {
+		for j := range profile.PluginConfig {
+			alone := schedulerv1.KubeSchedulerProfile{SchedulerName: profile.SchedulerName, PluginConfig: profile.PluginConfig[j : j+1]}
+			data, err := yaml.Marshal(&schedulerv1.KubeSchedulerConfiguration{
+				TypeMeta: configurationType, Profiles: []schedulerv1.KubeSchedulerProfile{alone}})
+			if err == nil {
+				_, err = Load(data)
+			}
+			if err != nil {
+				errs = append(errs, field.Invalid(p.Index(i).Child("pluginConfig").Index(j).Child("args"), field.OmitValueType{}, fmt.Sprintf(
+					"%v; correct or remove them: kubescheduler.config.k8s.io/v1 names the arguments of %s", err, profile.PluginConfig[j].Name)))
+			}
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, field.Invalid(p, field.OmitValueType{}, fmt.Sprintf(
+			"kube-scheduler would not load them: %v; compare them with kubescheduler.config.k8s.io/v1", whole)))
+	}
+	return errs
 }
 
 // Load decodes a scheduler's configuration as kube-scheduler does: strictly, and
@@ -108,5 +133,20 @@ func atField(err error, p *field.Path) *field.Error {
 	}
 	out := *fe
 	out.Field = p.String() + "." + strings.TrimPrefix(fe.Field, ".")
+	out.Detail += remedy(out.Field)
 	return &out
+}
+
+// remedy is what kube-scheduler's own errors leave to the reader.
+func remedy(path string) string {
+	switch {
+	case strings.HasSuffix(path, ".queueSort"):
+		return "; enable the same queueSort plugin in all profiles, which share one queue"
+	case strings.Contains(path, ".plugins."):
+		return "; remove the plugin or correct its name"
+	case strings.Contains(path, ".args"):
+		return "; correct the value or remove it, then kube-scheduler's default holds"
+	default:
+		return ""
+	}
 }
