@@ -48,7 +48,7 @@ func goals() []goal {
 // goalTable compares the rows with the goals. What was not measured is left out.
 func goalTable(rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| workload, %d nodes | scheduler | beside | ratio of | goal | measured | |\n|---|---|---|---|--:|--:|---|\n", goalNodes)
+	fmt.Fprintf(&b, "| workload, %d nodes | scheduler | beside | ratio of | goal | measured | | runs of each |\n|---|---|---|---|--:|--:|---|---|\n", goalNodes)
 	for _, g := range goals() {
 		own, ok := goalRow(rows, g.workload, g.scheduler)
 		other, beside := goalRow(rows, g.workload, g.against)
@@ -64,7 +64,7 @@ func goalTable(rows []row) string {
 		if reached {
 			verdict = "reached"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s %.4gx | %.3gx | %s |\n", g.workload, g.scheduler, g.against, g.what, sign, g.limit, ratio, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s %.4gx | %.3gx | %s | %d, %d |\n", g.workload, g.scheduler, g.against, g.what, sign, g.limit, ratio, verdict, own.runs, other.runs)
 	}
 	return b.String()
 }

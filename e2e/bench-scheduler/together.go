@@ -24,6 +24,8 @@ type arrangement struct {
 	preemption bool
 	// nominations is whether ForeignNominations is enabled.
 	nominations bool
+	// alone leaves Fairlead's pods out: what kube-scheduler does by itself.
+	alone bool
 }
 
 func arrangements() []arrangement {
@@ -31,6 +33,7 @@ func arrangements() []arrangement {
 		{name: "partitioned", partitioned: true, nominations: true},
 		{name: "shared", nominations: true},
 		{name: "shared, without ForeignNominations"},
+		{name: "kube-scheduler preempts, and has the nodes for itself", preemption: true, nominations: true, alone: true},
 		{name: "shared, kube-scheduler preempts", preemption: true, nominations: true},
 		{name: "shared, kube-scheduler preempts, without ForeignNominations", preemption: true},
 	}

@@ -84,6 +84,9 @@ func (a arrangement) pod(prefix, scheduler string, i int) *corev1.Pod {
 func (a arrangement) makePods(ctx context.Context, client kubernetes.Interface) error {
 	schedulers := []string{corev1.DefaultSchedulerName, v1alpha1.DefaultSpreadProfile}
 	return parallel(2*togetherPods, func(i int) error {
+		if a.alone && i%2 == 1 {
+			return nil
+		}
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, a.pod("round", schedulers[i%2], i), metav1.CreateOptions{})
 		return err
 	})

@@ -61,6 +61,12 @@ func (c *ha) fault(t *testing.T, what string, do func(leader string)) {
 	if code, body := c.get(standby, "/readyz"); code != http.StatusOK {
 		t.Errorf("the standby is not ready: %d %s", code, body)
 	}
+	if _, page := c.get(leader, "/metrics/resources"); !strings.Contains(page, "kube_pod_resource_request{") {
+		t.Errorf("the leader serves no metrics of resources: %q", page)
+	}
+	if code, page := c.get(standby, "/metrics/resources"); page != "" {
+		t.Errorf("the standby serves metrics of resources, too: %d %q", code, page)
+	}
 	stop := c.traffic()
 	defer stop()
 	begin := time.Now()
