@@ -51,8 +51,10 @@ func (c *client) close() {
 }
 
 func (c *client) drain() {
-	c.drainAt.Store(time.Now().UnixNano())
+	now := time.Now()
+	c.drainAt.Store(now.UnixNano())
 	if c.link != nil {
+		c.taken, c.tookAt = c.link.Taken(), now
 		c.link.Drain()
 	} else {
 		c.session.Drain()
@@ -71,7 +73,7 @@ const drainSilence = 500 * time.Millisecond
 // deaf tells whether that is over. Only Agent.Drain calls it.
 func (c *client) deaf() bool {
 	now := time.Now()
-	if n := c.link.Taken(); n != c.taken || c.tookAt.IsZero() {
+	if n := c.link.Taken(); n != c.taken {
 		c.taken, c.tookAt = n, now
 	}
 	silent, _ := c.link.Silence()

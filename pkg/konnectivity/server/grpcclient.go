@@ -42,7 +42,8 @@ type grpcClient struct {
 	since time.Time
 	fresh atomic.Bool // has had no stream yet; counted in Server.opening
 	// several says that more than one tunnelled connection is or was carried, as
-	// kube-apiserver never has it: then its reader may wait for none of them.
+	// kube-apiserver never has it: then its reader may wait for none of them. While
+	// the first one is alone, it may; a second one can begin when that wait is over.
 	several atomic.Bool
 }
 
