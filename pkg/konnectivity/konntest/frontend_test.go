@@ -12,7 +12,8 @@ import (
 // without a certificate, with one of another CA and with one that has expired
 // (KON-05).
 func TestFrontendsTLS(t *testing.T) {
-	r := NewRig(t, server.Config{})
+	said := &logs{}
+	r := NewRig(t, server.Config{Logf: said.logf, LogAgain: 1})
 	r.StartAgent(agent.Config{}, "")
 	g, c := r.FrontendsTLS()
 	cfg, err := r.AgentTLSConfig()()
@@ -34,17 +35,21 @@ func TestFrontendsTLS(t *testing.T) {
 	other.Certificates = loadPair(t, NewCA(t, dir), "stranger", time.Now().Add(time.Hour))
 	expired := cfg.Clone()
 	expired.Certificates = loadPair(t, r.CA, "expired", time.Now().Add(-time.Hour))
+	badInput := func() float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`)
+	}
 	for name, bad := range map[string]Dialer{
 		"none": ConnectTLS(c, none), "other CA": ConnectTLS(c, other), "expired": ConnectTLS(c, expired),
 	} {
-		before := Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`)
+		before, lines := badInput(), len(said.logged("client at 127.0.0.1:"))
 		if conn, err := bad(t.Context(), addr); err == nil {
 			_ = conn.Close()
 			t.Errorf("%s: accepted", name)
 		}
-		Eventually(t, Patience, name+" is counted", func() bool {
-			return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`) > before
-		})
+		Eventually(t, Patience, name+" is counted", func() bool { return badInput() == before+1 })
+		if all := said.logged("client at 127.0.0.1:"); len(all) != lines+1 {
+			t.Errorf("%s: logged %q, want one line more than %d", name, all, lines)
+		}
 	}
 	if _, err := healthy.Write([]byte{1}); err != nil {
 		t.Fatal(err)

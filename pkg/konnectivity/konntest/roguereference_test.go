@@ -92,8 +92,11 @@ func TestRogueReference(t *testing.T) {
 			cancel()
 			<-done
 			r.unharmed(t)
-			if !c.bad && !c.never && r.badInput() > before {
-				t.Error("it is counted as bad input")
+			switch {
+			case c.bad || c.never:
+				r.wantOneOf(t, s.local, `"rogue"`)
+			case r.badInput() > before || len(r.logged(s.local)) > 0:
+				t.Errorf("it is taken for bad input: %q", r.logged(s.local))
 			}
 			end()
 		})
@@ -168,11 +171,13 @@ func TestRogueHTTP2(t *testing.T) {
 func TestRogueClaims(t *testing.T) {
 	for _, reference := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
-			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			said := &logs{}
+			r := NewRig(t, server.Config{ReferenceOnly: reference, Logf: said.logf})
 			a := r.LaunchAgent(agent.Config{Identifiers: "%zz"}, "")
-			Eventually(t, Patience, "it is counted", func() bool {
-				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="identifiers"}`) > 0
+			Eventually(t, Patience, "each attempt is counted", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="identifiers"}`) > 1
 			})
+			said.wantOneOf(t, "identifiers: ", "agent at 127.0.0.1:")
 			if a.Ready() {
 				t.Error("agent is connected")
 			}

@@ -18,6 +18,7 @@ type rogueStream struct {
 	*h2.Stream
 	packets chan wire.Packet
 	closed  chan error
+	local   string // the address of this end
 	dec     wire.StreamDecoder
 }
 
@@ -52,6 +53,7 @@ func openRogue(t *testing.T, nc net.Conn, method string, more ...h2.Field) (*rog
 	t.Helper()
 	conn := h2.NewClient(nc, h2.Config{})
 	s := rogueOver(conn, method, more...)
+	s.local = nc.LocalAddr().String()
 	served := make(chan struct{})
 	go func() { defer close(served); _ = conn.Serve() }()
 	end := func() { conn.Close(); <-served }
@@ -70,8 +72,22 @@ func rogueOver(conn *h2.Conn, method string, more ...h2.Field) *rogueStream {
 // wantOneLine fails the test unless one line names the peer.
 func (l *logs) wantOneLine(t *testing.T, peer net.Addr) {
 	t.Helper()
-	if lines := l.logged(peer.String()); len(lines) != 1 {
-		t.Errorf("logged %q, want one line with the peer %v", lines, peer)
+	l.wantOneOf(t, peer.String())
+}
+
+// wantOneOf waits for a line that holds all of the texts, and fails the test unless it
+// is the only one that holds the first. What is counted may be logged a moment later.
+func (l *logs) wantOneOf(t *testing.T, first string, more ...string) {
+	t.Helper()
+	Eventually(t, Patience, "a line with "+first+" is logged", func() bool { return len(l.logged(first)) > 0 })
+	lines := l.logged(first)
+	for _, text := range more {
+		if !strings.Contains(lines[0], text) {
+			t.Errorf("logged %q, want it to hold %q", lines[0], text)
+		}
+	}
+	if len(lines) != 1 {
+		t.Errorf("logged %q, want one line with %q", lines, first)
 	}
 }
 

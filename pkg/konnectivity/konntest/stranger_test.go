@@ -58,19 +58,24 @@ func TestStranger(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewRig(t, server.Config{HandshakeTimeout: limit})
+			said := &logs{}
+			r := NewRig(t, server.Config{HandshakeTimeout: limit, Logf: said.logf})
 			nc := strangerTo(t, r)
 			speak(nc)
 			wantEnd(t, nc)
 			Eventually(t, Patience, "it is counted", func() bool { return refused(r, "handshake") == 1 })
+			said.wantOneLine(t, nc.LocalAddr())
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		r := NewRig(t, server.Config{HandshakeTimeout: limit, Tokens: refuses{}})
+		said := &logs{}
+		r := NewRig(t, server.Config{HandshakeTimeout: limit, Tokens: refuses{}, Logf: said.logf})
 		nc := strangerTo(t, r)
 		openRogue(t, nc, "/AgentService/Connect", h2.Field{Name: "agentid", Value: "stranger"})
 		Eventually(t, Patience, "its token is refused", func() bool { return refused(r, "token") == 1 })
 		Eventually(t, Patience, "it is cut off", func() bool { return refused(r, "handshake") == 1 })
+		said.wantOneOf(t, "token: ", nc.LocalAddr().String())
+		said.wantOneOf(t, "no agent is connected", nc.LocalAddr().String())
 	})
 	t.Run("agent", func(t *testing.T) {
 		r := NewRig(t, server.Config{HandshakeTimeout: limit})
