@@ -145,3 +145,27 @@ func strayPackets(t *testing.T, r *rogueClients, wantBad func(*testing.T, float6
 		return Metric(r.Metrics.Registry, `konnectivity_network_proxy_server_stream_packets_total{segment="to_client",packet_type="DATA"}`) == 1
 	})
 }
+
+// TestDialNumberTwice: a client that gives the number of a pending dial to another one
+// loses the stream, which is counted and logged once; others go on.
+func TestDialNumberTwice(t *testing.T) {
+	r := newRogueRig(t)
+	slow := r.rogueLink(t) // leaves the first dial without an answer
+	nc, err := net.Dial("unix", r.GRPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := openRogue(t, nc, "/ProxyService/Proxy")
+	dial := wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: rogueHost + ":80", Random: 7}
+	s.send(dial)
+	next(t, slow, fDial)
+	s.send(dial)
+	if err := <-s.closed; err == nil {
+		t.Error("the stream ends in an orderly way")
+	}
+	Eventually(t, Patience, "it is counted", func() bool {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`) == 1
+	})
+	r.wantOneOf(t, "used twice", fmt.Sprintf("process %d", os.Getpid()))
+	r.unharmed(t)
+}
