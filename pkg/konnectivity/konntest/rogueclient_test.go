@@ -65,6 +65,22 @@ func TestRogueClient(t *testing.T) {
 		t.Logf("closed: %v", <-s.closed)
 		wantBad(t, before, "bad packet")
 	})
+	t.Run("cut off within a message", func(t *testing.T) {
+		before := r.badInput()
+		s := r.open(t, "/ProxyService/Proxy")
+		s.SendControl([]byte("\x00\x00\x00\x00\x05x"))
+		s.Finish(nil)
+		wantBad(t, before, "within a message")
+	})
+	t.Run("ended between messages", func(t *testing.T) {
+		before := r.badInput()
+		s := r.open(t, "/ProxyService/Proxy")
+		s.Finish(nil)
+		<-s.closed
+		if r.badInput() != before {
+			t.Error("an orderly end is counted")
+		}
+	})
 	t.Run("long address", func(t *testing.T) {
 		before := r.badInput()
 		s := r.open(t, "/ProxyService/Proxy")

@@ -65,6 +65,11 @@ func (g *grpcStream) End() {
 	g.ended = true
 	g.flushAcc()
 	g.over()
+	if !g.dec.Idle() { // one that is killed ends no stream, and one that gives up resets it
+		g.client.bad("stream ends within a message")
+		g.st.Finish([]h2.Field{{Name: "grpc-status", Value: grpcInternal}, {Name: "grpc-message", Value: "stream ends within a message"}})
+		return
+	}
 	g.st.Finish(okTrailers)
 }
 
