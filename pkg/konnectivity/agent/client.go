@@ -173,6 +173,12 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	cfg.OnDrained = func() { c.answered.Store(true) }
 	cfg.OnDrain = func() { a.serverLeaves(c) }
 	cfg.OnViolation = func(rule string, first bool) { a.badServer(w.ServerID, addr, rule, first) }
+	cfg.OnUnknown = func(typ byte, first bool) {
+		a.m.unknownFrames.Inc()
+		if first {
+			a.said.Addf(1, addr, fmt.Sprintf("server %q at %s", w.ServerID, addr), "skipping frames of unknown type %d: it may be newer", typ)
+		}
+	}
 	cfg.Counters = link.Counters{Sent: &a.m.toServer, Received: &a.m.fromServer}
 	c.link = link.New(nc, w.Window, cfg)
 	if !a.add(c, w.ServerCount, extra != "") {

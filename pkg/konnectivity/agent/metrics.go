@@ -24,6 +24,7 @@ type Metrics struct {
 	LeaseListTime  *metrics.HistogramVec
 	connectFails   *metrics.Vec
 	violations     *metrics.Vec
+	unknownFrames  *metrics.Value
 	strays         *metrics.Vec
 	overflows      *metrics.Value
 	evictions      *metrics.Vec
@@ -53,11 +54,12 @@ func NewMetrics() *Metrics {
 		LeaseWatches: r.CounterVec(prefix+"lease_watches_total", "Count of server lease watch calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason", "http_response_code", "reason"),
 		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of server lease listing in seconds", "http_response_code",
 			metrics.DefaultBuckets),
-		connectFails: r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
-		violations:   r.CounterVec("fairlead_tunnel_agent_violations_total", "Times that a server broke the protocol, by rule: a stream or, with protocol, the connection ended.", "rule"),
-		strays:       r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
-		overflows:    r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
-		evictions:    r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),
+		connectFails:  r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
+		violations:    r.CounterVec("fairlead_tunnel_agent_violations_total", "Times that a server broke the protocol, by rule: a stream or, with protocol, the connection ended.", "rule"),
+		unknownFrames: r.Counter("fairlead_tunnel_agent_unknown_frames_total", "Frames of unknown types on links, which were skipped: the server may be newer."),
+		strays:        r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
+		overflows:     r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
+		evictions:     r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),
 	}
 	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
 	r.AddProcess()

@@ -129,19 +129,18 @@ func next(t *testing.T, nc net.Conn, typ byte) (stream uint32, payload string) {
 func TestRogueLink(t *testing.T) {
 	r := newRogueRig(t)
 	for name, in := range map[string][]byte{
-		"oversized DATA":         {fData, 0xff, 0xff, 0xff, 0, 0, 0, 1},
-		"empty DATA":             frame(fData, 1, ""),
-		"oversized control":      {fReset, 0xff, 0xff, 0xff, 0, 0, 0, 1},
-		"DATA, never opened":     frame(fData, 99, "x"),
-		"FIN, never opened":      frame(fFin, 99, ""),
-		"DIALED, never asked":    frame(fDialed, 99, ""),
-		"stream 0":               frame(fData, 0, "x"),
-		"DIAL to a server":       frame(fDial, 1, "127.0.0.1:1"),
-		"second HELLO":           frame(fHello, 0, ""),
-		"WELCOME to a server":    frame(fWelcome, 0, ""),
-		"PING of 3 bytes":        frame(fPing, 0, "abc"),
-		"garbage":                []byte(strings.Repeat("\xa5\x5a garbage", 9000)),
-		"unknown, then unopened": append(frame(200, 5, "from the future"), frame(fData, 99, "x")...),
+		"oversized DATA":      {fData, 0xff, 0xff, 0xff, 0, 0, 0, 1},
+		"empty DATA":          frame(fData, 1, ""),
+		"oversized control":   {fReset, 0xff, 0xff, 0xff, 0, 0, 0, 1},
+		"DATA, never opened":  frame(fData, 99, "x"),
+		"FIN, never opened":   frame(fFin, 99, ""),
+		"DIALED, never asked": frame(fDialed, 99, ""),
+		"stream 0":            frame(fData, 0, "x"),
+		"DIAL to a server":    frame(fDial, 1, "127.0.0.1:1"),
+		"second HELLO":        frame(fHello, 0, ""),
+		"WELCOME to a server": frame(fWelcome, 0, ""),
+		"PING of 3 bytes":     frame(fPing, 0, "abc"),
+		"garbage":             []byte(strings.Repeat("\xa5\x5a garbage", 9000)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.badInput()
@@ -156,11 +155,18 @@ func TestRogueLink(t *testing.T) {
 		})
 	}
 	t.Run("unknown types are skipped", func(t *testing.T) {
+		before := r.badInput()
 		nc := r.rogueLink(t)
-		_, _ = nc.Write(append(frame(200, 5, "from the future"), frame(fPing, 0, "12345678")...))
-		if _, p := next(t, nc, 13); p != "12345678" {
+		_, _ = nc.Write(append(append(frame(200, 5, "from the future"), frame(201, 0, "")...), frame(fPing, 0, "12345678")...))
+		if _, p := next(t, nc, fPong); p != "12345678" {
 			t.Errorf("pong %q", p)
 		}
+		if n := Metric(r.Metrics.Registry, "fairlead_tunnel_server_unknown_frames_total"); n != 2 || r.badInput() != before {
+			t.Errorf("%v unknown frames are counted and %v as bad input, want 2 and none", n, r.badInput()-before)
+		}
+		r.wantOneLine(t, nc.LocalAddr())
+		_, _ = nc.Write(frame(fData, 99, "x"))
+		Eventually(t, Patience, "what follows is read", func() bool { return r.badInput() > before })
 	})
 	t.Run("DRAIN is answered once", func(t *testing.T) {
 		nc := r.rogueLink(t)
@@ -180,12 +186,37 @@ func TestRogueLink(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, nc, int64(h[1])<<16|int64(h[2])<<8|int64(h[3]))
 		}
 	})
-	t.Run("cut off within a frame", func(t *testing.T) {
+	t.Run("cut off within a frame", func(t *testing.T) { cutOff(t, r) })
+}
+
+// cutOff ends links within frames. Who says goodbye there is at fault, and who is killed
+// is not.
+func cutOff(t *testing.T, r *rogueRig) {
+	for _, in := range [][]byte{{fData}, frame(fData, 1, "hello")[:8], frame(fData, 1, "hello")[:10], frame(fPing, 0, "12345678")[:8]} {
+		before := r.badInput()
 		nc := r.rogueLink(t)
+		_, _ = nc.Write(in)
+		_ = nc.CloseWrite()
+		_, _ = io.Copy(io.Discard, nc)
+		Eventually(t, Patience, "it is counted", func() bool { return r.badInput() == before+1 })
+		r.wantOneLine(t, nc.LocalAddr())
+	}
+	for _, linger := range []int{-1, 0} {
+		before := r.badInput()
+		nc := r.rogueLink(t)
+		next(t, nc, fPing) // with something unread, the end would be a reset anyway
 		_, _ = nc.Write(frame(fData, 1, "hello")[:10])
-		_ = nc.Close()
-		r.unharmed(t)
-	})
+		tcp := nc.NetConn().(*net.TCPConn)
+		_ = tcp.SetLinger(linger)
+		_ = tcp.Close()
+		Eventually(t, Patience, "the link ends", func() bool {
+			return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == 1
+		})
+		if r.badInput() != before {
+			t.Errorf("a killed agent is counted (linger %d)", linger)
+		}
+	}
+	r.unharmed(t)
 }
 
 // TestRogueHandshake: who does not introduce itself properly is refused and counted.

@@ -18,6 +18,9 @@ type batchConn struct {
 	head []*buf.Chunk // read ahead, not yet handed to TLS
 	// reads counts reads that brought something, for life.
 	reads atomic.Int64
+	// over says that reading has failed or come to the end. What TLS calls an end before
+	// that is one that the peer has announced. It belongs to whoever reads.
+	over bool
 
 	mu       sync.Mutex
 	batching bool
@@ -45,6 +48,7 @@ func (b *batchConn) Read(p []byte) (int, error) {
 	if len(b.head) == 0 {
 		chunks, err := b.in.ReadChunks(sock.MaxRead)
 		if err != nil {
+			b.over = true
 			return 0, err
 		}
 		b.head = chunks

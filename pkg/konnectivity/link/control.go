@@ -19,7 +19,7 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 	}
 	p = p[:length]
 	if _, err := io.ReadFull(l.nc, p); err != nil {
-		return err
+		return l.cutOff(err)
 	}
 	switch typ {
 	case typePing, typePong, typeDrain, typeDrained:
@@ -35,6 +35,9 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 		return l.streamFrame(typ, id, p)
 	case typeHello, typeWelcome, typeRefuse:
 		return violation("second handshake")
+	}
+	if l.cfg.OnUnknown != nil {
+		l.cfg.OnUnknown(typ, l.first("unknown type"))
 	}
 	return nil // from a newer peer
 }

@@ -40,6 +40,9 @@ type Config struct {
 	// a rule, and for one that the peer ends twice. first says that this is the
 	// link's first breach of that rule.
 	OnViolation func(rule string, first bool)
+	// OnUnknown is called for a frame of an unknown type, which is skipped. first
+	// says that it is the link's first one.
+	OnUnknown func(typ byte, first bool)
 	// Counters count frames.
 	Counters Counters
 }
@@ -106,7 +109,7 @@ type Link struct {
 	writing    bool    // somebody drains the queues
 	out        batch   // what it writes; its own while writing is set
 	wake       chan struct{}
-	broken     map[string]bool // rules that the peer has broken
+	had        map[string]bool // rules that the peer has broken, and the like
 	err        error
 	done       chan struct{}
 

@@ -2,6 +2,7 @@ package link
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"time"
 
@@ -12,8 +13,11 @@ import (
 func (l *Link) read() error {
 	var h [headerLen]byte
 	for {
-		if _, err := io.ReadFull(l.nc, h[:]); err != nil {
-			return err
+		if n, err := io.ReadFull(l.nc, h[:]); err != nil {
+			if n == 0 {
+				return err
+			}
+			return l.cutOff(err)
 		}
 		length := int(h[1])<<16 | int(h[2])<<8 | int(h[3])
 		id := binary.BigEndian.Uint32(h[4:])
@@ -39,7 +43,7 @@ func (l *Link) readData(id uint32, length int) error {
 	c := buf.Get(length)
 	if _, err := io.ReadFull(l.nc, c.Free()[:length]); err != nil {
 		c.Release()
-		return err
+		return l.cutOff(err)
 	}
 	c.Extend(length)
 	l.mu.Lock()
@@ -75,6 +79,17 @@ func (l *Link) readData(id uint32, length int) error {
 	return nil
 }
 
+// cutOff judges why a frame is not complete. A peer that is killed ends its TCP
+// connection wherever it is, which is not its fault. One that says goodbye in TLS does
+// so between frames: it wrote each of them whole.
+func (l *Link) cutOff(err error) error {
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if ended && l.bc != nil && !l.bc.over {
+		return violation("orderly end within a frame")
+	}
+	return err
+}
+
 // unknownLocked judges a frame for a stream that is not there: one that is over
 // is a race, one that never was is a violation.
 func (l *Link) unknownLocked(id uint32) error {
@@ -96,12 +111,19 @@ func (l *Link) broke(rule string) {
 	if l.cfg.OnViolation == nil {
 		return
 	}
+	l.cfg.OnViolation(rule, l.first(rule))
+}
+
+// first tells whether the link has had nothing of a kind before.
+func (l *Link) first(kind string) bool {
 	l.mu.Lock()
-	first := !l.broken[rule]
-	if l.broken == nil {
-		l.broken = map[string]bool{}
+	defer l.mu.Unlock()
+	if l.had[kind] {
+		return false
 	}
-	l.broken[rule] = true
-	l.mu.Unlock()
-	l.cfg.OnViolation(rule, first)
+	if l.had == nil {
+		l.had = map[string]bool{}
+	}
+	l.had[kind] = true
+	return true
 }

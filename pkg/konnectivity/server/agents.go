@@ -144,6 +144,12 @@ func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joine
 		}
 	}
 	cfg.OnViolation = func(rule string, first bool) { s.badAgent(b, first, "%s", rule) }
+	cfg.OnUnknown = func(typ byte, first bool) {
+		s.m.unknownFrames.Inc()
+		if first {
+			s.said.Addf(1, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "skipping frames of unknown type %d: it may be newer", typ)
+		}
+	}
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
 	b.link = link.New(nc, hello.Window, cfg)
 	lc := &linkConn{s, b}

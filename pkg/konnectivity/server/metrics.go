@@ -42,6 +42,8 @@ type Metrics struct {
 	links       *metrics.Vec
 	tokenReview *metrics.Vec
 	turnedAway  *metrics.Vec
+	// unknownFrames is not badInput: newer agents may send them.
+	unknownFrames *metrics.Value
 
 	segments map[string]*[8]*metrics.Value
 }
@@ -73,17 +75,18 @@ func NewMetrics() *Metrics {
 		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of lease list calls by the garbage collection controller in seconds.", "http_status_code", metrics.DefaultBuckets),
 		LeaseLists:    r.CounterVec(prefix+"lease_list_total", "Count of lease list calls by the garbage collection controller. Labeled by HTTP status code and reason.", "http_status_code", "reason"),
 
-		dialErrors:  r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
-		refused:     r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
-		badInput:    r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
-		strays:      r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
-		redials:     r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
-		overflows:   r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
-		evictions:   r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
-		links:       r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
-		tokenReview: r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
-		turnedAway:  r.CounterVec("fairlead_tunnel_server_turned_away_total", "Connections refused because there were no free file descriptors, by listener.", "listener"),
-		segments:    map[string]*[8]*metrics.Value{},
+		dialErrors:    r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
+		refused:       r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
+		badInput:      r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
+		strays:        r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
+		unknownFrames: r.Counter("fairlead_tunnel_server_unknown_frames_total", "Frames of unknown types on links, which were skipped: the agent may be newer."),
+		redials:       r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
+		overflows:     r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
+		evictions:     r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
+		links:         r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
+		tokenReview:   r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
+		turnedAway:    r.CounterVec("fairlead_tunnel_server_turned_away_total", "Connections refused because there were no free file descriptors, by listener.", "listener"),
+		segments:      map[string]*[8]*metrics.Value{},
 	}
 	m.clientsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
 	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
