@@ -120,7 +120,18 @@ func (s *Session) fromAgent(p *wire.Packet) {
 		if s.cfg.OnDrain != nil {
 			s.cfg.OnDrain()
 		}
+	default:
+		s.misdirected(p.Type)
 	}
+}
+
+// misdirected reports a packet of a type that only this side sends. It is ignored.
+func (s *Session) misdirected(t wire.Type) {
+	s.mu.Lock()
+	first := !s.astray
+	s.astray = true
+	s.mu.Unlock()
+	s.cfg.OnBad(fmt.Errorf("%s, which its side never sends", t), first)
 }
 
 func (s *Session) takeDial(random int64) *Conn {
@@ -227,6 +238,8 @@ func (s *Session) fromServer(p *wire.Packet) {
 		}
 	case wire.CloseReq:
 		s.closeReq(p.ConnID)
+	default:
+		s.misdirected(p.Type)
 	}
 }
 

@@ -74,6 +74,7 @@ type Session struct {
 	conns    map[int64]*Conn
 	dials    map[int64]*Conn
 	nextID   int64   // the highest number of a connection
+	astray   bool    // had a packet that its peer never sends
 	told     bool    // of a packet for one that never was
 	twice    bool    // told of a number that was used twice
 	ready    []*Conn // connections with queued data, in turn
