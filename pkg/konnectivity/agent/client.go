@@ -21,8 +21,9 @@ import (
 type client struct {
 	serverID string
 	addr     string
-	leaving  bool // the server stops soon; guarded by Agent.mu
-	links    int  // that the server is to have
+	leaving  bool      // the server stops soon; guarded by Agent.mu
+	links    int       // that the server is to have
+	since    time.Time // when it was taken up
 	link     *link.Link
 	h2       *h2.Conn
 	session  *compat.Session
@@ -236,21 +237,28 @@ func (a *Agent) add(c *client, count int, extra bool) bool {
 	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
 	draining := a.draining.Load()
 	a.mu.Unlock()
+	c.since = time.Now()
 	c.account = a.book.Open(c.serverID, c.holder())
-	a.said.Forget(c.addr)
-	a.cfg.Logf(1, "connected to server %s at %s", c.serverID, c.addr)
+	a.said.Add(1, c.serverID, c.addr, "connected to server "+c.serverID)
 	if draining {
 		c.drain()
 	}
 	return true
 }
 
+// settled is for how long a link has to live for what was logged of its server before
+// to be over. Until then it may be a server that lets agents in and breaks the protocol
+// each time, or one that fails again and again.
+const settled = time.Minute
+
+// serve runs a connection, and forgets it when it has ended.
 func (a *Agent) serve(c *client, run func() error) {
 	defer a.wg.Done()
 	err := run()
 	var pe *link.ProtocolError
 	var ce *h2.ConnError
-	if errors.As(err, &pe) || errors.As(err, &ce) {
+	broke := errors.As(err, &pe) || errors.As(err, &ce)
+	if broke {
 		a.m.violations.With("protocol").Inc() // what it was is logged below
 	}
 	c.account.Leave(c.holder())
@@ -265,6 +273,10 @@ func (a *Agent) serve(c *client, run func() error) {
 	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
 	a.mu.Unlock()
 	a.m.serverFailures.With("from_server").Inc()
-	a.cfg.Logf(1, "link to server %s ended: %v", c.serverID, err)
+	if !broke && time.Since(c.since) >= settled {
+		a.said.Forget(c.addr)
+		a.said.Forget(c.serverID)
+	}
+	a.said.Addf(1, c.addr, fmt.Sprintf("link to server %s at %s", c.serverID, c.addr), "ended: %v", err)
 	a.lose(c)
 }
