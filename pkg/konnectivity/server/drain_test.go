@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +62,57 @@ func TestShutdownSparesFreshClients(t *testing.T) {
 			t.Errorf("a client without a stream held the server up for %v", d)
 		}
 	})
+}
+
+// TestShutdownRefusesFurtherDials: a client that has dialled on a stream may not dial
+// there again when the server was asked to stop, and is told why; what it has goes on.
+func TestShutdownRefusesFurtherDials(t *testing.T) {
+	r := konntest.NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	st, err := client.NewProxyServiceClient(connected(t, r.GRPC)).Proxy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := konntest.Target(t, konntest.Echo)
+	dial := func(random int64) *client.DialResponse {
+		t.Helper()
+		request := &client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
+			DialRequest: &client.DialRequest{Protocol: "tcp", Address: addr, Random: random}}}
+		if err := st.Send(request); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := st.Recv()
+		if err != nil || answer.GetDialResponse().GetRandom() != random {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		return answer.GetDialResponse()
+	}
+	first := dial(1)
+	if first.GetError() != "" {
+		t.Fatal(first.GetError())
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); shutdown(t, r) }()
+	konntest.Eventually(t, konntest.Patience, "the server takes no new clients", func() bool {
+		_, err := konntest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
+		return err != nil && refusedSocket(err)
+	})
+	if e := dial(2).GetError(); !strings.Contains(e, "server is stopping") {
+		t.Errorf("a further dial: %q", e)
+	}
+	if n := konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="no_agent"}`); n != 1 {
+		t.Errorf("metric counts %v, want 1", n)
+	}
+	data := &client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{
+		Data: &client.Data{ConnectID: first.GetConnectID(), Data: []byte("x")}}}
+	if err := st.Send(data); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := st.Recv(); err != nil || string(p.GetData().GetData()) != "x" {
+		t.Errorf("the first connection: %v, %v", p, err)
+	}
+	_ = st.CloseSend()
+	<-stopped
 }
 
 // connected returns a connection on which a stream may be opened.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
@@ -192,12 +193,19 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 		g.mu.Unlock()
 		return errDialTwice
 	}
-	if g.used {
+	further := g.used
+	if further {
 		g.client.several.Store(true)
 	}
 	g.used = true
 	g.dials[p.Random] = c
 	g.mu.Unlock()
+	if further && g.s.goingDown() { // a first dial was let in before
+		e := tunnel.Errorf(tunnel.CodeNoAgent, "server is stopping, dial through another")
+		g.s.countFailure("no_agent", e.Code)
+		c.Dialed(nil, e)
+		return nil
+	}
 	pending := g.s.Dial(p.Address, c)
 	g.mu.Lock()
 	g.openedLocked()
