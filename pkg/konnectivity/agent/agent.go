@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
 )
@@ -46,8 +47,8 @@ type Config struct {
 
 	// DialTimeout bounds a dial to a destination. Default 5 s.
 	DialTimeout time.Duration
-	// MaxDials bounds pending dials, MaxConns open connections. Defaults
-	// 10,000 and 100,000.
+	// MaxDials bounds pending dials, MaxConns these and open connections
+	// together. Defaults 10,000 and 100,000.
 	MaxDials, MaxConns int
 	// Policy says what may be dialled; the zero value allows everything.
 	Policy Policy
@@ -111,7 +112,8 @@ func (c *Config) defaults() {
 type Agent struct {
 	cfg     Config
 	m       *Metrics
-	dialing atomic.Int64
+	dialing metrics.Value
+	carried metrics.Value // dials and connections together; a dial that succeeds keeps its place
 	book    *ledger.Ledger
 	said    *refusals.Log
 
@@ -223,5 +225,5 @@ func (a *Agent) drained() bool {
 			return false
 		}
 	}
-	return len(a.ends) == 0 && a.dialing.Load() == 0
+	return len(a.ends) == 0 && a.carried.Get() == 0
 }

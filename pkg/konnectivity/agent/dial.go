@@ -68,19 +68,24 @@ func (a *Agent) dial(st incoming, address string) {
 		t.spoke = make(chan struct{})
 	}
 	st.SetReceiver(t)
-	if n := a.dialing.Add(1); int(n) > a.cfg.MaxDials {
-		a.dialing.Add(-1)
+	if err := a.beginDial(); err != nil {
 		cancel()
-		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending, its limit", a.cfg.MaxDials))
-		return
-	}
-	if int(a.m.endpoints.Get()) >= a.cfg.MaxConns {
-		a.dialing.Add(-1)
-		cancel()
-		a.refuse(st, tunnel.Errorf(tunnel.CodeLimit, "agent has %d connections, its limit", a.cfg.MaxConns))
+		a.refuse(st, err)
 		return
 	}
 	go t.run(ctx, address)
+}
+
+// beginDial counts a dial, unless it may not begin: then it says why.
+func (a *Agent) beginDial() *tunnel.DialError {
+	if !a.dialing.IncBelow(a.cfg.MaxDials) {
+		return tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending, its limit", a.cfg.MaxDials)
+	}
+	if !a.carried.IncBelow(a.cfg.MaxConns) {
+		a.dialing.Dec()
+		return tunnel.Errorf(tunnel.CodeLimit, "agent has %d connections and dials, its limit", a.cfg.MaxConns)
+	}
+	return nil
 }
 
 func (a *Agent) refuse(st incoming, e *tunnel.DialError) {
@@ -96,13 +101,14 @@ func (a *Agent) refuse(st incoming, e *tunnel.DialError) {
 func (t *target) run(ctx context.Context, address string) {
 	start := time.Now()
 	nc, err := t.a.connect(ctx, address)
-	t.a.dialing.Add(-1)
+	t.a.dialing.Dec()
 	if err == nil && ctx.Err() != nil {
 		_ = nc.Close()
 		err = ctx.Err()
 	}
 	t.cancel()
 	if err != nil {
+		t.a.carried.Dec()
 		t.a.refuse(t.st, classify(err))
 		return
 	}
@@ -110,7 +116,7 @@ func (t *target) run(ctx context.Context, address string) {
 	t.a.m.endpoints.Inc()
 	sock.ShortQueues(nc)
 	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
-	end.OnClosed = func(error) { t.a.m.endpoints.Dec(); t.a.forget(end) }
+	end.OnClosed = func(error) { t.a.m.endpoints.Dec(); t.a.carried.Dec(); t.a.forget(end) }
 	end.Start(t.st)
 	t.a.remember(end)
 	t.end.Store(end)

@@ -178,8 +178,8 @@ func TestLimits(t *testing.T) {
 		agent  agent.Config
 		text   string
 	}{
-		"connections of the server": {server.Config{MaxConns: 2}, agent.Config{}, "server has 2 connections, its limit"},
-		"connections of the agent":  {server.Config{}, agent.Config{MaxConns: 2}, "agent has 2 connections, its limit"},
+		"connections of the server": {server.Config{MaxConns: 2}, agent.Config{}, "server has 2 connections and dials, its limit"},
+		"connections of the agent":  {server.Config{}, agent.Config{MaxConns: 2}, "agent has 2 connections and dials, its limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRig(t, c.server)

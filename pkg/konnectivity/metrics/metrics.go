@@ -84,6 +84,20 @@ type Value struct{ bits atomic.Int64 }
 // Inc adds 1.
 func (v *Value) Inc() { v.bits.Add(1) }
 
+// IncBelow adds 1 unless the value is limit or more; false then. Of several callers at
+// once no more add than there is room for.
+func (v *Value) IncBelow(limit int) bool {
+	for {
+		n := v.bits.Load()
+		if n >= int64(limit) {
+			return false
+		}
+		if v.bits.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
 // Dec subtracts 1; gauges only.
 func (v *Value) Dec() { v.bits.Add(-1) }
 

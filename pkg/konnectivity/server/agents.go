@@ -73,7 +73,19 @@ var (
 	errStopping      = errors.New("server is stopping")
 )
 
-// admit authenticates an agent. The reason is the label of the metric.
+// enter counts a stranger, unless there is no room for another agent. Agents that prove
+// who they are do not wait for strangers to leave: only those that come behind them do.
+func (s *Server) enter() bool {
+	n := s.strangers.Add(1)
+	if s.seats.Get()+n > int64(s.cfg.MaxAgents) {
+		s.strangers.Add(-1)
+		return false
+	}
+	return true
+}
+
+// admit authenticates an agent and gives it a seat, which the caller gives back when the
+// agent is gone. The reason is the label of the metric.
 func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers, reason string, err error) {
 	if ids, err = ParseIdentifiers(identifiers); err != nil {
 		return ids, "identifiers", err
@@ -92,13 +104,11 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 	if err := s.cfg.Claims.check(ctx, &state, node, &ids); err != nil {
 		return ids, "claims", err
 	}
-	if s.reg.count() >= s.cfg.MaxAgents {
-		return ids, "limit", errTooManyAgents
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
+	if s.goingDown() {
 		return ids, "draining", errStopping
+	}
+	if !s.seats.IncBelow(s.cfg.MaxAgents) {
+		return ids, "limit", errTooManyAgents
 	}
 	return ids, "", nil
 }
@@ -106,15 +116,15 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 // serveLink serves an agent with our own protocol.
 func (s *Server) serveLink(nc *tls.Conn) {
 	defer func() { _ = nc.Close() }()
-	_ = nc.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
-	hello, err := link.ReadHello(nc)
-	if err != nil {
-		s.m.badInput.With("agent").Inc()
-		s.refuse(nc, "handshake", err)
-		return
-	}
-	if s.duplicate(&hello) {
-		link.SendRefuse(nc, link.ReasonDuplicate)
+	room := s.enter()
+	known := sync.OnceFunc(func() {
+		if room {
+			s.strangers.Add(-1)
+		}
+	})
+	defer known()
+	hello := s.readHello(nc, room)
+	if hello == nil {
 		return
 	}
 	s.coming.Add(1)
@@ -122,16 +132,46 @@ func (s *Server) serveLink(nc *tls.Conn) {
 	defer come()
 	ids, reason, err := s.admit(nc, hello.Token, hello.Identifiers)
 	if err != nil {
-		s.refuse(nc, reason, err)
-		link.SendRefuse(nc, reason+": "+err.Error())
+		s.refuseLink(nc, reason, err)
 		return
 	}
+	defer s.seats.Dec()
+	known()
 	err = link.SendWelcome(nc, link.Welcome{ServerID: s.cfg.ServerID, ServerCount: s.cfg.ServerCount, Window: s.cfg.Link.Window, Links: s.cfg.Links})
 	if err != nil {
 		return
 	}
 	_ = nc.SetDeadline(time.Time{})
-	s.runLink(nc, &hello, ids, come)
+	s.runLink(nc, hello, ids, come)
+}
+
+// readHello returns an agent's introduction, or nil when the agent is not wanted. One
+// for which there is no room may introduce itself, in little time, to be told why.
+func (s *Server) readHello(nc *tls.Conn, room bool) *link.Hello {
+	patience := s.cfg.HandshakeTimeout
+	if !room {
+		patience = min(patience, refuseTime)
+	}
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	hello, err := link.ReadHello(nc)
+	switch {
+	case err == nil && s.duplicate(&hello):
+		link.SendRefuse(nc, link.ReasonDuplicate)
+	case !room:
+		s.refuseLink(nc, "limit", errTooManyAgents)
+	case err != nil:
+		s.m.badInput.With("agent").Inc()
+		s.refuse(nc, "handshake", err)
+	default:
+		return &hello
+	}
+	return nil
+}
+
+// refuseLink refuses an agent that has introduced itself in our own protocol.
+func (s *Server) refuseLink(nc *tls.Conn, reason string, err error) {
+	s.refuse(nc, reason, err)
+	link.SendRefuse(nc, reason+": "+err.Error())
 }
 
 // runLink carries an agent's link. joined is called when dials can go there.

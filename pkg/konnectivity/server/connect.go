@@ -130,7 +130,7 @@ func (c *connectClient) run(address string) {
 	c.end.OnDialed = c.dialed
 	c.end.OnClosed = func(error) {
 		if c.isUp() {
-			c.s.m.established.Dec()
+			c.s.endConn()
 		}
 		c.s.untrack(c)
 	}
@@ -180,7 +180,7 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 	late := err == nil && c.gone
 	c.mu.Unlock()
 	if late {
-		c.s.m.established.Dec()
+		c.s.endConn()
 		st.Reset("client is gone", false)
 		return
 	}

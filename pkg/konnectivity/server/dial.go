@@ -38,30 +38,46 @@ const maxAddress = 1024
 // user.Dialed, which may be called before Dial returns.
 func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	p := &Pending{s: s, address: address, user: user, start: time.Now()}
-	if n := len(address); n > maxAddress {
+	if reason, err := s.beginDial(address); err != nil {
 		p.done = true
-		s.countFailure("address_too_long", tunnel.CodeOther)
-		user.Dialed(nil, tunnel.Errorf(tunnel.CodeOther, "address has %d bytes, a dial takes up to %d", n, maxAddress))
+		s.countFailure(reason, err.Code)
+		user.Dialed(nil, err)
 		return p
 	}
-	if n := s.m.pendingDials.Get(); int(n) >= s.cfg.MaxPending {
-		p.done = true
-		s.countFailure("no_agent", tunnel.CodeLimit)
-		user.Dialed(nil, tunnel.Errorf(tunnel.CodeLimit, "server has %d dials pending, its limit", n))
-		return p
-	}
-	if n := s.m.established.Get(); int(n) >= s.cfg.MaxConns {
-		p.done = true
-		s.countFailure("no_agent", tunnel.CodeLimit)
-		user.Dialed(nil, tunnel.Errorf(tunnel.CodeLimit, "server has %d connections, its limit", n))
-		return p
-	}
-	s.m.pendingDials.Inc()
 	p.mu.Lock()
 	p.timer = time.AfterFunc(s.cfg.DialTimeout, p.timeout)
 	p.mu.Unlock()
 	p.next(true)
 	return p
+}
+
+// beginDial counts a dial, unless it may not begin: then it says why, and the reason for
+// the metric.
+func (s *Server) beginDial(address string) (reason string, err *tunnel.DialError) {
+	if n := len(address); n > maxAddress {
+		return "address_too_long", tunnel.Errorf(tunnel.CodeOther, "address has %d bytes, a dial takes up to %d", n, maxAddress)
+	}
+	if !s.m.pendingDials.IncBelow(s.cfg.MaxPending) {
+		return "no_agent", tunnel.Errorf(tunnel.CodeLimit, "server has %d dials pending, its limit", s.cfg.MaxPending)
+	}
+	if !s.carried.IncBelow(s.cfg.MaxConns) {
+		s.m.pendingDials.Dec()
+		return "no_agent", tunnel.Errorf(tunnel.CodeLimit, "server has %d connections and dials, its limit", s.cfg.MaxConns)
+	}
+	return "", nil
+}
+
+// failDial counts a dial off that is over without a connection.
+func (s *Server) failDial(reason string, code tunnel.Code) {
+	s.m.pendingDials.Dec()
+	s.carried.Dec()
+	s.countFailure(reason, code)
+}
+
+// endConn counts a connection off.
+func (s *Server) endConn() {
+	s.m.established.Dec()
+	s.carried.Dec()
 }
 
 // next tries the next agent. mayWait is as in tunnel.Stream.Send.
@@ -187,12 +203,12 @@ func (p *Pending) finish(st tunnel.Stream, err *tunnel.DialError, reason string)
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
-	p.s.m.pendingDials.Dec()
 	if err != nil {
-		p.s.countFailure(reason, err.Code)
+		p.s.failDial(reason, err.Code)
 		p.user.Dialed(nil, err)
 		return true
 	}
+	p.s.m.pendingDials.Dec()
 	p.s.m.established.Inc()
 	p.s.m.dialSeconds.Observe(time.Since(p.start).Seconds())
 	p.user.Dialed(st, nil)
@@ -218,8 +234,7 @@ func (p *Pending) Cancel() {
 	}
 	at := p.cur
 	p.mu.Unlock()
-	p.s.m.pendingDials.Dec()
-	p.s.countFailure("frontend_close", tunnel.CodeOther)
+	p.s.failDial("frontend_close", tunnel.CodeOther)
 	at.drop()
 }
 

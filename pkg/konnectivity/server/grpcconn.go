@@ -93,7 +93,7 @@ func (c *grpcConn) countClosed() {
 	c.closed = true
 	c.mu.Unlock()
 	if first {
-		c.g.s.m.established.Dec()
+		c.g.s.endConn()
 	}
 }
 

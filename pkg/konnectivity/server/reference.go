@@ -18,7 +18,7 @@ const connectPath = "/AgentService/Connect"
 // serveReference serves an upstream agent.
 func (s *Server) serveReference(nc *tls.Conn) {
 	c := &referenceConn{s: s, nc: nc}
-	if !c.enter() {
+	if !s.enter() {
 		s.refuse(nc, "limit", errTooManyAgents)
 		_ = nc.Close()
 		return
@@ -64,6 +64,7 @@ func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
 		go func() {
 			if <-admitted {
 				s.leave(b, "reference", err)
+				s.seats.Dec()
 				c.left()
 			}
 			st.Reset(h2.CodeCancel)

@@ -23,17 +23,6 @@ type referenceConn struct {
 	timer  *time.Timer // ends a stranger
 }
 
-// enter counts a stranger, unless there is no room for another agent. Agents that prove
-// who they are do not wait for strangers to leave: only those that come behind them do.
-func (c *referenceConn) enter() bool {
-	n := c.s.strangers.Add(1)
-	if c.s.reg.count()+int(n) > c.s.cfg.MaxAgents {
-		c.s.strangers.Add(-1)
-		return false
-	}
-	return true
-}
-
 // await gives a stranger the time to become an agent.
 func (c *referenceConn) await() {
 	c.mu.Lock()

@@ -103,13 +103,6 @@ func (r *registry) list() []*Backend {
 	return out
 }
 
-// count is the number of connected agents.
-func (r *registry) count() int {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return len(r.all)
-}
-
 // present returns those of the links that are connected.
 func (r *registry) present(bs []*Backend) (kept []*Backend) {
 	r.mu.RLock()

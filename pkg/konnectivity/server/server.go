@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
 )
@@ -56,9 +57,9 @@ type Config struct {
 	// HandshakeTimeout bounds TLS handshakes and, each by itself, agents'
 	// introductions. Default 20 s.
 	HandshakeTimeout time.Duration
-	// MaxPending bounds dials without an answer, MaxConns tunnelled
-	// connections, MaxAgents agents' connections. Defaults 10,000, 200,000 and
-	// 20,000.
+	// MaxPending bounds dials without an answer, MaxConns these and tunnelled
+	// connections together, MaxAgents agents' connections. Defaults 10,000, 200,000
+	// and 20,000.
 	MaxPending, MaxConns, MaxAgents int
 	// Links is how many connections each of our own agents should hold.
 	// Default 1.
@@ -136,7 +137,12 @@ type Server struct {
 	nextID  atomic.Int64 // connection numbers given to clients
 	opening atomic.Int64 // clients that have connected and not dialled yet
 	coming  atomic.Int64 // agents that have introduced themselves and are not connected yet
-	// strangers are the connections of the reference protocol without an agent.
+	// carried counts the dials that are pending and the connections together: a dial
+	// that succeeds keeps its place.
+	carried metrics.Value
+	// seats counts the agents that are connected or about to be, strangers the
+	// connections on the agents' port that have yet to become one.
+	seats     metrics.Value
 	strangers atomic.Int64
 	spare     reserve
 

@@ -33,7 +33,7 @@ func (s *Server) untrack(c closer) {
 }
 
 // Established is the number of tunnelled connections and pending dials.
-func (s *Server) Established() int64 { return s.m.established.Get() + s.m.pendingDials.Get() }
+func (s *Server) Established() int64 { return s.carried.Get() }
 
 // acceptLast is for how long connections are still accepted that the kernel has
 // taken before the server was asked to stop.
