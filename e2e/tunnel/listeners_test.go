@@ -1,8 +1,10 @@
 package tunnel
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,14 @@ func TestSystemd(t *testing.T) {
 			t.Fatalf("systemd heard %q, %v, want %q", b[:n], err, want)
 		}
 	}
+	silent := func(what string) {
+		t.Helper()
+		_ = l.SetReadDeadline(time.Now().Add(2 * time.Second)) // several tries of the agent
+		b := make([]byte, 100)
+		if n, err := l.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%s: systemd heard %q, %v", what, b[:n], err)
+		}
+	}
 	t.Setenv("NOTIFY_SOCKET", path)
 	p := startPair(t, options{mode: "grpc"})
 	said("READY=1")
@@ -35,6 +45,14 @@ func TestSystemd(t *testing.T) {
 	p.agent.Terminate(t)
 	said("STOPPING=1")
 	p.server.Terminate(t)
+	said("STOPPING=1")
+	agent, health := p.launchAgent()
+	daemontest.Eventually(t, startBound, func() error { return get(health + "/healthz") })
+	silent("an agent that runs without a server")
+	p.startServer()
+	said("READY=1")
+	said("READY=1")
+	agent.Terminate(t)
 	said("STOPPING=1")
 }
 
