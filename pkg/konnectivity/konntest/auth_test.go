@@ -86,7 +86,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyDials makes 10,000 dials.
+// TestManyDials makes 10,000 dials beside transfers, all of which are whole.
 func TestManyDials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
@@ -94,6 +94,7 @@ func TestManyDials(t *testing.T) {
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	addr := Target(t, Echo)
+	tr := StartTraffic(t, GRPC(r.GRPC), nil)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -108,6 +109,11 @@ func TestManyDials(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	tr.Progress()
+	tr.End()
+	if n := tr.Cut(); n > 0 {
+		t.Errorf("%d transfers were cut", n)
+	}
 	Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
 }
 
