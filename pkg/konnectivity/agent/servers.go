@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -140,9 +141,12 @@ func (a *Agent) failed(addr string, err error) {
 func failReason(err error) string {
 	var re *link.RefusedError
 	var ne net.Error
+	var ce *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &re):
 		return "refused"
+	case errors.As(err, &ce):
+		return "certificate"
 	case errors.As(err, &ne) && ne.Timeout():
 		return "timeout"
 	}
