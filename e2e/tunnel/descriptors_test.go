@@ -24,6 +24,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 			t.Run(mode+"/"+who, func(t *testing.T) {
 				p := startPair(t, options{mode: mode})
 				old := p.dial(t)
+				tr := konntest.StartTraffic(t, p.dialer(), nil)
+				tr.Down.Store(true)
 				pid := p.server.PID()
 				if who == "agent" {
 					pid = p.agent.PID()
@@ -63,6 +65,11 @@ func TestDescriptorsRunOut(t *testing.T) {
 				})
 				if err := roundTrip(old); err != nil {
 					t.Errorf("a connection from before, after the recovery: %v", err)
+				}
+				tr.Progress()
+				tr.End()
+				if n := tr.Cut(); n > 0 {
+					t.Errorf("%d transfers were cut", n)
 				}
 			})
 		}
