@@ -101,7 +101,7 @@ func (c *ha) resume(t *testing.T) (overbooked []string) {
 	return c.overbooked(t)
 }
 
-// killedAmidst kills a program, which which says, while the leader fills the room.
+// killedAmidst kills the program that which names while the leader fills the room.
 func (c *ha) killedAmidst(t *testing.T, which func(leader string) string) (overbooked []string) {
 	t.Helper()
 	c.empty(t)

@@ -59,7 +59,7 @@ func TestHeaderTable(t *testing.T) {
 	}
 	ask(7)
 	p.c.Close()
-	<-p.ok
+	t.Logf("the connection ended: %v", <-p.ok)
 	if p.c.table.dec != nil {
 		t.Error("the connection keeps a decoder")
 	}

@@ -33,7 +33,7 @@ func TestRefusedOnce(t *testing.T) {
 			}
 		}
 	}
-	t.Run("token", func(t *testing.T) {
+	t.Run("token", func(*testing.T) {
 		a := r.LaunchAgent(agent.Config{SyncInterval: 10 * time.Millisecond, SyncIntervalCap: 20 * time.Millisecond, Logf: atAgent.logf}, "")
 		counted(`fairlead_tunnel_server_agents_refused_total{reason="token"}`)
 		a.Stop()
@@ -51,12 +51,12 @@ func TestRefusedOnce(t *testing.T) {
 			_ = nc.Close()
 		}
 	}
-	t.Run("garbage for agents", func(t *testing.T) {
+	t.Run("garbage for agents", func(*testing.T) {
 		garbage("tcp", r.AgentTLS)
 		counted(`fairlead_tunnel_server_agents_refused_total{reason="tls"}`)
 		once(&atServer, "tls", "127.0.0.1")
 	})
-	t.Run("garbage for clients", func(t *testing.T) {
+	t.Run("garbage for clients", func(*testing.T) {
 		garbage("unix", r.GRPC)
 		counted(`fairlead_tunnel_server_bad_input_total{peer="client"}`)
 		once(&atServer, "client at", "process")

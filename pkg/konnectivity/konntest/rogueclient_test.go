@@ -76,7 +76,7 @@ func TestRogueClient(t *testing.T) {
 		before := r.badInput()
 		s := r.open(t, "/ProxyService/Proxy")
 		s.Finish(nil)
-		<-s.closed
+		t.Logf("the stream ended: %v", <-s.closed)
 		if r.badInput() != before {
 			t.Error("an orderly end is counted")
 		}

@@ -83,16 +83,16 @@ func (p *modelPeerLink) drop(c *modelConn) {
 }
 
 // held is what the links of a peer hold by the model, and whether there are any.
-func (b *modelBook) held(name string) (sum int64, any bool) {
+func (b *modelBook) held(name string) (sum int64, some bool) {
 	for _, p := range b.peers {
 		if p.name == name {
-			any = true
+			some = true
 			for _, c := range p.conns {
 				sum += int64(c.bytes)
 			}
 		}
 	}
-	return sum, any
+	return sum, some
 }
 
 func newModelBook() *modelBook {
@@ -166,7 +166,7 @@ func (b *modelBook) check(rt *rapid.T) {
 		}
 	}
 	for name, a := range b.l.accounts {
-		if _, any := b.held(name); !any {
+		if _, some := b.held(name); !some {
 			rt.Fatalf("the account of %s stays without a link", name)
 		}
 		sum += a.Held()
