@@ -10,7 +10,7 @@ var colours = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "
 
 // plot draws pods per second and CPU per pod as bars, a group for each workload and size.
 func plot(rows []row) string {
-	const left, rowHeight, width = 150, 18, 300
+	const left, rowHeight, width = 165, 18, 290
 	var b strings.Builder
 	height := 60 + len(rows)*rowHeight
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="900" height="%d" font-family="sans-serif" font-size="11" fill="#666">`+"\n", height)
