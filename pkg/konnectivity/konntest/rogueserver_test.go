@@ -42,9 +42,8 @@ func newRogueServers(t *testing.T, proto string) *rogueServers {
 	t.Cleanup(func() { _ = r.listen.Close() })
 	p := NewProxy(t, good.AgentTLS)
 	r.addr = p.Addr
-	r.agent = good.LaunchAgent(agent.Config{Logf: r.logf, SyncInterval: 10 * time.Millisecond, SyncIntervalCap: 20 * time.Millisecond,
+	r.agent = good.StartAgent(agent.Config{Logf: r.logf, SyncInterval: 10 * time.Millisecond, SyncIntervalCap: 20 * time.Millisecond,
 		Link: link.Config{Window: 64 << 10, MaxWindow: 64 << 10}}, p.Addr)
-	Eventually(t, Patience, "the good server is connected", r.agent.Ready)
 	r.healthy = MustDial(t, GRPC(good.GRPC), Target(t, Echo))
 	p.To(r.listen.Addr().String())
 	return r
