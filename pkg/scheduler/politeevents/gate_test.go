@@ -113,6 +113,8 @@ func TestWriteIsOneOfFew(t *testing.T) {
 		}
 		ended()
 		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if most != writers {
 			t.Errorf("%d events were written at a time, want %d", most, writers)
 		}
