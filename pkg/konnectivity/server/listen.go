@@ -132,6 +132,9 @@ func (s *Server) accept(l net.Listener, on listening) error {
 			}
 			continue
 		}
+		if s.tookReserve(nc, on) {
+			continue
+		}
 		s.wg.Add(1)
 		go func() {
 			defer s.wg.Done()

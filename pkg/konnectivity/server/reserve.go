@@ -42,6 +42,13 @@ func (r *reserve) take() {
 	r.fillLocked()
 }
 
+// held reports whether there is a reserve, and takes one if that is possible.
+func (r *reserve) held() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fillLocked()
+}
+
 func (r *reserve) fillLocked() bool {
 	if r.file == nil {
 		r.file, _ = os.Open(os.DevNull) // nil without a free descriptor
@@ -68,6 +75,24 @@ func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
 		s.spare.take()
 		return false
 	}
+	s.dismiss(nc, on, s.spare.take)
+	return true
+}
+
+// tookReserve refuses a connection that was accepted with the descriptor that another
+// listener had given up, or with one that came free in its place: were it served, there
+// would be no reserve, and nobody could be refused. It returns false when there is one.
+func (s *Server) tookReserve(nc net.Conn, on listening) bool {
+	if s.spare.held() {
+		return false
+	}
+	s.dismiss(nc, on, func() { s.spare.held() })
+	return true
+}
+
+// dismiss ends a connection, with the reason if its protocol has a place for it, and
+// then takes the reserve again.
+func (s *Server) dismiss(nc net.Conn, on listening, restore func()) {
 	s.m.turnedAway.With(on.name).Inc()
 	s.wg.Add(1)
 	go func() {
@@ -77,9 +102,8 @@ func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
 			on.refuse(nc)
 		}
 		_ = nc.Close()
-		s.spare.take()
+		restore()
 	}()
-	return true
 }
 
 // refuseTime is for how long a client that is refused may keep the reserve: to make
