@@ -96,7 +96,7 @@ type times struct {
 
 func defaultTimes() times {
 	return times{
-		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, settle: 2 * time.Second, events: eventLost,
+		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, settle: eventOnItsWay, events: eventLost,
 		clear: 35 * time.Second, notice: 10 * time.Second, try: 10 * time.Second, again: 300 * time.Millisecond,
 	}
 }

@@ -39,6 +39,10 @@ func bindingsOf(events []eventsv1.Event) map[types.UID][]binding {
 	return out
 }
 
+func noEvent(pod, node string) error {
+	return fmt.Errorf("pod %s is bound to %s, but no Scheduled event says by whom", pod, node)
+}
+
 // boundOnlyBy says whether bindings are exactly one, by scheduler.
 func boundOnlyBy(pod string, bindings []binding, scheduler string) error {
 	var total int32

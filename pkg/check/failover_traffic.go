@@ -60,11 +60,14 @@ func (b *bindLog) unbound() error {
 
 // eventLost is how long before its death a leader may have bound a pod without getting the event out: while it binds other pods, it holds
 // events back, and then they are sent in the background.
-const eventLost = v1alpha1.DefaultMaxEventDelay + 2*time.Second
+const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
+
+// eventOnItsWay is how long an event may take that is sent.
+const eventOnItsWay = 2 * time.Second
 
 // mayLackEvent says whether the killed leader may have bound the pod and died before its event.
 func (p *boundPod) mayLackEvent(killed time.Time) bool {
-	return p.boundAt.After(killed.Add(-eventLost)) && p.boundAt.Before(killed.Add(2*time.Second))
+	return p.boundAt.After(killed.Add(-eventLost)) && p.boundAt.Before(killed.Add(eventOnItsWay))
 }
 
 // lacking counts the pods without an event that must have one.
@@ -95,7 +98,7 @@ func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, kill
 			if p.mayLackEvent(killed) {
 				continue
 			}
-			return fmt.Errorf("pod %s is bound to %s, but no Scheduled event says by whom", p.name, p.nodes[0])
+			return noEvent(p.name, p.nodes[0])
 		}
 		if err := boundOnlyBy(p.name, bindings, scheduler); err != nil {
 			return err

@@ -63,7 +63,7 @@ func (s *Scope) waitBoundBy(ctx context.Context, pod *corev1.Pod, binder string)
 		}
 		bindings := events[pod.UID]
 		if len(bindings) == 0 {
-			return fmt.Errorf("pod %s is bound to %s, but no Scheduled event says by whom", pod.Name, got.Spec.NodeName)
+			return noEvent(pod.Name, got.Spec.NodeName)
 		}
 		final = boundOnlyBy(pod.Name, bindings, binder)
 		s.Detail(pod.Name, "on %s by %s", got.Spec.NodeName, bindings[0].reporter)

@@ -37,16 +37,14 @@ var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderEle
 // often (see tuneCollector), events wait for bindings (see politeevents), and a SIGTERM leads to exit code 0 without
 // leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
 func NewCommand(more ...app.Option) *cobra.Command {
-	kubeScheduler := &program{options: options.NewOptions(), plugins: append(Options(), more...)}
-	cmd := kubeScheduler.command()
+	program := &program{options: options.NewOptions(), plugins: append(Options(), more...)}
+	cmd := program.command()
 	cmd.AddCommand(tunnelcondition.NewCommand())
 
-	setFeatureGates := cmd.PersistentPreRunE
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		return guardFeatureGates(func() error { return setFeatureGates(cmd, args) })
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		return guardFeatureGates(program.options.ComponentGlobalsRegistry.Set)
 	}
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flag("version").Value.String() == "true" {
 			fmt.Fprint(cmd.OutOrStdout(), versionText())
 			return nil
@@ -57,7 +55,7 @@ func NewCommand(more ...app.Option) *cobra.Command {
 		if mayTuneCollector(os.Getenv, memoryLimitFile) {
 			defer tuneCollector()()
 		}
-		return exitCleanly(func() error { return run(cmd, args) })
+		return exitCleanly(func(signals *daemon.Signals) error { return program.run(cmd, signals) })
 	}
 	return cmd
 }
@@ -79,10 +77,10 @@ func guardFeatureGates(setFromFlags func() error) error {
 }
 
 // exitCleanly drops the error that kube-scheduler returns when it has ended because it was asked to.
-func exitCleanly(run func() error) error {
+func exitCleanly(run func(signals *daemon.Signals) error) error {
 	signals := daemon.Notify()
 	defer signals.Stop()
-	err := run()
+	err := run(signals)
 	if err != nil && signals.Received() {
 		klog.InfoS("Stopped by a signal", "reason", err.Error())
 		return nil

@@ -32,13 +32,19 @@ func scheduledEvents(t *testing.T, cp *daemontest.ControlPlane) map[string]event
 	return events
 }
 
-// TestEventsFollowTheBurst: Pods are bound first, and each gets its event all the same, with the time of its binding.
-func TestEventsFollowTheBurst(t *testing.T) {
-	const n = 300
+// burst starts a scheduler that finds a node and a Pod of fairlead-batch for each of n.
+func burst(t *testing.T, n int) (*daemontest.ControlPlane, installed) {
+	t.Helper()
 	cp := daemontest.StartControlPlane(t)
 	makeNodes(t, cp.Client, n)
 	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
-	s := install(t, cp, allProfiles())
+	return cp, install(t, cp, allProfiles())
+}
+
+// TestEventsFollowTheBurst: Pods are bound first, and each gets its event all the same, with the time of its binding.
+func TestEventsFollowTheBurst(t *testing.T) {
+	const n = 300
+	cp, s := burst(t, n)
 	nodes := waitBound(t, cp.Client, "batch", n)
 	allBound := time.Now()
 	var events map[string]eventsv1.Event
@@ -101,10 +107,7 @@ func revision(t *testing.T, resourceVersion string) int {
 // TestEventsSurviveStopping: a scheduler that is stopped in the middle of a burst writes the events of what it has bound.
 func TestEventsSurviveStopping(t *testing.T) {
 	const n = 400
-	cp := daemontest.StartControlPlane(t)
-	makeNodes(t, cp.Client, n)
-	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
-	s := install(t, cp, allProfiles())
+	cp, s := burst(t, n)
 	nodes := waitBound(t, cp.Client, "batch", n/4)
 	s.Terminate(t)
 	if code := s.ExitCode(t, bound); code != 0 {

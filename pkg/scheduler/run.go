@@ -38,16 +38,14 @@ type program struct {
 	eventDelay time.Duration
 }
 
-// command has kube-scheduler's flags and one more.
+// command has kube-scheduler's flags and one more; it does nothing yet.
 func (p *program) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: Name,
 		Long: "Places Pods whose spec.schedulerName is that of one of its profiles, beside the cluster's kube-scheduler. It is Kubernetes' own\n" +
 			"scheduler with plugins that know of other schedulers, of failovers and of the tunnel to the nodes.",
-		Args:              noArguments,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return p.options.ComponentGlobalsRegistry.Set() },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
+		Args:         noArguments,
+		SilenceUsage: true,
 	}
 	sets := p.options.Flags
 	own := sets.FlagSet("fairlead")
@@ -75,7 +73,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // run returns when the scheduler has ended; with leader election kube-scheduler ends the process itself.
-func (p *program) run(cmd *cobra.Command) error {
+func (p *program) run(cmd *cobra.Command, signals *daemon.Signals) error {
 	verflag.PrintAndExitIfRequested()
 	if p.eventDelay < 0 {
 		return fmt.Errorf("--%s=%s: give a duration of 0 or more", FlagEventDelay, p.eventDelay)
@@ -86,8 +84,9 @@ func (p *program) run(cmd *cobra.Command) error {
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	gate := politeevents.NewGate(p.eventDelay)
-	ctx, stop := untilAsked(gate)
-	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go endWhenAsked(ctx, cancel, signals, gate)
 	config, scheduler, err := app.Setup(ctx, p.options, p.plugins...)
 	if err != nil {
 		return err
@@ -104,27 +103,19 @@ func (p *program) run(cmd *cobra.Command) error {
 	return app.Run(ctx, config, scheduler)
 }
 
-// untilAsked returns a context that ends after the first SIGTERM or SIGINT, when no event waits any more. The second one
-// ends the process.
-func untilAsked(gate *politeevents.Gate) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := daemon.Notify()
-	go func() {
-		select {
-		case <-signals.First:
-		case <-ctx.Done():
-			return
-		}
-		go func() {
-			<-signals.Second
-			klog.InfoS("Stopped by a second signal")
-			klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-		}()
-		gate.Flush(flushTimeout)
-		cancel()
-	}()
-	return ctx, func() {
-		cancel()
-		signals.Stop()
+// endWhenAsked ends a context after the first SIGTERM or SIGINT, when no event waits any more. The second one ends the
+// process.
+func endWhenAsked(ctx context.Context, cancel func(), signals *daemon.Signals, gate *politeevents.Gate) {
+	select {
+	case <-signals.First:
+	case <-ctx.Done():
+		return
 	}
+	go func() {
+		<-signals.Second
+		klog.InfoS("Stopped by a second signal")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}()
+	gate.Flush(flushTimeout)
+	cancel()
 }

@@ -52,10 +52,8 @@ func (c *client) close() {
 }
 
 func (c *client) drain() {
-	now := time.Now()
-	c.drainAt.Store(now.UnixNano())
+	c.drainAt.Store(time.Now().UnixNano())
 	if c.link != nil {
-		c.taken, c.tookAt = c.link.Taken(), now
 		c.link.Drain()
 	} else {
 		c.session.Drain()
@@ -74,7 +72,7 @@ const drainSilence = 500 * time.Millisecond
 // deaf tells whether that is over. Only Agent.Drain calls it.
 func (c *client) deaf() bool {
 	now := time.Now()
-	if n := c.link.Taken(); n != c.taken {
+	if n := c.link.Taken(); n != c.taken || c.tookAt.IsZero() {
 		c.taken, c.tookAt = n, now
 	}
 	silent, _ := c.link.Silence()

@@ -2,7 +2,6 @@ package konntest
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -154,27 +153,14 @@ func TestManyAgentsAtOnce(t *testing.T) {
 // in when there is room; another peer that says nothing is cut off soon.
 func TestSilentPeersTakeRoom(t *testing.T) {
 	r := NewRig(t, server.Config{MaxAgents: 1, HandshakeTimeout: 3 * Patience})
-	silent := func() *tls.Conn {
-		cfg, err := r.AgentTLSConfig()()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.NextProtos = []string{link.ALPN}
-		nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = nc.Close() })
-		return nc
-	}
-	first := silent()
+	first := dialAgentsPort(t, r, link.ALPN)
 	l := &logs{}
 	a := r.LaunchAgent(agent.Config{Logf: l.logf}, "")
 	Eventually(t, Patience, "the agent is told the limit", func() bool { return len(l.logged("as many agents as it may have")) > 0 })
 	if a.Ready() {
 		t.Error("an agent beyond the limit is connected")
 	}
-	wantEnd(t, silent())
+	wantEnd(t, dialAgentsPort(t, r, link.ALPN))
 	_ = first.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	var ne net.Error
 	if _, err := first.Read(make([]byte, 1)); !errors.As(err, &ne) || !ne.Timeout() {

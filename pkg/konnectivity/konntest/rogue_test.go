@@ -75,16 +75,7 @@ func (r *rogueRig) unharmed(t *testing.T) {
 // connectRogue makes a TLS connection to the agents' port.
 func (r *rogueRig) connectRogue(t *testing.T, proto string) *tls.Conn {
 	t.Helper()
-	cfg, err := r.AgentTLSConfig()()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.NextProtos = []string{proto}
-	nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nc.Close() })
+	nc := dialAgentsPort(t, r.Rig, proto)
 	_ = nc.SetDeadline(time.Now().Add(Patience))
 	return nc
 }

@@ -18,11 +18,17 @@ import (
 // strangerTo makes a TLS connection to the agents' port, for the reference protocol.
 func strangerTo(t *testing.T, r *Rig) *tls.Conn {
 	t.Helper()
+	return dialAgentsPort(t, r, "h2")
+}
+
+// dialAgentsPort makes a TLS connection to the agents' port, with the rig's certificate for agents.
+func dialAgentsPort(t *testing.T, r *Rig, proto string) *tls.Conn {
+	t.Helper()
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.NextProtos = []string{"h2"}
+	cfg.NextProtos = []string{proto}
 	nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
 	if err != nil {
 		t.Fatal(err)

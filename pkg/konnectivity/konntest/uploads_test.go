@@ -25,16 +25,7 @@ type gatedAgent struct {
 
 func newGatedAgent(t *testing.T, r *Rig, identifiers string) *gatedAgent {
 	t.Helper()
-	cfg, err := r.AgentTLSConfig()()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.NextProtos = []string{link.ALPN}
-	nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nc.Close() })
+	nc := dialAgentsPort(t, r, link.ALPN)
 	if _, err := link.SendHello(nc, link.Hello{AgentID: "gated", Identifiers: identifiers, Window: 1 << 29}); err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,15 @@ func (g *Gate) Open() {
 	g.lookAgain()
 }
 
+// Flush opens the gate and waits until all events have been written, or until the time is over.
+func (g *Gate) Flush(most time.Duration) {
+	g.Open()
+	const interval = 10 * time.Millisecond
+	for end := time.Now().Add(most); g.Waiting() > 0 && time.Now().Before(end); {
+		time.Sleep(interval)
+	}
+}
+
 // Waiting is how many events are at the gate or being written.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()

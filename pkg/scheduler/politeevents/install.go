@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -95,13 +94,4 @@ func show(gate *Gate) {
 	shown.gate = gate
 	shown.Unlock()
 	registerMetrics()
-}
-
-// Flush opens the gate and waits until all events have been written, or until the time is over.
-func (g *Gate) Flush(most time.Duration) {
-	g.Open()
-	const interval = 10 * time.Millisecond
-	for end := time.Now().Add(most); g.Waiting() > 0 && time.Now().Before(end); {
-		time.Sleep(interval)
-	}
 }
