@@ -65,8 +65,9 @@ type End struct {
 
 	mu       sync.Mutex
 	st       tunnel.Stream
-	readEnd  bool // the socket sends no more
-	linkEnd  bool // the link sends no more
+	readEnd  bool  // the socket sends no more
+	broken   error // a reset that a write has met; a read sees an end in its place
+	linkEnd  bool  // the link sends no more
 	closed   bool
 	why      error // closed for this reason; nil for an orderly end
 	holding  bool
@@ -181,6 +182,9 @@ func (e *End) stream() tunnel.Stream {
 // readEnded handles the end of what the socket sends.
 func (e *End) readEnded(err error) {
 	orderly := errors.Is(err, io.EOF)
+	if broken := e.brokenBy(); orderly && broken != nil {
+		orderly, err = false, broken
+	}
 	if orderly && !e.in.HungUp() {
 		e.stream().CloseWrite()
 		e.halfClosed(&e.readEnd)
@@ -195,6 +199,13 @@ func (e *End) readEnded(err error) {
 	}
 	e.stream().Reset(err.Error(), true)
 	e.shut(err, true)
+}
+
+// brokenBy is the reset that a write has met.
+func (e *End) brokenBy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.broken
 }
 
 // peerGone handles a socket whose other end is closed for good: what it wrote

@@ -3,6 +3,8 @@ package pipe
 import (
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
@@ -130,11 +132,27 @@ func (e *End) written(n int) {
 	}
 }
 
-// writeFailed handles a socket that takes no more bytes: its other end is gone
-// in both directions.
+// writeFailed handles a socket that takes no more bytes. When its other end has closed
+// it, what that wrote before arrives first, and reading ends the connection.
 func (e *End) writeFailed(err error) {
-	if st := e.stream(); st != nil {
-		st.Reset(err.Error(), false)
+	reset := errors.Is(err, unix.ECONNRESET)
+	closed := reset || errors.Is(err, unix.EPIPE)
+	e.mu.Lock()
+	st, readEnd := e.st, e.readEnd
+	wanted := closed && st != nil && !e.closed && !e.peerClosed
+	if wanted && reset {
+		e.broken = err
 	}
-	e.shut(err, false)
+	e.mu.Unlock()
+	switch {
+	case wanted && readEnd:
+		e.peerGone()
+	case wanted:
+		e.settle()
+	default:
+		if st != nil {
+			st.Reset(err.Error(), false)
+		}
+		e.shut(err, false)
+	}
 }
