@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// mostWaiting events wait at a time; the oldest goes out for each one more. One takes about 8 KiB with its goroutine.
+	// mostWaiting events wait at a time; the oldest goes out for each one more. Each has a goroutine.
 	mostWaiting = 5000
 	// writers are the events that are written at a time once they may be.
 	writers = 8
