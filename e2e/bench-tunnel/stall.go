@@ -62,7 +62,7 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 		return err
 	}
 	time.Sleep(300 * time.Millisecond)
-	dur := e.o.dur / 2
+	dur := 2 * e.o.dur // shorter ones tell more of the machine's moments than of the tunnel
 	before := rateOf(&total, dur)
 	ts0, _ := echo(ec, 1<<30, dur)
 	s, err := open(e.dial, e.t.addr, op)
