@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
@@ -26,7 +28,7 @@ type reserve struct {
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.given || !r.fillLocked() {
+	if r.given || r.fillLocked() != nil {
 		return false
 	}
 	_ = r.file.Close()
@@ -39,21 +41,32 @@ func (r *reserve) take() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.given = false
-	r.fillLocked()
+	_ = r.fillLocked()
 }
 
-// held reports whether there is a reserve, and takes one if that is possible.
-func (r *reserve) held() bool {
+// lost takes a descriptor if there is no reserve, and reports whether there is none left
+// for it.
+func (r *reserve) lost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fillLocked()
+	return noneLeft(r.fillLocked())
 }
 
-func (r *reserve) fillLocked() bool {
-	if r.file == nil {
-		r.file, _ = os.Open(os.DevNull) // nil without a free descriptor
+// fillLocked needs no path: in a container there may be no /dev.
+func (r *reserve) fillLocked() error {
+	if r.file != nil {
+		return nil
 	}
-	return r.file != nil
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err == nil {
+		r.file = os.NewFile(uintptr(fd), "reserve")
+	}
+	return err
+}
+
+// noneLeft tells whether a call has failed for want of a descriptor.
+func noneLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // close ends the reserve.
@@ -67,7 +80,7 @@ func (r *reserve) close() {
 // turnAway refuses a connection that waits for a descriptor, and returns false when
 // that is not possible at present.
 func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
-	if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !s.spare.give() {
+	if !noneLeft(err) || !s.spare.give() {
 		return false
 	}
 	nc, err := sock.AcceptNow(l)
@@ -83,10 +96,10 @@ func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
 // listener had given up, or with one that came free in its place: were it served, there
 // would be no reserve, and nobody could be refused. It returns false when there is one.
 func (s *Server) tookReserve(nc net.Conn, on listening) bool {
-	if s.spare.held() {
+	if !s.spare.lost() {
 		return false
 	}
-	s.dismiss(nc, on, func() { s.spare.held() })
+	s.dismiss(nc, on, func() { s.spare.lost() })
 	return true
 }
 
