@@ -65,9 +65,8 @@ type End struct {
 
 	mu       sync.Mutex
 	st       tunnel.Stream
-	readEnd  bool  // the socket sends no more
-	broken   error // a reset that a write has met; a read sees an end in its place
-	linkEnd  bool  // the link sends no more
+	readEnd  bool // the socket sends no more
+	linkEnd  bool // the link sends no more
 	closed   bool
 	why      error // closed for this reason; nil for an orderly end
 	holding  bool
@@ -182,8 +181,10 @@ func (e *End) stream() tunnel.Stream {
 // readEnded handles the end of what the socket sends.
 func (e *End) readEnded(err error) {
 	orderly := errors.Is(err, io.EOF)
-	if broken := e.brokenBy(); orderly && broken != nil {
-		orderly, err = false, broken
+	if orderly {
+		if reset := e.out.WasReset(); reset != nil {
+			orderly, err = false, reset
+		}
 	}
 	if orderly && !e.in.HungUp() {
 		e.stream().CloseWrite()
@@ -199,13 +200,6 @@ func (e *End) readEnded(err error) {
 	}
 	e.stream().Reset(err.Error(), true)
 	e.shut(err, true)
-}
-
-// brokenBy is the reset that a write has met.
-func (e *End) brokenBy() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.broken
 }
 
 // peerGone handles a socket whose other end is closed for good: what it wrote

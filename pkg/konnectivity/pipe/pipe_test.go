@@ -85,6 +85,14 @@ type rig struct {
 
 func newRig(t *testing.T, cfg pipe.Config, window int) *rig {
 	t.Helper()
+	r, stop := startRig(t, cfg, window)
+	t.Cleanup(stop)
+	return r
+}
+
+// startRig is newRig for a test that has many.
+func startRig(t *testing.T, cfg pipe.Config, window int) (r *rig, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -98,13 +106,20 @@ func newRig(t *testing.T, cfg pipe.Config, window int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{End: pipe.New(sock.New(near), cfg), st: &stream{window: window}, far: far.(*net.TCPConn), closed: make(chan error, 2)}
+	r = &rig{End: pipe.New(sock.New(near), cfg), st: &stream{window: window}, far: far.(*net.TCPConn), closed: make(chan error, 2)}
 	r.OnClosed = func(err error) { r.closed <- err }
 	r.Start(r.st)
 	ran := make(chan struct{})
 	go func() { defer close(ran); r.Run() }()
-	t.Cleanup(func() { _ = far.Close(); r.Abort("test is over"); r.Writable(); <-ran })
-	return r
+	return r, func() {
+		_ = far.Close()
+		r.Abort("test is over")
+		r.st.mu.Lock()
+		r.st.window = 1 << 20 // a stream that is over takes all, to drop it
+		r.st.mu.Unlock()
+		r.Writable()
+		<-ran
+	}
 }
 
 // data hands bytes to the End as the link does.

@@ -135,14 +135,10 @@ func (e *End) written(n int) {
 // writeFailed handles a socket that takes no more bytes. When its other end has closed
 // it, what that wrote before arrives first, and reading ends the connection.
 func (e *End) writeFailed(err error) {
-	reset := errors.Is(err, unix.ECONNRESET)
-	closed := reset || errors.Is(err, unix.EPIPE)
+	closed := errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 	e.mu.Lock()
 	st, readEnd := e.st, e.readEnd
 	wanted := closed && st != nil && !e.closed && !e.peerClosed
-	if wanted && reset {
-		e.broken = err
-	}
 	e.mu.Unlock()
 	switch {
 	case wanted && readEnd:

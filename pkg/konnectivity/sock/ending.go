@@ -1,8 +1,11 @@
 package sock
 
 import (
+	"errors"
 	"net"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ending is how a connection ends behind the queue.
@@ -88,4 +91,36 @@ func awaitAcked(nc net.Conn) {
 		}
 		time.Sleep(poll)
 	}
+}
+
+// over tells whether a TCP connection is gone, and what was not delivered with it. One
+// that has ended in both directions may still be delivering: poll takes it for hung up.
+func over(fd uintptr) bool {
+	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err != nil || info.State == unix.BPF_TCP_CLOSE
+}
+
+// WasReset returns the reset that a write has met, if that is how the connection has
+// ended. The kernel tells of a reset once: where a write was told, a read sees an end.
+func (o *Out) WasReset() error {
+	nc := o.nc
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = t.NetConn()
+	}
+	gone := true
+	if raw := rawOf(nc); raw != nil {
+		_ = raw.Control(func(fd uintptr) { gone = over(fd) })
+	}
+	for since := time.Now(); gone; time.Sleep(time.Millisecond) {
+		o.mu.Lock()
+		met, writing := o.err, o.running
+		o.mu.Unlock()
+		if errors.Is(met, unix.ECONNRESET) {
+			return met
+		}
+		if met != nil || !writing || time.Since(since) > time.Second { // a write to what is gone fails at once
+			gone = false
+		}
+	}
+	return nil
 }

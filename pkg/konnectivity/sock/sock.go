@@ -261,7 +261,7 @@ func unacked(nc net.Conn) int {
 	}
 	if raw := rawOf(nc); raw != nil {
 		_ = raw.Control(func(fd uintptr) {
-			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && !hungUp(fd) {
+			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && v > 0 && !over(fd) {
 				n = v
 			}
 		})
