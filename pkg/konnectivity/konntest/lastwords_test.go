@@ -21,7 +21,7 @@ import (
 func TestLastWords(t *testing.T) {
 	for mode, overTCP := range map[string]bool{"grpc": false, "http-connect": false, "http-connect with TLS": true} {
 		r := NewRig(t, server.Config{})
-		r.StartAgent(agent.Config{}, "")
+		a := r.StartAgent(agent.Config{}, "")
 		dial := map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)}[mode]
 		if overTCP {
 			cfg, err := r.AgentTLSConfig()()
@@ -36,12 +36,14 @@ func TestLastWords(t *testing.T) {
 				conns := make(chan net.Conn, 1)
 				c := MustDial(t, dial, heldTarget(t, conns))
 				lastWords(t, <-conns, c, reset, overTCP)
+				Eventually(t, Patience, "the agent keeps nothing", func() bool { return a.Connections() == 0 })
 			})
 			if mode == "http-connect" && !reset || overTCP {
 				t.Run(mode+"/client "+end, func(t *testing.T) {
 					conns := make(chan net.Conn, 1)
 					c := MustDial(t, dial, heldTarget(t, conns))
 					lastWords(t, c, <-conns, reset, true)
+					Eventually(t, Patience, "the agent keeps nothing", func() bool { return a.Connections() == 0 })
 				})
 			}
 		}

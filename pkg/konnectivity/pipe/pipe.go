@@ -66,6 +66,7 @@ type End struct {
 	mu       sync.Mutex
 	st       tunnel.Stream
 	readEnd  bool // the socket sends no more
+	deaf     bool // the socket's other end has closed it: it takes no more
 	linkEnd  bool // the link sends no more
 	closed   bool
 	why      error // closed for this reason; nil for an orderly end
@@ -186,7 +187,7 @@ func (e *End) readEnded(err error) {
 			orderly, err = false, reset
 		}
 	}
-	if orderly && !e.in.HungUp() {
+	if orderly && !e.in.HungUp() && e.endReading() {
 		e.stream().CloseWrite()
 		e.halfClosed(&e.readEnd)
 		if e.in.WaitHangup() {
@@ -200,6 +201,15 @@ func (e *End) readEnded(err error) {
 	}
 	e.stream().Reset(err.Error(), true)
 	e.shut(err, true)
+}
+
+// endReading notes that the socket sends no more, and returns false if it takes no more
+// either: a write that fails later finds that nobody reads.
+func (e *End) endReading() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.readEnd = e.readEnd || !e.deaf
+	return !e.deaf
 }
 
 // peerGone handles a socket whose other end is closed for good: what it wrote

@@ -133,12 +133,13 @@ func (e *End) written(n int) {
 }
 
 // writeFailed handles a socket that takes no more bytes. When its other end has closed
-// it, what that wrote before arrives first, and reading ends the connection.
+// it, what that wrote before arrives first, and the end of reading ends the connection.
 func (e *End) writeFailed(err error) {
-	closed := errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+	closed := errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) && e.in.HungUp()
 	e.mu.Lock()
 	st, readEnd := e.st, e.readEnd
 	wanted := closed && st != nil && !e.closed && !e.peerClosed
+	e.deaf = e.deaf || wanted
 	e.mu.Unlock()
 	switch {
 	case wanted && readEnd:
@@ -147,7 +148,7 @@ func (e *End) writeFailed(err error) {
 		e.settle()
 	default:
 		if st != nil {
-			st.Reset(err.Error(), false)
+			st.Reset(err.Error(), readEnd) // behind what was read up to its end
 		}
 		e.shut(err, false)
 	}

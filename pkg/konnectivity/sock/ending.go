@@ -93,23 +93,32 @@ func awaitAcked(nc net.Conn) {
 	}
 }
 
-// over tells whether a TCP connection is gone, and what was not delivered with it. One
-// that has ended in both directions may still be delivering: poll takes it for hung up.
-func over(fd uintptr) bool {
+// inner is the socket below TLS.
+func inner(nc net.Conn) net.Conn {
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
+	}
+	return nc
+}
+
+// hungUp tells whether a connection is over, with what was not delivered before. Poll
+// says so as well of one that has ended in both directions and is still delivering.
+func hungUp(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds, 0)
+	if err != nil || n == 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR) == 0 {
+		return false
+	}
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	return err != nil || info.State == unix.BPF_TCP_CLOSE
+	return err != nil || info.State == unix.BPF_TCP_CLOSE // a Unix socket delivers at once
 }
 
 // WasReset returns the reset that a write has met, if that is how the connection has
 // ended. The kernel tells of a reset once: where a write was told, a read sees an end.
 func (o *Out) WasReset() error {
-	nc := o.nc
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = t.NetConn()
-	}
-	gone := true
-	if raw := rawOf(nc); raw != nil {
-		_ = raw.Control(func(fd uintptr) { gone = over(fd) })
+	gone := false
+	if raw := rawOf(inner(o.nc)); raw != nil {
+		_ = raw.Control(func(fd uintptr) { gone = hungUp(fd) })
 	}
 	for since := time.Now(); gone; time.Sleep(time.Millisecond) {
 		o.mu.Lock()

@@ -27,8 +27,8 @@ type Out struct {
 	Written func(n int)
 	Failed  func(err error)
 	// Ended is called, without locks held, when the connection has been closed
-	// behind the queue, as Close and Cut ask for. It is not where a write has failed
-	// before, or the queue was discarded.
+	// behind the queue, as Close and Cut ask for. Where that queue is given up, because a
+	// write fails or by Discard, it is not called.
 	Ended func()
 	// Flushed is called by the flusher after each write, without locks held.
 	Flushed func()

@@ -202,8 +202,8 @@ func (c *Conn) readBuffered(limit int) (*buf.Chunk, error) {
 	return nil, err
 }
 
-// WaitHangup waits until the peer has closed both directions or the connection
-// is closed here. It returns at once with false where that cannot be seen.
+// WaitHangup waits until HungUp is true or the connection is closed here. It returns at
+// once with false where reads do not come from the kernel as they are.
 func (c *Conn) WaitHangup() bool {
 	if c.raw == nil {
 		return false
@@ -216,20 +216,14 @@ func (c *Conn) WaitHangup() bool {
 	return gone && err == nil
 }
 
-// HungUp tells whether the peer has closed both directions.
+// HungUp tells whether the connection is over: the peer has closed both directions, or
+// reset it. It is false where that cannot be seen.
 func (c *Conn) HungUp() bool {
-	if c.raw == nil {
-		return false
-	}
 	gone := false
-	_ = c.raw.Control(func(fd uintptr) { gone = hungUp(fd) })
+	if raw := rawOf(inner(c.nc)); raw != nil {
+		_ = raw.Control(func(fd uintptr) { gone = hungUp(fd) })
+	}
 	return gone
-}
-
-func hungUp(fd uintptr) bool {
-	fds := []unix.PollFd{{Fd: int32(fd)}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 }
 
 // Unsent is the number of written bytes that the peer's end of a Unix socket
@@ -252,16 +246,14 @@ func (c *Conn) Unsent() int {
 func (c *Conn) Unacked() int { return unacked(c.nc) }
 
 func unacked(nc net.Conn) int {
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		return unacked(t.NetConn())
-	}
+	nc = inner(nc)
 	n := 0
 	if _, local := nc.(*net.UnixConn); local {
 		return 0
 	}
 	if raw := rawOf(nc); raw != nil {
 		_ = raw.Control(func(fd uintptr) {
-			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && v > 0 && !over(fd) {
+			if v, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && v > 0 && !hungUp(fd) {
 				n = v
 			}
 		})
