@@ -61,24 +61,24 @@ func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
 	admitted := make(chan bool, 1)
 	cfg := s.sessionConfig(b)
 	cfg.OnClosed = func(err error) {
-		go func() {
+		s.wg.Go(func() {
 			if <-admitted {
 				s.leave(b, "reference", err)
 				s.seats.Dec()
 				c.left()
 			}
 			st.Reset(h2.CodeCancel)
-		}()
+		})
 	}
 	b.session = compat.New(st, true, cfg)
 	st.SetHandler(b.session)
-	go func() {
+	s.wg.Go(func() {
 		ok := s.admitReference(nc, st, b, path, agentIDs, idents, auth)
 		if ok {
 			c.came()
 		}
 		admitted <- ok
-	}()
+	})
 }
 
 // sessionConfig returns the configuration of an upstream agent's stream.
