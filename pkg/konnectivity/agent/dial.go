@@ -116,7 +116,13 @@ func (t *target) run(ctx context.Context, address string) {
 	t.a.m.endpoints.Inc()
 	sock.ShortQueues(nc)
 	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
-	end.OnClosed = func(error) { t.a.m.endpoints.Dec(); t.a.carried.Dec(); t.a.forget(end) }
+	end.OnClosed = func(err error) {
+		t.a.m.endpoints.Dec()
+		t.a.carried.Dec()
+		t.a.forget(end)
+		wrote, read := end.Moved()
+		t.a.cfg.Logf(5, "connection to %s is over after %v: %d bytes there, %d bytes back, %s", address, time.Since(start), wrote, read, reason(err))
+	}
 	end.Start(t.st)
 	t.a.remember(end)
 	t.end.Store(end)
@@ -127,6 +133,14 @@ func (t *target) run(ctx context.Context, address string) {
 	t.st.Accept()
 	t.hold()
 	end.Run()
+}
+
+// reason says how a connection has ended.
+func reason(err error) string {
+	if err == nil {
+		return "orderly"
+	}
+	return err.Error()
 }
 
 // connect dials the destination if the policy allows it.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
@@ -73,9 +72,11 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 	p.wg.Go(func() { _ = p.hb.Serve() })
 	p.wg.Go(func() { _ = p.ha.Serve() })
 	<-ready
-	t.Cleanup(func() { p.hb.Close(); p.ha.Close(); p.wg.Wait() })
+	t.Cleanup(p.close)
 	return p
 }
+
+func (p *pair) close() { p.hb.Close(); p.ha.Close(); p.wg.Wait() }
 
 // open dials and returns both ends.
 func (p *pair) open(t testing.TB, slow bool) (server, agent *tunneltest.Sink) {
@@ -102,42 +103,6 @@ func send(t testing.TB, e *tunneltest.Sink, n int, first byte) {
 	if !e.SendAll(p) {
 		t.Error("the window stays shut")
 	}
-}
-
-// TestModel: whatever the schedule, bytes arrive in order and complete on their own
-// connection, the end behind them, and nothing is left.
-func TestModel(t *testing.T) {
-	p := newPair(t, compat.Config{}, compat.Config{})
-	rapid.Check(t, func(rt *rapid.T) {
-		type half struct {
-			from, to *tunneltest.Sink
-			sent     int
-			first    byte
-		}
-		var all []*half
-		for i := range rapid.IntRange(1, 4).Draw(rt, "connections") {
-			s, a := p.open(t, false)
-			all = append(all, &half{from: s, to: a, first: byte(2 * i)}, &half{from: a, to: s, first: byte(2*i + 1)})
-		}
-		for range rapid.IntRange(0, 40).Draw(rt, "steps") {
-			h := all[rapid.IntRange(0, len(all)-1).Draw(rt, "half")]
-			n := rapid.IntRange(1, 100_000).Draw(rt, "bytes")
-			send(t, h.from, n, h.first+byte(h.sent))
-			h.sent += n
-		}
-		for i, h := range all {
-			tunneltest.Eventually(t, "all has arrived", func() bool { n, _, _, _ := h.to.State(); return n == h.sent })
-			for k, b := range h.to.Got() {
-				if b != h.first+byte(k) {
-					rt.Fatalf("half %d: byte %d is %d", i, k, b)
-				}
-			}
-		}
-		for i := 0; i < len(all); i += 2 {
-			all[i+rapid.IntRange(0, 1).Draw(rt, "who closes")].from.Stream().Close()
-		}
-		tunneltest.Eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
-	})
 }
 
 // TestCloseBehindData: a close does not overtake what was sent.

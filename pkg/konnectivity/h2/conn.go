@@ -72,6 +72,10 @@ func (c *Config) defaults() {
 // without reading is cut off.
 const floodLimit = 4 << 20
 
+// lastWords is for how long a peer that takes nothing more is listened to: one that
+// was killed has left what it sent before, and the end behind it.
+const lastWords = 10 * time.Second
+
 // Conn is one HTTP/2 connection. Serve reads it; everything else may be called
 // from any goroutine and never waits.
 type Conn struct {
@@ -137,7 +141,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 		lastRecv: now,
 	}
 	c.out.Flushed = c.flushed
-	c.out.Failed = func(error) { _ = nc.Close() }
+	c.out.Failed = func(error) { _ = nc.SetReadDeadline(time.Now().Add(lastWords)) }
 	return c
 }
 

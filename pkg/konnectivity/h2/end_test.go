@@ -2,14 +2,27 @@ package h2
 
 import (
 	"errors"
+	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
-// TestDataBehindEnd: a client that sends behind the end of a stream loses that stream,
+// TestSendsBehindEnd: a client that sends behind the end of a stream loses that stream,
 // whose handler is told why; another stream of the connection goes on.
-func TestDataBehindEnd(t *testing.T) {
+func TestSendsBehindEnd(t *testing.T) {
+	for name, late := range map[string]func(p *peer){
+		"data":    func(p *peer) { _ = p.fr.WriteData(1, false, []byte("late")) },
+		"headers": func(p *peer) { p.request(1) },
+	} {
+		t.Run(name, func(t *testing.T) { sendsBehindEnd(t, late) })
+	}
+}
+
+func sendsBehindEnd(t *testing.T, late func(p *peer)) {
 	first, second := newOrderly(), newOrderly()
 	handlers := []*orderly{first, second}
 	p := newPeer(t, Config{OnStream: func(st *Stream, _ []Field) {
@@ -20,7 +33,7 @@ func TestDataBehindEnd(t *testing.T) {
 	p.request(1)
 	p.request(3)
 	_ = p.fr.WriteData(1, true, []byte("all"))
-	_ = p.fr.WriteData(1, false, []byte("late"))
+	late(p)
 	_ = p.fr.WriteData(3, true, []byte("other"))
 	p.read(t, "reset", func(f http2.Frame) bool {
 		r, ok := f.(*http2.RSTStreamFrame)
@@ -89,3 +102,91 @@ func (*endThenClosed) Data([]byte) error { return nil }
 func (h *endThenClosed) End() { h.end = true }
 
 func (h *endThenClosed) Closed(error) { h.closed <- h.end }
+
+// TestResetBehindOwnEnd: a stream that was ended here can still be reset, for a peer that
+// goes on sending; else that would wait for its window for ever.
+func TestResetBehindOwnEnd(t *testing.T) {
+	p := newPeer(t, Config{})
+	p.request(1)
+	st := <-p.st
+	st.Finish([]Field{{"grpc-status", "0"}})
+	st.Reset(CodeCancel)
+	p.read(t, "reset", func(f http2.Frame) bool {
+		r, ok := f.(*http2.RSTStreamFrame)
+		return ok && r.StreamID == 1 && r.ErrCode == http2.ErrCodeCancel
+	})
+	if n := p.c.Streams(); n != 0 {
+		t.Errorf("%d streams are left", n)
+	}
+}
+
+// TestTrailersMeetReset: trailers of a stream that was reset here meanwhile mean nothing,
+// and another stream goes on.
+func TestTrailersMeetReset(t *testing.T) {
+	p := newPeer(t, Config{})
+	p.request(1)
+	(<-p.st).Reset(CodeCancel)
+	_ = p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}, EndHeaders: true, EndStream: true})
+	p.request(3)
+	<-p.st
+	_ = p.fr.WriteData(3, false, []byte("other"))
+	p.h.wait(t, "data of the other stream", func() bool { return string(p.h.data) == "other" })
+}
+
+// TestLastWords: what a peer sent before it was killed is heard, although an answer to
+// a part of it has failed.
+func TestLastWords(t *testing.T) {
+	const frames, size = 3, 16 << 10 // what the kernel takes before anybody reads
+	for _, network := range []string{"unix", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			h := &interrupted{left: make(chan struct{}), closed: make(chan struct{})}
+			p := newPeerOver(t, network, Config{OnStream: func(st *Stream, _ []Field) {
+				h.st = st
+				st.SetHandler(h)
+				st.WriteHeaders([]Field{{":status", "200"}})
+			}})
+			p.request(1)
+			for range frames {
+				if err := p.fr.WriteData(1, false, make([]byte, size)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc, ok := p.nc.(*net.TCPConn); ok { // a reset stands behind what was sent
+				for sc := sock.New(tc); sc.Unacked() > 0; {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			_ = p.nc.Close() // with SETTINGS unread
+			close(h.left)
+			select {
+			case <-h.closed:
+			case <-time.After(time.Minute):
+				t.Fatal("the stream never ends")
+			}
+			if h.got != frames*size {
+				t.Errorf("%d of %d bytes were heard", h.got, frames*size)
+			}
+		})
+	}
+}
+
+// interrupted is a handler that answers its first piece when the peer has gone.
+type interrupted struct {
+	st     *Stream
+	got    int
+	left   chan struct{}
+	closed chan struct{}
+}
+
+func (*interrupted) Headers([]Field) {}
+
+func (h *interrupted) Data(p []byte) error {
+	h.got += len(p)
+	<-h.left
+	h.st.SendControl([]byte("so far"))
+	return nil
+}
+
+func (*interrupted) End() {}
+
+func (h *interrupted) Closed(error) { close(h.closed) }

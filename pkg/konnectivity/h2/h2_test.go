@@ -62,21 +62,32 @@ type peer struct {
 	ok chan error
 }
 
-func newPeer(t *testing.T, cfg Config) *peer {
+func newPeer(t *testing.T, cfg Config) *peer { return newPeerOver(t, "tcp", cfg) }
+
+// joined returns both ends of a connection.
+func joined(t testing.TB, network string) (a, b net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = "" // the kernel chooses an abstract one
+	}
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
+	if a, err = net.Dial(network, l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	b, err := l.Accept()
-	if err != nil {
+	if b, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
+	return a, b
+}
+
+func newPeerOver(t *testing.T, network string, cfg Config) *peer {
+	t.Helper()
+	a, b := joined(t, network)
 	p := &peer{nc: a, fr: http2.NewFramer(a, a), h: &handler{}, st: make(chan *Stream, 10), ok: make(chan error, 1)}
 	p.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if cfg.OnStream == nil {

@@ -55,6 +55,13 @@ func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {
 	if st == nil {
 		return nil
 	}
+	c.mu.Lock()
+	late := st.peerEnd
+	c.mu.Unlock()
+	if late {
+		st.breach(CodeStreamClosed, "HEADERS behind the end of the stream")
+		return nil
+	}
 	if st.h != nil {
 		st.h.Headers(fields)
 	}
@@ -65,6 +72,9 @@ func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {
 }
 
 func (c *Conn) newPeerStream(hb *headerBlock, fields []Field) error {
+	if hb.stream%2 == 1 && hb.stream <= c.lastPeer && hb.end {
+		return nil // trailers of a stream that was reset here meanwhile
+	}
 	if hb.stream%2 == 0 || hb.stream <= c.lastPeer {
 		return &ConnError{CodeProtocol, "bad stream number"}
 	}

@@ -134,7 +134,7 @@ func (st *Stream) Reset(code uint32) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !st.ended {
+	if c.streams[st.id] == st { // also where only the peer has more to send
 		st.ended = true
 		c.ctrl = appendRST(c.ctrl, st.id, code)
 	}

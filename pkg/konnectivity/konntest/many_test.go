@@ -1,50 +1,59 @@
 package konntest
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
-// TestManyAgents: 5,000 agents that all lose their server come back, dials that are
-// made meanwhile do not fail, and when the agents end nothing of them stays.
+// TestManyAgents: 5,000 agents that all lose their server at once come back, dials that
+// are made meanwhile wait for them, and when the agents end nothing of them stays.
 func TestManyAgents(t *testing.T) {
 	n := 5000
 	if testing.Short() {
 		n = 100
 	}
 	r := NewRig(t, server.Config{AgentWait: Patience})
+	l := r.cuttable()
 	baseline := runtime.NumGoroutine()
-	p := NewProxy(t, r.AgentTLS)
 	links := func() int {
 		return int(Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`))
 	}
 	var all []*Agent
 	start := time.Now()
-	for i := range n { // half of them through a network that will break
-		addr := ""
-		if i%2 == 0 {
-			addr = p.Addr
-		}
-		all = append(all, r.LaunchAgent(agent.Config{AgentID: fmt.Sprint("agent-", i), SyncInterval: time.Second, SyncIntervalCap: 5 * time.Second}, addr))
+	for i := range n {
+		all = append(all, r.LaunchAgent(agent.Config{AgentID: fmt.Sprint("agent-", i), SyncInterval: time.Second, SyncIntervalCap: 5 * time.Second}, l.Addr().String()))
 	}
 	Eventually(t, 2*Patience, "all agents are there", func() bool { return links() == n })
 	t.Logf("%d agents connected after %v, %d goroutines", n, time.Since(start), runtime.NumGoroutine()-baseline)
-	if per := (runtime.NumGoroutine() - baseline) / n; per > 10 { // proxy, agent and server together
+	if per := (runtime.NumGoroutine() - baseline) / n; per > 8 { // agent and server together
 		t.Errorf("%d goroutines per agent", per)
 	}
 	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 20)
-	p.Refuse(true)
-	p.Cut()
-	Eventually(t, Patience, "server has noticed", func() bool { return links() <= n-n/2 })
-	p.Refuse(false)
+	Eventually(t, Patience, "dials are made", func() bool { return load.Dials() > 0 })
+	l.refuses.Store(true)
+	if cut := l.cut(); cut != n {
+		t.Errorf("%d connections were cut, want %d", cut, n)
+	}
+	Eventually(t, Patience, "server has noticed", func() bool { return links() == 0 })
+	during := load.Dials()
+	time.Sleep(time.Second) // dials wait, and agents are refused
+	if d := load.Dials() - during; d > 5 {
+		t.Errorf("%d dials ended without an agent", d)
+	}
+	l.refuses.Store(false)
 	start = time.Now()
 	Eventually(t, 2*Patience, "all agents are back", func() bool { return links() == n })
-	t.Logf("%d agents back after %v", n/2, time.Since(start))
+	t.Logf("%d agents back after %v", n, time.Since(start))
 	load.NoDialFailed(t)
 	for _, a := range all {
 		go a.Stop()
@@ -54,4 +63,63 @@ func TestManyAgents(t *testing.T) {
 		a.Stop()
 	}
 	Eventually(t, Patience, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= baseline+10 })
+}
+
+// cuttable is a listener for agents whose connections can all be cut. Unlike a Proxy it
+// needs no descriptors of its own.
+type cuttable struct {
+	net.Listener
+	refuses atomic.Bool // turns new connections away
+
+	mu    sync.Mutex
+	conns []*net.TCPConn
+}
+
+// cuttable opens a further listener for agents.
+func (r *Rig) cuttable() *cuttable {
+	r.t.Helper()
+	crt, key := r.CA.Issue(r.t, "cuttable", time.Now().Add(time.Hour))
+	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, r.t.Logf)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &cuttable{Listener: l}
+	go func() { _ = r.Server.ServeAgents(c, loader.Server(&tls.Config{MinVersion: tls.VersionTLS12})) }()
+	return c
+}
+
+// Accept implements net.Listener.
+func (c *cuttable) Accept() (net.Conn, error) {
+	for {
+		nc, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c.refuses.Load() {
+			_ = nc.Close()
+			continue
+		}
+		c.mu.Lock()
+		c.conns = append(c.conns, nc.(*net.TCPConn))
+		c.mu.Unlock()
+		return nc, nil
+	}
+}
+
+// cut ends the network below all connections, as both ends see it, and tells how many
+// there were.
+func (c *cuttable) cut() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, nc := range c.conns {
+		if nc.CloseRead() == nil && nc.CloseWrite() == nil {
+			n++
+		}
+	}
+	c.conns = nil
+	return n
 }

@@ -1,8 +1,11 @@
 package konntest
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
@@ -22,17 +26,28 @@ import (
 const noticed = 1100 * time.Millisecond
 
 // TestRotationUnderLoad renews the CA with an overlap, then the certificates of both
-// sides, then drops the old CA, while connections are made all the time and agents
-// reconnect after each step. Nothing fails and nothing restarts (upstream #801).
+// sides and of the frontends, then drops the old CA, while connections are made and bytes
+// are moved all the time and agents reconnect after each step. Nothing fails, every
+// transfer is whole, and nothing restarts (upstream #801).
 func TestRotationUnderLoad(t *testing.T) {
 	r := NewRig(t, server.Config{AgentWait: Patience})
 	p := NewProxy(t, r.AgentTLS)
 	r.StartAgent(agent.Config{AgentID: "stays"}, "")
 	a := r.StartAgent(agent.Config{AgentID: "reconnects"}, p.Addr)
+	grpcTLS, connectTLS := r.FrontendsTLS()
+	client := r.rotatingClient()
 	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 50)
+	moves := []*Traffic{
+		StartTraffic(t, Connect(r.Connect), nil),
+		StartTraffic(t, client(ConnectTLS, connectTLS), nil),
+		StartTraffic(t, client(GRPCTLS, grpcTLS), nil),
+	}
 	reconnect := func(step string) {
 		t.Helper()
 		time.Sleep(noticed)
+		for _, tr := range moves {
+			tr.Progress()
+		}
 		p.Refuse(true) // what is on the way goes on through the other agent
 		a.Drain(t.Context())
 		p.Refuse(false)
@@ -75,9 +90,34 @@ func TestRotationUnderLoad(t *testing.T) {
 	reconnect("the server has a certificate of the new CA")
 	next.Issue(t, "agent", time.Now().Add(time.Hour))
 	reconnect("agents have certificates of the new CA")
+	next.Issue(t, "frontend", time.Now().Add(time.Hour))
+	next.Issue(t, "client", time.Now().Add(time.Hour))
+	reconnect("so have the frontends and their clients")
 	bundle(next)
 	reconnect("only the new CA is trusted")
 	load.NoneFailed(t)
+	for _, tr := range moves {
+		tr.End()
+		if n := tr.Cut(); n > 0 {
+			t.Errorf("%d transfers were cut", n)
+		}
+	}
+}
+
+// rotatingClient returns dialers over TCP whose certificate, key and CA are those that
+// are in the files at present.
+func (r *Rig) rotatingClient() func(with func(string, *tls.Config) Dialer, proxy string) Dialer {
+	r.t.Helper()
+	crt, key := r.CA.Issue(r.t, "client", time.Now().Add(time.Hour))
+	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return func(with func(string, *tls.Config) Dialer, proxy string) Dialer {
+		return func(ctx context.Context, address string) (net.Conn, error) {
+			return with(proxy, loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}))(ctx, address)
+		}
+	}
 }
 
 // reviewer is the part of an API server that reviews tokens, well or badly.

@@ -90,7 +90,7 @@ func (e *End) closedNow() {
 
 // watch looks for progress after d; mu is held.
 func (e *End) watch(d time.Duration) {
-	e.lastSeen = e.moved
+	e.lastSeen = e.wrote + e.read
 	if e.timer == nil {
 		e.timer = time.AfterFunc(d, e.look)
 	} else {
@@ -105,7 +105,7 @@ func (e *End) look() {
 		e.mu.Unlock()
 		return
 	}
-	if e.moved != e.lastSeen && e.idleFor != e.cfg.Linger {
+	if e.wrote+e.read != e.lastSeen && e.idleFor != e.cfg.Linger {
 		e.watch(e.idleFor)
 		e.mu.Unlock()
 		return

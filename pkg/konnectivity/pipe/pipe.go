@@ -74,7 +74,8 @@ type End struct {
 	held     []*buf.Chunk
 	cut      error // a reset that stands behind held
 	started  bool
-	moved    int64 // bytes in either direction, to see progress
+	read     int64 // bytes from the socket
+	wrote    int64 // bytes to the socket
 	timer    *time.Timer
 	tell     sync.Once // OnClosed
 	lastSeen int64
@@ -101,6 +102,13 @@ func (e *End) Start(st tunnel.Stream) {
 	e.mu.Lock()
 	e.st = st
 	e.mu.Unlock()
+}
+
+// Moved tells how many bytes the socket has taken and given so far.
+func (e *End) Moved() (wrote, read int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.wrote, e.read
 }
 
 // Out is the write half of the socket, for what goes before tunnelled bytes.
@@ -150,7 +158,7 @@ func (e *End) discard(chunks []*buf.Chunk) bool {
 		n += c.Len()
 	}
 	e.mu.Lock()
-	e.moved += int64(n)
+	e.read += int64(n)
 	gone := e.peerClosed
 	if gone {
 		e.dropped += n

@@ -124,7 +124,7 @@ func (e *End) Abort(reason string) {
 
 func (e *End) written(n int) {
 	e.mu.Lock()
-	e.moved += int64(n)
+	e.wrote += int64(n)
 	st := e.st
 	e.mu.Unlock()
 	if st != nil {
