@@ -114,6 +114,7 @@ func (t *target) run(ctx context.Context, address string) {
 	}
 	t.a.m.dialSeconds.Observe(time.Since(start).Seconds())
 	t.a.m.endpoints.Inc()
+	since := time.Now()
 	sock.ShortQueues(nc)
 	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
 	end.OnClosed = func(err error) {
@@ -121,7 +122,7 @@ func (t *target) run(ctx context.Context, address string) {
 		t.a.carried.Dec()
 		t.a.forget(end)
 		wrote, read := end.Moved()
-		t.a.cfg.Logf(5, "connection to %s is over after %v: %d bytes there, %d bytes back, %s", address, time.Since(start), wrote, read, reason(err))
+		t.a.cfg.Logf(5, "connection to %s is over after %v: %d bytes there, %d bytes back, %s", address, time.Since(since), wrote, read, reason(err))
 	}
 	end.Start(t.st)
 	t.a.remember(end)

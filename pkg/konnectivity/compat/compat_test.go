@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
@@ -119,6 +120,39 @@ func TestCloseBehindData(t *testing.T) {
 		if n, _, _, err := to.State(); n != 1<<20 || err != nil {
 			t.Errorf("%d of %d bytes came before the end, %v", n, 1<<20, err)
 		}
+	}
+}
+
+// TestCloseMeetsData: what the destination sent before it closed arrives, and an orderly
+// end behind it, although data for the destination comes while its last bytes leave.
+func TestCloseMeetsData(t *testing.T) {
+	leaving, queued, late := make(chan struct{}, 2), make(chan struct{}), make(chan struct{})
+	count := 0
+	p := newPair(t, compat.Config{}, compat.Config{
+		Observe: func(received bool, typ wire.Type) {
+			if received || typ != wire.Data {
+				return
+			}
+			leaving <- struct{}{} // it is between the queue and the stream
+			if count++; count == 1 {
+				<-queued
+			} else {
+				<-late
+			}
+		},
+		OnStray: func(wire.Type, int64, bool) { time.AfterFunc(50*time.Millisecond, func() { close(late) }) },
+	})
+	server, agent := p.open(t, false)
+	go agent.Stream().Send(buf.From(make([]byte, 100)), false)
+	<-leaving
+	agent.Stream().Send(buf.From(make([]byte, 200)), false)
+	agent.Stream().Close()
+	close(queued)
+	<-leaving
+	send(t, server, 10, 0)
+	tunneltest.Eventually(t, "the end", func() bool { _, ended, _, err := server.State(); return ended || err != nil })
+	if n, _, _, err := server.State(); n != 300 || err != nil {
+		t.Errorf("%d of %d bytes came before the end, %v", n, 300, err)
 	}
 }
 

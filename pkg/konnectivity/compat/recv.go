@@ -43,9 +43,7 @@ func (s *Session) flushAcc() {
 		s.consumed(n)
 		if c == nil {
 			s.stray(wire.Data, s.accID)
-		}
-		if c == nil && s.accID != 0 {
-			s.sendClose(s.accID, "unrecognized connectID")
+			s.closeUnknown(s.accID)
 		}
 		return
 	}
@@ -64,6 +62,18 @@ func (s *Session) flushAcc() {
 	}
 	account.Relieve()
 	c.r.Data(chunk)
+}
+
+// closeUnknown answers data for a connection that is not there. An agent does so only for
+// one that never was: behind any other there has been a close, which may still wait behind
+// the connection's last data, where this one must not overtake it.
+func (s *Session) closeUnknown(id int64) {
+	s.mu.Lock()
+	known := !s.server && id <= s.nextID
+	s.mu.Unlock()
+	if id > 0 && !known {
+		s.sendClose(id, "unrecognized connectID")
+	}
 }
 
 // stray reports a packet for a connection that is not there.

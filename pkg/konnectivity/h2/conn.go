@@ -1,10 +1,9 @@
 package h2
 
 import (
-	"errors"
-	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -34,6 +33,9 @@ type Config struct {
 	// AckDelay is for how long acknowledgements of SETTINGS and PING are
 	// gathered. Default 5 ms.
 	AckDelay time.Duration
+	// LastWords is for how long a peer that takes nothing more is listened to. One that
+	// was killed has left what it sent before, and the end behind it. Default 10 s.
+	LastWords time.Duration
 	// OnStream answers a stream that a client opens; server role only.
 	OnStream func(st *Stream, fields []Field)
 	// OnSent is told for how long a message, or the chunk of a sender, waited for the
@@ -66,15 +68,14 @@ func (c *Config) defaults() {
 	if c.AckDelay == 0 {
 		c.AckDelay = 5 * time.Millisecond
 	}
+	if c.LastWords == 0 {
+		c.LastWords = 10 * time.Second
+	}
 }
 
 // floodLimit is the number of queued bytes at which a peer that makes us answer
 // without reading is cut off.
 const floodLimit = 4 << 20
-
-// lastWords is for how long a peer that takes nothing more is listened to: one that
-// was killed has left what it sent before, and the end behind it.
-const lastWords = 10 * time.Second
 
 // Conn is one HTTP/2 connection. Serve reads it; everything else may be called
 // from any goroutine and never waits.
@@ -86,7 +87,8 @@ type Conn struct {
 	out    *sock.Out
 	parse  parser
 	table  headerTable
-	fed    []*Stream // streams that got data from the piece being read
+	deaf   atomic.Pointer[error] // why the peer takes nothing more
+	fed    []*Stream             // streams that got data from the piece being read
 
 	mu        sync.Mutex
 	streams   map[uint32]*Stream
@@ -141,7 +143,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 		lastRecv: now,
 	}
 	c.out.Flushed = c.flushed
-	c.out.Failed = func(error) { _ = nc.SetReadDeadline(time.Now().Add(lastWords)) }
+	c.out.Failed = c.writeFailed
 	return c
 }
 
@@ -160,10 +162,7 @@ func (c *Conn) read() error {
 		// it 4 KiB larger, for each idle client.
 		chunks, err := c.in.ReadChunks(buf.MaxPayload)
 		if err != nil {
-			if c.shutting() && errors.Is(err, net.ErrClosed) {
-				return io.EOF
-			}
-			return err
+			return c.readError(err)
 		}
 		err = c.feed(chunks[0].Bytes())
 		chunks[0].Release()

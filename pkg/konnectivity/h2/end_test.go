@@ -2,7 +2,9 @@ package h2
 
 import (
 	"errors"
+	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +112,7 @@ func TestResetBehindOwnEnd(t *testing.T) {
 	p.request(1)
 	st := <-p.st
 	st.Finish([]Field{{"grpc-status", "0"}})
+	p.c.GoAway("the test") // the connection ends with the stream
 	st.Reset(CodeCancel)
 	p.read(t, "reset", func(f http2.Frame) bool {
 		r, ok := f.(*http2.RSTStreamFrame)
@@ -166,8 +169,38 @@ func TestLastWords(t *testing.T) {
 			if h.got != frames*size {
 				t.Errorf("%d of %d bytes were heard", h.got, frames*size)
 			}
+			if p.c.deaf.Load() == nil {
+				t.Error("no write has failed")
+			}
+			if err := <-p.ok; err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("the connection ended with %v", err)
+			}
 		})
 	}
+}
+
+// TestDeafPeer: a peer that takes nothing and goes on sending is listened to no longer
+// than is said.
+func TestDeafPeer(t *testing.T) {
+	const bound = 300 * time.Millisecond
+	p := newPeerOver(t, "unix", Config{LastWords: bound})
+	p.request(1)
+	st := <-p.st
+	_ = p.nc.(*net.UnixConn).CloseRead()
+	start := time.Now()
+	st.SendControl([]byte("is anybody there?"))
+	for end := start.Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		_ = p.fr.WriteData(1, false, []byte("x"))
+		select {
+		case err := <-p.ok:
+			if d := time.Since(start); d < bound || !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("it ended after %v with %v", d, err)
+			}
+			return
+		default:
+		}
+	}
+	t.Error("the connection goes on")
 }
 
 // interrupted is a handler that answers its first piece when the peer has gone.

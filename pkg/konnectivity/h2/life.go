@@ -2,6 +2,9 @@ package h2
 
 import (
 	"errors"
+	"io"
+	"net"
+	"os"
 	"time"
 )
 
@@ -60,6 +63,27 @@ func (c *Conn) shutting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.goingAway || c.closed
+}
+
+// writeFailed goes on to read what the peer has sent before, for a while.
+func (c *Conn) writeFailed(err error) {
+	c.deaf.Store(&err)
+	if errors.Is(err, os.ErrDeadlineExceeded) || c.nc.SetReadDeadline(time.Now().Add(c.cfg.LastWords)) != nil {
+		_ = c.nc.Close() // somebody else ends the connection
+	}
+}
+
+// readError says why the connection has ended, which a read need not know: the kernel
+// tells of a reset once.
+func (c *Conn) readError(err error) error {
+	why := c.deaf.Load()
+	switch {
+	case c.shutting() && errors.Is(err, net.ErrClosed):
+		return io.EOF
+	case why != nil && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded)):
+		return *why
+	}
+	return err
 }
 
 // ended tells everybody that the connection has ended, and why.

@@ -246,8 +246,8 @@ func (p *modelPair) open(rt *rapid.T) (client, server *modelEnd) {
 // TestModel drives several streams of one connection with random schedules. What was
 // sent before an orderly end arrives, in order and on its own stream, and the end behind
 // it; a stream that is reset, or the end of the connection, cuts at some place and
-// harms no other stream; each handler is told once that it is over; windows are kept to
-// (the other end would complain); and nothing is left.
+// harms no other stream; each handler is told once that it is over; windows are kept
+// to; and nothing is left.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newModelPair(t)
@@ -258,6 +258,7 @@ func TestModel(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 20*len(all)).Draw(rt, "steps") {
 			all[rapid.IntRange(0, len(all)-1).Draw(rt, "end")].step(rt)
+			p.frugal(rt)
 		}
 		var cut []*modelEnd
 		if len(all) > 2 && rapid.Bool().Draw(rt, "reset") {
@@ -285,6 +286,19 @@ func TestModel(t *testing.T) {
 			m.settled(rt)
 		}
 	})
+}
+
+// frugal checks that neither end sends more than the connection's window lets it; the
+// ends themselves check the windows of streams.
+func (p *modelPair) frugal(rt *rapid.T) {
+	for _, c := range []*Conn{p.client, p.server} {
+		c.mu.Lock()
+		left := c.sendWin
+		c.mu.Unlock()
+		if left < 0 {
+			rt.Fatalf("the connection's window was exceeded by %d bytes", -left)
+		}
+	}
 }
 
 // end ends the connections and checks that nothing is left of the streams.

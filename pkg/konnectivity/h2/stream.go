@@ -139,8 +139,8 @@ func (st *Stream) Reset(code uint32) {
 		c.ctrl = appendRST(c.ctrl, st.id, code)
 	}
 	st.dropLocked()
+	c.flushLocked() // before the connection ends with its last stream
 	c.removeLocked(st)
-	c.flushLocked()
 }
 
 // SendControl sends a message that is complete in b.
@@ -216,7 +216,7 @@ func (st *Stream) shrinkLocked() {
 }
 
 func (st *Stream) push(m *message) bool {
-	if st.ended || st.trailing || st.dead {
+	if st.ended || st.trailing || st.dead || st.c.deaf.Load() != nil {
 		if m.chunk != nil {
 			m.chunk.Release()
 		}

@@ -41,8 +41,8 @@ func TestManyAgents(t *testing.T) {
 	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 20)
 	Eventually(t, Patience, "dials are made", func() bool { return load.Dials() > 0 })
 	l.refuses.Store(true)
-	if cut := l.cut(); cut != n {
-		t.Errorf("%d connections were cut, want %d", cut, n)
+	if cut := l.cut(); cut < n {
+		t.Errorf("%d connections were cut, want at least %d", cut, n)
 	}
 	Eventually(t, Patience, "server has noticed", func() bool { return links() == 0 })
 	during := load.Dials()

@@ -33,6 +33,9 @@ func (e *End) guard(last int) {
 		return // the socket ends behind the last byte
 	}
 	if left == last {
+		e.mu.Lock()
+		e.why = errStuck
+		e.mu.Unlock()
 		sock.Abort(e.nc) // what was left out must not look like all
 		return
 	}
@@ -82,8 +85,11 @@ func (e *End) markClosed(why error) bool {
 // closedNow tells that the socket is closed, the first time. It follows markClosed.
 func (e *End) closedNow() {
 	e.tell.Do(func() {
+		e.mu.Lock()
+		why := e.why
+		e.mu.Unlock()
 		if e.OnClosed != nil {
-			e.OnClosed(e.why)
+			e.OnClosed(why)
 		}
 	})
 }
@@ -119,6 +125,10 @@ func (e *End) look() {
 	}
 	missing := !e.linkEnd || waiting // what the socket got may not be all
 	e.mu.Unlock()
-	e.stream().Reset("idle after close", false)
-	e.shut(nil, missing)
+	e.stream().Reset(errIdle.Error(), false)
+	if missing {
+		e.shut(errIdle, true)
+	} else {
+		e.shut(nil, false)
+	}
 }

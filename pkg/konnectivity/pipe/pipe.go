@@ -173,7 +173,7 @@ func (e *End) discard(chunks []*buf.Chunk) bool {
 	}
 	if over {
 		if e.out.Buffered() == 0 && e.in.Unacked() == 0 {
-			e.shut(nil, true)
+			e.shut(errUnwanted, true)
 		} else {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -253,7 +253,13 @@ func (e *End) signal() {
 	}
 }
 
-var errGone = errors.New("connection is closed")
+// What a socket was closed for from here.
+var (
+	errGone     = errors.New("connection is closed")
+	errIdle     = errors.New("idle after close")
+	errStuck    = errors.New("takes none of the last bytes")
+	errUnwanted = errors.New("goes on sending after the dialler has gone")
+)
 
 // ReadEnded ends the direction from the socket, for a caller that has read it
 // before Run.
