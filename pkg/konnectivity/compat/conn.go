@@ -27,9 +27,11 @@ type Conn struct {
 	gotEnd  bool
 	dead    bool
 	waiting bool
-	deaf    bool  // the receiver reads nothing more
-	heard   bool  // data came since hearOut looked
-	mark    int64 // Session.given when the close was sent
+	deaf    bool        // the receiver reads nothing more
+	heard   bool        // data came since hearOut looked
+	mark    int64       // Session.given when the close was sent
+	brake   *time.Timer // the stream waits for the receiver until it fires
+	slow    bool        // it has fired since the receiver lags
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -124,6 +126,7 @@ func (c *Conn) Consumed(n int) {
 	c.s.mu.Lock()
 	n = c.passedOnLocked(n)
 	c.s.mu.Unlock()
+	c.s.repay()
 	c.s.consumed(n)
 }
 

@@ -34,6 +34,7 @@ func (c *Conn) gotLocked(n int) {
 	}
 	c.held += n
 	c.s.account.Add(n)
+	c.brakeLocked()
 }
 
 // passedOnLocked notes that the receiver has passed on n bytes, or all it has if
@@ -45,6 +46,7 @@ func (c *Conn) passedOnLocked(n int) int {
 	}
 	c.held -= n
 	c.s.account.Add(-n)
+	c.caughtUpLocked()
 	if c.held == 0 {
 		delete(c.s.flushing, c)
 	}

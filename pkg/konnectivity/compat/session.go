@@ -2,8 +2,8 @@
 // protocol, for a peer that is upstream's server or agent. The protocol has no
 // flow control per connection and no half-close; this package isolates
 // connections from each other as far as that allows: it never blocks the shared
-// reader, and it resets a connection whose receiver lags behind by more than a
-// bound.
+// reader, makes a peer wait for moments only, and resets a connection whose receiver
+// lags behind by more than a bound.
 package compat
 
 import (
@@ -81,6 +81,8 @@ type Session struct {
 	inFlight int
 	given    int64 // bytes that HTTP/2 was given so far; all but inFlight are on their way
 	pumping  bool
+	brakes   int // connections for whose receivers the stream's window stays shut
+	owed     int // bytes by which it is to be opened behind that
 	err      error
 	closed   bool
 }
@@ -129,7 +131,7 @@ func (s *Session) Data(p []byte) error {
 	if s.cfg.Pause {
 		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
 	} else {
-		s.st.Consumed(len(p))
+		s.st.Consumed(s.credit(len(p)))
 	}
 	return err
 }
