@@ -112,8 +112,9 @@ type Probe struct {
 	Args    []string
 	// LogWant is a text that the pod's log holds; empty: any line will do.
 	LogWant string
-	// ExecCommand copies ExecBytes bytes from standard input to standard output and ends; default `head -c 65536`. Not cat: simulated nodes
-	// (kwok) do not pass on the end of the input.
+	// ExecCommand copies ExecBytes bytes from standard input to standard output and ends; default `head -c 65536` and a moment of sleep. Not cat:
+	// simulated nodes (kwok) do not pass on the end of the input. Not head alone: where a command ends right behind its bytes, exec loses
+	// them now and then, also without a tunnel: the node's server resets the streams at once.
 	ExecCommand []string
 	// PortForwardPort is the port of the pod to forward to; default 8080.
 	PortForwardPort int32
@@ -186,7 +187,7 @@ func (p *Probe) complete() {
 		p.Args = []string{"netexec", "--http-port=8080"}
 	}
 	if len(p.ExecCommand) == 0 {
-		p.ExecCommand = []string{"head", "-c", strconv.Itoa(ExecBytes)}
+		p.ExecCommand = []string{"sh", "-c", "head -c " + strconv.Itoa(ExecBytes) + "; sleep 0.1 || sleep 1"}
 	}
 	setDefault(&p.PortForwardPort, 8080)
 	if !p.PortForwardRaw {

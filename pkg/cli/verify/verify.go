@@ -110,7 +110,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.Lease, "lease", o.Lease, "namespace/name of the second scheduler's Lease (default: the bundle's, "+v1alpha1.DefaultNamespace+"/"+v1alpha1.DefaultSchedulerName+")")
 	f.StringVar(&o.WebhookAddress, "webhook-address", o.WebhookAddress, "IP or IP:PORT of this machine that the agents can reach (default: found out, any free port)")
 	f.StringVar(&o.ServerMetricsURL, "server-metrics-url", o.ServerMetricsURL, "konnectivity-server's /metrics (default: asked from its pods through the API server)")
-	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have head (default "+check.DefaultProbeImage+")")
+	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have sh, head and sleep (default "+check.DefaultProbeImage+")")
 	f.BoolVar(&o.List, "list", o.List, "list the checks and exit")
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -67,8 +66,6 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 		Probe: check.Probe{
 			LogWant:        podLogWords,
 			PortForwardRaw: true,
-			// kwok's exec does not pass on the end of standard input, so the command must end by itself.
-			ExecCommand: []string{"head", "-c", strconv.Itoa(check.ExecBytes)},
 		},
 	}
 }
