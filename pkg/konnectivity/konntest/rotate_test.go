@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -93,14 +95,44 @@ func TestRotationUnderLoad(t *testing.T) {
 	next.Issue(t, "frontend", time.Now().Add(time.Hour))
 	next.Issue(t, "client", time.Now().Add(time.Hour))
 	reconnect("so have the frontends and their clients")
+	oldCert, err := tls.LoadX509KeyPair(old.Issue(t, "former", time.Now().Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	bundle(next)
 	reconnect("only the new CA is trusted")
+	for _, addr := range []string{r.AgentTLS, grpcTLS, connectTLS} {
+		rotated(t, addr, next, oldCert)
+	}
 	load.NoneFailed(t)
 	for _, tr := range moves {
 		tr.End()
 		if n := tr.Cut(); n > 0 {
 			t.Errorf("%d transfers were cut", n)
 		}
+	}
+}
+
+// rotated wants a listener to show a certificate of the CA, and to refuse one of a former
+// CA.
+func rotated(t *testing.T, addr string, ca *CA, former tls.Certificate) {
+	t.Helper()
+	protos := []string{"h2", link.ALPN}
+	nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{former}, NextProtos: protos}) //nolint:gosec // the certificate is looked at below
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = nc.Close() }()
+	if err := nc.ConnectionState().PeerCertificates[0].CheckSignatureFrom(ca.cert); err != nil {
+		t.Errorf("%s: the certificate is not of the new CA: %v", addr, err)
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	var refused *net.OpError
+	for err = nil; err == nil; { // an HTTP/2 server speaks before it has seen the certificate
+		_, err = nc.Read(make([]byte, 100))
+	}
+	if !errors.As(err, &refused) || refused.Op != "remote error" {
+		t.Errorf("%s: a certificate of the former CA is not refused: %v", addr, err)
 	}
 }
 
