@@ -187,7 +187,7 @@ func (p *Probe) complete() {
 		p.Args = []string{"netexec", "--http-port=8080"}
 	}
 	if len(p.ExecCommand) == 0 {
-		p.ExecCommand = []string{"sh", "-c", "head -c " + strconv.Itoa(ExecBytes) + "; sleep 0.1 || sleep 1"}
+		p.ExecCommand = []string{"sh", "-c", "head -c " + strconv.Itoa(ExecBytes) + " && { sleep 0.1 || sleep 1; }"}
 	}
 	setDefault(&p.PortForwardPort, 8080)
 	if !p.PortForwardRaw {

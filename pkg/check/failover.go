@@ -33,11 +33,12 @@ func schedulerFailover(ctx context.Context, s *Scope) error {
 		return err
 	}
 	defer traffic.stop()
-	killed := time.Now()
+	killed := death{ordered: time.Now()}
 	if err := s.Parts.KillLeader(ctx, old); err != nil {
 		return fmt.Errorf("kill the leader %s: %w", old, err)
 	}
-	next, err := s.waitTakeover(ctx, old, killed)
+	killed.done = time.Now()
+	next, err := s.waitTakeover(ctx, old, killed.ordered)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (s *Scope) staysLeader(ctx context.Context, next string, d time.Duration) e
 }
 
 // eachBoundOnce waits until every pod is bound and compares what the watch and the events say about each.
-func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Time) error {
+func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed death) error {
 	if err := s.waitAllBound(ctx, seen); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (s *Scope) eachBoundOnce(ctx context.Context, seen *bindLog, killed time.Ti
 }
 
 // allEvents returns the events of binding once every pod has one that must, or after the longest that a scheduler holds them back.
-func (s *Scope) allEvents(ctx context.Context, seen *bindLog, killed time.Time) (map[types.UID][]binding, error) {
+func (s *Scope) allEvents(ctx context.Context, seen *bindLog, killed death) (map[types.UID][]binding, error) {
 	for until := time.Now().Add(s.times.events); ; {
 		events, err := s.scheduledEvents(ctx, s.namespace.Name)
 		if err != nil || seen.lacking(events, killed) == 0 || time.Now().After(until) {

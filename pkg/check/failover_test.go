@@ -79,6 +79,7 @@ func TestSchedulerFailover(t *testing.T) {
 
 func TestBindLogVerdict(t *testing.T) {
 	kill := time.Now()
+	killed := death{ordered: kill, done: kill.Add(3 * time.Second)}
 	pod := func(uid, node string) *corev1.Pod {
 		p := &corev1.Pod{}
 		p.Name, p.UID, p.Spec.NodeName = "pod-"+uid, types.UID(uid), node
@@ -94,6 +95,7 @@ func TestBindLogVerdict(t *testing.T) {
 		"once":                          {[]string{"", "n1", "n1"}, kill, one, ""},
 		"to two nodes":                  {[]string{"n1", "n2"}, kill, one, "bound more than once: to [n1 n2]"},
 		"event lost with the leader":    {[]string{"n1"}, kill.Add(-time.Second), nil, ""},
+		"event lost, death was slow":    {[]string{"n1"}, kill.Add(4 * time.Second), nil, ""},
 		"event held back and lost":      {[]string{"n1"}, kill.Add(-10 * time.Second), nil, ""},
 		"event missing long before":     {[]string{"n1"}, kill.Add(-time.Minute), nil, "no Scheduled event"},
 		"event missing long afterwards": {[]string{"n1"}, kill.Add(time.Minute), nil, "pod-x is bound to n1, but no Scheduled event"},
@@ -106,16 +108,16 @@ func TestBindLogVerdict(t *testing.T) {
 				log.see(pod("x", n), tc.at)
 			}
 			events := bindingsByUID(tc.events)
-			if lacking := log.lacking(events, kill); (lacking > 0) != strings.Contains(tc.wantErr, "no Scheduled event") {
+			if lacking := log.lacking(events, killed); (lacking > 0) != strings.Contains(tc.wantErr, "no Scheduled event") {
 				t.Errorf("%d pods lack an event, want %q", lacking, tc.wantErr)
 			}
-			err := log.verdict(events, "my-scheduler", kill)
+			err := log.verdict(events, "my-scheduler", killed)
 			if (err == nil) != (tc.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("got %v, want %q", err, tc.wantErr)
 			}
 		})
 	}
-	if err := newBindLog().verdict(nil, "my-scheduler", kill); err == nil {
+	if err := newBindLog().verdict(nil, "my-scheduler", killed); err == nil {
 		t.Error("no pods prove nothing")
 	}
 }

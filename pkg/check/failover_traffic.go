@@ -65,13 +65,16 @@ const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
 // eventOnItsWay is how long an event may take that is sent.
 const eventOnItsWay = 2 * time.Second
 
+// death is the time between the order to kill a leader, which it may outlive on a busy node, and the word that it is done.
+type death struct{ ordered, done time.Time }
+
 // mayLackEvent says whether the killed leader may have bound the pod and died before its event.
-func (p *boundPod) mayLackEvent(killed time.Time) bool {
-	return p.boundAt.After(killed.Add(-eventLost)) && p.boundAt.Before(killed.Add(eventOnItsWay))
+func (p *boundPod) mayLackEvent(killed death) bool {
+	return p.boundAt.After(killed.ordered.Add(-eventLost)) && p.boundAt.Before(killed.done.Add(eventOnItsWay))
 }
 
 // lacking counts the pods without an event that must have one.
-func (b *bindLog) lacking(events map[types.UID][]binding, killed time.Time) (n int) {
+func (b *bindLog) lacking(events map[types.UID][]binding, killed death) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid, p := range b.pods {
@@ -83,7 +86,7 @@ func (b *bindLog) lacking(events map[types.UID][]binding, killed time.Time) (n i
 }
 
 // verdict says whether each pod was bound exactly once and by scheduler. The pods that the killed leader bound last may lack their event.
-func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, killed time.Time) error {
+func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, killed death) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.pods) == 0 {

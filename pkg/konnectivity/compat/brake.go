@@ -6,58 +6,93 @@ import "time"
 // come, however fast they are taken: a receiver that is merely slower than its source
 // would hold ConnLimit after a while and lose its connection. While such a receiver
 // catches up, the window of the stream stays shut. That makes all connections of the
-// peer wait, so it is for no longer than brakeTime at once, and not done again for a
-// receiver that could not catch up within that until it has.
+// peer wait, so it is for no longer than brakeTime, they get something through behind it,
+// and it is not done again for a receiver that could not catch up within that until it has.
 
-// brakeTime is for how long the stream may wait for a receiver.
-const brakeTime = 250 * time.Millisecond
+const (
+	// brakeTime is for how long the stream may wait for receivers.
+	brakeTime = 250 * time.Millisecond
+	// brakeRest is how many bytes of any connections come before it does so again.
+	brakeRest = 1 << 20
+	// brakeLeast is the least ConnLimit with which that is of use: what the window has
+	// granted before comes nevertheless.
+	brakeLeast = 8 << 20
+)
+
+// brake is the state of a session's window; it is guarded by the session's mu.
+type brake struct {
+	count int         // connections that want it shut
+	timer *time.Timer // of the present time; nil while it is open
+	since time.Time   // of the present time
+	rest  int         // bytes that are to come before it is shut again
+	owed  int         // bytes by which it is to be opened
+}
 
 // brakeLocked shuts the stream's window for a receiver that holds half of what it may.
 func (c *Conn) brakeLocked() {
-	s := c.s
-	if s.cfg.Pause || c.brake != nil || c.slow || c.held <= s.cfg.ConnLimit/2 {
+	s, b := c.s, &c.s.brake
+	if s.cfg.Pause || s.cfg.ConnLimit < brakeLeast || c.braking || c.slow || c.held <= s.cfg.ConnLimit/2 {
 		return
 	}
-	s.brakes++
-	var t *time.Timer
-	t = time.AfterFunc(brakeTime, func() {
-		s.mu.Lock()
-		if c.brake == t {
-			c.slow = true
-			c.releaseLocked()
+	now := time.Now()
+	if b.timer == nil {
+		if b.rest > 0 {
+			return
 		}
-		s.mu.Unlock()
-		s.repay()
-	})
-	c.brake = t
+		var t *time.Timer
+		t = time.AfterFunc(brakeTime, func() { s.brakeOver(t) })
+		b.timer, b.since = t, now
+	}
+	c.braking, c.brakingSince = true, now
+	b.count++
+}
+
+// brakeOver opens the window although receivers have not caught up.
+func (s *Session) brakeOver(t *time.Timer) {
+	s.mu.Lock()
+	if s.brake.timer == t {
+		for _, c := range s.conns {
+			if c.braking {
+				c.slow = !c.brakingSince.After(s.brake.since) // others had less time
+				c.releaseLocked()
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.repay()
 }
 
 // caughtUpLocked ends that for a receiver that holds clearly less. The caller goes on
 // with repay when it has let go of mu.
 func (c *Conn) caughtUpLocked() {
-	if c.held > c.s.cfg.ConnLimit/8*3 {
-		return
-	}
-	c.slow = false
-	if c.brake != nil {
-		c.brake.Stop()
+	if c.held <= c.s.cfg.ConnLimit/8*3 {
+		c.slow = false
 		c.releaseLocked()
 	}
 }
 
+// releaseLocked says that a connection does not need the window shut.
 func (c *Conn) releaseLocked() {
-	c.brake = nil
-	c.s.brakes--
+	b := &c.s.brake
+	if !c.braking {
+		return
+	}
+	c.braking = false
+	if b.count--; b.count == 0 {
+		b.timer.Stop()
+		b.timer, b.rest = nil, brakeRest
+	}
 }
 
 // credit returns how many of n bytes that have come open the stream's window at once.
 func (s *Session) credit(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.brakes > 0 {
-		s.owed += n
+	if s.brake.count > 0 {
+		s.brake.owed += n
 		return 0
 	}
+	s.brake.rest -= min(n, s.brake.rest)
 	return n
 }
 
@@ -65,8 +100,8 @@ func (s *Session) credit(n int) int {
 func (s *Session) repay() {
 	s.mu.Lock()
 	n := 0
-	if s.brakes == 0 {
-		n, s.owed = s.owed, 0
+	if s.brake.count == 0 {
+		n, s.brake.owed = s.brake.owed, 0
 	}
 	s.mu.Unlock()
 	if n > 0 {

@@ -214,7 +214,7 @@ func TestOverflow(t *testing.T) {
 // the time, gets all of them, and another connection goes on meanwhile.
 func TestSlowerThanItsSource(t *testing.T) {
 	const size, piece = 64 << 20, 256 << 10
-	p := newPair(t, compat.Config{ConnLimit: 8 << 20, OnOverflow: func() { t.Error("it lost its connection") }}, compat.Config{})
+	p := newPair(t, compat.Config{OnOverflow: func() { t.Error("it lost its connection") }}, compat.Config{})
 	steady, source := p.open(t, true)
 	other, echo := p.open(t, false)
 	go send(t, source, size, 0)
@@ -244,6 +244,9 @@ func TestSlowerThanItsSource(t *testing.T) {
 		}
 	}
 	t.Logf("a byte of another connection took %v at most", longest)
+	if longest > 5*time.Second { // a moment, on a busy machine
+		t.Errorf("another connection waited for %v", longest)
+	}
 }
 
 // TestAccount: what receivers hold is on the account until they pass it on, also when

@@ -27,11 +27,13 @@ type Conn struct {
 	gotEnd  bool
 	dead    bool
 	waiting bool
-	deaf    bool        // the receiver reads nothing more
-	heard   bool        // data came since hearOut looked
-	mark    int64       // Session.given when the close was sent
-	brake   *time.Timer // the stream waits for the receiver until it fires
-	slow    bool        // it has fired since the receiver lags
+	deaf    bool  // the receiver reads nothing more
+	heard   bool  // data came since hearOut looked
+	mark    int64 // Session.given when the close was sent
+	braking bool  // the stream's window stays shut for the receiver
+	slow    bool  // which did not catch up in time when it was
+
+	brakingSince time.Time
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -191,9 +193,10 @@ func (c *Conn) Reset(reason string, ordered bool) {
 	c.settle()
 }
 
-// forgetLocked ends the connection on this side.
+// forgetLocked ends the connection on this side. Nothing comes for it any more.
 func (c *Conn) forgetLocked() {
 	c.dead = true
+	c.releaseLocked()
 	delete(c.s.conns, c.id)
 }
 

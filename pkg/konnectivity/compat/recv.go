@@ -210,6 +210,7 @@ func (c *Conn) endUnlock(reason string) {
 		s.flushing[c] = struct{}{}
 	}
 	s.mu.Unlock()
+	s.repay()
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
 		c.settle()

@@ -81,8 +81,7 @@ type Session struct {
 	inFlight int
 	given    int64 // bytes that HTTP/2 was given so far; all but inFlight are on their way
 	pumping  bool
-	brakes   int // connections for whose receivers the stream's window stays shut
-	owed     int // bytes by which it is to be opened behind that
+	brake    brake
 	err      error
 	closed   bool
 }

@@ -78,9 +78,9 @@ func (c *Conn) writeFailed(err error) {
 func (c *Conn) readError(err error) error {
 	why := c.deaf.Load()
 	switch {
-	case c.shutting() && errors.Is(err, net.ErrClosed):
-		return io.EOF
-	case why != nil && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded)):
+	case c.shutting() && (errors.Is(err, net.ErrClosed) || why != nil && errors.Is(err, io.EOF)):
+		return io.EOF // as was said before
+	case why != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded)):
 		return *why
 	}
 	return err

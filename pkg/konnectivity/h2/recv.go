@@ -227,6 +227,13 @@ func (c *Conn) windowUpdate(id uint32, p []byte) error {
 
 // removeLocked forgets a stream that is over in both directions.
 func (c *Conn) removeLocked(st *Stream) {
+	if c.streams[st.id] == st {
+		c.dropStreamLocked(st)
+		c.lastLocked()
+	}
+}
+
+func (c *Conn) dropStreamLocked(st *Stream) {
 	if c.streams[st.id] != st {
 		return
 	}
@@ -235,6 +242,10 @@ func (c *Conn) removeLocked(st *Stream) {
 	if i := slices.Index(c.pump, st); i >= 0 {
 		c.pump = slices.Delete(c.pump, i, i+1)
 	}
+}
+
+// lastLocked ends a connection that is going away behind its last stream.
+func (c *Conn) lastLocked() {
 	if c.goingAway && len(c.streams) == 0 {
 		c.out.Close()
 	}

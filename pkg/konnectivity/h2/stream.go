@@ -139,8 +139,9 @@ func (st *Stream) Reset(code uint32) {
 		c.ctrl = appendRST(c.ctrl, st.id, code)
 	}
 	st.dropLocked()
-	c.flushLocked() // before the connection ends with its last stream
-	c.removeLocked(st)
+	c.dropStreamLocked(st)
+	c.flushLocked()
+	c.lastLocked()
 }
 
 // SendControl sends a message that is complete in b.

@@ -124,11 +124,12 @@ func (e *End) look() {
 		return
 	}
 	missing := !e.linkEnd || waiting // what the socket got may not be all
+	lingered := e.idleFor == e.cfg.Linger
 	e.mu.Unlock()
 	e.stream().Reset(errIdle.Error(), false)
-	if missing {
-		e.shut(errIdle, true)
-	} else {
+	if lingered && !missing {
 		e.shut(nil, false)
+	} else {
+		e.shut(errIdle, missing)
 	}
 }

@@ -143,7 +143,8 @@ func (e *End) writeFailed(err error) {
 	e.mu.Unlock()
 	switch {
 	case wanted && readEnd:
-		e.peerGone()
+		st.Close()
+		e.shut(err, false)
 	case wanted:
 		e.settle()
 	default:
