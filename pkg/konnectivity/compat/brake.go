@@ -22,8 +22,9 @@ const (
 // brake is the state of a session's window; it is guarded by the session's mu.
 type brake struct {
 	count int         // connections that want it shut
-	timer *time.Timer // of the present time; nil while it is open
-	since time.Time   // of the present time
+	turn  int         // how often it was shut
+	timer *time.Timer // opens it again; nil while it is open
+	since time.Time   // when it was shut
 	rest  int         // bytes that are to come before it is shut again
 	owed  int         // bytes by which it is to be opened
 }
@@ -39,18 +40,18 @@ func (c *Conn) brakeLocked() {
 		if b.rest > 0 {
 			return
 		}
-		var t *time.Timer
-		t = time.AfterFunc(brakeTime, func() { s.brakeOver(t) })
-		b.timer, b.since = t, now
+		b.turn++
+		turn := b.turn
+		b.timer, b.since = time.AfterFunc(brakeTime, func() { s.brakeOver(turn) }), now
 	}
 	c.braking, c.brakingSince = true, now
 	b.count++
 }
 
 // brakeOver opens the window although receivers have not caught up.
-func (s *Session) brakeOver(t *time.Timer) {
+func (s *Session) brakeOver(turn int) {
 	s.mu.Lock()
-	if s.brake.timer == t {
+	if s.brake.turn == turn && s.brake.timer != nil {
 		for _, c := range s.conns {
 			if c.braking {
 				c.slow = !c.brakingSince.After(s.brake.since) // others had less time
