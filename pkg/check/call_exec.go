@@ -37,7 +37,8 @@ func (s *Scope) exec(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("%s: %w %s", strings.Join(s.Probe.ExecCommand, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	if got.String() != sent {
-		return fmt.Errorf("sent %d bytes to %q, other %d bytes came back; %s", len(sent), strings.Join(s.Probe.ExecCommand, " "), got.Len(), strings.TrimSpace(errOut.String()))
+		return fmt.Errorf("sent %d bytes to %q, other %d bytes came back, and on standard error %q", len(sent), strings.Join(s.Probe.ExecCommand, " "), got.Len(),
+			strings.TrimSpace(errOut.String()))
 	}
 	return nil
 }

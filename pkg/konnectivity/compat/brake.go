@@ -23,8 +23,7 @@ const (
 type brake struct {
 	count int         // connections that want it shut
 	turn  int         // how often it was shut
-	timer *time.Timer // opens it again; nil while it is open
-	since time.Time   // when it was shut
+	timer *time.Timer // opens it again
 	rest  int         // bytes that are to come before it is shut again
 	owed  int         // bytes by which it is to be opened
 }
@@ -35,26 +34,26 @@ func (c *Conn) brakeLocked() {
 	if s.cfg.Pause || s.cfg.ConnLimit < brakeLeast || c.braking || c.slow || c.held <= s.cfg.ConnLimit/2 {
 		return
 	}
-	now := time.Now()
-	if b.timer == nil {
-		if b.rest > 0 {
-			return
-		}
+	first := b.count == 0
+	if first && b.rest > 0 {
+		return
+	}
+	if first {
 		b.turn++
 		turn := b.turn
-		b.timer, b.since = time.AfterFunc(brakeTime, func() { s.brakeOver(turn) }), now
+		b.timer = time.AfterFunc(brakeTime, func() { s.brakeOver(turn) })
 	}
-	c.braking, c.brakingSince = true, now
+	c.braking, c.wholeTurn = true, first
 	b.count++
 }
 
 // brakeOver opens the window although receivers have not caught up.
 func (s *Session) brakeOver(turn int) {
 	s.mu.Lock()
-	if s.brake.turn == turn && s.brake.timer != nil {
+	if s.brake.turn == turn {
 		for _, c := range s.conns {
 			if c.braking {
-				c.slow = !c.brakingSince.After(s.brake.since) // others had less time
+				c.slow = c.wholeTurn
 				c.releaseLocked()
 			}
 		}
@@ -81,7 +80,7 @@ func (c *Conn) releaseLocked() {
 	c.braking = false
 	if b.count--; b.count == 0 {
 		b.timer.Stop()
-		b.timer, b.rest = nil, brakeRest
+		b.rest = brakeRest
 	}
 }
 

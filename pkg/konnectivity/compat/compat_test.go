@@ -45,6 +45,12 @@ func newPair(t testing.TB, scfg, acfg compat.Config) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newPairOn(t, near, far, scfg, acfg)
+}
+
+// newPairOn makes a pair of the two ends of a connection.
+func newPairOn(t testing.TB, near, far net.Conn, scfg, acfg compat.Config) *pair {
+	t.Helper()
 	p := &pair{come: make(chan *tunneltest.Sink, 100)}
 	acfg.OnDial = func(c *compat.Conn, address string) {
 		e := tunneltest.NewSink(c, p.slow)
@@ -208,45 +214,6 @@ func TestOverflow(t *testing.T) {
 		}
 		<-done
 	})
-}
-
-// TestSlowerThanItsSource: a receiver that is slower than its source, but takes bytes all
-// the time, gets all of them, and another connection goes on meanwhile.
-func TestSlowerThanItsSource(t *testing.T) {
-	const size, piece = 64 << 20, 256 << 10
-	p := newPair(t, compat.Config{OnOverflow: func() { t.Error("it lost its connection") }}, compat.Config{})
-	steady, source := p.open(t, true)
-	other, echo := p.open(t, false)
-	go send(t, source, size, 0)
-	longest := time.Duration(0)
-	for taken, said := 0, 0; taken < size; {
-		time.Sleep(4 * time.Millisecond) // 60 MB/s at most
-		got, _, _, err := steady.State()
-		if err != nil {
-			t.Fatalf("behind %d bytes: %v", got, err)
-		}
-		n := min(piece, got-taken)
-		taken += n
-		steady.Stream().Consumed(n)
-		if now, _, _, _ := other.State(); now == said && taken > said<<20 {
-			start := time.Now()
-			send(t, echo, 1, 0)
-			said++
-			for now < said { // behind what the source has queued
-				got, _, _, _ := steady.State()
-				n := min(piece, got-taken)
-				taken += n
-				steady.Stream().Consumed(n)
-				time.Sleep(4 * time.Millisecond)
-				now, _, _, _ = other.State()
-			}
-			longest = max(longest, time.Since(start))
-		}
-	}
-	t.Logf("a byte of another connection took %v at most", longest)
-	if longest > 5*time.Second { // a moment, on a busy machine
-		t.Errorf("another connection waited for %v", longest)
-	}
 }
 
 // TestAccount: what receivers hold is on the account until they pass it on, also when

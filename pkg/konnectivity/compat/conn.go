@@ -33,7 +33,7 @@ type Conn struct {
 	braking bool  // the stream's window stays shut for the receiver
 	slow    bool  // which did not catch up in time when it was
 
-	brakingSince time.Time
+	wholeTurn bool // it has been since that was shut; others had less time to catch up
 }
 
 var _ tunnel.Stream = (*Conn)(nil)

@@ -117,23 +117,14 @@ func TestModel(t *testing.T) {
 				e.SetSlow(false)
 				e.Consume()
 				if c.closed != i && c.reset != i {
-					eventually(rt, "an end is told", func() bool { return ended(e) })
+					tunneltest.Eventually(rt, "an end is told", func() bool { return ended(e) })
 				}
 			}
 			c.judge(rt, cut)
 		}
-		eventually(rt, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
+		tunneltest.Eventually(rt, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
 		p.close()
 	})
-}
-
-func eventually(rt *rapid.T, what string, f func() bool) {
-	rt.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			rt.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // refused makes a dial that the agent refuses.

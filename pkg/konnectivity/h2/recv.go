@@ -225,18 +225,16 @@ func (c *Conn) windowUpdate(id uint32, p []byte) error {
 	return nil
 }
 
-// removeLocked forgets a stream that is over in both directions.
+// removeLocked forgets a stream that is over in both directions, and ends a connection
+// that waits for that.
 func (c *Conn) removeLocked(st *Stream) {
 	if c.streams[st.id] == st {
-		c.dropStreamLocked(st)
+		c.forgetLocked(st)
 		c.lastLocked()
 	}
 }
 
-func (c *Conn) dropStreamLocked(st *Stream) {
-	if c.streams[st.id] != st {
-		return
-	}
+func (c *Conn) forgetLocked(st *Stream) {
 	delete(c.streams, st.id)
 	st.shrinkLocked()
 	if i := slices.Index(c.pump, st); i >= 0 {

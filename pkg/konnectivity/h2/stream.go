@@ -134,12 +134,13 @@ func (st *Stream) Reset(code uint32) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.streams[st.id] == st { // also where only the peer has more to send
-		st.ended = true
-		c.ctrl = appendRST(c.ctrl, st.id, code)
-	}
 	st.dropLocked()
-	c.dropStreamLocked(st)
+	if c.streams[st.id] != st {
+		return
+	}
+	st.ended = true
+	c.ctrl = appendRST(c.ctrl, st.id, code) // also where only the peer has more to send
+	c.forgetLocked(st)
 	c.flushLocked()
 	c.lastLocked()
 }

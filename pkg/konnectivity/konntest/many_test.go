@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -78,11 +77,7 @@ type cuttable struct {
 // cuttable opens a further listener for agents.
 func (r *Rig) cuttable() *cuttable {
 	r.t.Helper()
-	crt, key := r.CA.Issue(r.t, "cuttable", time.Now().Add(time.Hour))
-	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, r.t.Logf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	loader := r.loader("cuttable")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

@@ -121,14 +121,21 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 	return r
 }
 
-// FrontendsTLS opens frontends on TCP with mutual TLS and returns their addresses.
-func (r *Rig) FrontendsTLS() (grpcAddr, connectAddr string) {
+// loader issues a certificate and follows its files.
+func (r *Rig) loader(name string) *certs.Loader {
 	r.t.Helper()
-	crt, key := r.CA.Issue(r.t, "frontend", time.Now().Add(time.Hour))
+	crt, key := r.CA.Issue(r.t, name, time.Now().Add(time.Hour))
 	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return loader
+}
+
+// FrontendsTLS opens frontends on TCP with mutual TLS and returns their addresses.
+func (r *Rig) FrontendsTLS() (grpcAddr, connectAddr string) {
+	r.t.Helper()
+	loader := r.loader("frontend")
 	listen := func(serve func(net.Listener, *tls.Config) error, protos ...string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -176,12 +183,7 @@ func (r *Rig) StartAgent(cfg agent.Config, address string) *Agent {
 func (r *Rig) AgentTLSConfig() func() (*tls.Config, error) {
 	r.t.Helper()
 	if r.agentTLS == nil {
-		crt, key := r.CA.Issue(r.t, "agent", time.Now().Add(time.Hour))
-		loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.agentTLS = loader
+		r.agentTLS = r.loader("agent")
 	}
 	loader := r.agentTLS
 	return func() (*tls.Config, error) {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -57,23 +56,6 @@ func TestRotationUnderLoad(t *testing.T) {
 		a = r.StartAgent(agent.Config{AgentID: "reconnects"}, p.Addr)
 		t.Log(step)
 	}
-	bundle := func(cas ...*CA) {
-		t.Helper()
-		var all []byte
-		for _, ca := range cas {
-			pem, err := os.ReadFile(ca.File)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, pem...)
-		}
-		if err := os.WriteFile(r.CA.File+".new", all, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(r.CA.File+".new", r.CA.File); err != nil {
-			t.Fatal(err)
-		}
-	}
 	oldDir, newDir := ShortDir(t), ShortDir(t)
 	old := *r.CA
 	old.File = filepath.Join(oldDir, "ca.crt") // r.CA.File is what both sides trust
@@ -85,7 +67,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := NewCA(t, newDir)
-	bundle(&old, next)
+	r.trust(&old, next)
 	reconnect("both CAs are trusted")
 	next.Dir = r.CA.Dir
 	next.Issue(t, "server", time.Now().Add(time.Hour))
@@ -99,7 +81,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle(next)
+	r.trust(next)
 	reconnect("only the new CA is trusted")
 	for _, addr := range []string{r.AgentTLS, grpcTLS, connectTLS} {
 		rotated(t, addr, next, oldCert)
@@ -110,6 +92,25 @@ func TestRotationUnderLoad(t *testing.T) {
 		if n := tr.Cut(); n > 0 {
 			t.Errorf("%d transfers were cut", n)
 		}
+	}
+}
+
+// trust has both sides trust these CAs and no other.
+func (r *Rig) trust(cas ...*CA) {
+	r.t.Helper()
+	var all []byte
+	for _, ca := range cas {
+		pem, err := os.ReadFile(ca.File)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, pem...)
+	}
+	if err := os.WriteFile(r.CA.File+".new", all, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.CA.File+".new", r.CA.File); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -140,11 +141,7 @@ func rotated(t *testing.T, addr string, ca *CA, former tls.Certificate) {
 // are in the files at present.
 func (r *Rig) rotatingClient() func(with func(string, *tls.Config) Dialer, proxy string) Dialer {
 	r.t.Helper()
-	crt, key := r.CA.Issue(r.t, "client", time.Now().Add(time.Hour))
-	loader, err := certs.NewLoader(certs.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	loader := r.loader("client")
 	return func(with func(string, *tls.Config) Dialer, proxy string) Dialer {
 		return func(ctx context.Context, address string) (net.Conn, error) {
 			return with(proxy, loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}))(ctx, address)

@@ -3,7 +3,6 @@ package tunneltest
 
 import (
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -146,8 +145,14 @@ func (s *Sink) SendAll(p []byte) bool {
 	return true
 }
 
+// Failer is a test, also one of package rapid.
+type Failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
 // Eventually waits until f is true.
-func Eventually(t testing.TB, what string, f func() bool) {
+func Eventually(t Failer, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if f() {
