@@ -112,8 +112,12 @@ func serveAll(network, address string, serve func(net.Conn)) error {
 	}
 }
 
-// join lets the kernel move the bytes of both directions.
+// join lets the kernel move the bytes of both directions, unless they are encrypted.
 func join(c net.Conn, t *net.TCPConn) {
+	if s, ok := c.(*sealedConn); ok {
+		joinSealed(s, t)
+		return
+	}
 	go func() {
 		_, _ = io.Copy(c, t)
 		c.Close()

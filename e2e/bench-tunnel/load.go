@@ -56,6 +56,9 @@ func runLoad(args []string) error {
 	if err != nil {
 		return err
 	}
+	if args[0] == stormKind {
+		return runStorm(args[1], args[2], n)
+	}
 	var total atomic.Int64
 	if _, err := openMany(route{args[0], args[1]}.dialer(), args[2], n, opSource, pumping(opSource, &total)); err != nil {
 		return err

@@ -19,16 +19,25 @@ func main() {
 	}
 }
 
+// children are the processes that this program starts of itself, with the number of
+// their arguments.
+var children = map[string]struct {
+	args int
+	run  func(args []string) error
+}{
+	"target":    {0, func([]string) error { return runTarget() }},
+	"load":      {4, runLoad},
+	"floor":     {3, func(a []string) error { return runFloor(a[0], a[1], a[2]) }},
+	"relay":     {2, func(a []string) error { return runRelay(a[0], a[1]) }},
+	"tls-floor": {3, func(a []string) error { return runTLSFloor(a[0], a[1], a[2]) }},
+	"tls-relay": {3, func(a []string) error { return runTLSRelay(a[0], a[1], a[2]) }},
+}
+
 func run(args []string) error {
-	switch {
-	case len(args) > 0 && args[0] == "target":
-		return runTarget()
-	case len(args) == 5 && args[0] == "load":
-		return runLoad(args[1:])
-	case len(args) == 4 && args[0] == "floor":
-		return runFloor(args[1], args[2], args[3])
-	case len(args) == 3 && args[0] == "relay":
-		return runRelay(args[1], args[2])
+	if len(args) > 0 {
+		if c, ok := children[args[0]]; ok && len(args) == 1+c.args {
+			return c.run(args[1:])
+		}
 	}
 	var o options
 	var pairs string
@@ -40,7 +49,7 @@ func run(args []string) error {
 	f.DurationVar(&o.dur, "time", 600*time.Millisecond, "duration of one throughput measurement")
 	f.IntVar(&o.idle, "idle", 5000, "idle connections for the memory measurement")
 	f.BoolVar(&o.direct, "direct", true, "measure without a tunnel, too")
-	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too, and one with a plain relay before it")
+	f.BoolVar(&o.floor, "floor", true, "measure a frontend that dials itself, too, and one with a relay before it, plain and with TLS")
 	f.BoolVar(&o.ssh, "ssh", true, "measure ssh -D, too, in mode http-connect, where sshd is there")
 	f.BoolVar(&o.goals, "goals", false, "print the comparison with the targets alone")
 	f.StringVar(&o.docs, "docs", "", "directory with tunnel-benchmark.md, into which the results go")

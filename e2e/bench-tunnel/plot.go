@@ -26,7 +26,7 @@ var plots = []plot{
 
 var colours = map[string]string{
 	baseline: "#b4543a", "ours": "#2f6f9f", "ours+upstream": "#d9a441", "upstream+ours": "#7a6fa8",
-	sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4",
+	sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4", tlsRelayName: "#e3d9a8",
 }
 
 const (

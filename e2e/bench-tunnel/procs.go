@@ -111,6 +111,7 @@ type rig struct {
 	server *proc
 	agents []*proc
 	ports  struct{ agent, admin, health int }
+	admins []int // of the agents
 	via    route
 }
 
@@ -161,19 +162,31 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 }
 
 func (r *rig) addAgent(i int) error {
+	admin := freePort()
 	args := []string{r.pair.agent, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + strconv.Itoa(r.ports.agent),
 		"--ca-cert=" + r.dir + "/ca", "--agent-cert=" + r.dir + "/crt", "--agent-key=" + r.dir + "/key",
 		"--agent-identifiers=ipv4=127.0.0.1",
 		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
-		"--admin-server-port=" + strconv.Itoa(freePort()), "--v=0", "--logtostderr=true", "--enable-profiling"}
+		"--admin-server-port=" + strconv.Itoa(admin), "--v=0", "--logtostderr=true", "--enable-profiling"}
 	// The reference agent has no flag for the grace, and knows no such variable.
 	env := []string{variables.DrainTimeout + "=" + grace.String()}
 	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), env, args...)
 	if err == nil {
-		r.agents = append(r.agents, a)
+		r.agents, r.admins = append(r.agents, a), append(r.admins, admin)
 	}
 	return err
 }
+
+// goroutines is the number of those of the server and its agents.
+func (r *rig) goroutines() float64 {
+	sum := gauge(r.ports.health, goroutinesMetric)
+	for _, port := range r.admins {
+		sum += gauge(port, goroutinesMetric)
+	}
+	return sum
+}
+
+const goroutinesMetric = "go_goroutines"
 
 func (r *rig) waitAgents(n int) error {
 	for range 200 {

@@ -16,6 +16,8 @@ const (
 	floorName  = "no agent"
 	relayName  = "plain relay"
 	sshName    = "ssh -D"
+
+	tlsRelayName = "TLS relay"
 )
 
 type options struct {
@@ -145,6 +147,9 @@ func (o *options) contestants(m measurement, mode string) (cs []contestant) {
 	if o.floor {
 		cs = append(cs, contestant{floorName, func() (*rig, error) { return startFloor(mode) }},
 			contestant{relayName, func() (*rig, error) { return startRelay(mode) }})
+		if m.name != "dial" { // its connections are opened ahead
+			cs = append(cs, contestant{tlsRelayName, func() (*rig, error) { return startTLSRelay(mode) }})
+		}
 	}
 	if o.ssh && mode == "http-connect" {
 		cs = append(cs, contestant{sshName, startSSH})

@@ -13,7 +13,7 @@ import (
 
 // names are the contestants that have a value in any of the rows.
 func (r *results) names(o *options) (names []string) {
-	all := []string{directName, floorName, relayName, sshName}
+	all := []string{directName, floorName, relayName, tlsRelayName, sshName}
 	for _, p := range o.pairs {
 		all = append(all, p.name)
 	}

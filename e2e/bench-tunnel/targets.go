@@ -65,7 +65,7 @@ type judgement struct {
 	key          string
 	ours, goal   float64
 	floor, relay float64 // in the unit of ours; 0 where not measured
-	ssh          float64
+	sealed, ssh  float64
 	least, ratio bool
 	pass, ahead  bool // ahead of ssh -D, or not compared
 }
@@ -83,7 +83,7 @@ func judge(mode string, res *results) (rows []judgement) {
 			}
 		}
 		j := judgement{key: g.key, ours: median(res.v[g.key]["ours"]) / base, ratio: !g.absolute, ahead: true,
-			floor: median(res.v[g.key][floorName]) / base, relay: median(res.v[g.key][relayName]) / base, ssh: median(res.v[g.key][sshName]) / base}
+			floor: median(res.v[g.key][floorName]) / base, relay: median(res.v[g.key][relayName]) / base, sealed: median(res.v[g.key][tlsRelayName]) / base, ssh: median(res.v[g.key][sshName]) / base}
 		if v, ok := g.atLeast[mode]; ok {
 			j.goal, j.least, j.pass = v, true, j.ours >= v
 		} else {
@@ -106,7 +106,7 @@ func printGoals(w io.Writer, mode string, res *results) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n| %s | ours | target | | no agent | plain relay | `ssh -D` |\n|---|--:|--:|---|--:|--:|--:|\n", mode)
+	fmt.Fprintf(w, "\n| %s | ours | target | | no agent | plain relay | TLS relay | `ssh -D` |\n|---|--:|--:|---|--:|--:|--:|--:|\n", mode)
 	for _, j := range rows {
 		unit, sign, mark := "", "≤", "✗"
 		if j.ratio {
@@ -122,8 +122,8 @@ func printGoals(w io.Writer, mode string, res *results) {
 		if !j.ahead {
 			ssh += " ✗"
 		}
-		fmt.Fprintf(w, "| %s | %.2f%s | %s %.4g%s | %s | %s | %s | %s |\n", j.key, j.ours, unit, sign, j.goal, unit, mark,
-			cell(j.floor, unit), cell(j.relay, unit), ssh)
+		fmt.Fprintf(w, "| %s | %.2f%s | %s %.4g%s | %s | %s | %s | %s | %s |\n", j.key, j.ours, unit, sign, j.goal, unit, mark,
+			cell(j.floor, unit), cell(j.relay, unit), cell(j.sealed, unit), ssh)
 	}
 }
 

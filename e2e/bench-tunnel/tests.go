@@ -12,6 +12,7 @@ var measurements = []measurement{
 	{name: "down", speed: true, mixed: true, run: func(e *env) (map[string]float64, error) { return bulk(e, "down", opSource) }},
 	{name: "up", speed: true, mixed: true, run: func(e *env) (map[string]float64, error) { return bulk(e, "up", opSink) }},
 	{name: "dial", speed: true, mixed: true, run: dialing},
+	{name: "storm", run: storming},
 	{name: "echo", speed: true, mixed: true, run: echoing},
 	{name: "stall", mixed: true, run: stalling},
 	{name: "rss", run: memory},

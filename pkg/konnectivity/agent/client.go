@@ -137,7 +137,7 @@ func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	nc := tls.Client(link.NewBatchConn(raw), cfg)
+	nc := tls.Client(link.NewBatchConn(raw, nil), cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)

@@ -1,6 +1,8 @@
 package konntest
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,6 +21,13 @@ func (p patient) Run() int {
 }
 
 func TestMain(m *testing.M) {
+	if s := os.Getenv(crowdVariable); s != "" {
+		if err := runCrowd(s); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	goleak.VerifyTestMain(patient{m}, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 

@@ -15,6 +15,7 @@ import (
 type batchConn struct {
 	net.Conn
 	in   *sock.Conn
+	gate Gate         // may be nil
 	head []*buf.Chunk // read ahead, not yet handed to TLS
 	// reads counts reads that brought something, for life.
 	reads atomic.Int64
@@ -36,9 +37,18 @@ var batchPool = sync.Pool{New: func() any {
 	return &b
 }}
 
-// NewBatchConn wraps the connection below TLS.
-func NewBatchConn(nc net.Conn) net.Conn {
-	return &batchConn{Conn: nc, in: sock.New(nc)}
+// Gate is told when the goroutine that reads and writes a connection waits for its peer,
+// and holds it up behind that.
+type Gate interface {
+	// Waits is called before a read or write that may wait.
+	Waits()
+	// Computes is called when something was read. An error is that of the read.
+	Computes() error
+}
+
+// NewBatchConn wraps the connection below TLS. gate may be nil.
+func NewBatchConn(nc net.Conn, gate Gate) net.Conn {
+	return &batchConn{Conn: nc, in: sock.New(nc), gate: gate}
 }
 
 // NetConn returns the wrapped connection.
@@ -46,6 +56,9 @@ func (b *batchConn) NetConn() net.Conn { return b.Conn }
 
 func (b *batchConn) Read(p []byte) (int, error) {
 	if len(b.head) == 0 {
+		if b.gate != nil {
+			b.gate.Waits()
+		}
 		chunks, err := b.in.ReadChunks(sock.MaxRead)
 		if err != nil {
 			b.over = true
@@ -53,6 +66,11 @@ func (b *batchConn) Read(p []byte) (int, error) {
 		}
 		b.head = chunks
 		b.reads.Add(1)
+		if b.gate != nil {
+			if err := b.gate.Computes(); err != nil {
+				return 0, err
+			}
+		}
 	}
 	n := 0
 	for n < len(p) && len(b.head) > 0 {
@@ -70,7 +88,10 @@ func (b *batchConn) Read(p []byte) (int, error) {
 func (b *batchConn) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.batching {
+	if !b.batching { // as in the handshake
+		if b.gate != nil {
+			b.gate.Waits()
+		}
 		return b.Conn.Write(p)
 	}
 	b.out = append(b.out, p...)

@@ -49,7 +49,7 @@ func TestBusyLink(t *testing.T) {
 				far.Conn = nc
 				return far
 			}
-			near := func(nc net.Conn) net.Conn { return tunnelled{NewBatchConn(nc)} }
+			near := func(nc net.Conn) net.Conn { return tunnelled{NewBatchConn(nc, nil)} }
 			cfg := Config{Window: 4 << 20, MaxWindow: 4 << 20, PingAfter: 500 * time.Millisecond, DeadAfter: deadAfter}
 			var e *ends
 			if fromAgent {

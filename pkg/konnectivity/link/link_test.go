@@ -211,7 +211,7 @@ func TestSlowFrameIsLife(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	defer near.Close()
-	l := New(tunnelled{NewBatchConn(near)}, 1<<20, Config{})
+	l := New(tunnelled{NewBatchConn(near, nil)}, 1<<20, Config{})
 	long := int64(-time.Hour)
 	l.lastRecv.Store(long)
 	l.life.moved = long

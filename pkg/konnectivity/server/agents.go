@@ -23,9 +23,11 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		return
 	}
 	defer s.untrack(pc)
-	nc := tls.Server(link.NewBatchConn(raw), s.agentTLS(cfg))
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
+	turn := &turn{of: s.turns, ctx: ctx}
+	nc := tls.Server(link.NewBatchConn(raw, turn), s.agentTLS(cfg))
 	err := nc.HandshakeContext(ctx)
+	turn.end()
 	cancel()
 	if err != nil {
 		s.refuse(raw, "tls", err)

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,7 @@ type Server struct {
 	seats     metrics.Value
 	strangers atomic.Int64
 	spare     reserve
+	turns     turns // of agents' handshakes
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -160,7 +162,8 @@ type Server struct {
 // New returns a server without listeners.
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
-	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{})}
+	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{}),
+		turns: make(turns, runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
 	s.said = refusals.New(cfg.Logf, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -1,0 +1,101 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestHandshakesTakeTurns: of many agents that connect at once, only so many handshakes
+// compute at a time, and all come to an end.
+func TestHandshakesTakeTurns(t *testing.T) {
+	r := konntest.NewRig(t, server.Config{})
+	crt, key := r.CA.Issue(t, "turns", time.Now().Add(time.Hour))
+	pair, err := tls.LoadX509KeyPair(crt, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now, most atomic.Int32
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = r.Server.ServeAgents(l, &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(5 * time.Millisecond) // as if it took long to compute
+			return &pair, nil
+		}})
+	}()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ServerName = "127.0.0.1"
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			c, err := tls.Dial("tcp", l.Addr().String(), cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = c.Close()
+		})
+	}
+	wg.Wait()
+	if n := int(most.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
+		t.Errorf("%d handshakes computed at a time, want at most %d", n, runtime.GOMAXPROCS(0))
+	}
+}
+
+// silentBehind sends what it is given until the first read.
+type silentBehind struct {
+	net.Conn
+	over chan struct{}
+}
+
+func (s silentBehind) Read([]byte) (int, error) {
+	<-s.over
+	return 0, net.ErrClosed
+}
+
+// TestStalledHandshakes: peers that go silent in the middle of a handshake hold up
+// nobody.
+func TestStalledHandshakes(t *testing.T) {
+	r := konntest.NewRig(t, server.Config{HandshakeTimeout: time.Hour})
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ServerName = "127.0.0.1"
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 4 * runtime.GOMAXPROCS(0) {
+		nc, err := net.Dial("tcp", r.AgentTLS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if i%2 == 0 {
+			_ = nc.(*net.TCPConn).SetReadBuffer(1) // takes next to nothing of the answer
+		}
+		wg.Go(func() { _ = tls.Client(silentBehind{nc, over}, cfg).HandshakeContext(t.Context()) })
+	}
+	time.Sleep(200 * time.Millisecond) // so that they are in the middle
+	r.StartAgent(agent.Config{}, "").Stop()
+	close(over)
+	wg.Wait()
+	r.Stop()
+}
