@@ -87,6 +87,7 @@ func gauge(port int, name string) float64 {
 	if err != nil {
 		return -1
 	}
+	req.Close = true // descriptors are counted, too
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return -1

@@ -31,7 +31,7 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 			return violation("answer to a dial from a server")
 		}
 		return l.streamFrame(typ, id, p)
-	case typeFin, typeClose, typeReset, typeCredit:
+	case typeFin, typeClose, typeReset, typeCredit, typeBlocked:
 		return l.streamFrame(typ, id, p)
 	case typeHello, typeWelcome, typeRefuse:
 		return violation("second handshake")
@@ -154,10 +154,10 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 		l.mu.Unlock()
 		return err
 	}
-	early := st.dialing && (typ == typeFin || typ == typeClose || typ == typeCredit)
+	early := st.dialing && (typ == typeFin || typ == typeClose || typ == typeCredit || typ == typeBlocked)
 	l.mu.Unlock()
 	if early { // its receiver has no stream yet
-		l.breach(st, "end or credit before the dial was answered")
+		l.breach(st, "end, credit or its lack before the dial was answered")
 		return nil
 	}
 	switch typ {
@@ -174,6 +174,8 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 			return violation("CREDIT with %d bytes", len(p))
 		}
 		st.gotCredit(int(binary.BigEndian.Uint32(p)))
+	case typeBlocked:
+		st.gotBlocked()
 	}
 	return nil
 }
@@ -250,29 +252,5 @@ func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
 	if !st.sentEnd {
 		l.schedule(st)
 		l.kickLocked()
-	}
-}
-
-// maxCredit bounds what a peer may let us send, so that a lying peer cannot make
-// the number overflow.
-const maxCredit = 1 << 30
-
-func (st *Stream) gotCredit(n int) {
-	l := st.l
-	l.mu.Lock()
-	if st.credit+n > maxCredit {
-		l.mu.Unlock()
-		l.breach(st, "credit is too large")
-		return
-	}
-	st.credit += n
-	wake := st.waiting && st.windowLocked() > 0
-	if wake {
-		st.waiting = false
-	}
-	r := st.r
-	l.mu.Unlock()
-	if wake && r != nil {
-		r.Writable()
 	}
 }

@@ -7,14 +7,14 @@ import (
 
 // Counters count frames, in the terms of the reference protocol, so that what
 // reads the reference's metrics finds the same there. What only this protocol
-// has (credit, pings) is not counted. A field that is nil counts nothing.
+// has (credit and its lack, pings) is not counted. A field that is nil counts nothing.
 type Counters struct {
 	// Sent and Received hold a counter for each packet type.
 	Sent, Received *[8]*metrics.Value
 }
 
 // frameCounters has a counter, or nil, for each type of frame.
-type frameCounters [typeDrained + 1]*metrics.Value
+type frameCounters [typeBlocked + 1]*metrics.Value
 
 func (f *frameCounters) count(typ byte) {
 	if int(typ) < len(f) && f[typ] != nil {

@@ -31,6 +31,7 @@ const (
 	typePong     = 13 // the same eight bytes
 	typeDrain    = 14 // dial no more here
 	typeDrained  = 15 // answer: no dial follows this frame
+	typeBlocked  = 16 // the sender of a stream has used up its credit
 )
 
 const (

@@ -101,6 +101,7 @@ type Link struct {
 	nextID     uint32 // server: last stream opened
 	seenID     uint32 // agent: highest stream seen
 	peerWindow int
+	slack      int // for windows that grow without need by the line
 	ctrl       []byte
 	credits    []*Stream // streams that owe the peer credit
 	fresh, old flowQueue
@@ -125,7 +126,7 @@ type Link struct {
 func New(nc net.Conn, peerWindow int, cfg Config) *Link {
 	cfg.defaults()
 	l := &Link{
-		cfg: cfg, nc: nc, start: time.Now(), peerWindow: peerWindow,
+		cfg: cfg, nc: nc, start: time.Now(), peerWindow: peerWindow, slack: 7 * cfg.Window,
 		streams: map[uint32]*Stream{}, flushing: map[*Stream]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	toServer, toAgent := wire.CloseRsp, wire.CloseReq

@@ -29,6 +29,7 @@ type Stream struct {
 
 	// All guarded by l.mu.
 	credit   int // bytes the peer lets us send
+	quiet    int // credit that is to come before the peer is told again that there is none
 	queue    []*buf.Chunk
 	queued   int
 	deficit  int
@@ -47,6 +48,7 @@ type Stream struct {
 
 	allowed    int // bytes the peer may still send
 	window     int
+	slack      int // of the link's, in window
 	owed       int // consumed bytes not yet credited
 	unconsumed int
 	owing      bool // in l.credits
@@ -64,22 +66,6 @@ func (st *Stream) SetReceiver(r tunnel.Receiver) {
 
 // ID is the number of the stream on its link.
 func (st *Stream) ID() uint32 { return st.id }
-
-// Window implements tunnel.Stream.
-func (st *Stream) Window() int {
-	st.l.mu.Lock()
-	defer st.l.mu.Unlock()
-	w := st.windowLocked()
-	st.waiting = w == 0
-	return w
-}
-
-func (st *Stream) windowLocked() int {
-	if st.dead || st.end != endNone {
-		return maxData // Send drops it
-	}
-	return max(0, min(st.credit, st.l.account.Room(maxQueued)-st.queued))
-}
 
 // Send implements tunnel.Stream.
 func (st *Stream) Send(c *buf.Chunk, mayWait bool) {
@@ -113,44 +99,6 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 	}
 	l.schedule(st)
 	l.flushUnlock(mayWait, sum <= smallFrame)
-}
-
-// Consumed implements tunnel.Stream.
-func (st *Stream) Consumed(n int) {
-	l := st.l
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n = st.passedOnLocked(n)
-	if st.dead {
-		return
-	}
-	st.owed += n
-	if st.owed < st.window/4 || st.owing || st.gotEnd {
-		return
-	}
-	st.growLocked()
-	st.owing = true
-	l.credits = append(l.credits, st)
-	l.kickLocked()
-}
-
-// growLocked doubles the window of a stream whose receiver keeps up while the
-// sender uses the window up faster than credit travels.
-func (st *Stream) growLocked() {
-	now := time.Now()
-	since := now.Sub(st.lastCredit)
-	st.lastCredit = now
-	if st.window >= st.l.cfg.MaxWindow || st.unconsumed > st.window/4 {
-		return
-	}
-	// A quarter of the window took this long; the whole window is used up
-	// within two round trips if that was half of one. The shortest round trip
-	// counts: under load it grows with the windows themselves.
-	if since > time.Duration(st.l.minRTT.Load())/2 || !st.l.cfg.Budget.take(st.window) {
-		return
-	}
-	st.owed += st.window
-	st.window *= 2
 }
 
 // CloseWrite implements tunnel.Stream.
@@ -212,6 +160,8 @@ func (st *Stream) killLocked() {
 	st.dead = true
 	release(st.queue)
 	st.queue, st.queued = nil, 0
+	st.l.slack += st.slack
+	st.slack = 0
 	if extra := st.window - st.l.cfg.Window; extra > 0 {
 		st.l.cfg.Budget.give(extra)
 	}
