@@ -177,7 +177,7 @@ func (s *Server) refuseLink(nc *tls.Conn, reason string, err error) {
 }
 
 // runLink carries an agent's link. joined is called when dials can go there.
-func (s *Server) runLink(nc *tls.Conn, hello *link.Hello, ids Identifiers, joined func()) {
+func (s *Server) runLink(nc net.Conn, hello *link.Hello, ids Identifiers, joined func()) {
 	b := s.newBackend(hello.AgentID, ids, nc)
 	cfg := s.cfg.Link
 	cfg.OnDrain = func() {

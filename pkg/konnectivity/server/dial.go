@@ -20,6 +20,7 @@ type Pending struct {
 	cur   *attempt
 	tried []*Backend
 	done  bool
+	over  chan struct{} // closed with done; nil where nobody waits for that
 }
 
 // maxTries is the number of agents that are asked before a dial fails because
@@ -191,6 +192,30 @@ func (p *Pending) forgetGone() int {
 	return len(kept)
 }
 
+// endLocked notes that the dial is over.
+func (p *Pending) endLocked() {
+	p.done = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.over != nil {
+		close(p.over)
+	}
+}
+
+// overChan is closed when the dial is over, or nil if it is already.
+func (p *Pending) overChan() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return nil
+	}
+	if p.over == nil {
+		p.over = make(chan struct{})
+	}
+	return p.over
+}
+
 // finish answers the frontend once.
 func (p *Pending) finish(st tunnel.Stream, err *tunnel.DialError, reason string) bool {
 	p.mu.Lock()
@@ -198,10 +223,7 @@ func (p *Pending) finish(st tunnel.Stream, err *tunnel.DialError, reason string)
 		p.mu.Unlock()
 		return false
 	}
-	p.done = true
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.endLocked()
 	p.mu.Unlock()
 	if err != nil {
 		p.s.failDial(reason, err.Code)
@@ -228,10 +250,7 @@ func (p *Pending) Cancel() {
 		p.mu.Unlock()
 		return
 	}
-	p.done = true
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.endLocked()
 	at := p.cur
 	p.mu.Unlock()
 	p.s.failDial("frontend_close", tunnel.CodeOther)

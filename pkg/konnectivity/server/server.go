@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
 
 // TokenChecker decides about agents' bearer tokens.
@@ -208,6 +209,10 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	if left <= 0 || !hope {
 		return false
 	}
+	over := p.overChan()
+	if over == nil {
+		return true // nobody waits
+	}
 	come, gone := s.reg.changes()
 	if p.forgetGone() < maxTries {
 		gone = nil // any agent that comes may be asked
@@ -223,7 +228,11 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		case <-come:
 		case <-gone: // makes room among those tried for one that is there already
 		case <-t.C:
+		case <-over:
+			return
 		case <-s.stop:
+			p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "server is stopping, and has no agent"), "no_agent")
+			return
 		}
 		p.forgetGone()
 		p.next(true)

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+)
+
+// front is a frontend of TestDialModel, and what it has been told.
+type front struct {
+	number    int
+	p         *Pending
+	start     time.Time
+	cancelled bool
+	hungUp    bool // it has ended its connection itself, or noted its end
+	judged    bool // its answer was looked at
+	at        *attempt
+	since     time.Time // when at was first seen
+
+	mu       sync.Mutex
+	answers  int
+	err      *tunnel.DialError
+	answered time.Time
+	st       tunnel.Stream
+	ended    int // calls of Aborted
+}
+
+func (f *front) Dialed(st tunnel.Stream, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers++
+	f.st, f.answered = st, time.Now()
+	_ = errors.As(err, &f.err)
+}
+
+func (f *front) Aborted(error) {
+	f.mu.Lock()
+	f.ended++
+	f.mu.Unlock()
+}
+
+func (f *front) Data(c *buf.Chunk) { c.Release() }
+func (f *front) End()              {}
+func (f *front) Writable()         {}
+
+// dialModel is a server, its agents and its frontends.
+type dialModel struct {
+	*rapid.T
+	s      *Server
+	agents []*modelAgent
+	fronts []*front
+}
+
+// TestDialModel has agents come, go, drain, freeze, accept and refuse, and frontends dial
+// and go away, in random order, and wants of each dial that it has one answer, in time,
+// which is what an agent said, or that there was none; that it never waits for an agent
+// that is gone, nor long for one that is frozen while another answers; and that nothing
+// of it is left where it is over.
+func TestDialModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var failure any
+		synctest.Test(t, func(*testing.T) { // one for each: time has passed when one is over
+			defer func() { failure = recover() }()
+			wait := time.Duration(rapid.SampledFrom([]int{0, 10, 60}).Draw(rt, "wait for agents, s")) * time.Second
+			m := &dialModel{T: rt, s: New(Config{AgentWait: wait}, NewMetrics())}
+			defer m.close()
+			m.run()
+		})
+		if failure != nil {
+			panic(failure) // rapid takes it from its own goroutine
+		}
+	})
+}
+
+func (m *dialModel) run() {
+	for range rapid.IntRange(1, 60).Draw(m.T, "steps") {
+		m.step()
+		synctest.Wait()
+		m.check()
+	}
+	time.Sleep(m.s.cfg.DialTimeout + time.Second)
+	synctest.Wait()
+	m.check()
+	for _, f := range m.fronts {
+		if f.pending() {
+			m.Fatalf("dial %d has no answer", f.number)
+		}
+		m.hangUp(f)
+	}
+	synctest.Wait()
+	m.check()
+	if n := m.s.Established(); n != 0 {
+		m.Fatalf("%d connections are left", n)
+	}
+}
+
+// close ends all goroutines, also behind a failure.
+func (m *dialModel) close() {
+	for _, a := range m.agents {
+		a.gate.set(false)
+		_ = a.gate.Close()
+		a.end()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	m.s.Shutdown(ctx)
+	synctest.Wait()
+}
+
+// step does one thing.
+func (m *dialModel) step() {
+	op := rapid.SampledFrom([]string{"come", "go", "drain", "freeze", "thaw", "dial", "dial", "dial",
+		"answer", "answer", "answer", "cancel", "hang up", "sleep", "sleep"}).Draw(m.T, "op")
+	switch op {
+	case "come":
+		id := agentID(len(m.agents))
+		if rapid.Bool().Draw(m.T, "reference") {
+			m.agents = append(m.agents, m.s.referenceAgent(id))
+		} else {
+			m.agents = append(m.agents, m.s.linkAgent(id))
+		}
+	case "go", "drain", "freeze", "thaw":
+		if len(m.agents) > 0 {
+			a := rapid.SampledFrom(m.agents).Draw(m.T, "agent")
+			switch op {
+			case "go":
+				_ = a.gate.Close()
+				a.end()
+			case "drain":
+				a.drains = a.drains || !a.gate.isShut() // a frozen one cannot say so
+				go a.drain()
+			default:
+				a.gate.set(op == "freeze")
+				a.good = time.Now()
+			}
+		}
+	case "dial":
+		f := &front{number: len(m.fronts) + 1, start: time.Now()}
+		m.fronts = append(m.fronts, f)
+		done := make(chan *Pending, 1)
+		go func() { done <- m.s.Dial(addressOf(f.number), f) }() // it may write to an agent that does not read
+		synctest.Wait()
+		select {
+		case f.p = <-done:
+		default:
+			m.Fatalf("dial %d waits", f.number)
+		}
+	case "answer":
+		if asks := m.asks(false); len(asks) > 0 {
+			rapid.SampledFrom(asks).Draw(m.T, "ask").answer(rapid.Bool().Draw(m.T, "accept"))
+		}
+	case "cancel":
+		if f := m.any(func(f *front) bool { return f.pending() }); f != nil {
+			f.cancelled = true
+			f.p.Cancel()
+		}
+	case "hang up":
+		if f := m.any(func(f *front) bool { return f.alive() }); f != nil {
+			m.hangUp(f)
+		}
+	case "sleep":
+		time.Sleep(time.Duration(rapid.SampledFrom([]int{10, 300, 1000, 3000, 12_000, 40_000}).Draw(m.T, "ms")) * time.Millisecond)
+	}
+}
+
+// asks are those at agents that can act.
+func (m *dialModel) asks(answered bool) (asks []*ask) {
+	for _, a := range m.agents {
+		if !a.gate.isShut() && !a.isOver() {
+			asks = append(asks, a.open(answered)...)
+		}
+	}
+	return asks
+}
+
+func (m *dialModel) any(want func(*front) bool) *front {
+	fs := slices.DeleteFunc(slices.Clone(m.fronts), func(f *front) bool { return !want(f) })
+	if len(fs) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(fs).Draw(m.T, "front")
+}
+
+func (f *front) pending() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answers == 0 && !f.cancelled
+}
+
+// alive tells whether it has a connection.
+func (f *front) alive() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.st != nil && f.ended == 0 && !f.hungUp
+}
+
+// hangUp ends a connection as frontends do.
+func (m *dialModel) hangUp(f *front) {
+	if f.st != nil && !f.hungUp {
+		f.hungUp = true
+		f.st.Reset("by the frontend", false)
+		m.s.endConn()
+	}
+}

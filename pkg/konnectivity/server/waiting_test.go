@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+)
+
+// TestDialsThatWait: a dial that waits for an agent leaves nothing behind when it is
+// cancelled, and gets its answer when the server stops.
+func TestDialsThatWait(t *testing.T) {
+	s := New(Config{AgentWait: time.Hour, DialTimeout: time.Hour}, NewMetrics())
+	before := runtime.NumGoroutine()
+	for range 100 {
+		s.Dial(addressOf(1), &front{}).Cancel()
+	}
+	tunneltest.Eventually(t, "nobody waits", func() bool { return runtime.NumGoroutine() <= before })
+	f := &front{}
+	s.Dial(addressOf(1), f)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Shutdown(ctx)
+	tunneltest.Eventually(t, "the dial is answered", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.answers == 1 })
+	if f.err == nil || f.err.Code != tunnel.CodeNoAgent {
+		t.Errorf("the answer is %v", f.err)
+	}
+}
