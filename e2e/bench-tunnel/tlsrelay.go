@@ -48,7 +48,14 @@ func runTLSFloor(mode, address, dir string) error {
 	if mode == "grpc" {
 		serve = floorGRPC
 	}
-	return serveAll("tcp", address, func(c net.Conn) { serve(sealed(c, cfg, tls.Server)) })
+	return serveAll("tcp", address, func(c net.Conn) {
+		s := sealed(c, cfg, tls.Server)
+		if s.HandshakeContext(context.Background()) != nil { // before anybody gathers what it writes
+			_ = c.Close()
+			return
+		}
+		serve(s)
+	})
 }
 
 // runTLSRelay is the process "bench-tunnel tls-relay <socket> <address> <directory>".

@@ -101,7 +101,8 @@ type Link struct {
 	nextID     uint32 // server: last stream opened
 	seenID     uint32 // agent: highest stream seen
 	peerWindow int
-	slack      int // for windows that grow without need by the line
+	slack      int       // for windows that grow without need by the line
+	loose      []*Stream // that have some of it
 	ctrl       []byte
 	credits    []*Stream // streams that owe the peer credit
 	fresh, old flowQueue

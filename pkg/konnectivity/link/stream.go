@@ -1,6 +1,7 @@
 package link
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -160,8 +161,11 @@ func (st *Stream) killLocked() {
 	st.dead = true
 	release(st.queue)
 	st.queue, st.queued = nil, 0
-	st.l.slack += st.slack
-	st.slack = 0
+	if st.slack > 0 {
+		st.l.slack += st.slack
+		st.slack = 0
+		st.l.loose = slices.DeleteFunc(st.l.loose, func(o *Stream) bool { return o == st })
+	}
 	if extra := st.window - st.l.cfg.Window; extra > 0 {
 		st.l.cfg.Budget.give(extra)
 	}

@@ -1,6 +1,9 @@
 package link
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Window implements tunnel.Stream.
 func (st *Stream) Window() int {
@@ -104,6 +107,22 @@ func (st *Stream) doubleLocked() bool {
 	return true
 }
 
+// idleAfter is the time behind the last credit after which a stream needs no slack.
+const idleAfter = time.Second
+
+// collectSlackLocked takes the slack back from streams that have nothing under way
+// which could stand before others: their receivers hold it, or they are idle.
+func (l *Link) collectSlackLocked() {
+	l.loose = slices.DeleteFunc(l.loose, func(st *Stream) bool {
+		if st.unconsumed <= st.window/4 && time.Since(st.lastCredit) < idleAfter {
+			return false
+		}
+		l.slack += st.slack
+		st.slack = 0
+		return true
+	})
+}
+
 // gotBlocked doubles the window of a stream whose sender waits for credit while the
 // receiver keeps up. That the line does not explain it, credit waits for processors: a few
 // streams alone need more under way to keep both ends busy. Many do not, and what they
@@ -113,10 +132,19 @@ func (st *Stream) gotBlocked() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	by := st.window
-	if st.dead || st.gotEnd || l.slack < by || !st.doubleLocked() {
+	if st.dead || st.gotEnd {
+		return
+	}
+	if l.slack < by {
+		l.collectSlackLocked()
+	}
+	if l.slack < by || !st.doubleLocked() {
 		return
 	}
 	l.slack -= by
+	if st.slack == 0 {
+		l.loose = append(l.loose, st)
+	}
 	st.slack += by
 	if !st.owing {
 		st.oweLocked()
