@@ -137,9 +137,10 @@ func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	nc := tls.Client(link.NewBatchConn(raw, nil), cfg)
+	batch := link.NewBatchConn(raw, nil)
+	nc := tls.Client(batch, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
+		_ = batch.Close()
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
 	}
 	return nc, nil

@@ -15,13 +15,16 @@ import (
 type batchConn struct {
 	net.Conn
 	in   *sock.Conn
-	gate Gate         // may be nil
-	head []*buf.Chunk // read ahead, not yet handed to TLS
+	gate Gate // may be nil
 	// reads counts reads that brought something, for life.
 	reads atomic.Int64
 	// over says that reading has failed or come to the end. What TLS calls an end before
 	// that is one that the peer has announced. It belongs to whoever reads.
 	over bool
+
+	headMu sync.Mutex
+	head   []*buf.Chunk // read ahead, not yet handed to TLS
+	closed bool
 
 	mu       sync.Mutex
 	batching bool
@@ -55,23 +58,46 @@ func NewBatchConn(nc net.Conn, gate Gate) net.Conn {
 func (b *batchConn) NetConn() net.Conn { return b.Conn }
 
 func (b *batchConn) Read(p []byte) (int, error) {
-	if len(b.head) == 0 {
-		if b.gate != nil {
-			b.gate.Waits()
-		}
-		chunks, err := b.in.ReadChunks(sock.MaxRead)
-		if err != nil {
-			b.over = true
+	if n := b.take(p); n > 0 || len(p) == 0 {
+		return n, nil
+	}
+	if b.gate != nil {
+		b.gate.Waits()
+	}
+	chunks, err := b.in.ReadChunks(sock.MaxRead)
+	if err != nil {
+		b.over = true
+		return 0, err
+	}
+	b.reads.Add(1)
+	if b.gate != nil {
+		if err := b.gate.Computes(); err != nil {
+			release(chunks)
 			return 0, err
 		}
-		b.head = chunks
-		b.reads.Add(1)
-		if b.gate != nil {
-			if err := b.gate.Computes(); err != nil {
-				return 0, err
-			}
-		}
 	}
+	if !b.put(chunks) {
+		return 0, net.ErrClosed
+	}
+	return b.take(p), nil
+}
+
+// put keeps what was read ahead; false when the connection is closed.
+func (b *batchConn) put(chunks []*buf.Chunk) bool {
+	b.headMu.Lock()
+	defer b.headMu.Unlock()
+	if b.closed {
+		release(chunks)
+		return false
+	}
+	b.head = chunks
+	return true
+}
+
+// take hands out what was read ahead.
+func (b *batchConn) take(p []byte) int {
+	b.headMu.Lock()
+	defer b.headMu.Unlock()
 	n := 0
 	for n < len(p) && len(b.head) > 0 {
 		c := b.head[0]
@@ -82,7 +108,18 @@ func (b *batchConn) Read(p []byte) (int, error) {
 			b.head = b.head[1:]
 		}
 	}
-	return n, nil
+	return n
+}
+
+// Close implements net.Conn and forgets what was read ahead.
+func (b *batchConn) Close() error {
+	err := b.Conn.Close()
+	b.headMu.Lock()
+	defer b.headMu.Unlock()
+	b.closed = true
+	release(b.head)
+	b.head = nil
+	return err
 }
 
 func (b *batchConn) Write(p []byte) (int, error) {

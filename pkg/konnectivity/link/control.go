@@ -216,6 +216,7 @@ func (st *Stream) gotFin(closed bool) {
 	first := !st.gotEnd
 	again := st.gotClose || !first && !closed
 	st.gotEnd, st.gotClose = true, st.gotClose || closed
+	st.shutLocked()
 	st.doneLocked()
 	r := st.r
 	l.mu.Unlock()

@@ -66,11 +66,14 @@ func (c *Config) defaults() {
 }
 
 // Budget is a number of bytes that streams share.
-type Budget struct{ left atomic.Int64 }
+type Budget struct {
+	whole int64
+	left  atomic.Int64
+}
 
 // NewBudget returns a budget of n bytes.
 func NewBudget(n int64) *Budget {
-	b := &Budget{}
+	b := &Budget{whole: n}
 	b.left.Store(n)
 	return b
 }
@@ -82,6 +85,9 @@ func (b *Budget) take(n int) bool {
 	b.left.Add(int64(n))
 	return false
 }
+
+// has tells whether half of the budget is left behind n bytes.
+func (b *Budget) has(n int) bool { return b.left.Load()-int64(n) >= b.whole/2 }
 
 func (b *Budget) give(n int) { b.left.Add(int64(n)) }
 
@@ -101,8 +107,8 @@ type Link struct {
 	nextID     uint32 // server: last stream opened
 	seenID     uint32 // agent: highest stream seen
 	peerWindow int
-	slack      int       // for windows that grow without need by the line
-	loose      []*Stream // that have some of it
+	slack      int       // bytes by which windows may still grow because a sender was blocked
+	loose      []*Stream // those that have some of it
 	ctrl       []byte
 	credits    []*Stream // streams that owe the peer credit
 	fresh, old flowQueue
@@ -186,6 +192,9 @@ func (l *Link) fail(err error) error {
 	l.mu.Unlock()
 	if errors.Is(err, ErrDead) {
 		sock.Abort(l.nc) // an orderly end would wait behind what the peer does not take
+		if l.bc != nil {
+			_ = l.bc.Close() // what it has read ahead is nobody's now
+		}
 	} else {
 		l.hangUp()
 	}

@@ -217,9 +217,13 @@ func (l *Link) takeFrom(st *Stream, b *batch, room int) (total int) {
 			st.doneLocked()
 		}
 	}
-	if st.waiting && st.windowLocked() > 0 {
+	switch {
+	case !st.waiting:
+	case st.windowLocked() > 0:
 		st.waiting = false
 		b.wake = append(b.wake, st)
+	case st.queued == 0:
+		st.blockedLocked() // in the next batch, behind what this one brings
 	}
 	return total + 1
 }

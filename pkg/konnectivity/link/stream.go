@@ -1,7 +1,6 @@
 package link
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -50,6 +49,7 @@ type Stream struct {
 	allowed    int // bytes the peer may still send
 	window     int
 	slack      int // of the link's, in window
+	shrink     int // bytes by which window is to become smaller
 	owed       int // consumed bytes not yet credited
 	unconsumed int
 	owing      bool // in l.credits
@@ -161,11 +161,7 @@ func (st *Stream) killLocked() {
 	st.dead = true
 	release(st.queue)
 	st.queue, st.queued = nil, 0
-	if st.slack > 0 {
-		st.l.slack += st.slack
-		st.slack = 0
-		st.l.loose = slices.DeleteFunc(st.l.loose, func(o *Stream) bool { return o == st })
-	}
+	st.returnSlackLocked()
 	if extra := st.window - st.l.cfg.Window; extra > 0 {
 		st.l.cfg.Budget.give(extra)
 	}

@@ -10,7 +10,7 @@ func (st *Stream) Window() int {
 	st.l.mu.Lock()
 	defer st.l.mu.Unlock()
 	w := st.windowLocked()
-	if st.waiting = w == 0; st.waiting && st.credit <= 0 {
+	if st.waiting = w == 0; st.waiting && st.queued == 0 {
 		st.blockedLocked()
 	}
 	return w
@@ -23,15 +23,22 @@ func (st *Stream) windowLocked() int {
 	return max(0, min(st.credit, st.l.account.Room(maxQueued)-st.queued))
 }
 
-// blockedLocked tells the peer that its window is what keeps the source waiting. It does
-// so once per window: a receiver that is slow does not need to hear it more often.
+// minQuiet is the least credit in bytes between two BLOCKED, whatever window the peer
+// has announced.
+const minQuiet = 64 << 10
+
+// blockedLocked tells the peer that its window is what keeps the source waiting, if so. It
+// is called when all that used the window up has been taken from the queue, so that the
+// peer hears it behind that, and says it once per window: a receiver that is slow does
+// not need to hear it more often.
 func (st *Stream) blockedLocked() {
-	if st.quiet > 0 {
+	l := st.l
+	if st.credit > 0 || st.quiet > 0 || st.dead || st.end != endNone || l.account.Room(maxQueued) == 0 || len(l.ctrl) >= maxCtrl {
 		return
 	}
-	st.quiet = st.l.peerWindow
-	st.l.controlLocked(typeBlocked, st.id, "")
-	st.l.kickLocked()
+	st.quiet = max(l.peerWindow, minQuiet)
+	l.controlLocked(typeBlocked, st.id, "")
+	l.kickLocked()
 }
 
 // maxCredit bounds what a peer may let us send, so that a lying peer cannot make
@@ -68,7 +75,7 @@ func (st *Stream) Consumed(n int) {
 	if st.dead {
 		return
 	}
-	st.owed += n
+	st.owed += n - st.shrinkLocked(n)
 	if st.owed < st.window/4 || st.owing || st.gotEnd {
 		return
 	}
@@ -93,31 +100,76 @@ func (st *Stream) growLocked() {
 	// within two round trips if that was half of one. The shortest round trip
 	// counts: under load it grows with the windows themselves.
 	if since <= time.Duration(st.l.minRTT.Load())/2 {
-		st.doubleLocked()
+		st.shrink = 0 // what it was to give up, the line explains now
+		st.widenLocked()
 	}
 }
 
-// doubleLocked doubles the window and tells whether it may.
-func (st *Stream) doubleLocked() bool {
-	if st.window >= st.l.cfg.MaxWindow || st.unconsumed > st.window/4 || !st.l.cfg.Budget.take(st.window) {
-		return false
+// widenLocked doubles the window, up to the greatest one, if its receiver keeps up and
+// the budget allows it, and returns the bytes that it has grown by.
+func (st *Stream) widenLocked() int {
+	by := st.moreLocked()
+	if by == 0 || !st.l.cfg.Budget.take(by) {
+		return 0
 	}
-	st.owed += st.window
-	st.window *= 2
-	return true
+	st.owed += by
+	st.window += by
+	return by
 }
 
-// idleAfter is the time behind the last credit after which a stream needs no slack.
+// moreLocked returns the bytes by which the window may grow next.
+func (st *Stream) moreLocked() int {
+	if st.unconsumed > st.window/4 {
+		return 0
+	}
+	return max(0, min(st.window, st.l.cfg.MaxWindow-st.window))
+}
+
+// shrinkLocked keeps back credit for some of n bytes passed on, as long as the window has
+// to become smaller, and returns for how many.
+func (st *Stream) shrinkLocked(n int) int {
+	n = min(n, st.shrink)
+	st.shrink -= n
+	st.window -= n
+	st.l.cfg.Budget.give(n)
+	return n
+}
+
+// shutLocked gives back what the window was grown by and nobody needs any more, as the
+// peer has sent its last byte.
+func (st *Stream) shutLocked() {
+	st.returnSlackLocked()
+	st.shrink = 0
+	size := max(st.l.cfg.Window, st.unconsumed)
+	if extra := st.window - size; extra > 0 {
+		st.window = size
+		st.l.cfg.Budget.give(extra)
+	}
+}
+
+// returnSlackLocked gives the link back what the stream has of its slack.
+func (st *Stream) returnSlackLocked() {
+	if st.slack > 0 {
+		st.l.slack += st.slack
+		st.slack = 0
+		st.l.loose = slices.DeleteFunc(st.l.loose, func(o *Stream) bool { return o == st })
+	}
+}
+
+// idleAfter is the time within which a stream that has slack must use up a quarter of its
+// window to keep it.
 const idleAfter = time.Second
 
-// collectSlackLocked takes the slack back from streams that have nothing under way
-// which could stand before others: their receivers hold it, or they are idle.
+// collectSlackLocked takes the slack back from streams whose receivers hold more than a
+// quarter of the window, or that use less than that in a second. Their windows become
+// smaller by it with what they pass on next.
 func (l *Link) collectSlackLocked() {
 	l.loose = slices.DeleteFunc(l.loose, func(st *Stream) bool {
 		if st.unconsumed <= st.window/4 && time.Since(st.lastCredit) < idleAfter {
 			return false
 		}
 		l.slack += st.slack
+		st.shrink += st.slack
 		st.slack = 0
 		return true
 	})
@@ -126,19 +178,24 @@ func (l *Link) collectSlackLocked() {
 // gotBlocked doubles the window of a stream whose sender waits for credit while the
 // receiver keeps up. That the line does not explain it, credit waits for processors: a few
 // streams alone need more under way to keep both ends busy. Many do not, and what they
-// have under way stands before each keystroke, so a link has only so much slack for that.
+// have under way stands before each keystroke, so a link has only so much slack for that;
+// and as idle streams keep their windows, slack leaves half of the budget to the line.
 func (st *Stream) gotBlocked() {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	by := st.window
-	if st.dead || st.gotEnd {
+	if st.dead || st.gotEnd || st.shrink > 0 || st.allowed > st.window/2 { // the last: it cannot be
 		return
 	}
-	if l.slack < by {
+	more := st.moreLocked()
+	if l.slack < more {
 		l.collectSlackLocked()
 	}
-	if l.slack < by || !st.doubleLocked() {
+	if more == 0 || l.slack < more || !l.cfg.Budget.has(more) {
+		return
+	}
+	by := st.widenLocked()
+	if by == 0 {
 		return
 	}
 	l.slack -= by
@@ -146,6 +203,7 @@ func (st *Stream) gotBlocked() {
 		l.loose = append(l.loose, st)
 	}
 	st.slack += by
+	st.lastCredit = time.Now()
 	if !st.owing {
 		st.oweLocked()
 	}

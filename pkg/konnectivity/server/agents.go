@@ -25,13 +25,14 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	defer s.untrack(pc)
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	turn := &turn{of: s.turns, ctx: ctx}
-	nc := tls.Server(link.NewBatchConn(raw, turn), s.agentTLS(cfg))
+	batch := link.NewBatchConn(raw, turn)
+	defer func() { _ = batch.Close() }()
+	nc := tls.Server(batch, s.agentTLS(cfg))
 	err := nc.HandshakeContext(ctx)
 	turn.end()
 	cancel()
 	if err != nil {
 		s.refuse(raw, "tls", err)
-		_ = raw.Close()
 		return
 	}
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {

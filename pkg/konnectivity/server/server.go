@@ -147,7 +147,7 @@ type Server struct {
 	seats     metrics.Value
 	strangers atomic.Int64
 	spare     reserve
-	turns     turns // of agents' handshakes
+	turns     *turns // of agents' handshakes
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -164,7 +164,7 @@ type Server struct {
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{}),
-		turns: make(turns, runtime.GOMAXPROCS(0))}
+		turns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
 	s.said = refusals.New(cfg.Logf, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -218,10 +218,9 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		gone = nil // any agent that comes may be asked
 	}
 	if p.pick() != nil { // one has come since the caller looked
-		go p.next(true)
-		return true
+		return s.spawn(func() { p.next(true) })
 	}
-	go func() {
+	return s.spawn(func() {
 		t := time.NewTimer(left)
 		defer t.Stop()
 		select {
@@ -236,6 +235,5 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		}
 		p.forgetGone()
 		p.next(true)
-	}()
-	return true
+	})
 }

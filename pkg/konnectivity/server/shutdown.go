@@ -32,6 +32,17 @@ func (s *Server) untrack(c closer) {
 	s.mu.Unlock()
 }
 
+// spawn runs f in a goroutine that Shutdown waits for; false when it does not wait any more.
+func (s *Server) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
 // Established is the number of tunnelled connections and pending dials.
 func (s *Server) Established() int64 { return s.carried.Get() }
 

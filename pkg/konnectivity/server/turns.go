@@ -1,31 +1,89 @@
 package server
 
 import (
+	"container/list"
 	"context"
+	"sync"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
 // turns bounds how many agents' TLS handshakes compute at a time, to as many as there are
-// processors. The others wait in a line. Without it, thousands of agents that come at once
-// would all make progress together: dials would wait behind all of them, and if the
-// machine cannot serve all before the first gives up, all would give up and begin again.
-type turns chan struct{}
+// processors. The others wait in two lines, those that have begun in the first. Without it,
+// thousands of agents that come at once would all make progress together: dials would
+// wait behind all of them, and if the machine cannot serve all before the first gives up,
+// all would give up and begin again.
+type turns struct {
+	mu         sync.Mutex
+	free       int
+	begun, new list.List // of chan struct{}, closed for who gets a turn
+}
+
+func newTurns(n int) *turns { return &turns{free: n} }
+
+// take waits for a turn, in the first line if the handshake has begun.
+func (t *turns) take(ctx context.Context, begun bool) error {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return nil
+	}
+	line := &t.new
+	if begun {
+		line = &t.begun
+	}
+	mine := make(chan struct{})
+	place := line.PushBack(mine)
+	t.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-mine: // at the same moment
+		t.passLocked()
+	default:
+		line.Remove(place)
+	}
+	return ctx.Err()
+}
+
+// pass gives a turn to who is next.
+func (t *turns) pass() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.passLocked()
+}
+
+func (t *turns) passLocked() {
+	for _, line := range []*list.List{&t.begun, &t.new} {
+		if first := line.Front(); first != nil {
+			close(line.Remove(first).(chan struct{}))
+			return
+		}
+	}
+	t.free++
+}
 
 // turn is that of one handshake. It is held while that computes and not while it waits
 // for its peer, who may be slow or hostile. All methods are called by one goroutine.
 type turn struct {
-	of   turns
-	ctx  context.Context //nolint:containedctx // of the handshake, which calls through net.Conn
-	held bool
-	over bool
+	of    *turns
+	ctx   context.Context //nolint:containedctx // of the handshake, which calls through net.Conn
+	begun bool
+	held  bool
+	over  bool
 }
 
 // Waits implements link.Gate.
 func (t *turn) Waits() {
 	if t.held {
 		t.held = false
-		<-t.of
+		t.of.pass()
 	}
 }
 
@@ -34,17 +92,15 @@ func (t *turn) Computes() error {
 	if t.over || t.held {
 		return nil
 	}
-	select {
-	case t.of <- struct{}{}:
-		t.held = true
-		sock.Breathe() // what else is to be done goes first
-		return nil
-	case <-t.ctx.Done():
-		return t.ctx.Err()
+	if err := t.of.take(t.ctx, t.begun); err != nil {
+		return err
 	}
+	t.begun, t.held = true, true
+	sock.Breathe() // what else is to be done goes first
+	return nil
 }
 
-// end is called behind the handshake, which needs no turn any more.
+// end is called after the handshake, which needs no turn any more.
 func (t *turn) end() {
 	t.Waits()
 	t.over = true
