@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -73,9 +74,13 @@ func runTLSRelay(socket, address, dir string) error {
 				continue
 			}
 			s := sealed(t, cfg, tls.Client)
-			if s.HandshakeContext(context.Background()) == nil {
-				ready <- s
+			if err := s.HandshakeContext(context.Background()); err != nil {
+				fmt.Fprintf(os.Stderr, "TLS relay: handshake with %s: %v\n", address, err)
+				_ = t.Close()
+				time.Sleep(time.Second)
+				continue
 			}
+			ready <- s
 		}
 	}()
 	return serveAll("unix", socket, func(c net.Conn) {

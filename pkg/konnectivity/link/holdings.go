@@ -47,7 +47,7 @@ func (st *Stream) appendHoldingLocked(all []ledger.Holding) []ledger.Holding {
 		return all
 	}
 	since := st.l.start.Add(st.opened)
-	if st.lastCredit.After(since) { // it has passed on a quarter of its window
+	if st.lastCredit.After(since) { // it has passed on a quarter of its window, or next to all it had
 		since = st.lastCredit
 	}
 	return append(all, ledger.Holding{Bytes: st.unconsumed, Since: since, Reset: st.evict})

@@ -3,50 +3,116 @@ package link
 import (
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
 // TestWindowGrowsWhenBlocked: the window of a stream whose sender waits for credit grows
-// while its receiver keeps up, as far as the link's slack goes, and not for a receiver
-// that is slow. A stream that ends gives its slack back.
+// while its receiver keeps up, as far as the link's slack goes, and a stream that ends
+// gives its slack back.
 func TestWindowGrowsWhenBlocked(t *testing.T) {
-	const window, size = 64 << 10, 4 << 20
-	for _, slow := range []bool{false, true} {
-		e := newEnds(t, Config{Window: window, MaxWindow: 4 << 20})
-		e.agent.minRTT.Store(1) // the line explains nothing
-		whole := e.agent.slack
-		s, a := e.open(t)
-		a.SetSlow(slow)
-		sent := make(chan bool)
-		go func() { sent <- s.SendAll(make([]byte, size)) }()
-		passedOn := 0
-		tunneltest.Eventually(t, "all comes", func() bool {
-			n, _, _, _ := a.State()
-			for slow && n-passedOn > window/2 { // it always holds that much
-				a.Stream().Consumed(window / 4)
-				passedOn += window / 4
-			}
-			return n == size
-		})
-		if !<-sent {
-			t.Error("the sender found no room")
-		}
-		st := a.Stream().(*Stream)
+	const window = 64 << 10
+	e := newEnds(t, Config{Window: window, MaxWindow: 4 << 20})
+	e.agent.minRTT.Store(1) // the line explains nothing
+	whole := e.agent.slack
+	s, a := e.open(t)
+	st := a.Stream().(*Stream)
+	size := func() (window, slack int) {
 		e.agent.mu.Lock()
-		got, left := st.window, e.agent.slack
-		e.agent.mu.Unlock()
-		if want := window + whole; slow && got != window || !slow && got != want {
-			t.Errorf("slow=%v: the window is %d bytes, it was %d and may become %d", slow, got, window, want)
+		defer e.agent.mu.Unlock()
+		return st.window, e.agent.slack
+	}
+	tunneltest.Eventually(t, "the window grows", func() bool {
+		if !s.SendAll(make([]byte, 1<<20)) {
+			t.Fatal("the sender found no room")
 		}
+		got, left := size()
 		if left != whole-(got-window) {
-			t.Errorf("slow=%v: %d bytes of slack are left of %d, the window takes %d", slow, left, whole, got-window)
+			t.Fatalf("%d bytes of slack are left of %d, the window is %d", left, whole, got)
 		}
-		s.Stream().Reset("by the test", false)
-		tunneltest.Eventually(t, "the stream is over", func() bool { return e.agent.Streams() == 0 })
-		e.agent.mu.Lock()
-		if e.agent.slack != whole {
-			t.Errorf("%d bytes of slack have not come back", whole-e.agent.slack)
+		return got == window+whole
+	})
+	s.Stream().Reset("by the test", false)
+	tunneltest.Eventually(t, "the stream is over", func() bool { return e.agent.Streams() == 0 })
+	if _, left := size(); left != whole {
+		t.Errorf("%d bytes of slack have not come back", whole-left)
+	}
+}
+
+// TestWindowOfSlowReceiver: it does not grow, though the sender is blocked all the time.
+func TestWindowOfSlowReceiver(t *testing.T) {
+	const window, size = 64 << 10, 4 << 20
+	e := newEnds(t, Config{Window: window, MaxWindow: 4 << 20})
+	e.agent.minRTT.Store(1)
+	s, a := e.open(t)
+	a.SetSlow(true)
+	sent := make(chan bool)
+	go func() { sent <- s.SendAll(make([]byte, size)) }()
+	passedOn := 0
+	tunneltest.Eventually(t, "all comes", func() bool {
+		n, _, _, _ := a.State()
+		for n-passedOn > window/2 { // it always holds a quarter and more
+			a.Stream().Consumed(window / 4)
+			passedOn += window / 4
 		}
-		e.agent.mu.Unlock()
+		return n == size
+	})
+	if !<-sent {
+		t.Error("the sender found no room")
+	}
+	e.agent.mu.Lock()
+	defer e.agent.mu.Unlock()
+	if got := a.Stream().(*Stream).window; got != window {
+		t.Errorf("the window is %d bytes, it was %d", got, window)
+	}
+}
+
+// TestBlockedBehindData: BLOCKED does not overtake the data that has used up the window,
+// and is said once for it.
+func TestBlockedBehindData(t *testing.T) {
+	near, _ := pair(t)
+	l := New(near, 64<<10, Config{})
+	l.writing = true // the test is the writer
+	st := l.newStream(1, tunneltest.NewSink(nil, false))
+	st.SendAll([]*buf.Chunk{buf.From(make([]byte, 32<<10)), buf.From(make([]byte, 32<<10))}, false)
+	blocked := appendFrame(nil, typeBlocked, st.id, "")
+	for range 2 {
+		if st.Window() != 0 {
+			t.Fatal("there is room beyond the credit")
+		}
+		if len(l.ctrl) > 0 {
+			t.Fatalf("BLOCKED is to be sent while %d bytes wait", st.queued)
+		}
+	}
+	var b batch
+	if !l.fill(&b) || len(b.ctrl) > 0 || len(b.items) != 2 {
+		t.Fatalf("the first batch has %q and %d frames of data", b.ctrl, len(b.items))
+	}
+	for _, it := range b.items {
+		it.c.Release()
+	}
+	if !l.fill(&b) || string(b.ctrl) != string(blocked) {
+		t.Fatalf("the second batch has %q, want %q", b.ctrl, blocked)
+	}
+	if st.Window(); l.fill(&b) {
+		t.Fatalf("the third batch has %q", b.ctrl)
+	}
+}
+
+// TestBlockedWithoutData: a peer that says BLOCKED with most of its credit left gets none.
+func TestBlockedWithoutData(t *testing.T) {
+	near, _ := pair(t)
+	l := New(near, 1<<20, Config{})
+	for id := range uint32(20) {
+		st := l.newStream(id+1, tunneltest.NewSink(nil, false))
+		for range 4 {
+			st.gotBlocked()
+		}
+		if st.window != l.cfg.Window || st.owed > 0 {
+			t.Fatalf("the window is %d bytes, it was %d", st.window, l.cfg.Window)
+		}
+	}
+	if l.cfg.Budget.left.Load() != l.cfg.Budget.whole {
+		t.Error("the budget was used")
 	}
 }

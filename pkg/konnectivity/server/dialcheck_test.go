@@ -78,12 +78,19 @@ func (m *dialModel) checkFailure(f *front, took time.Duration) {
 			m.Fatalf("dial %d timed out after %v", f.number, took)
 		}
 	case tunnel.CodeNoAgent, tunnel.CodeAgentGone:
-		if n := len(m.s.reg.list()); n > 0 && took < m.s.cfg.AgentWait {
+		n := len(m.s.reg.list())
+		if hope := n > 0 || justBefore(m.begun, f.answered) || justBefore(m.lost, f.answered); hope && took < m.s.cfg.AgentWait {
 			m.Fatalf("dial %d: %v after %v, with %d agents", f.number, f.err, took, n)
 		}
 	default:
 		m.Fatalf("dial %d: %v (%v)", f.number, f.err, code)
 	}
+}
+
+// justBefore tells whether something has happened so shortly before that dials wait for
+// agents because of it.
+func justBefore(what, when time.Time) bool {
+	return !what.IsZero() && !what.After(when) && when.Sub(what) < 30*time.Second
 }
 
 // said tells whether an agent has answered a dial so.

@@ -58,6 +58,8 @@ type dialModel struct {
 	s      *Server
 	agents []*modelAgent
 	fronts []*front
+	begun  time.Time
+	lost   time.Time // when an agent went of which the server must have known
 }
 
 // TestDialModel has agents come, go, drain, freeze, accept and refuse, and frontends dial
@@ -71,7 +73,7 @@ func TestDialModel(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { // one for each: time has passed when one is over
 			defer func() { failure = recover() }()
 			wait := time.Duration(rapid.SampledFrom([]int{0, 10, 60}).Draw(rt, "wait for agents, s")) * time.Second
-			m := &dialModel{T: rt, s: New(Config{AgentWait: wait}, NewMetrics())}
+			m := &dialModel{T: rt, s: New(Config{AgentWait: wait}, NewMetrics()), begun: time.Now()}
 			defer m.close()
 			m.run()
 		})
@@ -122,38 +124,13 @@ func (m *dialModel) step() {
 		"answer", "answer", "answer", "cancel", "hang up", "sleep", "sleep"}).Draw(m.T, "op")
 	switch op {
 	case "come":
-		id := agentID(len(m.agents))
-		if rapid.Bool().Draw(m.T, "reference") {
-			m.agents = append(m.agents, m.s.referenceAgent(id))
-		} else {
-			m.agents = append(m.agents, m.s.linkAgent(id))
-		}
+		m.come()
 	case "go", "drain", "freeze", "thaw":
 		if len(m.agents) > 0 {
-			a := rapid.SampledFrom(m.agents).Draw(m.T, "agent")
-			switch op {
-			case "go":
-				_ = a.gate.Close()
-				a.end()
-			case "drain":
-				a.drains = a.drains || !a.gate.isShut() // a frozen one cannot say so
-				go a.drain()
-			default:
-				a.gate.set(op == "freeze")
-				a.good = time.Now()
-			}
+			m.agentDoes(op, rapid.SampledFrom(m.agents).Draw(m.T, "agent"))
 		}
 	case "dial":
-		f := &front{number: len(m.fronts) + 1, start: time.Now()}
-		m.fronts = append(m.fronts, f)
-		done := make(chan *Pending, 1)
-		go func() { done <- m.s.Dial(addressOf(f.number), f) }() // it may write to an agent that does not read
-		synctest.Wait()
-		select {
-		case f.p = <-done:
-		default:
-			m.Fatalf("dial %d waits", f.number)
-		}
+		m.dial()
 	case "answer":
 		if asks := m.asks(false); len(asks) > 0 {
 			rapid.SampledFrom(asks).Draw(m.T, "ask").answer(rapid.Bool().Draw(m.T, "accept"))
@@ -169,6 +146,45 @@ func (m *dialModel) step() {
 		}
 	case "sleep":
 		time.Sleep(time.Duration(rapid.SampledFrom([]int{10, 300, 1000, 3000, 12_000, 40_000}).Draw(m.T, "ms")) * time.Millisecond)
+	}
+}
+
+func (m *dialModel) come() {
+	id := agentID(len(m.agents))
+	if rapid.Bool().Draw(m.T, "reference") {
+		m.agents = append(m.agents, m.s.referenceAgent(id))
+	} else {
+		m.agents = append(m.agents, m.s.linkAgent(id))
+	}
+}
+
+func (m *dialModel) agentDoes(op string, a *modelAgent) {
+	switch op {
+	case "go":
+		if !a.drains && !a.isOver() && !a.gate.isShut() {
+			m.lost = time.Now()
+		}
+		_ = a.gate.Close()
+		a.end()
+	case "drain":
+		a.drains = a.drains || !a.gate.isShut() // a frozen one cannot say so
+		go a.drain()
+	default:
+		a.gate.set(op == "freeze")
+		a.good = time.Now()
+	}
+}
+
+func (m *dialModel) dial() {
+	f := &front{number: len(m.fronts) + 1, start: time.Now()}
+	m.fronts = append(m.fronts, f)
+	done := make(chan *Pending, 1)
+	go func() { done <- m.s.Dial(addressOf(f.number), f) }() // it may write to an agent that does not read
+	synctest.Wait()
+	select {
+	case f.p = <-done:
+	default:
+		m.Fatalf("dial %d waits", f.number)
 	}
 }
 

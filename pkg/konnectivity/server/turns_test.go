@@ -24,6 +24,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var now, most atomic.Int32
+	hold := make(chan struct{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,19 +35,32 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			defer now.Add(-1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
-			time.Sleep(5 * time.Millisecond) // as if it took long to compute
+			<-hold // as if it took long to compute
 			return &pair, nil
 		}})
 	}()
+	wait := dialMany(t, r, l.Addr().String(), 4*runtime.GOMAXPROCS(0))
+	konntest.Eventually(t, konntest.Patience, "all turns are taken", func() bool { return int(now.Load()) >= runtime.GOMAXPROCS(0) })
+	time.Sleep(50 * time.Millisecond) // in which the others would come, too
+	close(hold)
+	wait()
+	if n := int(most.Load()); n > runtime.GOMAXPROCS(0) {
+		t.Errorf("%d handshakes computed at a time, want at most %d", n, runtime.GOMAXPROCS(0))
+	}
+}
+
+// dialMany has n clients make a handshake with an address, and returns what waits for all.
+func dialMany(t *testing.T, r *konntest.Rig, address string, n int) (wait func()) {
+	t.Helper()
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.ServerName = "127.0.0.1"
 	var wg sync.WaitGroup
-	for range 50 {
+	for range n {
 		wg.Go(func() {
-			c, err := tls.Dial("tcp", l.Addr().String(), cfg)
+			c, err := tls.Dial("tcp", address, cfg)
 			if err != nil {
 				t.Error(err)
 				return
@@ -54,19 +68,18 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			_ = c.Close()
 		})
 	}
-	wg.Wait()
-	if n := int(most.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d handshakes computed at a time, want at most %d", n, runtime.GOMAXPROCS(0))
-	}
+	return wg.Wait
 }
 
 // silentBehind sends what it is given until the first read.
 type silentBehind struct {
 	net.Conn
-	over chan struct{}
+	silent *sync.WaitGroup
+	over   chan struct{}
 }
 
 func (s silentBehind) Read([]byte) (int, error) {
+	s.silent.Done()
 	<-s.over
 	return 0, net.ErrClosed
 }
@@ -81,19 +94,17 @@ func TestStalledHandshakes(t *testing.T) {
 	}
 	cfg.ServerName = "127.0.0.1"
 	over := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range 4 * runtime.GOMAXPROCS(0) {
+	var wg, silent sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
 		nc, err := net.Dial("tcp", r.AgentTLS)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		if i%2 == 0 {
-			_ = nc.(*net.TCPConn).SetReadBuffer(1) // takes next to nothing of the answer
-		}
-		wg.Go(func() { _ = tls.Client(silentBehind{nc, over}, cfg).HandshakeContext(t.Context()) })
+		silent.Add(1)
+		wg.Go(func() { _ = tls.Client(silentBehind{nc, &silent, over}, cfg).HandshakeContext(t.Context()) })
 	}
-	time.Sleep(200 * time.Millisecond) // so that they are in the middle
+	silent.Wait() // all have said hello
 	r.StartAgent(agent.Config{}, "").Stop()
 	close(over)
 	wg.Wait()

@@ -1,0 +1,88 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+)
+
+// pair returns both ends of a TCP connection.
+func pair(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if near, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// fakeGate notes what it is told, and refuses turns if it is to.
+type fakeGate struct {
+	waits  int
+	refuse error
+}
+
+func (g *fakeGate) Waits() { g.waits++ }
+
+func (g *fakeGate) Computes() error { return g.refuse }
+
+// TestBatchConnForgets: what was read ahead is released when a gate refuses to go on, and
+// when the connection is closed before it was taken.
+func TestBatchConnForgets(t *testing.T) {
+	refused := errors.New("no turn")
+	for _, refuse := range []error{refused, nil} {
+		before := buf.InUse()
+		near, far := pair(t)
+		if _, err := far.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		b := NewBatchConn(near, &fakeGate{refuse: refuse})
+		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, refuse) {
+			t.Errorf("read: %v, want %v", err, refuse)
+		}
+		if refuse == nil {
+			if buf.InUse() == before {
+				t.Error("nothing was read ahead")
+			}
+			b.Close()
+			if _, err := b.Read(make([]byte, 10)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("read behind Close: %v", err)
+			}
+		}
+		if left := buf.InUse() - before; left != 0 {
+			t.Errorf("turn refused with %v: %d bytes are left", refuse, left)
+		}
+	}
+}
+
+// TestBatchConnGate: the gate hears of each read and write that may wait before it does,
+// as long as writes are not gathered.
+func TestBatchConnGate(t *testing.T) {
+	near, far := pair(t)
+	gate := &fakeGate{}
+	b := NewBatchConn(near, gate)
+	if _, err := b.Write([]byte("hello")); err != nil || gate.waits != 1 {
+		t.Fatalf("a write told the gate %d times, %v", gate.waits, err)
+	}
+	if _, err := io.CopyN(far, far, 5); err != nil {
+		t.Fatal(err)
+	}
+	one := make([]byte, 1)
+	if _, err := b.Read(one); err != nil || gate.waits != 2 {
+		t.Fatalf("a read told the gate %d times, %v", gate.waits-1, err)
+	}
+	if _, err := b.Read(one); err != nil || gate.waits != 2 {
+		t.Fatalf("a read of what is there already told the gate, %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBegunHandshakesGoFirst: who has begun does not line up behind all who have not, and
+// who gives up leaves the line.
+func TestBegunHandshakesGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTurns(1)
+		holder := &turn{of: all, ctx: t.Context()}
+		if err := holder.Computes(); err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		join := func(ctx context.Context, name string, begun bool) {
+			go func() {
+				w := &turn{of: all, ctx: ctx, begun: begun}
+				if err := w.Computes(); err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("%s: %v", name, err)
+					}
+					name = "-" + name
+				}
+				order = append(order, name)
+				w.end()
+			}()
+			synctest.Wait()
+		}
+		join(t.Context(), "new1", false)
+		tired, give := context.WithCancel(t.Context())
+		join(tired, "tired", true)
+		join(t.Context(), "new2", false)
+		join(t.Context(), "begun", true)
+		give()
+		synctest.Wait()
+		holder.Waits()
+		synctest.Wait()
+		if got, want := strings.Join(order, " "), "-tired begun new1 new2"; got != want {
+			t.Errorf("turns went to %q, want %q", got, want)
+		}
+		if all.free != 1 {
+			t.Errorf("%d turns are free, want 1", all.free)
+		}
+	})
+}
+
+// TestTurnsAreNotLost: whoever gives up whenever, all turns come back, and no more.
+func TestTurnsAreNotLost(t *testing.T) {
+	const n = 2
+	all := newTurns(n)
+	var wg sync.WaitGroup
+	for i := range 2000 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
+			defer cancel()
+			w := &turn{of: all, ctx: ctx, begun: i%3 == 0}
+			if w.Computes() == nil {
+				time.Sleep(5 * time.Microsecond)
+			}
+			w.end()
+		})
+	}
+	wg.Wait()
+	if all.free != n || all.begun.Len()+all.new.Len() > 0 {
+		t.Errorf("%d turns are free, want %d; %d wait", all.free, n, all.begun.Len()+all.new.Len())
+	}
+}
