@@ -26,21 +26,27 @@ const (
 	socksRoute  = "socks"
 )
 
-func (r route) dialer() dialer {
+func (r route) dialer() dialer { return r.dialerUntil(context.Background()) }
+
+// dialerUntil is dialer, but cuts the tunnels of clients that cannot close them when life
+// ends.
+func (r route) dialerUntil(life context.Context) dialer {
 	switch r.kind {
 	case directRoute:
 		return dialDirect
 	case socksRoute:
 		return socksDialer(r.at)
 	case "grpc":
-		return grpcDialer(r.at)
+		return grpcDialer(life, r.at)
 	}
 	return connectDialer(r.at)
 }
 
 // grpcDialer dials as kube-apiserver does with GRPC over UDS.
-func grpcDialer(socket string) dialer {
-	return func(ctx context.Context, address string) (net.Conn, error) { return kasdial.GRPC(ctx, socket, address) }
+func grpcDialer(life context.Context, socket string) dialer {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		return kasdial.GRPCUntil(ctx, life, socket, address)
+	}
 }
 
 // connectDialer dials as kube-apiserver does with HTTP CONNECT over UDS.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -46,11 +47,6 @@ func stalling(e *env) (map[string]float64, error) {
 	return out, errors.Join(errs...)
 }
 
-// stallRounds is how often a healthy connection is measured alone and beside one
-// that stalls. What the machine does in the meantime is found in both sums; with
-// a single round, it stood in one of them.
-const stallRounds = 4
-
 // stallBeside measures a healthy connection before and while use treats another
 // one badly.
 func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[string]float64) error {
@@ -59,7 +55,10 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 		return err
 	}
 	conns := []net.Conn{ec}
-	defer func() { go closeAll(conns) }()
+	defer func() {
+		go closeAll(conns)
+		time.Sleep(time.Second)
+	}()
 	var total atomic.Int64
 	hs, err := openMany(e.dial, e.t.addr, 1, opSource, pumping(opSource, &total))
 	conns = append(conns, hs...)
@@ -67,35 +66,54 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 		return err
 	}
 	time.Sleep(300 * time.Millisecond)
-	dur := e.o.dur
-	ts0, _ := echo(ec, 1<<30, 2*dur)
-	var before, after float64
-	for round := range stallRounds {
-		before += rateOf(&total, dur)
-		s, err := open(e.dial, e.t.addr, op)
-		if err != nil {
-			return err
-		}
-		conns = append(conns, s)
-		go use(s)
-		time.Sleep(500 * time.Millisecond)
-		kept := rateOf(&total, dur)
-		after += kept
-		if kept == 0 {
-			break // for good, as a rule
-		}
-		if round < stallRounds-1 {
-			s.Close()
-			time.Sleep(500 * time.Millisecond)
-		}
+	dur := 2 * e.o.dur // shorter ones tell more of the machine's moments than of the tunnel
+	ts0, _ := echo(ec, 1<<30, dur)
+	kept, undo, err := keptRate(e, &total, op, use)
+	if err != nil {
+		return err
 	}
-	out[name+": rate kept %"] = 100 * after / before
-	out[name+": echo p99 x"] = echoBeside(ec, ts0, 2*dur)
+	defer func() { go undo() }()
+	out[name+": rate kept %"] = kept
+	out[name+": echo p99 x"] = echoBeside(ec, ts0, dur)
 	out[name+": failed dials of 10"] = float64(failedDials(e, 10, 3*time.Second))
-	go closeAll(conns)
-	conns = nil
-	time.Sleep(time.Second)
 	return nil
+}
+
+// stallRounds is how often a healthy connection is measured alone and beside one
+// that stalls. What the machine does in the meantime is found in both sums; with
+// a single round, it stood in one of them.
+const stallRounds = 4
+
+// keptRate is what a connection carries beside one that use treats badly, in % of what it
+// carries alone. The last of those is there until undo.
+func keptRate(e *env, total *atomic.Int64, op byte, use func(net.Conn)) (kept float64, undo func(), err error) {
+	var before, beside float64
+	for round := 1; ; round++ {
+		before += rateOf(total, e.o.dur)
+		if undo, err = stallOne(e, op, use); err != nil {
+			return 0, nil, err
+		}
+		time.Sleep(500 * time.Millisecond)
+		rate := rateOf(total, e.o.dur)
+		beside += rate
+		if rate == 0 || round == stallRounds { // nothing is as a rule for good
+			return 100 * beside / before, undo, nil
+		}
+		go undo()
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// stallOne opens a connection that use treats badly, and returns what ends it at once.
+func stallOne(e *env, op byte, use func(net.Conn)) (undo func(), err error) {
+	life, cut := context.WithCancel(context.Background())
+	s, err := open(e.via.dialerUntil(life), e.t.addr, op)
+	if err != nil {
+		cut()
+		return nil, err
+	}
+	go use(s)
+	return func() { cut(); _ = s.Close() }, nil
 }
 
 // echoBeside tells by what factor the echo times have grown; 99 if nothing comes

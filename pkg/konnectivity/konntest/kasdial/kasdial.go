@@ -26,7 +26,13 @@ func Unix(ctx context.Context, socket string) (net.Conn, error) {
 
 // GRPC dials as kube-apiserver does with GRPC over UDS.
 func GRPC(ctx context.Context, socket, address string) (net.Conn, error) {
-	return tunnel(ctx, socket, address,
+	return GRPCUntil(ctx, context.Background(), socket, address)
+}
+
+// GRPCUntil is GRPC with a tunnel that is cut when life ends. Close, with bytes that nobody
+// has read before it, takes the reference client ten seconds.
+func GRPCUntil(ctx, life context.Context, socket, address string) (net.Conn, error) {
+	return tunnel(ctx, life, socket, address,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return Unix(ctx, socket) }),
 		grpc.WithBlock(), grpc.WithReturnConnectionError(), grpc.WithTimeout(timeout), //nolint:staticcheck // as kube-apiserver
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -34,13 +40,13 @@ func GRPC(ctx context.Context, socket, address string) (net.Conn, error) {
 
 // GRPCOver dials with GRPC over TCP, which the reference client can.
 func GRPCOver(ctx context.Context, proxy, address string, transport grpc.DialOption) (net.Conn, error) {
-	return tunnel(ctx, proxy, address, grpc.WithBlock(), grpc.FailOnNonTempDialError(true), transport) //nolint:staticcheck // as kube-apiserver
+	return tunnel(ctx, context.Background(), proxy, address, grpc.WithBlock(), grpc.FailOnNonTempDialError(true), transport) //nolint:staticcheck // as kube-apiserver
 }
 
-func tunnel(ctx context.Context, proxy, address string, opts ...grpc.DialOption) (net.Conn, error) {
+func tunnel(ctx, life context.Context, proxy, address string, opts ...grpc.DialOption) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), proxy, opts...)
+	t, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, life, proxy, opts...)
 	if err != nil {
 		return nil, err
 	}
