@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
@@ -38,6 +39,11 @@ func (o *Options) Validate() error {
 	}
 	if s := o.ServerCountSource; s != "" && s != "default" && s != "max" {
 		return fmt.Errorf("--server-count-source must be one of '', 'default', 'max', got %v", s)
+	}
+	if o.CountServerLeases {
+		if _, err := kube.ParseLabels(o.LeaseLabel); err != nil {
+			return fmt.Errorf("--lease-label: %w", err)
+		}
 	}
 	if err := validateIdentifiers(o.AgentIdentifiers); err != nil {
 		return fmt.Errorf("agent address is invalid: %w", err)
