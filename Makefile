@@ -138,7 +138,7 @@ BENCH_AGENT := $(BENCH_TUNNEL)/ours/konnectivity-agent
 BENCH_PAIRS := upstream=$(BENCH_TUNNEL)/upstream/server:$(BENCH_TUNNEL)/upstream/agent,ours=$(BENCH_SERVER):$(BENCH_AGENT)
 BENCH_MIXED := ours+upstream=$(BENCH_SERVER):$(BENCH_TUNNEL)/upstream/agent,upstream+ours=$(BENCH_TUNNEL)/upstream/server:$(BENCH_AGENT)
 .PHONY: bench-tunnel
-bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about 25 minutes (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
+bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about 40 minutes (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
 	@mkdir -p $(BENCH_TUNNEL)/ours $(BENCH_TUNNEL)/upstream
 	@$(GO) build -o $(BENCH_TUNNEL)/bench-tunnel ./e2e/bench-tunnel
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BENCH_TUNNEL)/ours/ ./cmd/konnectivity-server ./cmd/konnectivity-agent
