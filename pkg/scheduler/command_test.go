@@ -109,8 +109,10 @@ func TestSIGTERM(t *testing.T) {
 			return nil
 		})
 
+		waitForRenewal(t, cp)
 		terminate(t, first)
 		waitForHolder(t, cp, func(holder string) bool { return holder != "" && holder != leader })
+		waitForRenewal(t, cp)
 		terminate(t, second)
 		if got := holder(t.Context(), cp); got != "" {
 			t.Errorf("the Lease is still held by %q", got)
@@ -177,6 +179,27 @@ func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, want func(holder s
 	daemontest.Eventually(t, bound, func() error {
 		if got := holder(t.Context(), cp); !want(got) {
 			return fmt.Errorf("the holder of the Lease is %q", got)
+		}
+		return nil
+	})
+}
+
+// waitForRenewal returns when the Lease has just been renewed. A leader that is stopped while
+// a renewal is on its way, as it is right after the Lease was acquired, cannot release
+// it: client-go gives up after the conflict.
+func waitForRenewal(t *testing.T, cp *daemontest.ControlPlane) {
+	t.Helper()
+	renewed := func() (at time.Time) {
+		l, err := cp.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), lease, metav1.GetOptions{})
+		if err == nil && l.Spec.RenewTime != nil {
+			at = l.Spec.RenewTime.Time
+		}
+		return at
+	}
+	before := renewed()
+	daemontest.Eventually(t, bound, func() error {
+		if before.IsZero() || !renewed().After(before) {
+			return fmt.Errorf("the Lease was renewed at %v for the last time", before)
 		}
 		return nil
 	})
