@@ -40,12 +40,28 @@ func Serve(ctx context.Context, l net.Listener, s *Supervisor, shutdown func()) 
 	mux.HandleFunc("POST /shutdown", act(func(*http.Request, string) error { shutdown(); return nil }))
 
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { closeAnswered(server); close(closed) })
 	defer stop()
 	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the supervisor's socket: %w", err)
 	}
+	<-closed // the server closes for no other reason
 	return nil
+}
+
+// lastAnswers bounds how long a server that ends goes on answering requests
+// that it has taken.
+const lastAnswers = time.Second
+
+// closeAnswered closes a server once it has answered: whoever asked for the
+// shutdown would read the end of the connection instead of an answer otherwise.
+func closeAnswered(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
+	}
 }
 
 // Report is what a supervisor says of itself and its programs.

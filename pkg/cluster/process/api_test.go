@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSocketAPI(t *testing.T) {
@@ -45,6 +46,30 @@ func TestSocketAPI(t *testing.T) {
 		t.Errorf("stopping an unknown program: %v, want an error that names it", err)
 	}
 	if err := client.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
+
+// Whoever asks for the shutdown gets an answer, however soon the server ends.
+func TestShutdownIsAnswered(t *testing.T) {
+	s, _ := supervise(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() {
+		served <- Serve(ctx, listener, s, func() {
+			cancel()
+			time.Sleep(100 * time.Millisecond) // the server has begun to end before it answers
+		})
+	}()
+	if err := NewClient(socket).Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := <-served; err != nil {
