@@ -41,7 +41,7 @@ func Serve(ctx context.Context, l net.Listener, s *Supervisor, shutdown func()) 
 
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { closeAnswered(server); close(closed) })
+	stop := context.AfterFunc(ctx, func() { closeAnswered(context.WithoutCancel(ctx), server); close(closed) })
 	defer stop()
 	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the supervisor's socket: %w", err)
@@ -56,8 +56,8 @@ const lastAnswers = time.Second
 
 // closeAnswered closes a server once it has answered: whoever asked for the
 // shutdown would read the end of the connection instead of an answer otherwise.
-func closeAnswered(server *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+func closeAnswered(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
 		_ = server.Close()
