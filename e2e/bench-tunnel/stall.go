@@ -96,7 +96,10 @@ func keptRate(e *env, total *atomic.Int64, op byte, use func(net.Conn)) (kept fl
 		time.Sleep(500 * time.Millisecond)
 		rate := rateOf(total, e.o.dur)
 		beside += rate
-		if rate == 0 || round == stallRounds { // nothing is as a rule for good
+		switch {
+		case rate == 0: // for good, as a rule
+			return 0, undo, nil
+		case round == stallRounds:
 			return 100 * beside / before, undo, nil
 		}
 		go undo()

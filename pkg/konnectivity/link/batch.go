@@ -43,8 +43,9 @@ var batchPool = sync.Pool{New: func() any {
 // Gate is told when the goroutine that reads and writes a connection waits for its peer,
 // and holds it up behind that.
 type Gate interface {
-	// Waits is called before a read or write that may wait.
+	// Waits is called before a read that may wait, and Answers before a write.
 	Waits()
+	Answers()
 	// Computes is called when something was read. An error is that of the read.
 	Computes() error
 }
@@ -127,7 +128,7 @@ func (b *batchConn) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	if !b.batching { // as in the handshake
 		if b.gate != nil {
-			b.gate.Waits()
+			b.gate.Answers()
 		}
 		return b.Conn.Write(p)
 	}

@@ -89,7 +89,7 @@ func (l *Link) gotPong(p []byte) {
 		return
 	}
 	if m := l.minRTT.Load(); m == 0 || rtt < m {
-		l.minRTT.Store(rtt)
+		l.minRTT.CompareAndSwap(m, rtt)
 	}
 }
 

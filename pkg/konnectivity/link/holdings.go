@@ -13,11 +13,11 @@ func (l *Link) Bill(a *ledger.Account) {
 }
 
 // passedOnLocked notes that the receiver has passed on n bytes, or all it has if
-// that is less, and returns how many these were.
+// that is less, and returns how many these were that the link counted.
 func (st *Stream) passedOnLocked(n int) int {
 	l := st.l
 	if l.err != nil {
-		return n // nothing is held for a link that has ended
+		return 0 // nothing is held for a link that has ended
 	}
 	n = min(n, st.unconsumed)
 	st.unconsumed -= n

@@ -188,6 +188,9 @@ func (l *Link) fail(err error) error {
 	close(l.done)
 	l.account.Add(-l.held)
 	l.held = 0
+	for st := range l.flushing {
+		st.fitLocked(0)
+	}
 	l.life.stop()
 	l.mu.Unlock()
 	if errors.Is(err, ErrDead) {

@@ -47,15 +47,18 @@ func (l *Link) readData(id uint32, length int) error {
 	}
 	c.Extend(length)
 	l.mu.Lock()
-	st := l.streams[id]
-	if st == nil {
-		err := l.unknownLocked(id)
+	st, err := l.streams[id], l.err
+	if st == nil && err == nil {
+		err = l.unknownLocked(id)
+	}
+	if st == nil || err != nil { // a link that has ended holds nothing
 		l.mu.Unlock()
 		c.Release()
 		return err
 	}
 	st.allowed -= length
 	st.unconsumed += length
+	st.came += length
 	l.held += length
 	l.account.Add(length)
 	broken := ""

@@ -50,10 +50,12 @@ type Stream struct {
 	window     int
 	slack      int // of the link's, in window
 	shrink     int // bytes by which window is to become smaller
+	came       int // bytes received since the peer last said BLOCKED
 	owed       int // consumed bytes not yet credited
 	unconsumed int
-	owing      bool // in l.credits
-	lastCredit time.Time
+	owing      bool      // in l.credits
+	lastCredit time.Time // when a quarter of the window was last passed on
+	widened    time.Time // when it last got slack
 }
 
 var _ tunnel.Stream = (*Stream)(nil)
@@ -161,11 +163,10 @@ func (st *Stream) killLocked() {
 	st.dead = true
 	release(st.queue)
 	st.queue, st.queued = nil, 0
-	st.returnSlackLocked()
-	if extra := st.window - st.l.cfg.Window; extra > 0 {
-		st.l.cfg.Budget.give(extra)
-	}
-	if st.unconsumed > 0 && st.l.err == nil {
+	st.shutLocked()
+	if st.l.err != nil {
+		st.fitLocked(0)
+	} else if st.unconsumed > 0 {
 		st.l.flushing[st] = struct{}{}
 	}
 	delete(st.l.streams, st.id)

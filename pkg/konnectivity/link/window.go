@@ -33,7 +33,7 @@ const minQuiet = 64 << 10
 // not need to hear it more often.
 func (st *Stream) blockedLocked() {
 	l := st.l
-	if st.credit > 0 || st.quiet > 0 || st.dead || st.end != endNone || l.account.Room(maxQueued) == 0 || len(l.ctrl) >= maxCtrl {
+	if st.credit > 0 || st.quiet > 0 || st.dead || st.end != endNone || len(l.ctrl) >= maxCtrl {
 		return
 	}
 	st.quiet = max(l.peerWindow, minQuiet)
@@ -72,11 +72,8 @@ func (st *Stream) Consumed(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = st.passedOnLocked(n)
-	if st.dead {
-		return
-	}
 	st.owed += n - st.shrinkLocked(n)
-	if st.owed < st.window/4 || st.owing || st.gotEnd {
+	if st.owed < st.window/4 || st.owing || st.gotEnd || st.dead {
 		return
 	}
 	st.growLocked()
@@ -136,15 +133,17 @@ func (st *Stream) shrinkLocked(n int) int {
 }
 
 // shutLocked gives back what the window was grown by and nobody needs any more, as the
-// peer has sent its last byte.
+// peer has sent its last byte. What the receiver still holds follows as it is passed on.
 func (st *Stream) shutLocked() {
 	st.returnSlackLocked()
-	st.shrink = 0
-	size := max(st.l.cfg.Window, st.unconsumed)
-	if extra := st.window - size; extra > 0 {
-		st.window = size
-		st.l.cfg.Budget.give(extra)
-	}
+	st.fitLocked(st.unconsumed)
+	st.shrink = st.window - st.l.cfg.Window
+}
+
+// fitLocked makes the window as small as n bytes allow.
+func (st *Stream) fitLocked(n int) {
+	st.shrink = max(0, st.window-max(n, st.l.cfg.Window))
+	st.shrinkLocked(st.shrink)
 }
 
 // returnSlackLocked gives the link back what the stream has of its slack.
@@ -165,7 +164,7 @@ const idleAfter = time.Second
 // smaller by it with what they pass on next.
 func (l *Link) collectSlackLocked() {
 	l.loose = slices.DeleteFunc(l.loose, func(st *Stream) bool {
-		if st.unconsumed <= st.window/4 && time.Since(st.lastCredit) < idleAfter {
+		if st.unconsumed <= st.window/4 && (time.Since(st.lastCredit) < idleAfter || time.Since(st.widened) < idleAfter) {
 			return false
 		}
 		l.slack += st.slack
@@ -184,7 +183,9 @@ func (st *Stream) gotBlocked() {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if st.dead || st.gotEnd || st.shrink > 0 || st.allowed > st.window/2 { // the last: it cannot be
+	came := st.came
+	st.came = 0
+	if st.dead || st.gotEnd || st.shrink > 0 || came < l.cfg.Window { // the last: it cannot be
 		return
 	}
 	more := st.moreLocked()
@@ -203,7 +204,7 @@ func (st *Stream) gotBlocked() {
 		l.loose = append(l.loose, st)
 	}
 	st.slack += by
-	st.lastCredit = time.Now()
+	st.widened = time.Now()
 	if !st.owing {
 		st.oweLocked()
 	}

@@ -116,3 +116,24 @@ func TestBlockedWithoutData(t *testing.T) {
 		t.Error("the budget was used")
 	}
 }
+
+// TestBlockedMeetsCredit: the window grows as well if the credit that the sender waits for
+// is under way when its BLOCKED comes.
+func TestBlockedMeetsCredit(t *testing.T) {
+	near, _ := pair(t)
+	l := New(near, 1<<20, Config{})
+	l.writing = true // the test is the writer
+	st := l.newStream(1, tunneltest.NewSink(nil, false))
+	st.allowed, st.unconsumed, st.came = 0, st.window, st.window // all has come
+	l.held = st.window
+	st.Consumed(st.window)
+	var b batch
+	if !l.fill(&b) || st.allowed != st.window {
+		t.Fatalf("there is credit for %d bytes", st.allowed)
+	}
+	for _, times := range []int{2, 2} { // and not a second time for the same bytes
+		if st.gotBlocked(); st.window != times*l.cfg.Window {
+			t.Fatalf("the window is %d bytes, want %d times %d", st.window, times, l.cfg.Window)
+		}
+	}
+}

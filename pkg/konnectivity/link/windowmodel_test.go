@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
@@ -40,14 +41,35 @@ func TestWindowModel(t *testing.T) {
 			m.step(rapid.SampledFrom(m.all).Draw(rt, "stream"))
 			m.check()
 		}
-		for _, st := range m.all {
-			st.Reset("", false)
-		}
-		m.check()
+		m.end()
 		if m.l.slack != 7*m.l.cfg.Window || len(m.l.loose) > 0 || m.l.cfg.Budget.left.Load() != m.l.cfg.Budget.whole {
 			m.Fatalf("%d bytes of slack and %d of the budget are left, %d streams have slack", m.l.slack, m.l.cfg.Budget.left.Load(), len(m.l.loose))
 		}
 	})
+}
+
+// end ends all streams, some with all that their windows take, one after the other or
+// with the link.
+func (m *windowModel) end() {
+	for _, st := range m.all {
+		if rapid.Bool().Draw(m.T, "full") {
+			m.data(st, st.allowed)
+		}
+		if rapid.IntRange(0, 3).Draw(m.T, "over before") == 0 {
+			st.Reset("", false)
+		}
+	}
+	if rapid.Bool().Draw(m.T, "the link ends") {
+		m.l.Close()
+	}
+	for _, st := range m.all {
+		st.Reset("", false)
+	}
+	m.check()
+	for _, st := range m.all {
+		st.Consumed(tunnel.All)
+	}
+	m.check()
 }
 
 func (m *windowModel) step(st *Stream) {
@@ -68,6 +90,7 @@ func (m *windowModel) step(st *Stream) {
 		m.write()
 	case "idle":
 		st.lastCredit = time.Now().Add(-time.Hour)
+		st.widened = st.lastCredit
 	case "end":
 		if len(m.all) > 3 && rapid.IntRange(0, 9).Draw(m.T, "indeed") == 0 {
 			st.gotFin(false)
@@ -84,6 +107,7 @@ func (m *windowModel) data(st *Stream, n int) {
 	if !st.dead && !st.gotEnd {
 		st.allowed -= n
 		st.unconsumed += n
+		st.came += n
 		m.l.held += n
 	}
 }
@@ -98,15 +122,20 @@ func (m *windowModel) write() {
 func (m *windowModel) check() {
 	slack, extra := m.l.slack, 0
 	for _, st := range m.all {
-		if st.dead {
-			if st.slack > 0 {
-				m.Fatalf("stream %d is over and has slack", st.id)
+		grown := st.window - m.l.cfg.Window
+		extra += grown
+		if st.dead || st.gotEnd {
+			if used := max(0, st.unconsumed-m.l.cfg.Window); st.slack > 0 || m.l.err == nil && grown != used {
+				m.Fatalf("stream %d is over, holds %d bytes, has slack %d and %d of the budget", st.id, st.unconsumed, st.slack, grown)
 			}
+		}
+		if st.dead {
 			continue
 		}
 		slack += st.slack
-		grown := st.window - m.l.cfg.Window
-		extra += grown
+		if !st.gotEnd && st.owed >= st.window/4 && !st.owing {
+			m.Fatalf("stream %d: nobody sends credit for %d bytes", st.id, st.owed)
+		}
 		if !st.gotEnd && st.allowed+st.unconsumed+st.owed != st.window {
 			m.Fatalf("stream %d: window %d, but %d to come, %d held, %d owed", st.id, st.window, st.allowed, st.unconsumed, st.owed)
 		}

@@ -36,10 +36,10 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		return
 	}
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
-		s.serveLink(nc)
+		s.serveLink(nc, pc)
 		return
 	}
-	s.serveReference(nc)
+	s.serveReference(nc, pc)
 }
 
 // agentTLS adds the protocols to the configuration.
@@ -117,7 +117,7 @@ func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers
 }
 
 // serveLink serves an agent with our own protocol.
-func (s *Server) serveLink(nc *tls.Conn) {
+func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 	defer func() { _ = nc.Close() }()
 	room := s.enter()
 	known := sync.OnceFunc(func() {
@@ -145,7 +145,7 @@ func (s *Server) serveLink(nc *tls.Conn) {
 		return
 	}
 	_ = nc.SetDeadline(time.Time{})
-	s.runLink(nc, hello, ids, come)
+	s.runLink(nc, pc, hello, ids, come)
 }
 
 // readHello returns an agent's introduction, or nil when the agent is not wanted. One
@@ -178,7 +178,7 @@ func (s *Server) refuseLink(nc *tls.Conn, reason string, err error) {
 }
 
 // runLink carries an agent's link. joined is called when dials can go there.
-func (s *Server) runLink(nc net.Conn, hello *link.Hello, ids Identifiers, joined func()) {
+func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Identifiers, joined func()) {
 	b := s.newBackend(hello.AgentID, ids, nc)
 	cfg := s.cfg.Link
 	cfg.OnDrain = func() {
@@ -196,7 +196,7 @@ func (s *Server) runLink(nc net.Conn, hello *link.Hello, ids Identifiers, joined
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
 	b.link = link.New(nc, hello.Window, cfg)
 	lc := &linkConn{s, b}
-	if !s.track(lc) {
+	if !s.trackInstead(pc, lc) {
 		return
 	}
 	defer s.untrack(lc)

@@ -103,10 +103,16 @@ func (b *Backend) load() int {
 	b.mu.Lock()
 	pending := len(b.dials)
 	b.mu.Unlock()
+	return b.streams() + 4*pending
+}
+
+// streams is the number of connections that have not ended on the agent's link, those
+// being dialled included.
+func (b *Backend) streams() int {
 	if b.link != nil {
-		return b.link.Streams() + 4*pending
+		return b.link.Streams()
 	}
-	return b.session.Len() + 4*pending
+	return b.session.Len()
 }
 
 // suspectAfter is for how long an agent may leave a ping unanswered before it

@@ -175,7 +175,7 @@ func (s *Server) linkAgent(id string) *modelAgent {
 	m.drain, m.end = l.Drain, l.Close
 	go func() { _ = l.Run(); m.noteOver() }()
 	s.wg.Go(func() {
-		s.runLink(far, &link.Hello{AgentID: id, Window: 256 << 10}, Identifiers{}, func() {})
+		s.runLink(far, &plainConn{far}, &link.Hello{AgentID: id, Window: 256 << 10}, Identifiers{}, func() {})
 		_ = far.Close()
 	})
 	return m

@@ -16,7 +16,7 @@ import (
 const connectPath = "/AgentService/Connect"
 
 // serveReference serves an upstream agent.
-func (s *Server) serveReference(nc *tls.Conn) {
+func (s *Server) serveReference(nc *tls.Conn, pc *plainConn) {
 	c := &referenceConn{s: s, nc: nc}
 	if !s.enter() {
 		s.refuse(nc, "limit", errTooManyAgents)
@@ -26,7 +26,7 @@ func (s *Server) serveReference(nc *tls.Conn) {
 	defer c.end()
 	c.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16, OnStream: c.stream,
 		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err) }})
-	if !s.track(c) {
+	if !s.trackInstead(pc, c) {
 		c.conn.Close()
 		return
 	}

@@ -48,6 +48,16 @@ func (r *registry) remove(b *Backend) {
 	r.gauges()
 }
 
+// streams is the number of streams on all agents' links.
+func (r *registry) streams() (n int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for b := range r.all {
+		n += b.streams()
+	}
+	return n
+}
+
 func (r *registry) gauges() {
 	for _, p := range r.pools {
 		r.m.backends.With(p.strategy.String()).Set(int64(len(p.groups)))

@@ -26,6 +26,13 @@ func (s *Server) track(c closer) bool {
 	return true
 }
 
+// trackInstead registers a connection in the place of what it was before.
+func (s *Server) trackInstead(before, c closer) bool {
+	ok := s.track(c)
+	s.untrack(before)
+	return ok
+}
+
 func (s *Server) untrack(c closer) {
 	s.mu.Lock()
 	delete(s.conns, c)
@@ -51,7 +58,8 @@ func (s *Server) Established() int64 { return s.carried.Get() }
 const acceptLast = 10 * time.Millisecond
 
 // Shutdown takes no new connections, tells agents to go elsewhere, waits until
-// the tunnelled connections have ended or ctx ends, and ends what is left.
+// the tunnelled connections have ended or ctx ends, and ends what is left. A connection
+// has ended when its agent has all of it, which can be long after its client is gone.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
@@ -90,7 +98,7 @@ func (s *Server) awaitIdle(ctx context.Context) {
 		s.mu.Lock()
 		accepting := len(s.listeners)
 		s.mu.Unlock()
-		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 {
+		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 && s.reg.streams() == 0 {
 			return
 		}
 		select {

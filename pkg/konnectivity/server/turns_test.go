@@ -25,6 +25,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	}
 	var now, most atomic.Int32
 	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +44,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	wait := dialMany(t, r, l.Addr().String(), 4*runtime.GOMAXPROCS(0))
 	konntest.Eventually(t, konntest.Patience, "all turns are taken", func() bool { return int(now.Load()) >= runtime.GOMAXPROCS(0) })
 	time.Sleep(50 * time.Millisecond) // in which the others would come, too
-	close(hold)
+	release()
 	wait()
 	if n := int(most.Load()); n > runtime.GOMAXPROCS(0) {
 		t.Errorf("%d handshakes computed at a time, want at most %d", n, runtime.GOMAXPROCS(0))

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestBegunHandshakesGoFirst: who has begun does not line up behind all who have not, and
-// who gives up leaves the line.
-func TestBegunHandshakesGoFirst(t *testing.T) {
+// TestAnsweredHandshakesGoFirst: who has an answer does not line up behind all who have
+// none, unless it comes again and again, and who gives up leaves the line.
+func TestAnsweredHandshakesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTurns(1)
 		holder := &turn{of: all, ctx: t.Context()}
@@ -21,9 +21,15 @@ func TestBegunHandshakesGoFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		var order []string
-		join := func(ctx context.Context, name string, begun bool) {
+		join := func(ctx context.Context, name string, answered bool) {
+			w := &turn{of: all, ctx: ctx}
+			if answered {
+				w.Answers()
+			}
+			if name == "dripping" {
+				w.first = maxFirst
+			}
 			go func() {
-				w := &turn{of: all, ctx: ctx, begun: begun}
 				if err := w.Computes(); err != nil {
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("%s: %v", name, err)
@@ -39,12 +45,13 @@ func TestBegunHandshakesGoFirst(t *testing.T) {
 		tired, give := context.WithCancel(t.Context())
 		join(tired, "tired", true)
 		join(t.Context(), "new2", false)
-		join(t.Context(), "begun", true)
+		join(t.Context(), "dripping", true)
+		join(t.Context(), "answered", true)
 		give()
 		synctest.Wait()
 		holder.Waits()
 		synctest.Wait()
-		if got, want := strings.Join(order, " "), "-tired begun new1 new2"; got != want {
+		if got, want := strings.Join(order, " "), "-tired answered new1 new2 dripping"; got != want {
 			t.Errorf("turns went to %q, want %q", got, want)
 		}
 		if all.free != 1 {
@@ -62,15 +69,18 @@ func TestTurnsAreNotLost(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
 			defer cancel()
-			w := &turn{of: all, ctx: ctx, begun: i%3 == 0}
-			if w.Computes() == nil {
-				time.Sleep(5 * time.Microsecond)
+			w := &turn{of: all, ctx: ctx}
+			for range 1 + i%3 {
+				if w.Computes() == nil {
+					time.Sleep(5 * time.Microsecond)
+				}
+				w.Answers()
 			}
 			w.end()
 		})
 	}
 	wg.Wait()
-	if all.free != n || all.begun.Len()+all.new.Len() > 0 {
-		t.Errorf("%d turns are free, want %d; %d wait", all.free, n, all.begun.Len()+all.new.Len())
+	if all.free != n || all.answered.Len()+all.new.Len() > 0 {
+		t.Errorf("%d turns are free, want %d; %d wait", all.free, n, all.answered.Len()+all.new.Len())
 	}
 }
