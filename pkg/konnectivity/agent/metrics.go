@@ -56,7 +56,7 @@ func NewMetrics() *Metrics {
 			metrics.DefaultBuckets),
 		connectFails:  r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
 		violations:    r.CounterVec("fairlead_tunnel_agent_violations_total", "Times that a server broke the protocol, by rule: a stream or, with protocol, the connection ended.", "rule"),
-		unknownFrames: r.Counter("fairlead_tunnel_agent_unknown_frames_total", "Frames of unknown types on links, which were skipped: the server may be newer."),
+		unknownFrames: r.Counter("fairlead_tunnel_agent_unknown_frames_total", "Frames and packets of unknown types, which were skipped: the server may be newer."),
 		strays:        r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
 		overflows:     r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
 		evictions:     r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),

@@ -73,6 +73,12 @@ func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) compat.Con
 				a.said.Addf(1, addr, "server at "+addr+" breaks the protocol", "%s for connection %d, which it never had", t, id)
 			}
 		},
+		OnUnknown: func(t wire.Type, first bool) {
+			a.m.unknownFrames.Inc()
+			if first {
+				a.said.Addf(1, addr, "server at "+addr, "skipping packets of type %s, which is unknown or needs another message: it may be newer", t)
+			}
+		},
 		OnDial: func(st *compat.Conn, address string) { a.dial(st, address) },
 		OnHeaders: func(f []h2.Field) {
 			if welcomed { // these are trailers

@@ -105,8 +105,10 @@ func (s *Session) consumed(n int) {
 func (s *Session) HandlePacket(p *wire.Packet) error {
 	s.flushAcc()
 	s.cfg.Observe(true, p.Type)
-	if p.Type != p.Payload {
-		return nil // unknown, or without its message: upstream ignores it too
+	if p.Type != p.Payload { // upstream ignores it, too
+		s.cfg.OnUnknown(p.Type, !s.unknown)
+		s.unknown = true
+		return nil
 	}
 	if s.server {
 		s.fromAgent(p)

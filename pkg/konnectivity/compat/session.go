@@ -42,6 +42,9 @@ type Config struct {
 	// OnStray is called for a packet for a connection that is over or, the first
 	// time, one that never was.
 	OnStray func(t wire.Type, id int64, never bool)
+	// OnUnknown is called for a packet of an unknown type, or without the message of
+	// its type, which is skipped. first says that it is the stream's first one.
+	OnUnknown func(t wire.Type, first bool)
 	// Observe counts packets, received or sent.
 	Observe func(received bool, t wire.Type)
 }
@@ -67,6 +70,7 @@ type Session struct {
 	accID  int64
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
+	unknown bool // had a packet of an unknown type
 
 	mu       sync.Mutex
 	account  *ledger.Account
@@ -96,6 +100,9 @@ func New(st *h2.Stream, server bool, cfg Config) *Session {
 	}
 	if cfg.OnStray == nil {
 		cfg.OnStray = func(wire.Type, int64, bool) {}
+	}
+	if cfg.OnUnknown == nil {
+		cfg.OnUnknown = func(wire.Type, bool) {}
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool, wire.Type) {}

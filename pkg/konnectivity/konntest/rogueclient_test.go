@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/http2"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
@@ -80,6 +82,47 @@ func TestRogueClient(t *testing.T) {
 		if r.badInput() != before {
 			t.Error("an orderly end is counted")
 		}
+	})
+	t.Run("packet of an agent", func(t *testing.T) {
+		before := r.badInput()
+		s := r.open(t, "/ProxyService/Proxy")
+		s.send(wire.Packet{Payload: wire.Drain})
+		wantBad(t, before, "DRAIN, which a client never sends")
+		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
+		if p := s.next(t, wire.DialRsp); p.Error != "" {
+			t.Errorf("the stream does not go on: %s", p.Error)
+		}
+	})
+	t.Run("unknown type", func(t *testing.T) {
+		before := r.badInput()
+		s := r.open(t, "/ProxyService/Proxy")
+		for range 2 {
+			s.SendControl([]byte("\x00\x00\x00\x00\x02\x08\x63"))
+		}
+		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
+		if p := s.next(t, wire.DialRsp); p.Error != "" {
+			t.Errorf("the stream does not go on: %s", p.Error)
+		}
+		r.wantOneOf(t, "skipping packets of type 99", peer)
+		if n := Metric(r.Metrics.Registry, "fairlead_tunnel_server_unknown_frames_total"); n != 2 || r.badInput() != before {
+			t.Errorf("%v unknown packets are counted and %v as bad input, want 2 and none", n, r.badInput()-before)
+		}
+	})
+	t.Run("window beyond what there is", func(t *testing.T) {
+		before := r.badInput()
+		nc, err := net.Dial("unix", r.GRPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_, _ = io.WriteString(nc, http2.ClientPreface)
+		fr := http2.NewFramer(nc, nc)
+		_ = fr.WriteSettings()
+		_ = fr.WriteWindowUpdate(0, 1<<31-1)
+		if _, err := io.Copy(io.Discard, nc); err != nil {
+			t.Errorf("the connection stays: %v", err)
+		}
+		wantBad(t, before, "connection window")
 	})
 	t.Run("long address", func(t *testing.T) {
 		before := r.badInput()

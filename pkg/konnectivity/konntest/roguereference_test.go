@@ -95,6 +95,11 @@ func TestRogueReference(t *testing.T) {
 			switch {
 			case c.bad || c.never:
 				r.wantOneOf(t, s.local, `"rogue"`)
+			case name == "unknown type":
+				r.wantOneOf(t, s.local, `"rogue"`, "skipping packets of type 99")
+				if n := Metric(r.Metrics.Registry, "fairlead_tunnel_server_unknown_frames_total"); n != 1 || r.badInput() > before {
+					t.Errorf("%v unknown packets are counted and %v as bad input, want 1 and none", n, r.badInput()-before)
+				}
 			case r.badInput() > before || len(r.logged(s.local)) > 0:
 				t.Errorf("it is taken for bad input: %q", r.logged(s.local))
 			}

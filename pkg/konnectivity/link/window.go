@@ -182,12 +182,21 @@ func (l *Link) collectSlackLocked() {
 func (st *Stream) gotBlocked() {
 	l := st.l
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	came := st.came
 	st.came = 0
-	if st.dead || st.gotEnd || st.shrink > 0 || came < l.cfg.Window { // the last: it cannot be
-		return
+	over := st.dead || st.gotEnd
+	if !over && came >= l.cfg.Window && st.shrink == 0 {
+		st.slackenLocked()
 	}
+	l.mu.Unlock()
+	if !over && came < l.cfg.Window { // an honest peer has sent as much
+		l.broke("BLOCKED without data")
+	}
+}
+
+// slackenLocked widens the window by some of the link's slack, if there is enough.
+func (st *Stream) slackenLocked() {
+	l := st.l
 	more := st.moreLocked()
 	if l.slack < more {
 		l.collectSlackLocked()

@@ -99,10 +99,16 @@ func TestBlockedBehindData(t *testing.T) {
 	}
 }
 
-// TestBlockedWithoutData: a peer that says BLOCKED with most of its credit left gets none.
+// TestBlockedWithoutData: a peer that says BLOCKED with credit left gets none, which is
+// reported.
 func TestBlockedWithoutData(t *testing.T) {
 	near, _ := pair(t)
-	l := New(near, 1<<20, Config{})
+	reported, firsts := 0, 0
+	l := New(near, 1<<20, Config{OnViolation: func(_ string, first bool) {
+		if reported++; first {
+			firsts++
+		}
+	}})
 	for id := range uint32(20) {
 		st := l.newStream(id+1, tunneltest.NewSink(nil, false))
 		for range 4 {
@@ -114,6 +120,9 @@ func TestBlockedWithoutData(t *testing.T) {
 	}
 	if l.cfg.Budget.left.Load() != l.cfg.Budget.whole {
 		t.Error("the budget was used")
+	}
+	if reported != 20*4 || firsts != 1 {
+		t.Errorf("it was reported %d times, %d of them as the first", reported, firsts)
 	}
 }
 

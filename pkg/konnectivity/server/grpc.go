@@ -24,6 +24,7 @@ type grpcStream struct {
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
 	ended   bool // the client has ended the stream in an orderly way
+	unknown bool // it has sent a packet of an unknown type
 
 	mu    sync.Mutex
 	dials map[int64]*grpcConn
@@ -156,8 +157,10 @@ func (g *grpcStream) flushAcc() {
 func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 	g.flushAcc()
 	g.s.m.observe(g.from, p.Type)
-	if p.Type != p.Payload {
-		return nil // unknown, or without its message: the reference ignores it too
+	if p.Type != p.Payload { // the reference ignores it, too
+		g.client.unknown(!g.unknown, p.Type)
+		g.unknown = true
+		return nil
 	}
 	switch p.Type {
 	case wire.DialReq:
@@ -173,6 +176,8 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 		g.finishIfUnused()
 	case wire.CloseReq:
 		g.closeReq(p.ConnID)
+	default:
+		g.client.bad("%s, which a client never sends", p.Type)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
 )
 
 // proxyPath is the gRPC method with which clients dial.
@@ -65,6 +66,19 @@ func (g *grpcClient) ended(err error) {
 
 // bad counts and logs what the client sent.
 func (g *grpcClient) bad(format string, args ...any) { g.s.badClient(g.conn.Net(), format, args...) }
+
+func (g *grpcClient) unknown(first bool, t wire.Type) {
+	peer := sock.Peer(g.conn.Net())
+	g.s.unknown(first, peer, "client at "+peer, t)
+}
+
+// unknown counts and logs packets of a type that is skipped.
+func (s *Server) unknown(first bool, peer, who string, t wire.Type) {
+	s.m.unknownFrames.Inc()
+	if first {
+		s.said.Addf(1, peer, who, "skipping packets of type %s, which is unknown or needs another message: it may be newer", t)
+	}
+}
 
 // badClient counts and logs what a client sent against the rules.
 func (s *Server) badClient(nc net.Conn, format string, args ...any) {

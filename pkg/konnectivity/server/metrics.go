@@ -79,7 +79,7 @@ func NewMetrics() *Metrics {
 		refused:       r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
 		badInput:      r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
 		strays:        r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
-		unknownFrames: r.Counter("fairlead_tunnel_server_unknown_frames_total", "Frames of unknown types on links, which were skipped: the agent may be newer."),
+		unknownFrames: r.Counter("fairlead_tunnel_server_unknown_frames_total", "Frames and packets of unknown types, which were skipped: the peer may be newer."),
 		redials:       r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
 		overflows:     r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
 		evictions:     r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),

@@ -94,6 +94,9 @@ func (s *Server) sessionConfig(b *Backend) compat.Config {
 				s.badAgent(b, true, "%s for connection %d, which it never had", t, id)
 			}
 		},
+		OnUnknown: func(t wire.Type, first bool) {
+			s.unknown(first, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), t)
+		},
 		Observe: func(received bool, t wire.Type) {
 			if received {
 				s.m.observe(from, t)
