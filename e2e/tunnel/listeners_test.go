@@ -56,6 +56,37 @@ func TestSystemd(t *testing.T) {
 	said("STOPPING=1")
 }
 
+// TestSocketTaken: a server whose socket's path is a file, or belongs to another server,
+// does not start, and says so in one line; the file and the other server's connections
+// are as before.
+func TestSocketTaken(t *testing.T) {
+	p := startPair(t, options{mode: "grpc"})
+	c := p.dial(t)
+	file := daemontest.SocketPath(t)
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tls, ports := daemontest.Certificate(t), daemontest.Ports(t, 3)
+	for path, why := range map[string]string{file: "not a socket", p.socket: "a server that is running"} {
+		second := daemontest.Start(t, nil, ours.server(), "--mode=grpc", "--uds-name="+path, "--server-port=0",
+			"--cluster-cert="+tls.Cert, "--cluster-key="+tls.Key, "--agent-bind-address=127.0.0.1", "--agent-port="+ports[0],
+			"--health-bind-address=127.0.0.1", "--health-port="+ports[1], "--admin-port="+ports[2])
+		if code := second.ExitCode(t, startBound); code != 1 {
+			t.Errorf("%s: exit code %d, want 1", why, code)
+		}
+		if out := second.Output(); strings.Count(out, path) != 1 || !strings.Contains(out, why) {
+			t.Errorf("want one line with %s and %q, got:\n%s", path, why, out)
+		}
+	}
+	if b, err := os.ReadFile(file); string(b) != "precious" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	if err := roundTrip(c); err != nil {
+		t.Errorf("connection of the first server: %v", err)
+	}
+	p.dial(t)
+}
+
 // TestAdmin: profiles are served only where asked for, on loopback; the agent's admin
 // port leads to its metrics (KON-40, KON-67).
 func TestAdmin(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 // Errors of ListenUnix.
 var (
-	ErrNotSocket  = errors.New("path exists and is not a socket")
-	ErrSocketUsed = errors.New("socket belongs to a server that is running")
+	ErrNotSocket  = errors.New("path exists and is not a socket: remove it or use another")
+	ErrSocketUsed = errors.New("socket belongs to a server that is running: stop that one or use another path")
 )
 
 var umaskMu sync.Mutex
