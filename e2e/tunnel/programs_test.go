@@ -86,6 +86,7 @@ type pair struct {
 	agentHealth   string
 	echo          string
 	agents        string // address of the agents' port
+	files         daemontest.Files
 
 	startAgent func() *daemontest.Process // one more
 	// launchAgent is startAgent without the wait, and returns where its health is.
@@ -110,7 +111,7 @@ func startPair(t *testing.T, o options) *pair {
 	t.Helper()
 	ports := daemontest.Ports(t, 3)
 	tls := daemontest.Certificate(t)
-	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0]}
+	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls}
 	p.startServer = func() *daemontest.Process {
 		flags := []string{
 			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",

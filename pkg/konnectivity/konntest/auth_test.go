@@ -29,12 +29,13 @@ func (tokens) Check(_ context.Context, token string) (string, error) {
 	return "node1", nil
 }
 
-// TestTokens: a wrong token is refused and counted, and the agent gets in as soon
-// as its token is right, without a restart.
+// TestTokens: a wrong token and another node's name are refused, counted each time and
+// logged once, and the agent gets in as soon as its token is right, without a restart.
 func TestTokens(t *testing.T) {
 	for _, reference := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
-			r := NewRig(t, server.Config{Tokens: tokens{}, ReferenceOnly: reference, Claims: server.Claims{By: "node"}})
+			said := &logs{}
+			r := NewRig(t, server.Config{Tokens: tokens{}, ReferenceOnly: reference, Claims: server.Claims{By: "node"}, Logf: said.logf})
 			var mu sync.Mutex
 			token := "wrong"
 			crt, key := r.CA.Issue(t, "a", time.Now().Add(time.Hour))
@@ -58,12 +59,11 @@ func TestTokens(t *testing.T) {
 			defer func() { cancel(); <-done }()
 			refused := func(reason string) func() bool {
 				return func() bool {
-					var b strings.Builder
-					r.Metrics.Registry.Write(&b)
-					return strings.Contains(b.String(), `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`)
+					return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`) >= 3
 				}
 			}
 			Eventually(t, Patience, "refusals are counted", refused("token"))
+			said.wantOneOf(t, "refused: token: ", "agent at 127.0.0.1:", "token is not valid")
 			if ok, _ := r.Server.Ready(); ok || a.Ready() {
 				t.Fatal("agent with a wrong token is connected")
 			}
@@ -79,6 +79,7 @@ func TestTokens(t *testing.T) {
 			go func() { b.Run(bctx); close(bdone) }()
 			defer func() { bcancel(); <-bdone }()
 			Eventually(t, Patience, "an agent that claims another node is refused", refused("claims"))
+			said.wantOneOf(t, "refused: claims: ", "agent at 127.0.0.1:", "node2")
 			if b.Ready() {
 				t.Error("an agent that claims another node is connected")
 			}

@@ -11,8 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,35 +232,6 @@ func TestReviewSlowOrFailing(t *testing.T) {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == late+1
 			})
 			load.NoneFailed(t)
-		})
-	}
-}
-
-// TestTokenRotation: a renewed token in the same file is used at the next connect; the
-// old one is refused (KON-69).
-func TestTokenRotation(t *testing.T) {
-	for _, reference := range []bool{false, true} {
-		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
-			v, tokens := startReviewer(t)
-			r := NewRig(t, server.Config{Tokens: tokens, ReferenceOnly: reference})
-			p := NewProxy(t, r.AgentTLS)
-			var mu sync.Mutex
-			token := "good"
-			a := r.StartAgent(agent.Config{Token: func() (string, error) { mu.Lock(); defer mu.Unlock(); return token, nil }}, p.Addr)
-			v.good.Store("renewed")
-			p.Cut()
-			Eventually(t, Patience, "the old token is refused", func() bool {
-				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && !a.Ready()
-			})
-			mu.Lock()
-			token = "renewed"
-			mu.Unlock()
-			Eventually(t, Patience, "the new token is accepted", a.Ready)
-			var b strings.Builder
-			r.Metrics.Registry.Write(&b)
-			if !strings.Contains(b.String(), `fairlead_tunnel_server_token_checks_total{result="refused"}`) {
-				t.Error("refusals of tokens are not counted")
-			}
 		})
 	}
 }

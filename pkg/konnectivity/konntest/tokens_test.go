@@ -1,0 +1,88 @@
+package konntest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestTokenRotation: a renewed token in the same file is used at the next connect; the
+// old one is refused (KON-69).
+func TestTokenRotation(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			v, tokens := startReviewer(t)
+			r := NewRig(t, server.Config{Tokens: tokens, ReferenceOnly: reference})
+			p := NewProxy(t, r.AgentTLS)
+			var mu sync.Mutex
+			token := "good"
+			a := r.StartAgent(agent.Config{Token: func() (string, error) { mu.Lock(); defer mu.Unlock(); return token, nil }}, p.Addr)
+			v.good.Store("renewed")
+			p.Cut()
+			Eventually(t, Patience, "the old token is refused", func() bool {
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && !a.Ready()
+			})
+			mu.Lock()
+			token = "renewed"
+			mu.Unlock()
+			Eventually(t, Patience, "the new token is accepted", a.Ready)
+			var b strings.Builder
+			r.Metrics.Registry.Write(&b)
+			if !strings.Contains(b.String(), `fairlead_tunnel_server_token_checks_total{result="refused"}`) {
+				t.Error("refusals of tokens are not counted")
+			}
+		})
+	}
+}
+
+// TestTokenRotationFailsNoDial: tokens are renewed again and again, each time with the loss
+// of the link that the old one was for; no dial fails meanwhile (KON-69).
+func TestTokenRotationFailsNoDial(t *testing.T) {
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+			v, tokens := startReviewer(t)
+			r := NewRig(t, server.Config{Tokens: tokens, ReferenceOnly: reference, AgentWait: Patience})
+			p := NewProxy(t, r.AgentTLS)
+			var token atomic.Value
+			token.Store("good")
+			a := r.StartAgent(agent.Config{Token: func() (string, error) { return token.Load().(string), nil }}, p.Addr)
+			addr := Target(t, Echo)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var wg sync.WaitGroup
+			var dials atomic.Int64
+			for _, dial := range []Dialer{GRPC(r.GRPC), Connect(r.Connect)} {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						c, err := dial(context.Background(), addr)
+						if err != nil {
+							t.Errorf("dial: %v", err)
+							return
+						}
+						_ = c.Close()
+						dials.Add(1)
+					}
+				})
+			}
+			for i := range 10 {
+				before, accepted := dials.Load(), Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`)
+				renewed := fmt.Sprint("renewed ", i)
+				v.good.Store(renewed)
+				token.Store(renewed)
+				p.Cut()
+				Eventually(t, Patience, "the new token is accepted", func() bool {
+					return a.Ready() && Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`) > accepted
+				})
+				Eventually(t, Patience, "dials go on", func() bool { return t.Failed() || dials.Load() > before+2 })
+			}
+			stop()
+			wg.Wait()
+		})
+	}
+}
