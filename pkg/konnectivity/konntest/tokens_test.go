@@ -60,7 +60,7 @@ func TestTokenRotationFailsNoDial(t *testing.T) {
 			for _, dial := range []Dialer{GRPC(r.GRPC), Connect(r.Connect)} {
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						c, err := dial(context.Background(), addr)
+						c, err := dial(context.WithoutCancel(ctx), addr)
 						if err != nil {
 							t.Errorf("dial: %v", err)
 							return
