@@ -288,6 +288,10 @@ func (s *Session) Dial(address string, r tunnel.Receiver) (*Conn, error) {
 		s.mu.Unlock()
 		return nil, tunnel.ErrLinkClosed
 	}
+	if s.cfg.MaxConns > 0 && len(s.conns)+len(s.dials) >= s.cfg.MaxConns {
+		s.mu.Unlock()
+		return nil, tunnel.ErrFull
+	}
 	s.dials[c.random] = c
 	s.mu.Unlock()
 	s.send(&wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: address, Random: c.random})

@@ -23,6 +23,9 @@ import (
 type Config struct {
 	// ConnLimit is the number of bytes held for one connection. Default 16 MiB.
 	ConnLimit int
+	// MaxConns bounds the connections that have not ended, and dials, for Dial, which
+	// fails with tunnel.ErrFull beyond it. Default 0, no bound.
+	MaxConns int
 	// Pause stops reading the stream while its receivers hold more than the
 	// window, as upstream does, instead of resetting the worst of them.
 	Pause bool

@@ -26,8 +26,10 @@ func TestManyDialsAtOnce(t *testing.T) {
 		agent  agent.Config
 		text   string
 	}{
-		"server": {server.Config{MaxConns: limit}, agent.Config{DialTimeout: 2 * Patience}, "server has 5 connections and dials, its limit"},
-		"agent":  {server.Config{DialTimeout: 2 * Patience}, agent.Config{MaxConns: limit, DialTimeout: 2 * Patience}, "agent has 5 connections and dials, its limit"},
+		"server":                 {server.Config{MaxConns: limit}, agent.Config{DialTimeout: 2 * Patience}, "server has 5 connections and dials, its limit"},
+		"agent":                  {server.Config{DialTimeout: 2 * Patience}, agent.Config{MaxConns: limit, DialTimeout: 2 * Patience}, "agent has 5 connections and dials, its limit"},
+		"agent's link":           {server.Config{MaxPerAgent: limit, DialTimeout: 2 * Patience}, agent.Config{DialTimeout: 2 * Patience}, "has 5 connections and dials, the server's limit for one agent"},
+		"agent's reference link": {server.Config{MaxPerAgent: limit, DialTimeout: 2 * Patience, ReferenceOnly: true}, agent.Config{DialTimeout: 2 * Patience}, "has 5 connections and dials, the server's limit for one agent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRig(t, c.server)
@@ -168,4 +170,32 @@ func TestSilentPeersTakeRoom(t *testing.T) {
 	}
 	_ = first.Close()
 	Eventually(t, Patience, "the room is used", a.Ready)
+}
+
+// TestFullAgentsAreNotAsked: dials go past agents that have as many connections as the
+// server allows them, and are told the limit when all have.
+func TestFullAgentsAreNotAsked(t *testing.T) {
+	for name, reference := range map[string]bool{"link": false, "reference": true} {
+		t.Run(name, func(t *testing.T) {
+			const agents = 3
+			r := NewRig(t, server.Config{MaxPerAgent: 1, ReferenceOnly: reference, AgentWait: 2 * Patience})
+			for range agents {
+				r.StartAgent(agent.Config{}, "")
+			}
+			addr := Target(t, Echo)
+			var conns []net.Conn
+			for range agents {
+				conns = append(conns, MustDial(t, Connect(r.Connect), addr))
+			}
+			if _, err := GRPC(r.GRPC)(t.Context(), addr); err == nil || !strings.Contains(err.Error(), "the server's limit for one agent") {
+				t.Errorf("one more than there is room for: %v", err)
+			}
+			for i, c := range conns {
+				_, _ = c.Write([]byte{1})
+				if _, err := readFull(c, make([]byte, 1), Patience); err != nil {
+					t.Errorf("connection %d: %v", i, err)
+				}
+			}
+		})
+	}
 }

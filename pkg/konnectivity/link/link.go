@@ -30,6 +30,9 @@ type Config struct {
 	PingAfter time.Duration
 	// DeadAfter is the silence after which the link is closed. Default 15 s.
 	DeadAfter time.Duration
+	// MaxStreams bounds the streams that have not ended for Dial, which fails with
+	// tunnel.ErrFull beyond it. Default 0, no bound.
+	MaxStreams int
 	// OnDial is called for each dial; agent side only. It must not wait.
 	OnDial func(st *Stream, address string)
 	// OnDrain is called when the agent wants no more dials; server side only.
@@ -241,6 +244,10 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	if l.err != nil {
 		l.mu.Unlock()
 		return nil, tunnel.ErrLinkClosed
+	}
+	if l.cfg.MaxStreams > 0 && len(l.streams) >= l.cfg.MaxStreams {
+		l.mu.Unlock()
+		return nil, tunnel.ErrFull
 	}
 	l.nextID++
 	st := l.newStream(l.nextID, r)

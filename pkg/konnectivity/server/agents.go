@@ -181,6 +181,7 @@ func (s *Server) refuseLink(nc *tls.Conn, reason string, err error) {
 func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Identifiers, joined func()) {
 	b := s.newBackend(hello.AgentID, ids, nc)
 	cfg := s.cfg.Link
+	cfg.MaxStreams = s.cfg.MaxPerAgent
 	cfg.OnDrain = func() {
 		if !b.draining.Swap(true) { // once: an agent that does not read could repeat it
 			b.link.Drained()
@@ -233,11 +234,11 @@ func (s *Server) duplicate(h *link.Hello) bool {
 }
 
 func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
-	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), dials: map[*attempt]time.Time{}}
+	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), most: s.cfg.MaxPerAgent, dials: map[*attempt]time.Time{}}
 }
 
 func (s *Server) join(b *Backend, protocol string) {
-	b.account = s.book.Open(b.agentID, b.holder())
+	b.account = s.book.Open(b.key(), b.holder())
 	s.reg.add(b)
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"sync"
@@ -18,6 +19,8 @@ import (
 type Identifiers struct {
 	IPv4, IPv6, Host, CIDR []string
 	DefaultRoute           bool
+
+	owner string // whom claims were held against: a node or a common name
 }
 
 // ParseIdentifiers reads the URL query in which agents send identifiers. Unknown
@@ -45,6 +48,7 @@ type Backend struct {
 	agentID string
 	ids     Identifiers
 	peer    string
+	most    int // connections at a time; 0 is no bound
 
 	link    *link.Link
 	session *compat.Session
@@ -54,6 +58,15 @@ type Backend struct {
 	draining atomic.Bool
 	mu       sync.Mutex
 	dials    map[*attempt]time.Time // unanswered, with when they were sent
+}
+
+// key is what connections of one agent have in common. Where claims are checked nobody
+// gets a share of another's dials and memory by its ID.
+func (b *Backend) key() string {
+	if b.ids.owner == "" {
+		return b.agentID
+	}
+	return fmt.Sprintf("%q of %q", b.agentID, b.ids.owner)
 }
 
 // holder is the link or the session as what holds memory.
@@ -114,6 +127,9 @@ func (b *Backend) streams() int {
 	}
 	return b.session.Len()
 }
+
+// full tells whether there are as many connections on the agent's link as may be.
+func (b *Backend) full() bool { return b.most > 0 && b.streams() >= b.most }
 
 // suspectAfter is for how long an agent may leave a ping unanswered before it
 // gets no new dials.

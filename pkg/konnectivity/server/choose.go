@@ -67,7 +67,7 @@ func (p *pool) keys(b *Backend) []string {
 			return nil
 		}
 	}
-	return []string{b.agentID}
+	return []string{b.key()}
 }
 
 func (p *pool) add(b *Backend) {
@@ -104,11 +104,13 @@ func (p *pool) remove(b *Backend) {
 	}
 }
 
-// Ranks of a link: draining ones and then silent ones are the last resort.
+// Ranks of a link: draining ones and then silent ones are the last resort, and those
+// from rankFull on are none.
 const (
 	rankGood = iota
 	rankDraining
 	rankSuspect
+	rankFull
 	rankTried
 )
 
@@ -119,6 +121,8 @@ func rank(b *Backend, tried []*Backend) int {
 		}
 	}
 	switch {
+	case b.full():
+		return rankFull
 	case b.suspect():
 		return rankSuspect
 	case b.draining.Load():
@@ -168,10 +172,30 @@ func (p *pool) choose(host string, tried []*Backend) *Backend {
 			b = better(b, p.groups[(i+k)%n].best(tried), tried)
 		}
 	}
-	if b != nil && rank(b, tried) == rankTried {
+	if b != nil && rank(b, tried) >= rankFull {
 		return nil
 	}
 	return b
+}
+
+// full returns a link that was not tried and that choose could return if it were not
+// full, or nil.
+func (p *pool) full(host string, tried []*Backend) *Backend {
+	groups := p.groups
+	if p.strategy == StrategyDestHost {
+		groups = nil
+		if g := p.byKey[host]; g != nil {
+			groups = []*group{g}
+		}
+	}
+	for _, g := range groups {
+		for _, b := range g.links {
+			if rank(b, tried) == rankFull {
+				return b
+			}
+		}
+	}
+	return nil
 }
 
 // serves tells whether choose may return b for the host.

@@ -90,6 +90,29 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// TestSameIDTwice: connections with one ID are one agent's, but for those of which the
+// server knows that they are not.
+func TestSameIDTwice(t *testing.T) {
+	claims := Claims{By: "node"}
+	p := &pool{strategy: StrategyDefault, byKey: map[string]*group{}}
+	for _, node := range []string{"node1", "node2", "node1"} {
+		b := backendNamed("a", "")
+		if err := claims.check(t.Context(), nil, node, &b.ids); err != nil {
+			t.Fatal(err)
+		}
+		p.add(b)
+	}
+	p.add(backendNamed("a", ""))
+	p.add(backendNamed("a", ""))
+	sizes := map[int]int{}
+	for _, g := range p.groups {
+		sizes[len(g.links)]++
+	}
+	if len(p.groups) != 3 || sizes[2] != 2 || sizes[1] != 1 {
+		t.Errorf("%d groups of sizes %v", len(p.groups), sizes)
+	}
+}
+
 func TestHostOf(t *testing.T) {
 	for in, want := range map[string]string{"a:1": "a", "a": "a", "[::1]:80": "::1", "[::1]": "::1", "10.0.0.1:443": "10.0.0.1"} {
 		if got := hostOf(in); got != want {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,15 +88,7 @@ func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
 		if b == nil {
-			asked := p.asked()
-			if p.s.awaitAgent(p) {
-				return // next is called when an agent comes
-			}
-			if asked {
-				p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
-			} else {
-				p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
-			}
+			p.none()
 			return
 		}
 		at := &attempt{p: p, b: b}
@@ -111,6 +105,9 @@ func (p *Pending) next(mayWait bool) {
 			if !p.takeBack(at) {
 				return // the link's end has given the dial to somebody else
 			}
+			if errors.Is(err, tunnel.ErrFull) {
+				p.untry(b) // and may be asked when it is not
+			}
 			continue
 		}
 		p.mu.Lock()
@@ -122,6 +119,33 @@ func (p *Pending) next(mayWait bool) {
 		}
 		return
 	}
+}
+
+// none goes on with a dial for which there is no agent now: it waits for one or fails.
+func (p *Pending) none() {
+	p.mu.Lock()
+	tried := p.tried
+	p.mu.Unlock()
+	if b := p.s.reg.full(p.address, tried); b != nil {
+		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q has %d connections and dials, the server's limit for one agent", b.agentID, b.most), "no_agent")
+		return
+	}
+	asked := p.asked()
+	if p.s.awaitAgent(p) {
+		return // next is called when an agent comes
+	}
+	if asked {
+		p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
+	} else {
+		p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
+	}
+}
+
+// untry forgets that an agent was asked: it was not.
+func (p *Pending) untry(b *Backend) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tried = slices.DeleteFunc(slices.Clone(p.tried), func(t *Backend) bool { return t == b })
 }
 
 // takeBack ends the current attempt; false when it is not the current one any more.

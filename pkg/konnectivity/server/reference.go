@@ -85,7 +85,7 @@ func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
 func (s *Server) sessionConfig(b *Backend) compat.Config {
 	to, from := s.m.segments["to_agent"], s.m.segments["from_agent"]
 	return compat.Config{
-		ConnLimit: s.cfg.ConnLimit, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
+		ConnLimit: s.cfg.ConnLimit, MaxConns: s.cfg.MaxPerAgent, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
 		OnDrain: func() { b.draining.Store(true) },
 		OnBad:   func(err error, first bool) { s.badAgent(b, first, "bad packet: %v", err) },
 		OnStray: func(t wire.Type, id int64, never bool) {

@@ -78,6 +78,20 @@ func (r *registry) choose(address string, tried []*Backend) *Backend {
 	return nil
 }
 
+// full returns a link that was not tried and would serve the address if it were not
+// full, or nil.
+func (r *registry) full(address string, tried []*Backend) *Backend {
+	host := hostOf(address)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, p := range r.pools {
+		if b := p.full(host, tried); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
 // hasOther tells whether an agent that answers serves the address by the same strategy
 // as b, or by one that goes before it.
 func (r *registry) hasOther(address string, b *Backend, tried []*Backend) bool {

@@ -63,6 +63,9 @@ type Config struct {
 	// connections together, MaxAgents agents' connections. Defaults 10,000, 200,000
 	// and 20,000.
 	MaxPending, MaxConns, MaxAgents int
+	// MaxPerAgent bounds what MaxConns counts on each connection of an agent. Dials go
+	// to another agent then, if one fits. Default 100,000.
+	MaxPerAgent int
 	// Links is how many connections each of our own agents should hold.
 	// Default 1.
 	Links int
@@ -111,6 +114,7 @@ func (c *Config) defaults() {
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
+	num(&c.MaxPerAgent, 100_000)
 	num(&c.Links, 1)
 	num(&c.ServerCount, 1)
 	num(&c.Link.Window, 256<<10)

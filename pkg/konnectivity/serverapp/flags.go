@@ -61,6 +61,7 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.LinksPerAgent, "links-per-agent", o.LinksPerAgent, "TCP connections that each agent holds; more than 1 helps where one core cannot carry an agent's traffic.")
 	f.IntVar(&o.MaxPendingDials, "max-pending-dials", o.MaxPendingDials, "Dials without an answer at a time.")
 	f.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "Tunnelled connections at a time.")
+	f.IntVar(&o.MaxPerAgent, "max-connections-per-agent", o.MaxPerAgent, "Tunnelled connections at a time through one agent, counted on each of its TCP connections.")
 	f.IntVar(&o.MaxAgents, "max-agents", o.MaxAgents, "Connections of agents at a time.")
 	f.DurationVar(&o.AgentWait, "agent-wait", o.AgentWait, "How long a dial waits for an agent if the server has just started, the last agent has just gone or one is being let in. 0 fails at once.")
 	f.StringVar(&o.AgentClaims, "agent-claims", o.AgentClaims, "What agents' identifiers are held against: any accepts all; node wants them to be the name or addresses of the node that the token is bound to; certificate wants them to be names in the agent's certificate. The default can be set by the '"+variables.AgentClaims+"' environment variable.")

@@ -53,6 +53,7 @@ type Options struct {
 	LinksPerAgent   int
 	MaxPendingDials int
 	MaxConnections  int
+	MaxPerAgent     int
 	MaxAgents       int
 	AgentWait       time.Duration
 	TokenCache      time.Duration
@@ -71,7 +72,7 @@ func NewOptions() *Options {
 		AdminBindAddress: "127.0.0.1", KeepaliveTime: time.Hour, FrontendKeepaliveTime: time.Hour,
 		ServerID: shell.DefaultID("PROXY_SERVER_ID"), ServerCount: 1, APIContentType: "application/vnd.kubernetes.protobuf",
 		ProxyStrategies: "default", XfrChannelSize: 10, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
-		Link: shell.DefaultLinkOptions(), LinksPerAgent: 1, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxAgents: 20_000,
+		Link: shell.DefaultLinkOptions(), LinksPerAgent: 1, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxPerAgent: 100_000, MaxAgents: 20_000,
 		AgentWait: 5 * time.Second, TokenCache: time.Minute, AgentClaims: cmp.Or(os.Getenv(variables.AgentClaims), "any"),
 		DefaultRoute: list(os.Getenv(variables.DefaultRouteAgents)),
 	}

@@ -22,26 +22,27 @@ func parse(t *testing.T, args ...string) *Options {
 // with the flag's name.
 func TestOwnFlagsAreChecked(t *testing.T) {
 	shelltest.Check(t, func(arg string) error { return parse(t, arg).Validate() }, map[string]string{
-		"--agent-claims=node-a":      "--agent-claims",
-		"--agent-claims=node":        "--agent-namespace",
-		"--agent-claims=certificate": "",
-		"--links-per-agent=0":        "--links-per-agent",
-		"--max-pending-dials=0":      "--max-pending-dials",
-		"--max-connections=-1":       "--max-connections",
-		"--max-agents=0":             "--max-agents",
-		"--agent-wait=-1s":           "--agent-wait",
-		"--agent-wait=0":             "",
-		"--token-cache=-1s":          "--token-cache",
-		"--link=h3":                  "--link",
-		"--slow-receivers=maybe":     "--slow-receivers",
-		"--link-window=1000":         "--link-window",
-		"--link-max-window=1000":     "--link-max-window",
-		"--link-budget=-1":           "--link-budget",
-		"--conn-buffer=1":            "--conn-buffer",
-		"--peer-buffer=1000":         "--peer-buffer",
-		"--total-buffer=-1":          "--total-buffer",
-		"--peer-buffer=0":            "",
-		"--total-buffer=0":           "",
+		"--agent-claims=node-a":         "--agent-claims",
+		"--agent-claims=node":           "--agent-namespace",
+		"--agent-claims=certificate":    "",
+		"--links-per-agent=0":           "--links-per-agent",
+		"--max-pending-dials=0":         "--max-pending-dials",
+		"--max-connections=-1":          "--max-connections",
+		"--max-agents=0":                "--max-agents",
+		"--max-connections-per-agent=0": "--max-connections-per-agent",
+		"--agent-wait=-1s":              "--agent-wait",
+		"--agent-wait=0":                "",
+		"--token-cache=-1s":             "--token-cache",
+		"--link=h3":                     "--link",
+		"--slow-receivers=maybe":        "--slow-receivers",
+		"--link-window=1000":            "--link-window",
+		"--link-max-window=1000":        "--link-max-window",
+		"--link-budget=-1":              "--link-budget",
+		"--conn-buffer=1":               "--conn-buffer",
+		"--peer-buffer=1000":            "--peer-buffer",
+		"--total-buffer=-1":             "--total-buffer",
+		"--peer-buffer=0":               "",
+		"--total-buffer=0":              "",
 	})
 }
 
@@ -51,7 +52,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 	t.Setenv(variables.AgentClaims, "node")
 	t.Setenv(variables.DefaultRouteAgents, "a,b")
 	o := parse(t, "--keepalive-time=1m", "--frontend-keepalive-time=2m", "--peer-buffer=2000000", "--total-buffer=3000000", "--conn-buffer=70000",
-		"--slow-receivers=pause", "--link=reference", "--max-agents=7", "--max-connections=8", "--max-pending-dials=9", "--agent-wait=3s",
+		"--slow-receivers=pause", "--link=reference", "--max-agents=7", "--max-connections=8", "--max-connections-per-agent=6", "--max-pending-dials=9", "--agent-wait=3s",
 		"--backend-dial-timeout=4s", "--proxy-strategies=destHost,default", "--links-per-agent=2", "--server-count=5")
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
@@ -60,7 +61,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"keepalive": c.AgentKeepalive == time.Minute && c.FrontendKeepalive == 2*time.Minute,
 		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnLimit == 70_000 && c.PauseSlow,
-		"limits":    c.MaxAgents == 7 && c.MaxConns == 8 && c.MaxPending == 9 && c.Links == 2 && c.ServerCount == 5,
+		"limits":    c.MaxAgents == 7 && c.MaxConns == 8 && c.MaxPerAgent == 6 && c.MaxPending == 9 && c.Links == 2 && c.ServerCount == 5,
 		"times":     c.AgentWait == 3*time.Second && c.DialTimeout == 4*time.Second,
 		"choice":    c.ReferenceOnly && len(c.Strategies) == 2 && c.Strategies[0] == server.StrategyDestHost,
 		"claims":    c.Claims.By == "node" && len(c.Claims.DefaultRoute) == 2,

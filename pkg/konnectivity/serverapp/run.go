@@ -91,7 +91,7 @@ func (o *Options) config(client *kube.Client) server.Config {
 		ServerID: o.ServerID, ServerCount: o.ServerCount, Strategies: strategies,
 		DialTimeout: o.BackendDialTimeout, AgentWait: o.AgentWait,
 		AgentKeepalive: o.KeepaliveTime, FrontendKeepalive: o.FrontendKeepaliveTime,
-		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxAgents: o.MaxAgents,
+		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxPerAgent: o.MaxPerAgent, MaxAgents: o.MaxAgents,
 		Links: o.LinksPerAgent, ReferenceOnly: o.Link.Reference(),
 		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute},

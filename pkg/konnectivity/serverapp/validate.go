@@ -136,7 +136,7 @@ func (o *Options) validateOwn() error {
 		return errors.New("--agent-claims=node needs --agent-namespace, --agent-service-account and --authentication-audience: it is tokens that are bound to nodes")
 	}
 	if err := shell.AtLeastOne(map[string]int{"links-per-agent": o.LinksPerAgent, "max-pending-dials": o.MaxPendingDials,
-		"max-connections": o.MaxConnections, "max-agents": o.MaxAgents}); err != nil {
+		"max-connections": o.MaxConnections, "max-connections-per-agent": o.MaxPerAgent, "max-agents": o.MaxAgents}); err != nil {
 		return err
 	}
 	if o.AgentWait < 0 || o.TokenCache < 0 {

@@ -96,6 +96,9 @@ var ErrEvicted = errors.New("receiver is too slow, and what it has not read take
 // ErrLinkClosed says that the link between server and agent ended.
 var ErrLinkClosed = errors.New("the link between server and agent is closed")
 
+// ErrFull says that a link has as many connections as it may have.
+var ErrFull = errors.New("the link between server and agent has as many connections as it may have")
+
 // ResetError is a reset by the other side.
 type ResetError struct{ Reason string }
 
