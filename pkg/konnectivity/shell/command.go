@@ -39,7 +39,7 @@ func (p Program) Command() *cobra.Command {
 		Use: p.Name, Long: p.About, Args: cobra.NoArgs, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
-			tuneMemory()
+			defer tuneMemory()()
 			klog.InfoS("Starting", "program", p.Name, "version", version.Get().String())
 			signals := daemon.Notify()
 			defer signals.Stop()

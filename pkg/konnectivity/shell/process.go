@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/collector"
 )
 
 // Notify tells systemd about a state, for example "READY=1", if it waits for it.
@@ -26,13 +28,23 @@ func Notify(state string) {
 	_, _ = c.Write([]byte(state))
 }
 
-// tuneMemory makes the garbage collector run twice as often as by default,
-// unless GOGC says otherwise: bulk data lives in pools, so there is little
-// garbage, and half of the heap of an idle process would be reserve.
-func tuneMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
+// garbage may be half of what is alive, where Go allows for as much: bulk data lives in
+// pools, and half of the heap of an idle process would be reserve. 8 MiB beyond that keep
+// the collector from running dozens of times a second in a small heap while dials come and
+// go; what an idle process has of them goes with Settle, or with Go's own run after two
+// minutes.
+var garbage = collector.Tuning{Percent: 50, Extra: 8 << 20, Room: 64 << 20}
+
+// tuneMemory sets the garbage collector up, unless GOGC or GOMEMLIMIT do. It returns what
+// ends that.
+func tuneMemory() (stop func()) {
+	if garbage.Allowed(os.Getenv, collector.LimitFile) {
+		return garbage.Start()
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage.Percent)
+	}
+	return func() {}
 }
 
 // LimitProcessors lets Go code run on the given share of the processors at the

@@ -1,4 +1,4 @@
-package scheduler
+package collector
 
 import (
 	"fmt"
@@ -10,7 +10,9 @@ import (
 	"time"
 )
 
-func TestMayTuneCollector(t *testing.T) {
+var tuning = Tuning{Percent: 100, Extra: 64 << 20, Room: 512 << 20}
+
+func TestAllowed(t *testing.T) {
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "memory.max")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -24,8 +26,8 @@ func TestMayTuneCollector(t *testing.T) {
 	}{
 		"no cgroup":           {file: "/nonexistent", want: true},
 		"no limit":            {file: file("max\n"), want: true},
-		"high limit":          {file: file(fmt.Sprintln(roomForGarbage)), want: true},
-		"low limit":           {file: file(fmt.Sprintln(roomForGarbage - 1))},
+		"high limit":          {file: file(fmt.Sprintln(tuning.Room)), want: true},
+		"low limit":           {file: file(fmt.Sprintln(tuning.Room - 1))},
 		"collector is set up": {env: "GOGC", file: "/nonexistent"},
 		"limit is set":        {env: "GOMEMLIMIT", file: "/nonexistent"},
 	} {
@@ -36,29 +38,29 @@ func TestMayTuneCollector(t *testing.T) {
 				}
 				return ""
 			}
-			if got := mayTuneCollector(getenv, tc.file); got != tc.want {
+			if got := tuning.Allowed(getenv, tc.file); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestCollectorPercent: twice the live heap and 64 MiB, whatever the heap.
-func TestCollectorPercent(t *testing.T) {
+// TestPercent: twice the live heap and 64 MiB, whatever the heap.
+func TestPercent(t *testing.T) {
 	for _, live := range []uint64{4 << 20, 50 << 20, 1 << 30, 8 << 30} {
-		limit := live + live*uint64(collectorPercent(live))/100
-		if want := 2*live + extraGarbage; limit > want || limit < want-want/50 {
+		limit := live + live*uint64(tuning.percent(live))/100
+		if want := 2*live + tuning.Extra; limit > want || limit < want-want/50 {
 			t.Errorf("with %d MiB alive the collector runs at %d MiB, want %d", live>>20, limit>>20, want>>20)
 		}
 	}
-	if collectorPercent(0) > 1700 {
+	if tuning.percent(0) > 1700 {
 		t.Error("an empty heap has no limit")
 	}
 }
 
-// TestTuneCollector: the heap at which the collector runs next follows the live heap, also when that grows and shrinks,
+// TestStart: the heap at which the collector runs next follows the live heap, also when that grows and shrinks,
 // and is Go's own after the end.
-func TestTuneCollector(t *testing.T) {
+func TestStart(t *testing.T) {
 	goal := func() uint64 {
 		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 		metrics.Read(sample)
@@ -79,12 +81,12 @@ func TestTuneCollector(t *testing.T) {
 	alive := make([]byte, 200<<20)
 	runtime.GC()
 	usual := goal()
-	stop := tuneCollector()
-	wait("200 MiB alive", usual+extraGarbage)
+	stop := tuning.Start()
+	wait("200 MiB alive", usual+tuning.Extra)
 	more := make([]byte, 200<<20)
-	wait("400 MiB alive", usual+(400<<20)+extraGarbage)
+	wait("400 MiB alive", usual+(400<<20)+tuning.Extra)
 	runtime.KeepAlive(more)
-	wait("200 MiB alive again", usual+extraGarbage)
+	wait("200 MiB alive again", usual+tuning.Extra)
 	stop()
 	wait("after the end", usual)
 	runtime.KeepAlive(alive)

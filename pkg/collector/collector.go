@@ -1,0 +1,100 @@
+// Package collector has Go's garbage collector run less often in programs whose heap is small: a percentage of
+// little is little, and each run costs the same threads and stacks. Start at Tuning.
+package collector
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// LimitFile is where Linux tells the memory limit of a container.
+const LimitFile = "/sys/fs/cgroup/memory.max"
+
+// Tuning is how much garbage there may be before the collector runs.
+type Tuning struct {
+	// Percent of what is alive, as GOGC.
+	Percent int
+	// Extra is a number of bytes beyond that. A higher percentage would cost as many times a large heap; this
+	// costs the same everywhere.
+	Extra uint64
+	// Room is the least memory limit of a container, in bytes, with which there may be Extra.
+	Room int64
+}
+
+// Allowed is false where somebody has set the collector's variables, GOGC or GOMEMLIMIT, or where memory is scarce.
+func (t Tuning) Allowed(getenv func(string) string, limitFile string) bool {
+	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+		return false
+	}
+	data, err := os.ReadFile(limitFile)
+	if err != nil {
+		return true // no cgroup, no limit
+	}
+	// "max" is no number, and no limit.
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return err != nil || limit >= t.Room
+}
+
+// percent is the GOGC that allows for the garbage when that many bytes are alive.
+func (t Tuning) percent(live uint64) int {
+	const least = 4 << 20 // Go's own smallest heap
+	return t.Percent + int(100*t.Extra/max(live, least))
+}
+
+// Start sets the percentage, now and after each run of the collector, from what it has found alive. It returns what ends
+// that and restores the percentage of before.
+func (t Tuning) Start() (stop func()) {
+	r := &tuner{tuning: t, percent: -1}
+	before := r.set()
+	r.arm()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stopped = true
+		debug.SetGCPercent(before)
+	}
+}
+
+type tuner struct {
+	tuning  Tuning
+	mu      sync.Mutex
+	percent int
+	stopped bool
+}
+
+// arm has the percentage set after the collector's next run, and so on: what is garbage already is cleaned up then.
+func (r *tuner) arm() {
+	runtime.AddCleanup(new([16]byte), func(r *tuner) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.stopped {
+			r.set()
+			r.arm()
+		}
+	}, r)
+}
+
+// set returns the percentage of before. To change it stops the program for a moment, so it stays where it is about right.
+func (r *tuner) set() (before int) {
+	want := r.tuning.percent(alive())
+	if off := want - r.percent; r.percent >= 0 && max(off, -off) <= r.percent/32 {
+		return r.percent
+	}
+	r.percent = want
+	return debug.SetGCPercent(want)
+}
+
+// alive is what the collector found on its last run: GOGC is a percentage of these three together.
+func alive() (sum uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		sum += s.Value.Uint64()
+	}
+	return sum
+}
