@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // DefaultDeny is what an agent does not dial unless told to: itself and the
@@ -20,6 +22,22 @@ type Rule struct {
 	host   string
 	port   int // 0 is any
 	text   string
+	// local: the rule is one of DefaultDeny or a part of one, for any port. It yields
+	// where the node itself is addressed.
+	local bool
+}
+
+var localPrefixes = sync.OnceValue(func() (all []netip.Prefix) {
+	for _, text := range strings.Split(DefaultDeny, ",") {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+})
+
+func (r *Rule) isLocal() bool {
+	return r.port == 0 && r.prefix.IsValid() && slices.ContainsFunc(localPrefixes(), func(p netip.Prefix) bool {
+		return p.Bits() <= r.prefix.Bits() && p.Contains(r.prefix.Addr())
+	})
 }
 
 // ParseRules reads a comma-separated list of rules: "10.0.0.0/8",
@@ -34,6 +52,7 @@ func ParseRules(list string) ([]Rule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("destination rule %q: %w", text, err)
 		}
+		r.local = r.isLocal()
 		rules = append(rules, r)
 	}
 	return rules, nil
@@ -73,9 +92,14 @@ func parseRule(text string) (Rule, error) {
 // checkHost refuses what can be no host name, and so would match nothing: a rule that
 // was meant to deny an address must not be taken for a name.
 func checkHost(host string) error {
-	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
 	if host == "*" {
 		return nil
+	}
+	name := host
+	if suffix, ok := strings.CutPrefix(host, "*"); ok {
+		name = strings.TrimPrefix(suffix, ".")
+	} else if strings.HasPrefix(host, ".") {
+		return fmt.Errorf("%q is no host name: write *%s for all names that end so", host, host)
 	}
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
@@ -112,30 +136,31 @@ func (r *Rule) matchHost(host string, port int) bool {
 type Policy struct {
 	Allow []Rule // empty allows everything that is not denied
 	Deny  []Rule
-	// Self are the addresses and names under which the node is known to the
-	// servers; they are never denied by Deny.
+	// Self are the addresses and names under which the node is known to the servers.
+	// Rules of Deny for loopback and link-local addresses do not hold for them, all
+	// others do.
 	Self map[string]bool
 }
 
 // Grant is what the name of a destination means for the address behind it.
 type Grant int
 
-// Grants, from the weakest.
 const (
-	// GrantNone: the address needs a rule of its own if there is a list.
-	GrantNone Grant = iota
 	// GrantNamed: a rule allows the name, so that the address needs no rule.
 	// It must still not be denied.
-	GrantNamed
-	// GrantSelf: the name is the node's own, whatever it resolves to.
+	GrantNamed Grant = 1 << iota
+	// GrantSelf: the name is the node's own, which may be a loopback address.
 	GrantSelf
+	// GrantNone: the address needs a rule of its own if there is a list.
+	GrantNone Grant = 0
 )
 
 // CheckName judges the destination as it was asked for, before name resolution.
 func (p *Policy) CheckName(host string, port int) (Grant, error) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	grant := GrantNone
 	if p.Self[host] {
-		return GrantSelf, nil
+		grant |= GrantSelf
 	}
 	for i := range p.Deny {
 		if p.Deny[i].matchHost(host, port) {
@@ -144,10 +169,10 @@ func (p *Policy) CheckName(host string, port int) (Grant, error) {
 	}
 	for i := range p.Allow {
 		if p.Allow[i].matchHost(host, port) {
-			return GrantNamed, nil
+			return grant | GrantNamed, nil
 		}
 	}
-	return GrantNone, nil
+	return grant, nil
 }
 
 // CheckAddr judges the address that is about to be connected to, after name
@@ -166,15 +191,13 @@ func (p *Policy) CheckAddr(address string, grant Grant) error {
 	if err != nil {
 		return err
 	}
-	if grant == GrantSelf || p.Self[a.Unmap().String()] {
-		return nil
-	}
+	self := grant&GrantSelf != 0 || p.Self[a.Unmap().String()]
 	for i := range p.Deny {
-		if p.Deny[i].matchAddr(a, port) {
+		if r := &p.Deny[i]; r.matchAddr(a, port) && !(self && r.local) {
 			return fmt.Errorf("destination %s is denied by rule %q", address, p.Deny[i].text)
 		}
 	}
-	if len(p.Allow) == 0 || grant == GrantNamed {
+	if len(p.Allow) == 0 || grant&GrantNamed != 0 {
 		return nil
 	}
 	for i := range p.Allow {

@@ -18,7 +18,8 @@ func TestPolicy(t *testing.T) {
 	byDefault := Policy{Deny: rules(DefaultDeny), Self: map[string]bool{"127.0.0.1": true, "node1": true}}
 	listed := Policy{Allow: rules("10.0.0.0/8:443,[fd00::]/8,*.svc:443,host.example"), Deny: rules("10.1.0.0/16,:22")}
 	mapped := Policy{Deny: rules("::ffff:10.2.0.0/112,::ffff:10.3.0.1")}
-	named := Policy{Allow: rules("*.svc"), Deny: rules(DefaultDeny), Self: map[string]bool{"node1": true}}
+	strict := Policy{Allow: rules(":10250"), Deny: rules(DefaultDeny + ",127.0.0.0/16:2379,10.9.0.0/16"), Self: map[string]bool{"10.0.0.5": true, "node1": true, "10.9.0.1": true}}
+	named := Policy{Allow: rules("*.svc,node1"), Deny: rules(DefaultDeny), Self: map[string]bool{"node1": true}}
 	for _, c := range []struct {
 		p            *Policy
 		asked, found string // destination and the address it resolves to
@@ -45,6 +46,13 @@ func TestPolicy(t *testing.T) {
 		{&named, "node1:10250", "127.0.1.1:10250", true},
 		{&byDefault, "[fe80::1%eth0]:80", "[fe80::1%eth0]:80", false},
 		{&byDefault, "node1:10250", "127.0.0.5:10250", true},
+		{&strict, "10.0.0.5:10250", "10.0.0.5:10250", true},
+		{&strict, "10.0.0.5:22", "10.0.0.5:22", false}, // not in the list, though it is the node
+		{&strict, "node1:10250", "127.0.1.1:10250", true},
+		{&strict, "node1:2379", "127.0.0.1:2379", false},
+		{&strict, "node1:10250", "169.254.1.1:10250", true},
+		{&strict, "10.9.0.1:10250", "10.9.0.1:10250", false}, // denied in so many words
+		{&strict, "other:10250", "127.0.0.1:10250", false},
 		{&listed, "10.0.0.1:443", "10.0.0.1:443", true},
 		{&listed, "10.0.0.1:80", "10.0.0.1:80", false},
 		{&listed, "10.1.0.1:443", "10.1.0.1:443", false},
@@ -69,7 +77,7 @@ func TestPolicy(t *testing.T) {
 
 func TestParseRulesRefuses(t *testing.T) {
 	for _, s := range []string{"10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:x", "host:99999", "10.0.0.256", "169.254", "127.1:80", "0x7f.0.0.1", "2130706433",
-		"10.0.0.0-10.0.0.9", "a b", "a..b", "http://x", "fe80::1::2", "a.*.b", "*x*", "*.10", strings.Repeat("a", 64)} {
+		"10.0.0.0-10.0.0.9", "a b", "a..b", "http://x", "fe80::1::2", "a.*.b", "*x*", "*.10", ".example.org", "..x", strings.Repeat("a", 64)} {
 		if r, err := ParseRules(s); err == nil {
 			t.Errorf("%q is accepted as %+v", s, r)
 		}

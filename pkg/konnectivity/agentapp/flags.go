@@ -46,6 +46,6 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.MaxPendingDials, "max-pending-dials", o.MaxPendingDials, "Dials to destinations at a time.")
 	f.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "Connections to destinations at a time.")
 	f.StringVar(&o.AllowDestinations, "allow-destinations", o.AllowDestinations, "Destinations that may be dialled, as a comma-separated list of CIDRs, addresses or host names, each with an optional port. Empty allows everything that is not denied.")
-	f.StringVar(&o.DenyDestinations, "deny-destinations", o.DenyDestinations, "Destinations that may not be dialled, in the same form. Addresses and hosts in --agent-identifiers are always allowed. Empty denies nothing, as the reference agent does.")
+	f.StringVar(&o.DenyDestinations, "deny-destinations", o.DenyDestinations, "Destinations that may not be dialled, in the same form. Rules for loopback and link-local addresses as a whole do not hold for addresses and hosts in --agent-identifiers. Empty denies nothing, as the reference agent does.")
 	f.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "How long connections may go on after the first SIGTERM. The agent exits when the last one has ended. The default can be set by the '"+variables.DrainTimeout+"' environment variable.")
 }

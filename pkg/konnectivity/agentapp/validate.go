@@ -86,8 +86,8 @@ func validateIdentifiers(query string) error {
 	return nil
 }
 
-// policy builds the rules for destinations. What the agent is known by is
-// allowed: kubelets and the like on its own node are dialled by these names.
+// policy builds the rules for destinations. What the agent is known by may be on the
+// loopback device: kubelets and the like on its own node are dialled by these names.
 func (o *Options) policy() (agent.Policy, error) {
 	var p agent.Policy
 	var err error

@@ -25,6 +25,11 @@ type Config struct {
 	// Stall is for how long a socket that takes no bytes is kept after the
 	// dialler has gone. Default 2 min.
 	Stall time.Duration
+	// GiveUp, for the dialler's side, ends the stream of a socket whose other end has
+	// closed it, when the destination takes nothing for Stall of what that end had
+	// sent. Else it waits: what a destination sent last is for a dialler that may go
+	// on reading at any time.
+	GiveUp bool
 	// HalfClosed is for how long a connection that is closed in one direction
 	// may be silent in the other. Default 1 h.
 	HalfClosed time.Duration
@@ -36,6 +41,9 @@ type Config struct {
 	FirstData func() (hold bool)
 }
 
+// DefaultStall is the default of Config.Stall.
+const DefaultStall = 2 * time.Minute
+
 func (c *Config) defaults() {
 	set := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -43,7 +51,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Linger, 2*time.Second)
-	set(&c.Stall, 2*time.Minute)
+	set(&c.Stall, DefaultStall)
 	set(&c.HalfClosed, time.Hour)
 }
 
@@ -55,7 +63,8 @@ type End struct {
 	nc   net.Conn
 	wake chan struct{}
 	// waits is set while the stream's window keeps the socket from being read.
-	waits atomic.Bool
+	waits    atomic.Bool
+	patience *time.Timer // of the goroutine that reads the socket
 
 	// OnClosed is called once, when the socket is closed. Until then bytes may wait
 	// for it that would be lost if the process ended; after that the kernel has them.
@@ -135,10 +144,34 @@ func (e *End) Run() {
 	}
 }
 
+// awaitWindow returns when there may be a window again, or the connection is over.
 func (e *End) awaitWindow() {
 	e.waits.Store(true)
-	<-e.wake
-	e.waits.Store(false)
+	defer e.waits.Store(false)
+	if !e.cfg.GiveUp {
+		<-e.wake
+		return
+	}
+	if e.patience == nil {
+		e.patience = time.NewTimer(e.cfg.Stall / 2)
+	} else {
+		e.patience.Reset(e.cfg.Stall / 2)
+	}
+	defer e.patience.Stop()
+	for gone := false; ; e.patience.Reset(e.cfg.Stall / 2) {
+		select {
+		case <-e.wake:
+			return
+		case <-e.patience.C:
+		}
+		hungUp := e.in.HungUp()
+		if hungUp && gone {
+			e.stream().Reset(errLeft.Error(), false)
+			e.shut(errLeft, true)
+			return
+		}
+		gone = hungUp
+	}
 }
 
 // Blocked tells whether the stream takes nothing from the socket at present, and
@@ -258,6 +291,7 @@ var (
 	errGone     = errors.New("connection is closed")
 	errIdle     = errors.New("idle after close")
 	errStuck    = errors.New("takes none of the last bytes")
+	errLeft     = errors.New("the dialler is gone, and the destination takes none of the last bytes")
 	errUnwanted = errors.New("goes on sending after the dialler has gone")
 )
 

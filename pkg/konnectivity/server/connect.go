@@ -124,7 +124,7 @@ func parseConnect(head []byte) (string, int, error) {
 // run dials and then carries what the client sends.
 func (c *connectClient) run(address string) {
 	cfg := c.s.cfg.Pipe
-	cfg.FirstData = c.holdFirst
+	cfg.FirstData, cfg.GiveUp = c.holdFirst, true
 	c.end = pipe.New(c.in, cfg)
 	c.end.Out().Took = c.s.m.wrote
 	c.end.OnDialed = c.dialed

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
@@ -181,7 +182,7 @@ func (c *grpcConn) dropUp() {
 func (c *grpcConn) Writable() { c.sendUp(false) }
 
 // clientGone ends the connection from the client's side: what it sent arrives,
-// and nothing is read any more.
+// as long as the destination takes it, and nothing is read any more.
 func (c *grpcConn) clientGone() {
 	c.mu.Lock()
 	c.gone = true
@@ -197,9 +198,32 @@ func (c *grpcConn) clientGone() {
 	}
 	c.clientKnows()
 	c.countClosed()
-	if st != nil && empty {
+	switch {
+	case st != nil && empty:
 		st.Close()
+	case st != nil:
+		c.guardUp(-1)
 	}
+}
+
+// guardUp gives up what a client that is gone has left when the destination takes none of
+// it for a while. left is what there was when it was looked last.
+func (c *grpcConn) guardUp(left int) {
+	c.mu.Lock()
+	now := 0
+	for _, chunk := range c.up {
+		now += chunk.Len()
+	}
+	c.mu.Unlock()
+	switch now {
+	case 0:
+		return // Close follows the last byte
+	case left:
+		c.dropUp()
+		c.st.Reset("the dialler is gone, and the destination takes none of the last bytes", false)
+		return
+	}
+	time.AfterFunc(c.g.s.cfg.Pipe.Stall, func() { c.guardUp(now) })
 }
 
 // Data implements tunnel.Receiver.

@@ -111,6 +111,7 @@ func (c *Config) defaults() {
 	dur(&c.FrontendKeepalive, time.Hour)
 	dur(&c.KeepaliveTimeout, 20*time.Second)
 	dur(&c.HandshakeTimeout, 20*time.Second)
+	dur(&c.Pipe.Stall, pipe.DefaultStall)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
