@@ -170,6 +170,31 @@ func TestLongAddress(t *testing.T) {
 	}
 }
 
+// TestAddressIsNoText: an address that is not UTF-8 is refused by the server, and harms no
+// agent: one of the reference protocol would end its stream over it.
+func TestAddressIsNoText(t *testing.T) {
+	for name, reference := range map[string]bool{"link": false, "reference": true} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			r.StartAgent(agent.Config{}, "")
+			healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+			for _, host := range []string{"\xff", "%ff", "a\xc3\x28"} {
+				before := Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`)
+				if status := statusLine(t, r.Connect, host+":80"); !strings.HasPrefix(status, "400") {
+					t.Errorf("%q: %s", host, status)
+				}
+				if Metric(r.Metrics.Registry, `fairlead_tunnel_server_bad_input_total{peer="client"}`) == before {
+					t.Errorf("%q is not counted", host)
+				}
+			}
+			_, _ = healthy.Write([]byte{7})
+			if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
+				t.Errorf("a connection through the agent: %v", err)
+			}
+		})
+	}
+}
+
 // TestLimits: what is beyond a limit is refused with its name and counted, what is
 // there goes on, and room that comes free is used.
 func TestLimits(t *testing.T) {

@@ -168,7 +168,7 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 	case typeFin, typeClose:
 		st.gotFin(typ == typeClose)
 	case typeReset:
-		st.abort(&tunnel.ResetError{Reason: string(p)})
+		st.abort(&tunnel.ResetError{Reason: text(p)})
 	case typeCredit:
 		if len(p) != 4 {
 			return violation("CREDIT with %d bytes", len(p))
@@ -202,7 +202,7 @@ func (st *Stream) gotDialFail(p []byte) error {
 	if !ok { // the stream ends with the link
 		return violation("DIALFAIL without a reason, or for a stream that is not being dialled")
 	}
-	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: string(p[1:])})
+	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: text(p[1:])})
 	return nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
@@ -110,5 +112,32 @@ func TestLyingPeer(t *testing.T) {
 				t.Error("the stream goes on")
 			}
 		})
+	}
+}
+
+// TestTextIsUTF8: what a peer says in words is text for whoever gets it, and what is cut to
+// fit into a frame is cut between characters.
+func TestTextIsUTF8(t *testing.T) {
+	a, l, _ := raw(t, true, Config{})
+	sink := tunneltest.NewSink(nil, true)
+	st, err := l.Dial("x:1", sink, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Write(frame(typeDialFail, st.id, append([]byte{byte(tunnel.CodeDNS)}, "lookup \xff\xfe"...))); err != nil {
+		t.Fatal(err)
+	}
+	<-sink.Answered
+	if got := sink.DialErr().Error(); got != "lookup \uFFFD" {
+		t.Errorf("the dialler is told %q", got)
+	}
+	for _, s := range []string{strings.Repeat("x", 2*maxReason), strings.Repeat("é", maxReason), "x" + strings.Repeat("é", maxReason), "xx" + strings.Repeat("\U0001F600", maxReason), strings.Repeat("\xff", 2*maxReason)} {
+		got := clip(s)
+		if utf8.ValidString(s) != utf8.ValidString(got) || len(got) > maxReason || len(got) < maxReason-3 {
+			t.Errorf("%.10q… is cut to %d bytes, text: %v", s, len(got), utf8.ValidString(got))
+		}
+	}
+	if clip("short") != "short" {
+		t.Error("a short text is changed")
 	}
 }

@@ -1,7 +1,9 @@
 package link
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
@@ -153,7 +155,21 @@ var endFrame = [...]byte{endFin: typeFin, endClose: typeClose, endReset: typeRes
 // maxReason bounds the text in RESET and DIALFAIL, in bytes.
 const maxReason = 1024
 
-func clip(s string) string { return s[:min(len(s), maxReason)] }
+// clip cuts a text to what a frame takes, between two characters.
+func clip(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	n := maxReason
+	for n > maxReason-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// text is what the peer says in words. Diallers of the reference protocol get it, which
+// end over what is not UTF-8.
+func text(p []byte) string { return strings.ToValidUTF8(string(p), "\uFFFD") }
 
 // killLocked forgets the stream: nothing more is sent or received on it.
 func (st *Stream) killLocked() {

@@ -30,6 +30,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
 	c := &connectClient{s: s, in: sock.New(nc), answered: make(chan bool, 1)}
+	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
 	if !s.track(c) {
 		_ = nc.Close()
 		return
@@ -37,7 +38,6 @@ func (s *Server) serveConnect(nc net.Conn) {
 	s.opening.Add(1)
 	c.open.Store(true)
 	defer c.dialling()
-	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
 	address, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
@@ -48,7 +48,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	_ = nc.SetReadDeadline(time.Time{})
+	c.begun()
 	c.run(address)
 }
 
@@ -59,6 +59,7 @@ type connectClient struct {
 	end      *pipe.End
 	answered chan bool // whether the dial succeeded
 	mu       sync.Mutex
+	asked    bool // the request is there
 	up, gone bool
 	spoke    atomic.Bool // the client has sent tunnelled bytes
 	open     atomic.Bool // counted in Server.opening
@@ -71,7 +72,23 @@ func (c *connectClient) dialling() {
 	}
 }
 
-func (c *connectClient) goAway() {}
+// goAway gives a client that has not asked for anything yet little time for that: what it
+// began before the server was asked to stop is let through.
+func (c *connectClient) goAway() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.asked {
+		_ = c.in.Net().SetReadDeadline(time.Now().Add(c.s.cfg.FirstStream))
+	}
+}
+
+// begun notes that the client's request is there.
+func (c *connectClient) begun() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = true
+	_ = c.in.Net().SetReadDeadline(time.Time{})
+}
 
 func (c *connectClient) abort() {
 	if c.isUp() {
@@ -115,8 +132,8 @@ func parseConnect(head []byte) (string, int, error) {
 	}
 	// The request line counts, not the Host header: kube-apiserver sends
 	// "Host: 127.0.0.1" with every request.
-	if n := len(req.URL.Host); n > maxAddress {
-		return "", http.StatusBadRequest, fmt.Errorf("address has %d bytes, a dial takes up to %d", n, maxAddress)
+	if err := checkAddress(req.URL.Host); err != nil {
+		return "", http.StatusBadRequest, err
 	}
 	return req.URL.Host, 0, nil
 }

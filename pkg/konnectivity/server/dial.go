@@ -2,9 +2,11 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
@@ -37,6 +39,18 @@ const (
 // 255, and an agent ends its link over a frame that is larger than it takes.
 const maxAddress = 1024
 
+// checkAddress refuses what no agent would take: one of the reference protocol ends its
+// stream, with all connections on it, over text that is not UTF-8.
+func checkAddress(address string) error {
+	if n := len(address); n > maxAddress {
+		return fmt.Errorf("address has %d bytes, a dial takes up to %d", n, maxAddress)
+	}
+	if !utf8.ValidString(address) {
+		return fmt.Errorf("address %q is not UTF-8", address)
+	}
+	return nil
+}
+
 // Dial connects user to an address through an agent. The answer comes by
 // user.Dialed, which may be called before Dial returns.
 func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
@@ -57,8 +71,8 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 // beginDial counts a dial, unless it may not begin: then it says why, and the reason for
 // the metric.
 func (s *Server) beginDial(address string) (reason string, err *tunnel.DialError) {
-	if n := len(address); n > maxAddress {
-		return "address_too_long", tunnel.Errorf(tunnel.CodeOther, "address has %d bytes, a dial takes up to %d", n, maxAddress)
+	if err := checkAddress(address); err != nil {
+		return "bad_address", tunnel.Errorf(tunnel.CodeOther, "%v", err)
 	}
 	if !s.m.pendingDials.IncBelow(s.cfg.MaxPending) {
 		return "no_agent", tunnel.Errorf(tunnel.CodeLimit, "server has %d dials pending, its limit", s.cfg.MaxPending)

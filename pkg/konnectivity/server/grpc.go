@@ -185,8 +185,8 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 var errDialTwice = errors.New("dial number is used twice")
 
 func (g *grpcStream) dial(p *wire.Packet) error {
-	if n := len(p.Address); n > maxAddress {
-		g.client.bad("dial to an address of %d bytes", n)
+	if err := checkAddress(p.Address); err != nil {
+		g.client.bad("dial: %v", err)
 	}
 	c := &grpcConn{g: g, random: p.Random}
 	g.mu.Lock()

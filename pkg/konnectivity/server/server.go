@@ -45,7 +45,8 @@ type Config struct {
 	// is asked for a sign of life. Default 1 s.
 	RetryAfter time.Duration
 	// FirstStream is for how long after it has connected a gRPC client may open its
-	// first stream though the server was asked to stop. Default 500 ms.
+	// first stream, and an HTTP CONNECT client may send its request, though the
+	// server was asked to stop. Default 500 ms.
 	FirstStream time.Duration
 	// AgentKeepalive is the silence after which an upstream agent has to answer a
 	// ping within KeepaliveTimeout, as upstream's server wants it. Default 1 h.

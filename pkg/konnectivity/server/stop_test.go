@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest/kasdial"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -67,4 +68,50 @@ func TestStopDuringHandshake(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond) // so that they are accepted
 	wantStop(t, r)
+}
+
+// TestStopBesideSilentClients: clients that have connected and asked for nothing do not
+// use up the grace, also where a part of the request has come. One that asks in time is
+// served.
+func TestStopBesideSilentClients(t *testing.T) {
+	r := konntest.NewRig(t, server.Config{FirstStream: time.Second})
+	r.StartAgent(agent.Config{}, "")
+	addr := konntest.Target(t, konntest.Echo)
+	var conns []net.Conn
+	for _, request := range []string{"", "CONNECT 10.0.0.1:", ""} {
+		c, err := net.Dial("unix", r.Connect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(request)); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	time.Sleep(100 * time.Millisecond) // so that they are accepted
+	grace, cancel := context.WithTimeout(t.Context(), konntest.Patience)
+	defer cancel()
+	done := make(chan time.Duration, 1)
+	go func() {
+		start := time.Now()
+		r.Shutdown(grace)
+		done <- time.Since(start)
+	}()
+	time.Sleep(100 * time.Millisecond)
+	late, err := kasdial.Handshake(conns[2], addr)
+	if err != nil {
+		t.Fatalf("a request that comes in time: %v", err)
+	}
+	time.Sleep(1500 * time.Millisecond) // beyond FirstStream
+	if _, err := late.Write([]byte{1}); err != nil {
+		t.Errorf("the connection of that request: %v", err)
+	}
+	if n, err := late.Read(make([]byte, 1)); n != 1 {
+		t.Errorf("the connection of that request: %v", err)
+	}
+	_ = late.Close()
+	if d := <-done; d > stopBound {
+		t.Errorf("stopping took %v", d)
+	}
 }

@@ -118,8 +118,25 @@ func (o *Options) tls(cert, key, ca string, protocols ...string) (*tls.Config, e
 	return l.Server(&tls.Config{MinVersion: version, CipherSuites: suites, NextProtos: protocols}), nil //nolint:gosec // as the flag says
 }
 
+// checkCertificates refuses to run where every handshake would fail. The reference server's
+// flags are checked without it, and its start fails.
+func (o *Options) checkCertificates() error {
+	switch {
+	case o.ClusterCert == "" || o.ClusterKey == "":
+		return errors.New("--cluster-cert and --cluster-key must be set: agents connect with TLS")
+	case o.UdsName == "" && (o.ServerCert == "" || o.ServerKey == ""):
+		return errors.New("--server-cert and --server-key must be set without --uds-name: clients connect with TLS then")
+	case o.AgentClaims == "certificate" && o.ClusterCaCert == "":
+		return errors.New("--agent-claims=certificate needs --cluster-ca-cert: without it agents send no certificates")
+	}
+	return nil
+}
+
 // listen opens the listeners for clients and agents.
 func (o *Options) listen(ctx context.Context, s *server.Server) error {
+	if err := o.checkCertificates(); err != nil {
+		return err
+	}
 	agentTLS, err := o.tls(o.ClusterCert, o.ClusterKey, o.ClusterCaCert)
 	if err != nil {
 		return err
