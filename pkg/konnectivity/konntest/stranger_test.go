@@ -117,3 +117,39 @@ func TestStrangersTakeRoom(t *testing.T) {
 	_ = nc.Close()
 	Eventually(t, Patience, "the room is used", a.Ready)
 }
+
+// TestHandshakesAreBounded: peers that connect to the agents' port and say nothing cannot
+// take all descriptors. Those beyond the bound are cut off and counted; when they are gone
+// an agent gets in.
+func TestHandshakesAreBounded(t *testing.T) {
+	const bound = 1 + 1000 // --max-agents and moreHandshakes
+	r := NewRig(t, server.Config{MaxAgents: 1, HandshakeTimeout: Patience})
+	var silent []net.Conn
+	for range bound + 1 {
+		nc, err := net.Dial("tcp", r.AgentTLS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		silent = append(silent, nc)
+	}
+	limited := func() float64 {
+		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="limit"}`)
+	}
+	Eventually(t, Patience, "one is refused", func() bool { return limited() >= 1 })
+	ended := 0
+	for _, nc := range silent {
+		_ = nc.SetReadDeadline(time.Now().Add(time.Millisecond))
+		var ne net.Error
+		if _, err := nc.Read(make([]byte, 1)); !errors.As(err, &ne) || !ne.Timeout() {
+			ended++
+		}
+	}
+	if ended != 1 || limited() != 1 {
+		t.Errorf("%d of %d connections were cut off, %v are counted, want 1", ended, len(silent), limited())
+	}
+	for _, nc := range silent {
+		_ = nc.Close()
+	}
+	r.StartAgent(agent.Config{}, "")
+}

@@ -109,7 +109,7 @@ func TestTokenCache(t *testing.T) {
 	}
 	a.mu.Lock()
 	for k, seen := range a.seen { // an hour passes
-		seen.at = seen.at.Add(-a.Keep)
+		seen.until = seen.until.Add(-a.Keep)
 		a.seen[k] = seen
 	}
 	a.mu.Unlock()
@@ -117,6 +117,104 @@ func TestTokenCache(t *testing.T) {
 	if n.Load() != 2 {
 		t.Error("an old answer is used")
 	}
+}
+
+// TestRefusedTokenCache: a token that is refused is not reviewed again at once, and is a
+// little later. What is no answer is not remembered.
+func TestRefusedTokenCache(t *testing.T) {
+	var n atomic.Int32
+	var broken atomic.Bool
+	cl := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		if broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = w.Write([]byte(`{"status":{"authenticated":false}}`))
+	})
+	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
+	check := func(token string, want error, reviews int32) {
+		t.Helper()
+		if _, err := a.Check(t.Context(), token); err == nil || errors.Is(err, ErrBadToken) != (want != nil) {
+			t.Errorf("%s: %v, want %v", token, err, want)
+		}
+		if n.Load() != reviews {
+			t.Errorf("%d reviews, want %d", n.Load(), reviews)
+		}
+	}
+	for range 5 {
+		check("bad", ErrBadToken, 1)
+	}
+	check("another", ErrBadToken, 2)
+	broken.Store(true)
+	check("unlucky", nil, 3)
+	check("unlucky", nil, 4)
+	a.mu.Lock()
+	for k, seen := range a.seen {
+		seen.until = seen.until.Add(-keepRefused)
+		a.seen[k] = seen
+	}
+	a.mu.Unlock()
+	broken.Store(false)
+	check("bad", ErrBadToken, 5)
+	a.Keep = 0
+	check("fresh", ErrBadToken, 6)
+	check("fresh", ErrBadToken, 7)
+}
+
+// TestLeaseBesideHang: an API server that takes a call and does not answer keeps a Lease
+// from being renewed for the time of that call alone.
+func TestLeaseBesideHang(t *testing.T) {
+	var hung atomic.Bool
+	hung.Store(true)
+	cl := clientFor(t, func(w http.ResponseWriter, r *http.Request) {
+		if hung.Swap(false) {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write([]byte("{}"))
+	})
+	ls := &Leases{Client: cl, Namespace: "ns", Timeout: 100 * time.Millisecond}
+	if err := ls.Hold(t.Context(), "l", "x", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call that hangs: %v", err)
+	}
+	if err := ls.Hold(t.Context(), "l", "x", time.Minute); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// TestSilentWatch: a watch that shows nothing of a Lease that must be renewed is made
+// again, so that servers are counted that came meanwhile.
+func TestSilentWatch(t *testing.T) {
+	var lists, watches atomic.Int32
+	lease := func(name string) Lease {
+		now, seconds := &MicroTime{time.Now()}, int32(60)
+		return Lease{Metadata: Meta{Name: name}, Spec: LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: now}}
+	}
+	cl := clientFor(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			watches.Add(1)
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		list := leaseList{Items: []Lease{lease("a")}}
+		if lists.Add(1) > 1 {
+			list.Items = append(list.Items, lease("b"))
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	c := &Counter{Leases: &Leases{Client: cl, Namespace: "ns"}, Silence: 200 * time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	for start := time.Now(); c.Count() != 2; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 8*time.Second { // less than the pause behind an ordinary end
+			t.Fatalf("counts %d after %d lists and %d watches", c.Count(), lists.Load(), watches.Load())
+		}
+	}
+	cancel()
+	<-done
 }
 
 func TestLeases(t *testing.T) {

@@ -254,10 +254,19 @@ func clientCert(t *tls.Config, us *user, dir string) error {
 		c, err := tls.X509KeyPair(cert, key)
 		return &c, err
 	}
-	if _, err := load(); err != nil {
+	last, err := load()
+	if err != nil {
 		return fmt.Errorf("client certificate: %w", err)
 	}
-	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	var mu sync.Mutex
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if c, err := load(); err == nil {
+			last = c // else somebody has replaced one of the files, and not yet the other
+		}
+		return last, nil
+	}
 	return nil
 }
 

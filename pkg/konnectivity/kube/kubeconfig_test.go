@@ -239,3 +239,54 @@ func TestRenewedClientCertificate(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfReplacedClientCertificate: while of a certificate and its key in files only one
+// is replaced, connections are made with the old pair.
+func TestHalfReplacedClientCertificate(t *testing.T) {
+	now := time.Now()
+	config := pki.Config{Algorithm: v1alpha1.KeyECDSAP256, Validity: time.Hour, CAValidity: time.Hour}
+	ca, err := pki.NewCA(config, "ca", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	put := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue := func(name string) (cert, key []byte) {
+		t.Helper()
+		pair, err := ca.Issue(config, pki.Request{CommonName: name, Usages: pki.ClientAuth}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, err = pair.KeyPEM(); err != nil {
+			t.Fatal(err)
+		}
+		return pair.CertPEM(), key
+	}
+	cert, key := issue("first")
+	put("c.crt", cert)
+	put("c.key", key)
+	cert, key = issue("second")
+	cfg, err := Load(write(t, dir, "server: https://x", "client-certificate: c.crt, client-key: c.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		data []byte
+		want string
+	}{{"c.crt", cert, "first"}, {"c.key", key, "second"}, {"c.key", nil, "second"}} {
+		put(step.name, step.data)
+		c, err := cfg.TLS.GetClientCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Leaf.Subject.CommonName; got != step.want {
+			t.Errorf("behind %s: certificate of %s, want %s", step.name, got, step.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,6 +80,19 @@ type Leases struct {
 	Client    *Client
 	Namespace string
 	Labels    map[string]string
+	// Timeout bounds each call but the watch. Default 10 s.
+	Timeout time.Duration
+}
+
+// callTimeout bounds calls for Leases by default: an API server that hangs, or a connection
+// of which the other end knows nothing any more, must not keep a Lease of 30 s from being
+// renewed on another connection.
+const callTimeout = 10 * time.Second
+
+func (l *Leases) do(ctx context.Context, method, path string, body, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.Timeout, callTimeout))
+	defer cancel()
+	return l.Client.do(ctx, method, path, body, out)
 }
 
 func (l *Leases) path(name string) string {
@@ -101,7 +115,7 @@ func (l *Leases) selector() string {
 // List returns the Leases and the version of the list.
 func (l *Leases) List(ctx context.Context) ([]Lease, string, error) {
 	var list leaseList
-	err := l.Client.do(ctx, "GET", l.path("")+"?labelSelector="+l.selector(), nil, &list)
+	err := l.do(ctx, "GET", l.path("")+"?labelSelector="+l.selector(), nil, &list)
 	return list.Items, list.Metadata.ResourceVersion, err
 }
 
@@ -111,13 +125,13 @@ func (l *Leases) Delete(ctx context.Context, name, version string) error {
 	if version != "" {
 		body["preconditions"] = map[string]string{"resourceVersion": version}
 	}
-	return l.Client.do(ctx, "DELETE", l.path(name), body, nil)
+	return l.do(ctx, "DELETE", l.path(name), body, nil)
 }
 
 // Hold renews the Lease of a holder, or makes it.
 func (l *Leases) Hold(ctx context.Context, name, holder string, duration time.Duration) error {
 	var cur Lease
-	err := l.Client.do(ctx, "GET", l.path(name), nil, &cur)
+	err := l.do(ctx, "GET", l.path(name), nil, &cur)
 	code, _, _ := CodeOf(err)
 	if err != nil && code != http.StatusNotFound {
 		return err
@@ -127,12 +141,12 @@ func (l *Leases) Hold(ctx context.Context, name, holder string, duration time.Du
 	if err == nil {
 		cur.Spec.HolderIdentity, cur.Spec.LeaseDurationSeconds, cur.Spec.RenewTime = &holder, &seconds, now
 		cur.Metadata.Labels = l.Labels
-		return l.Client.do(ctx, "PUT", l.path(name), &cur, nil)
+		return l.do(ctx, "PUT", l.path(name), &cur, nil)
 	}
 	fresh := Lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Metadata: Meta{Name: name, Namespace: l.Namespace, Labels: l.Labels},
 		Spec:     LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: now, RenewTime: now}}
-	return l.Client.do(ctx, "POST", l.path(""), &fresh, nil)
+	return l.do(ctx, "POST", l.path(""), &fresh, nil)
 }
 
 // Counter counts valid Leases, which it watches.
@@ -141,22 +155,34 @@ type Counter struct {
 	// OnList and OnWatch get the result of each call, for metrics; may be nil.
 	OnList  func(err error, took time.Duration)
 	OnWatch func(err error)
+	// Silence is after how long a watch is made again that shows nothing of Leases that
+	// are valid. Default 20 s.
+	Silence time.Duration
 
 	mu     sync.Mutex
 	leases map[string]Lease
 }
 
+// watchSilence is after how long a watch that shows nothing is made again. A Lease that is
+// valid for 30 s is renewed every 15: a watch that does not show that is one of which the
+// other end knows nothing any more, or the API server hangs.
+const watchSilence = 20 * time.Second
+
 // Count is the number of valid Leases, at least 1.
 func (c *Counter) Count() int {
+	return max(c.valid(), 1)
+}
+
+func (c *Counter) valid() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, now := 0, time.Now()
+	now := time.Now()
 	for _, l := range c.leases {
 		if l.Valid(now) {
 			n++
 		}
 	}
-	return max(n, 1)
+	return n
 }
 
 // Run lists and watches until ctx ends.
@@ -169,9 +195,12 @@ func (c *Counter) Run(ctx context.Context) {
 		}
 		if err == nil {
 			c.set(items)
-			err = c.watch(ctx, version)
+			silent, err := c.watch(ctx, version)
 			if c.OnWatch != nil {
 				c.OnWatch(err)
+			}
+			if silent {
+				continue
 			}
 		}
 		t := time.NewTimer(10 * time.Second)
@@ -192,11 +221,38 @@ func (c *Counter) set(items []Lease) {
 	}
 }
 
-var errWatch = errors.New("watch ended with an error event")
+// watchLength is after how long the API server ends a watch.
+const watchLength = 300 * time.Second
 
-func (c *Counter) watch(ctx context.Context, version string) error {
+var (
+	errWatch   = errors.New("watch ended with an error event")
+	errSilence = errors.New("watch shows nothing")
+)
+
+// watch follows the Leases. silent says that nothing was heard of those that are valid.
+func (c *Counter) watch(ctx context.Context, version string) (silent bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	listen := time.AfterFunc(c.silence(), func() { cancel(errSilence) })
+	defer listen.Stop()
+	err = c.follow(ctx, version, func() { listen.Reset(c.silence()) })
+	if errors.Is(context.Cause(ctx), errSilence) {
+		return c.valid() > 0, nil
+	}
+	return false, err
+}
+
+// silence is for how long nothing may be heard.
+func (c *Counter) silence() time.Duration {
+	if c.valid() == 0 {
+		return watchLength + watchSilence
+	}
+	return cmp.Or(c.Silence, watchSilence)
+}
+
+func (c *Counter) follow(ctx context.Context, version string, heard func()) error {
 	l := c.Leases
-	path := fmt.Sprintf("%s?labelSelector=%s&watch=true&timeoutSeconds=300&resourceVersion=%s", l.path(""), l.selector(), url.QueryEscape(version))
+	path := fmt.Sprintf("%s?labelSelector=%s&watch=true&timeoutSeconds=%d&resourceVersion=%s", l.path(""), l.selector(), watchLength/time.Second, url.QueryEscape(version))
 	resp, err := l.Client.request(ctx, "GET", path, nil)
 	if err != nil {
 		return err
@@ -211,6 +267,7 @@ func (c *Counter) watch(ctx context.Context, version string) error {
 		if err := dec.Decode(&ev); err != nil {
 			return nil // the server ends watches after a while
 		}
+		heard()
 		c.mu.Lock()
 		switch ev.Type {
 		case "ADDED", "MODIFIED":

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,19 +18,25 @@ type TokenAuth struct {
 	ServiceAccount string
 	Audience       string
 	// Keep is for how long an accepted token is not asked about again, so that
-	// thousands of agents that reconnect do not become as many reviews. 0 asks
-	// every time.
+	// thousands of agents that reconnect do not become as many reviews; one that is
+	// refused for ten seconds of that. 0 asks every time.
 	Keep time.Duration
 
 	mu   sync.Mutex
 	seen map[[32]byte]seenToken
 }
 
-// seenToken is an accepted token.
+// seenToken is what was said of a token.
 type seenToken struct {
-	at   time.Time
-	node string
+	until time.Time
+	node  string
+	err   error // why it was refused
 }
+
+// keepRefused is for how long a refused token is refused again without a review, Keep at
+// most: agents with a wrong one come back every few seconds, and the requests that the API
+// server is asked for a second are for others, too.
+const keepRefused = 10 * time.Second
 
 // nodeKey is where a TokenReview names the node that a token is bound to.
 const nodeKey = "authentication.kubernetes.io/node-name"
@@ -66,8 +73,8 @@ func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err e
 		return "", ErrNoToken
 	}
 	key := sha256.Sum256([]byte(token))
-	if node, ok := a.fresh(key); ok {
-		return node, nil
+	if t, ok := a.fresh(key); ok {
+		return t.node, t.err
 	}
 	tr := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	tr.Spec.Token, tr.Spec.Audiences = token, []string{a.Audience}
@@ -75,12 +82,13 @@ func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err e
 		return "", fmt.Errorf("reviewing token: %w", err)
 	}
 	if err := a.judge(&tr); err != nil {
+		a.remember(key, seenToken{err: err}, min(keepRefused, a.Keep))
 		return "", err
 	}
 	if n := tr.Status.User.Extra[nodeKey]; len(n) == 1 {
 		node = n[0]
 	}
-	a.remember(key, node)
+	a.remember(key, seenToken{node: node}, a.Keep)
 	return node, nil
 }
 
@@ -101,15 +109,15 @@ func (a *TokenAuth) judge(tr *tokenReview) error {
 	return nil
 }
 
-func (a *TokenAuth) fresh(key [32]byte) (string, bool) {
+func (a *TokenAuth) fresh(key [32]byte) (seenToken, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, ok := a.seen[key]
-	return t.node, ok && time.Since(t.at) < a.Keep
+	return t, ok && time.Now().Before(t.until)
 }
 
-func (a *TokenAuth) remember(key [32]byte, node string) {
-	if a.Keep <= 0 {
+func (a *TokenAuth) remember(key [32]byte, t seenToken, keep time.Duration) {
+	if keep <= 0 {
 		return
 	}
 	a.mu.Lock()
@@ -118,10 +126,7 @@ func (a *TokenAuth) remember(key [32]byte, node string) {
 		a.seen = map[[32]byte]seenToken{}
 	}
 	now := time.Now()
-	for k, t := range a.seen {
-		if now.Sub(t.at) >= a.Keep {
-			delete(a.seen, k)
-		}
-	}
-	a.seen[key] = seenToken{now, node}
+	maps.DeleteFunc(a.seen, func(_ [32]byte, t seenToken) bool { return !now.Before(t.until) })
+	t.until = now.Add(keep)
+	a.seen[key] = t
 }

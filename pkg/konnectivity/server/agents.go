@@ -14,6 +14,10 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 )
 
+// moreHandshakes is how many peers more than there may be agents may be in their TLS
+// handshake, so that agents beyond the limit are told so, in TLS.
+const moreHandshakes = 1000
+
 // serveAgent serves one connection on the agents' port, with the protocol that
 // the TLS handshake chose.
 func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
@@ -23,6 +27,11 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		return
 	}
 	defer s.untrack(pc)
+	if !s.shaking.IncBelow(s.cfg.MaxAgents + moreHandshakes) {
+		s.refuse(raw, "limit", errTooManyHandshakes)
+		_ = raw.Close()
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	turn := &turn{of: s.turns, ctx: ctx}
 	batch := link.NewBatchConn(raw, turn)
@@ -31,6 +40,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	err := nc.HandshakeContext(ctx)
 	turn.end()
 	cancel()
+	s.shaking.Dec()
 	if err != nil {
 		s.refuse(raw, "tls", err)
 		return
@@ -72,8 +82,9 @@ func (s *Server) refuse(nc net.Conn, reason string, err error) {
 }
 
 var (
-	errTooManyAgents = errors.New("server has as many agents as it may have")
-	errStopping      = errors.New("server is stopping")
+	errTooManyAgents     = errors.New("server has as many agents as it may have")
+	errTooManyHandshakes = errors.New("server has as many connections without a TLS handshake as it may have")
+	errStopping          = errors.New("server is stopping")
 )
 
 // enter counts a stranger, unless there is no room for another agent. Agents that prove

@@ -149,8 +149,10 @@ type Server struct {
 	// that succeeds keeps its place.
 	carried metrics.Value
 	// seats counts the agents that are connected or about to be, strangers the
-	// connections on the agents' port that have yet to become one.
+	// connections on the agents' port that have yet to become one, and shaking those
+	// before that in their TLS handshake.
 	seats     metrics.Value
+	shaking   metrics.Value
 	strangers atomic.Int64
 	spare     reserve
 	turns     *turns // of agents' handshakes

@@ -1,6 +1,7 @@
 package serverapp
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +77,28 @@ func TestFlagsReachTheServer(t *testing.T) {
 	t.Setenv(variables.AgentClaims, "nonsense")
 	if err := parse(t).Validate(); err == nil || !strings.Contains(err.Error(), variables.AgentClaims) {
 		t.Errorf("a variable that makes no sense: %v", err)
+	}
+}
+
+// TestCertificatesAreNeeded: a server with which no handshake would succeed does not start,
+// and names the flags.
+func TestCertificatesAreNeeded(t *testing.T) {
+	agents := []string{"--cluster-cert=c", "--cluster-key=k"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--cluster-cert"},
+		{[]string{"--cluster-cert=c"}, "--cluster-key"},
+		{agents, ""},
+		{append(slices.Clip(agents), "--uds-name="), "--server-cert"},
+		{append(slices.Clip(agents), "--uds-name=", "--server-cert=c", "--server-key=k"), ""},
+		{append(slices.Clip(agents), "--agent-claims=certificate"), "--cluster-ca-cert"},
+		{append(slices.Clip(agents), "--agent-claims=certificate", "--cluster-ca-cert=a"), ""},
+	} {
+		err := parse(t, c.args...).checkCertificates()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.args, err, c.want)
+		}
 	}
 }

@@ -56,7 +56,11 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	}
 	leave := func() {}
 	if o.EnableLeaseController {
-		k := keepLease(ctx, o, client, m)
+		leases, err := o.kubeClient() // of its own: reviews of tokens must not keep the Lease waiting
+		if err != nil {
+			return err
+		}
+		k := keepLease(ctx, o, leases, m)
 		leave = func() { k.release(ctx) }
 	}
 	go shell.Settle(ctx, s.Established)
