@@ -249,6 +249,10 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 		l.mu.Unlock()
 		return nil, tunnel.ErrFull
 	}
+	if len(l.ctrl) > maxCtrl {
+		l.mu.Unlock()
+		return nil, errNotReading
+	}
 	l.nextID++
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
@@ -256,6 +260,9 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	l.flushUnlock(mayWait, true)
 	return st, nil
 }
+
+// errNotReading says that so many dials wait for being sent that the peer cannot be reading.
+var errNotReading = errors.New("the agent does not read its dials")
 
 // flushUnlock sends what is queued, on this goroutine if it may wait, and
 // releases mu. With little to send it lets the goroutines that can run do so

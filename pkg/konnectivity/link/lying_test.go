@@ -141,3 +141,23 @@ func TestTextIsUTF8(t *testing.T) {
 		t.Error("a short text is changed")
 	}
 }
+
+// TestDialsToDeafAgent: an agent that shows signs of life and reads nothing gets no more
+// dials at some point: those would only be kept.
+func TestDialsToDeafAgent(t *testing.T) {
+	a, b := net.Pipe()
+	l := New(b, 1<<20, Config{})
+	done := make(chan error, 1)
+	go func() { done <- l.Run() }()
+	address := strings.Repeat("x", 1000)
+	var err error
+	n := 0
+	for ; err == nil && n < 3*maxCtrl/len(address); n++ {
+		_, err = l.Dial(address, tunneltest.NewSink(nil, true), false)
+	}
+	if !errors.Is(err, errNotReading) || n < maxCtrl/len(address) {
+		t.Errorf("after %d dials of %d bytes: %v", n, len(address), err)
+	}
+	a.Close()
+	<-done
+}
