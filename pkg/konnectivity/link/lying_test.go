@@ -159,5 +159,7 @@ func TestDialsToDeafAgent(t *testing.T) {
 		t.Errorf("after %d dials of %d bytes: %v", n, len(address), err)
 	}
 	a.Close()
-	<-done
+	if err := <-done; err == nil {
+		t.Error("the link has ended without a reason behind a lost connection")
+	}
 }
