@@ -241,7 +241,7 @@ func (f *floorStream) Sent(n int) {
 func (f *floorStream) down() {
 	in := sock.New(f.t)
 	for {
-		c, err := in.ReadChunk(buf.MaxPayload)
+		cs, err := in.ReadChunks(sock.MaxRead)
 		if err != nil {
 			return
 		}
@@ -249,9 +249,11 @@ func (f *floorStream) down() {
 		for f.sent > 4*buf.MaxPayload {
 			f.room.Wait()
 		}
-		f.sent += c.Len()
+		for _, c := range cs {
+			f.sent += c.Len()
+		}
 		f.mu.Unlock()
-		if !f.st.SendData(1, c, f) {
+		if !f.st.SendData(1, f, cs...) {
 			return
 		}
 	}

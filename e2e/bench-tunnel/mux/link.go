@@ -44,7 +44,7 @@ func (s *linkStream) Dialed(st tunnel.Stream, err error) {
 	})
 }
 
-func (s *linkStream) Data(c *buf.Chunk) { s.set(func() { s.queue = append(s.queue, c) }) }
+func (s *linkStream) Data(cs ...*buf.Chunk) { s.set(func() { s.queue = append(s.queue, cs...) }) }
 func (s *linkStream) End()              { s.set(func() { s.err = io.EOF }) }
 func (s *linkStream) Aborted(err error) { s.set(func() { s.err, s.answered = err, true }) }
 func (s *linkStream) Writable()         { s.set(func() {}) }

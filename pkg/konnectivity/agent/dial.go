@@ -199,17 +199,15 @@ func classify(err error) *tunnel.DialError {
 func (t *target) Dialed(tunnel.Stream, error) {}
 
 // Data implements tunnel.Receiver.
-func (t *target) Data(c *buf.Chunk) {
+func (t *target) Data(cs ...*buf.Chunk) {
 	if t.spoke != nil {
 		t.once.Do(func() { close(t.spoke) })
 	}
 	if e := t.end.Load(); e != nil {
-		e.Data(c)
+		e.Data(cs...)
 		return
 	}
-	n := c.Len()
-	c.Release()
-	t.st.Consumed(n)
+	t.st.Consumed(buf.Release(cs))
 }
 
 // End implements tunnel.Receiver.

@@ -64,6 +64,16 @@ func (c *Chunk) Release() {
 	pools[c.class].Put(c)
 }
 
+// Release gives the memory of chunks back and returns how many bytes they held. They must
+// not be used afterwards.
+func Release(cs []*Chunk) (n int) {
+	for _, c := range cs {
+		n += c.Len()
+		c.Release()
+	}
+	return n
+}
+
 // InUse is the number of bytes in chunks that are out of the pool, which is
 // what all queues of the process hold together.
 func InUse() int64 { return inUse.Load() }

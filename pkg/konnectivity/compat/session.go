@@ -219,7 +219,7 @@ func (s *Session) pump() {
 		s.mu.Unlock()
 		if chunk != nil {
 			s.cfg.Observe(false, wire.Data)
-			if n := chunk.Len(); !s.st.SendData(c.id, chunk, s) {
+			if n := chunk.Len(); !s.st.SendData(c.id, s, chunk) {
 				s.Sent(n)
 			}
 		}

@@ -138,7 +138,7 @@ func TestWindows(t *testing.T) {
 	for left := total; left > 0; {
 		c := buf.From(make([]byte, min(left, buf.MaxPayload)))
 		left -= c.Len()
-		st.SendData(1, c, p.h)
+		st.SendData(1, p.h, c)
 	}
 	got := 0
 	count := func(fr http2.Frame) bool {
@@ -289,8 +289,8 @@ func TestClientServer(t *testing.T) {
 	st := client.Open([]Field{{":method", "POST"}, {":path", "/x"}, {"long", string(bytes.Repeat([]byte("v"), 30_000))}}, ch)
 	peer := <-srv
 	peer.Flush()
-	st.SendData(1, buf.From([]byte("up")), ch)
-	peer.SendData(2, buf.From([]byte("down")), sh)
+	st.SendData(1, ch, buf.From([]byte("up")))
+	peer.SendData(2, sh, buf.From([]byte("down")))
 	sh.wait(t, "up", func() bool { return bytes.HasSuffix(sh.data, []byte("up")) })
 	ch.wait(t, "down", func() bool { return bytes.HasSuffix(ch.data, []byte("down")) && len(ch.fields) == 2 })
 	client.Close()

@@ -120,7 +120,7 @@ func (m *modelEnd) step(rt *rapid.T) {
 		for i := range p {
 			p[i] = byte(id)*100 + byte((len(m.said)+i)%100)/2 // below controlByte
 		}
-		if m.st.SendData(id, buf.From(p), m) {
+		if m.st.SendData(id, m, buf.From(p)) {
 			m.said = append(m.said, p...)
 			m.handed += len(p)
 		}

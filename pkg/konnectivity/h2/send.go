@@ -36,10 +36,10 @@ func (c *Conn) pumpLocked() {
 }
 
 // maxRound is how many bytes one stream sends before the next one gets a turn.
-const maxRound = buf.MaxPayload
+const maxRound = 4 * buf.MaxPayload
 
 // maxHeads is the room for the frame headers and packet heads of one round.
-const maxHeads = 512
+const maxHeads = 2048
 
 // sendRound sends from one stream and tells whether it could send more.
 func (c *Conn) sendRound(st *Stream) (more bool) {
@@ -139,7 +139,6 @@ func (c *Conn) frameFrom(st *Stream, win int) (n int, finished *buf.Chunk) {
 // left tells for how long a message waited. The clock is not asked about one that left
 // at once.
 func (c *Conn) left(m *message) {
-	m.gone = true
 	switch {
 	case c.cfg.OnSent == nil:
 	case m.since.IsZero():

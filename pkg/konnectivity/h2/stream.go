@@ -52,7 +52,6 @@ type message struct {
 	from   Sender
 	cost   int       // bytes of memory, for a message without a chunk
 	since  time.Time // when it began to wait
-	gone   bool      // it has left the queue
 	inl    [wire.MaxDataHead]byte
 }
 
@@ -161,22 +160,34 @@ func (st *Stream) QueueControl(b []byte) {
 	st.c.mu.Unlock()
 }
 
-// SendData queues a DATA packet for connID with the chunk, which it owns. It
+// SendData queues DATA packets for connID with the chunks, which it owns. It
 // returns false when the stream cannot send any more.
-func (st *Stream) SendData(connID int64, chunk *buf.Chunk, from Sender) bool {
-	m := &message{chunk: chunk, connID: connID, from: from}
-	m.next()
+func (st *Stream) SendData(connID int64, from Sender, chunks ...*buf.Chunk) bool {
 	c := st.c
 	c.mu.Lock()
-	ok := st.push(m)
-	if ok {
-		c.flushLocked()
-		if c.cfg.OnSent != nil && !m.gone {
-			m.since = time.Now()
+	defer c.mu.Unlock()
+	if !st.openLocked() {
+		buf.Release(chunks)
+		return false
+	}
+	for _, chunk := range chunks {
+		m := &message{chunk: chunk, connID: connID, from: from}
+		m.next()
+		st.push(m)
+	}
+	c.flushLocked()
+	if n := len(st.queue); c.cfg.OnSent != nil && n > 0 {
+		now := time.Now()
+		for _, m := range st.queue[max(0, n-len(chunks)):] {
+			m.since = now
 		}
 	}
-	c.mu.Unlock()
-	return ok
+	return true
+}
+
+// openLocked tells whether the stream can send.
+func (st *Stream) openLocked() bool {
+	return !st.ended && !st.trailing && !st.dead && st.c.deaf.Load() == nil
 }
 
 // Consumed gives n received bytes back to the window of the stream.
@@ -217,17 +228,14 @@ func (st *Stream) shrinkLocked() {
 	st.window = min(st.window, st.c.cfg.FirstWindow)
 }
 
-func (st *Stream) push(m *message) bool {
-	if st.ended || st.trailing || st.dead || st.c.deaf.Load() != nil {
-		if m.chunk != nil {
-			m.chunk.Release()
-		}
-		return false
+// push queues a message if the stream can send.
+func (st *Stream) push(m *message) {
+	if !st.openLocked() {
+		return
 	}
 	st.queue = append(st.queue, m)
 	st.c.answers += m.cost
 	st.wantLocked()
-	return true
 }
 
 // wantLocked puts the stream on the list of those with something to send.

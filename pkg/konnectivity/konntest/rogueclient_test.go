@@ -131,7 +131,7 @@ func TestRogueClient(t *testing.T) {
 		if p := s.next(t, wire.DialRsp); p.Error == "" {
 			t.Error("the dial succeeds")
 		}
-		wantBad(t, before, "address of 5002 bytes")
+		wantBad(t, before, "address has 5002 bytes")
 	})
 	for name, c := range map[string]struct{ in, text string }{
 		"CONNECT, cut off":   {"CONNECT 127.0.0.1:1 HT", "cut off after 22 bytes"},

@@ -53,10 +53,10 @@ func TestSharedClientConnection(t *testing.T) {
 	open := sync.OnceFunc(a.gate.Unlock)
 	defer open()
 	for range 256 { // more than the kernel takes
-		stalled.SendData(to, buf.From(make([]byte, buf.MaxPayload)), nobody{})
+		stalled.SendData(to, nobody{}, buf.From(make([]byte, buf.MaxPayload)))
 	}
 	Settled(t)
-	other.SendData(from, buf.From([]byte("hello")), nobody{})
+	other.SendData(from, nobody{}, buf.From([]byte("hello")))
 	select {
 	case err := <-got:
 		if err != nil {

@@ -73,7 +73,7 @@ func (b *batchConn) Read(p []byte) (int, error) {
 	b.reads.Add(1)
 	if b.gate != nil {
 		if err := b.gate.Computes(); err != nil {
-			release(chunks)
+			buf.Release(chunks)
 			return 0, err
 		}
 	}
@@ -88,7 +88,7 @@ func (b *batchConn) put(chunks []*buf.Chunk) bool {
 	b.headMu.Lock()
 	defer b.headMu.Unlock()
 	if b.closed {
-		release(chunks)
+		buf.Release(chunks)
 		return false
 	}
 	b.head = chunks
@@ -118,7 +118,7 @@ func (b *batchConn) Close() error {
 	b.headMu.Lock()
 	defer b.headMu.Unlock()
 	b.closed = true
-	release(b.head)
+	buf.Release(b.head)
 	b.head = nil
 	return err
 }

@@ -67,6 +67,71 @@ func TestBatchConnForgets(t *testing.T) {
 	}
 }
 
+// asTLS looks like a connection of crypto/tls with a batchConn below.
+type asTLS struct{ net.Conn }
+
+func (t asTLS) NetConn() net.Conn { return t.Conn }
+
+// only hides what kind of connection it is.
+type only struct{ net.Conn }
+
+// TestRuns: what has come on one stream in a row is passed on together, in order, and
+// does not wait for what has yet to come: another frame, or the rest of one.
+func TestRuns(t *testing.T) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"socket": func(nc net.Conn) net.Conn { return nc },
+		"other":  func(nc net.Conn) net.Conn { return only{nc} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := pair(t)
+			l := New(asTLS{NewBatchConn(wrap(near), nil)}, 1<<20, Config{})
+			done := make(chan error, 1)
+			var sinks [2]*tunneltest.Sink
+			answers := []byte(nil)
+			for i := range sinks {
+				sinks[i] = tunneltest.NewSink(nil, true)
+				st, err := l.Dial("x:1", sinks[i], false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answers = append(answers, frame(typeDialed, st.id, nil)...)
+			}
+			go func() { done <- l.Run() }()
+			send := func(b []byte) {
+				if _, err := far.Write(b); err != nil {
+					t.Error(err)
+				}
+			}
+			wait := func(i, n int) {
+				t.Helper()
+				tunneltest.Eventually(t, "all has come", func() bool { return len(sinks[i].Got()) == n })
+			}
+			send(answers)
+			part := make([]byte, 2*smallFrame)
+			big := frame(typeData, 1, part)
+			var run []byte
+			for range 3 {
+				run = append(run, big...)
+			}
+			cut := frame(typeData, 2, part)
+			send(append(run, cut[:len(cut)-1]...))
+			wait(0, 3*len(part))
+			if n := sinks[0].Calls(); name == "socket" && n != 1 {
+				t.Errorf("it came in %d pieces", n)
+			}
+			send(cut[len(cut)-1:])
+			wait(1, len(part))
+			send(append(append(append([]byte(nil), big...), frame(typeData, 2, []byte("key"))...), big[:headerLen]...))
+			wait(0, 4*len(part))
+			wait(1, len(part)+len("key"))
+			far.Close()
+			if err := <-done; err == nil {
+				t.Error("the link has ended without a reason")
+			}
+		})
+	}
+}
+
 // TestBatchConnGate: the gate hears of each read and write that may wait before it does,
 // as long as writes are not gathered.
 func TestBatchConnGate(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
 )
 
@@ -245,7 +246,7 @@ func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
 	if st.dead {
 		return
 	}
-	release(st.queue)
+	buf.Release(st.queue)
 	st.queue, st.queued = nil, 0
 	if st.end == endNone {
 		st.end = endFin

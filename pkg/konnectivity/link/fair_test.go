@@ -55,9 +55,10 @@ func (f *flows) batch() (order []*Stream) {
 	return order
 }
 
-// TestDrainersDoNotStarve: streams that send all they have in each batch, and come
-// back for the next one, get no more than those that always have something left.
-func TestDrainersDoNotStarve(t *testing.T) {
+// TestDrainers: streams that send all they have in each batch, and come back for the next
+// one, get no more than those that always have something left, and not less than half of it:
+// these have whole turns, one after the other.
+func TestDrainers(t *testing.T) {
 	f := newFlows(t)
 	var bulk, drain []*Stream
 	for range 4 {
@@ -76,12 +77,19 @@ func TestDrainersDoNotStarve(t *testing.T) {
 		}
 		f.batch()
 	}
-	least, most := f.sent[bulk[0]], 0
-	for _, st := range append(bulk, drain...) {
-		least, most = min(least, f.sent[st]), max(most, f.sent[st])
+	share := func(all []*Stream) (least, most int) {
+		least = f.sent[all[0]]
+		for _, st := range all {
+			least, most = min(least, f.sent[st]), max(most, f.sent[st])
+		}
+		if most > least*5/4 {
+			t.Errorf("shares of equals from %d to %d bytes", least, most)
+		}
+		return least, most
 	}
-	if most > least*5/4 {
-		t.Errorf("shares from %d to %d bytes", least, most)
+	least, most := share(bulk)
+	if few, many := share(drain); many > least || few < most/2 {
+		t.Errorf("%d to %d bytes, beside %d to %d of those that always have something left", few, many, least, most)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
@@ -114,7 +113,8 @@ type Link struct {
 	loose      []*Stream // those that have some of it
 	ctrl       []byte
 	credits    []*Stream // streams that owe the peer credit
-	fresh, old flowQueue
+	fresh      flowQueue // as in schedule
+	rest, old  flowQueue
 	mark       *Stream // the last one of old's round, nil with old empty
 	round      uint32  // of old
 	writing    bool    // somebody drains the queues
@@ -127,6 +127,8 @@ type Link struct {
 	minRTT   atomic.Int64 // the shortest round trip in nanoseconds
 	lastRecv atomic.Int64 // nanoseconds since start
 	pinged   atomic.Int64 // when the open ping was sent, 0 without one
+
+	came run // belongs to read
 
 	sent, received frameCounters
 }
@@ -148,6 +150,7 @@ func New(nc net.Conn, peerWindow int, cfg Config) *Link {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		if l.bc, _ = t.NetConn().(*batchConn); l.bc != nil {
 			sock.ShortQueues(l.bc.Conn)
+			l.bc.in.Waits = l.came.pass
 		}
 	}
 	return l
@@ -285,11 +288,4 @@ func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
 	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: time.Since(l.start)}
 	l.streams[id] = st
 	return st
-}
-
-// release gives the chunks of a slice back.
-func release(chunks []*buf.Chunk) {
-	for _, c := range chunks {
-		c.Release()
-	}
 }

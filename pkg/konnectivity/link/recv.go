@@ -11,6 +11,7 @@ import (
 
 // read reads frames until the connection fails.
 func (l *Link) read() error {
+	defer l.came.pass()
 	var h [headerLen]byte
 	for {
 		if n, err := io.ReadFull(l.nc, h[:]); err != nil {
@@ -27,6 +28,7 @@ func (l *Link) read() error {
 		if h[0] == typeData {
 			err = l.readData(id, length)
 		} else {
+			l.came.pass()
 			err = l.readControl(h[0], id, length)
 		}
 		if err != nil {
@@ -72,14 +74,48 @@ func (l *Link) readData(id uint32, length int) error {
 	}
 	l.mu.Unlock()
 	if broken != "" {
+		l.came.pass()
 		c.Release()
 		st.Consumed(length)
 		l.breach(st, broken)
 		return nil
 	}
 	l.account.Relieve()
-	st.r.Data(c)
+	l.came.add(st, c)
+	if l.bc == nil || length <= smallFrame || l.came.n >= maxRun {
+		l.came.pass()
+	}
 	return nil
+}
+
+// maxRun is the number of bytes from which a run is passed on, whatever follows.
+const maxRun = maxBatch
+
+// run is what has come on one stream in a row and waits to be passed on together, as long
+// as more is there that can be read without waiting: one large write to a socket wakes who
+// reads it once. It belongs to the goroutine that reads the link.
+type run struct {
+	st     *Stream
+	chunks []*buf.Chunk
+	n      int
+}
+
+func (r *run) add(st *Stream, c *buf.Chunk) {
+	if r.st != st {
+		r.pass()
+	}
+	r.st = st
+	r.chunks = append(r.chunks, c)
+	r.n += c.Len()
+}
+
+func (r *run) pass() {
+	if r.st == nil {
+		return
+	}
+	r.st.r.Data(r.chunks...)
+	clear(r.chunks)
+	r.st, r.chunks, r.n = nil, r.chunks[:0], 0
 }
 
 // cutOff judges why a frame is not complete. A peer that is killed ends its TCP

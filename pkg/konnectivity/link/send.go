@@ -27,8 +27,13 @@ func (q *flowQueue) pop() *Stream {
 	return st
 }
 
-// quantum is the number of bytes a stream may send per round.
-const quantum = buf.MaxSize
+const (
+	// quantum is the number of bytes that a stream may send before it lines up.
+	quantum = buf.MaxSize
+	// turn is the number of bytes that one in line may send per round: as much in a row
+	// as its receiver passes on at a time.
+	turn = maxBatch
+)
 
 // maxBatch is the number of bytes taken from the queues at a time.
 const maxBatch = 4 * buf.MaxSize
@@ -41,7 +46,9 @@ const inlineBatches = 2
 // which is served first, so that a keystroke overtakes bulk data; it can send
 // one quantum that way before it has to line up (deficit round-robin with
 // sparse flows first, as in RFC 8290). It gets that quantum once per round of the
-// old queue: else one that sends all it has each time would always be first.
+// old queue: else one that sends all it has each time would always be first. One that
+// had less to send than its turn allowed has the rest of it when it comes back, behind
+// the fresh ones.
 func (l *Link) schedule(st *Stream) {
 	if st.listed {
 		return
@@ -50,16 +57,19 @@ func (l *Link) schedule(st *Stream) {
 	if st.round != l.round || l.old.first == nil {
 		st.round, st.deficit = l.round, min(quantum, st.deficit+quantum)
 	}
-	if st.deficit > 0 {
+	switch {
+	case st.deficit > quantum:
+		l.rest.push(st)
+	case st.deficit > 0:
 		l.fresh.push(st)
-	} else {
+	default:
 		l.line(st)
 	}
 }
 
-// line puts a stream at the end of the old queue with a quantum more.
+// line puts a stream at the end of the old queue with a turn more.
 func (l *Link) line(st *Stream) {
-	st.deficit += quantum
+	st.deficit += turn
 	st.round = l.round
 	l.old.push(st)
 	if l.mark == nil {
@@ -175,11 +185,8 @@ func (l *Link) fill(b *batch) bool {
 // pick returns the stream whose turn it is and has something to send.
 func (l *Link) pick() *Stream {
 	for {
-		q := &l.fresh
-		if q.first == nil {
-			q = &l.old
-		}
-		if q.first == nil {
+		q := l.nextQueue()
+		if q == nil {
 			return nil
 		}
 		st := q.first
@@ -193,6 +200,16 @@ func (l *Link) pick() *Stream {
 		}
 		return st
 	}
+}
+
+// nextQueue returns the queue that goes first, of those with a stream in it.
+func (l *Link) nextQueue() *flowQueue {
+	for _, q := range [...]*flowQueue{&l.fresh, &l.rest, &l.old} {
+		if q.first != nil {
+			return q
+		}
+	}
+	return nil
 }
 
 // takeFrom moves frames of the stream to the batch while its deficit lasts.

@@ -84,7 +84,7 @@ func (st *Stream) SendAll(chunks []*buf.Chunk, mayWait bool) {
 	l.mu.Lock()
 	if st.dead || st.end != endNone || l.err != nil {
 		l.mu.Unlock()
-		release(chunks)
+		buf.Release(chunks)
 		return
 	}
 	sum := 0
@@ -177,7 +177,7 @@ func (st *Stream) killLocked() {
 		return
 	}
 	st.dead = true
-	release(st.queue)
+	buf.Release(st.queue)
 	st.queue, st.queued = nil, 0
 	st.shutLocked()
 	if st.l.err != nil {

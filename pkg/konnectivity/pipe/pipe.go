@@ -201,9 +201,7 @@ func (e *End) discard(chunks []*buf.Chunk) bool {
 	if !gone {
 		return false
 	}
-	for _, c := range chunks {
-		c.Release()
-	}
+	buf.Release(chunks)
 	if over {
 		if e.out.Buffered() == 0 && e.in.Unacked() == 0 {
 			e.shut(errUnwanted, true)

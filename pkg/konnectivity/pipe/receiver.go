@@ -20,24 +20,26 @@ func (e *End) Dialed(st tunnel.Stream, err error) {
 }
 
 // Data implements tunnel.Receiver.
-func (e *End) Data(c *buf.Chunk) {
+func (e *End) Data(cs ...*buf.Chunk) {
 	e.mu.Lock()
 	if !e.started {
 		e.started = true
 		e.holding = e.cfg.FirstData != nil && e.cfg.FirstData()
 	}
 	if e.holding {
-		e.held = buf.Enqueue(e.held, c)
+		for _, c := range cs {
+			e.held = buf.Enqueue(e.held, c)
+		}
 		e.mu.Unlock()
 		return
 	}
 	e.mu.Unlock()
-	e.write(c)
+	e.write(cs)
 }
 
-// write passes a chunk on to the socket. One that does not take it holds nothing.
-func (e *End) write(c *buf.Chunk) {
-	if err := e.out.WriteChunk(c); err != nil {
+// write passes chunks on to the socket. One that does not take them holds nothing.
+func (e *End) write(cs []*buf.Chunk) {
+	if err := e.out.WriteChunks(cs); err != nil {
 		e.settle()
 	}
 }
@@ -57,10 +59,10 @@ func (e *End) Open() {
 			}
 			return
 		}
-		c := e.held[0]
-		e.held = e.held[1:]
+		held := e.held
+		e.held = nil
 		e.mu.Unlock()
-		e.write(c)
+		e.write(held)
 	}
 }
 

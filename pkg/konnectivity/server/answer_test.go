@@ -19,10 +19,10 @@ func (f *cutWhileTold) Dialed(tunnel.Stream, error) {
 	f.at.Aborted(tunnel.ErrLinkClosed)
 	f.calls = append(f.calls, "dialed")
 }
-func (f *cutWhileTold) Aborted(error)   { f.calls = append(f.calls, "aborted") }
-func (f *cutWhileTold) Data(*buf.Chunk) {}
-func (f *cutWhileTold) End()            {}
-func (f *cutWhileTold) Writable()       {}
+func (f *cutWhileTold) Aborted(error)      { f.calls = append(f.calls, "aborted") }
+func (f *cutWhileTold) Data(...*buf.Chunk) {}
+func (f *cutWhileTold) End()               {}
+func (f *cutWhileTold) Writable()          {}
 
 // TestCutBehindAnswer: a link that ends while the answer to a dial is passed on ends
 // the connection behind the answer. A gRPC client would wait for ever otherwise.

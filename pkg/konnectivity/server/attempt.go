@@ -118,7 +118,7 @@ func (at *attempt) tell(st tunnel.Stream) {
 }
 
 // Data implements tunnel.Receiver.
-func (at *attempt) Data(c *buf.Chunk) { at.p.user.Data(c) }
+func (at *attempt) Data(cs ...*buf.Chunk) { at.p.user.Data(cs...) }
 
 // End implements tunnel.Receiver.
 func (at *attempt) End() { at.p.user.End() }

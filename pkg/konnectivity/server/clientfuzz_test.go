@@ -124,7 +124,7 @@ func (s *Server) takingAgent() (leave func()) {
 type taker struct{ st *link.Stream }
 
 func (taker) Dialed(tunnel.Stream, error) {}
-func (r taker) Data(c *buf.Chunk)         { n := c.Len(); c.Release(); r.st.Consumed(n) }
+func (r taker) Data(cs ...*buf.Chunk)     { r.st.Consumed(buf.Release(cs)) }
 func (taker) Writable()                   {}
 func (r taker) End()                      { r.st.Close() }
 func (taker) Aborted(error)               {}

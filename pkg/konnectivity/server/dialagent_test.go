@@ -53,7 +53,7 @@ func numberOf(address string) int {
 func addressOf(number int) string { return "192.0.2.1:" + strconv.Itoa(number) }
 
 func (a *ask) Dialed(tunnel.Stream, error) {}
-func (a *ask) Data(c *buf.Chunk)           { c.Release() }
+func (a *ask) Data(cs ...*buf.Chunk)       { buf.Release(cs) }
 func (a *ask) Writable()                   {}
 func (a *ask) End()                        { a.finish() }
 func (a *ask) Aborted(error)               { a.finish() }

@@ -48,9 +48,9 @@ func (f *front) Aborted(error) {
 	f.mu.Unlock()
 }
 
-func (f *front) Data(c *buf.Chunk) { c.Release() }
-func (f *front) End()              {}
-func (f *front) Writable()         {}
+func (f *front) Data(cs ...*buf.Chunk) { buf.Release(cs) }
+func (f *front) End()                  {}
+func (f *front) Writable()             {}
 
 // dialModel is a server, its agents and its frontends.
 type dialModel struct {

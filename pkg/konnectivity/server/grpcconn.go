@@ -168,12 +168,7 @@ func (c *grpcConn) dropUp() {
 	up := c.up
 	c.up = nil
 	c.mu.Unlock()
-	n := 0
-	for _, chunk := range up {
-		n += chunk.Len()
-		chunk.Release()
-	}
-	if n > 0 {
+	if n := buf.Release(up); n > 0 {
 		c.g.st.Consumed(n)
 	}
 }
@@ -191,9 +186,7 @@ func (c *grpcConn) clientGone() {
 	c.held = nil
 	empty := len(c.up) == 0 && !c.moving
 	c.mu.Unlock()
-	for _, chunk := range held {
-		n := chunk.Len()
-		chunk.Release()
+	if n := buf.Release(held); n > 0 {
 		st.Consumed(n)
 	}
 	c.clientKnows()
@@ -227,28 +220,29 @@ func (c *grpcConn) guardUp(left int) {
 }
 
 // Data implements tunnel.Receiver.
-func (c *grpcConn) Data(chunk *buf.Chunk) {
+func (c *grpcConn) Data(chunks ...*buf.Chunk) {
 	c.mu.Lock()
 	if c.gone {
 		st := c.st
 		c.mu.Unlock()
-		n := chunk.Len()
-		chunk.Release()
-		st.Consumed(n)
+		st.Consumed(buf.Release(chunks))
 		return
 	}
 	if !c.known {
-		c.hold(chunk)
+		c.hold(chunks)
 		return
 	}
 	c.mu.Unlock()
-	c.down(chunk)
+	c.down(chunks)
 }
 
-func (c *grpcConn) down(chunk *buf.Chunk) {
-	c.g.to[wire.Data].Inc()
-	n := chunk.Len()
-	if !c.g.st.SendData(c.id, chunk, c) {
+func (c *grpcConn) down(chunks []*buf.Chunk) {
+	n := 0
+	for _, chunk := range chunks {
+		c.g.to[wire.Data].Inc()
+		n += chunk.Len()
+	}
+	if !c.g.st.SendData(c.id, c, chunks...) {
 		c.st.Consumed(n)
 	}
 }
@@ -278,9 +272,7 @@ func (c *grpcConn) drop() {
 	held := c.held
 	c.held = nil
 	c.mu.Unlock()
-	for _, chunk := range held {
-		chunk.Release()
-	}
+	buf.Release(held)
 	c.g.st.Drop(c)
 }
 

@@ -36,8 +36,10 @@ func (c *grpcConn) whenKnown(f func()) {
 // hold keeps the first data of a destination that speaks first; mu is held and
 // released. To learn when the client is ready it is sent a packet that clients
 // ignore.
-func (c *grpcConn) hold(chunk *buf.Chunk) {
-	c.held = buf.Enqueue(c.held, chunk)
+func (c *grpcConn) hold(chunks []*buf.Chunk) {
+	for _, chunk := range chunks {
+		c.held = buf.Enqueue(c.held, chunk)
+	}
 	first := !c.probed
 	c.probed = true
 	c.mu.Unlock()
@@ -79,10 +81,10 @@ func (c *grpcConn) clientKnows() {
 	}
 	c.letGo = true
 	for len(c.held) > 0 {
-		chunk := c.held[0]
-		c.held = c.held[1:]
+		held := c.held
+		c.held = nil
 		c.mu.Unlock()
-		c.down(chunk)
+		c.down(held)
 		c.mu.Lock()
 	}
 	if c.probed {

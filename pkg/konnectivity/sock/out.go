@@ -38,6 +38,7 @@ type Out struct {
 
 	mu      sync.Mutex
 	queue   []*buf.Chunk
+	owned   int  // chunks at the head of the queue that the flusher is writing
 	queued  int  // bytes in queue
 	running bool // the flusher exists
 	closing bool // CloseWrite or Close once the queue is empty
@@ -45,11 +46,11 @@ type Out struct {
 	err     error
 
 	// For the direct attempt; guarded by mu.
-	try    [][]byte
-	wrote  int
-	werr   error
-	tryFn  func(fd uintptr) bool
-	single [1][]byte
+	try   [][]byte
+	wrote int
+	werr  error
+	tryFn func(fd uintptr) bool
+	iov   [][]byte
 }
 
 // NewOut returns the write half of nc. Set Written and Failed before writing.
@@ -66,26 +67,44 @@ func (o *Out) Buffered() int {
 	return o.queued
 }
 
-// WriteChunk writes or queues the chunk, which it owns from then on.
-func (o *Out) WriteChunk(c *buf.Chunk) error {
+// WriteChunks writes or queues the chunks in order, which it owns from then on. The slice
+// stays the caller's.
+func (o *Out) WriteChunks(cs []*buf.Chunk) error {
 	o.mu.Lock()
 	if err := o.usable(); err != nil {
 		o.mu.Unlock()
-		c.Release()
+		buf.Release(cs)
 		return err
 	}
-	o.single[0] = c.Bytes()
-	n, err := o.direct(o.single[:])
-	o.single[0] = nil
-	c.Consume(n)
-	if err == nil && c.Len() > 0 {
-		o.enqueue(c)
-	} else {
-		o.took(0)
-		c.Release()
+	n, err := 0, error(nil)
+	if !o.running {
+		n, err = o.direct(o.gather(cs))
+		clear(o.iov)
+	}
+	skip := n
+	for _, c := range cs {
+		took := min(skip, c.Len())
+		skip -= took
+		c.Consume(took)
+		if err == nil && c.Len() > 0 {
+			o.enqueue(c)
+		} else {
+			o.took(0)
+			c.Release()
+		}
 	}
 	o.mu.Unlock()
 	return o.report(n, err)
+}
+
+// gather returns what the chunks hold for one system call, until the next call; mu is
+// held.
+func (o *Out) gather(cs []*buf.Chunk) [][]byte {
+	o.iov = o.iov[:0]
+	for _, c := range cs {
+		o.iov = append(o.iov, c.Bytes())
+	}
+	return o.iov
 }
 
 // Write writes or queues the slices in order as one unit. It copies what it
@@ -189,7 +208,7 @@ func (o *Out) report(n int, err error) error {
 
 func (o *Out) copyIn(b []byte) {
 	for len(b) > 0 {
-		if last := len(o.queue) - 1; last >= 1 && len(o.queue[last].Free()) > 0 {
+		if last := len(o.queue) - 1; last >= max(o.owned, 1) && len(o.queue[last].Free()) > 0 {
 			n := o.queue[last].Append(b)
 			o.queued += n
 			b = b[n:]
@@ -201,10 +220,10 @@ func (o *Out) copyIn(b []byte) {
 	}
 }
 
-// enqueue queues a chunk. The flusher may be writing the first one of the queue,
-// which is left alone.
+// enqueue queues a chunk. The flusher may be writing the first ones of the queue,
+// which are left alone.
 func (o *Out) enqueue(c *buf.Chunk) {
-	if len(o.queue) < 2 {
+	if len(o.queue) <= max(o.owned, 1) {
 		o.push(c.Shrink())
 		return
 	}
@@ -218,76 +237,5 @@ func (o *Out) push(c *buf.Chunk) {
 	if !o.running {
 		o.running = true
 		go o.flush()
-	}
-}
-
-// fail empties the queue; mu is held.
-func (o *Out) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
-	for i, c := range o.queue {
-		if i > 0 || !o.running { // the flusher owns the first one
-			c.Release()
-		}
-	}
-	if o.running && len(o.queue) > 0 {
-		o.queue = o.queue[:1]
-	} else {
-		o.queue = nil
-	}
-	o.queued = 0
-}
-
-// flush writes the queue and ends with it.
-func (o *Out) flush() {
-	for {
-		o.mu.Lock()
-		if len(o.queue) == 0 || o.err != nil {
-			o.stopFlushing()
-			return
-		}
-		c := o.queue[0]
-		o.mu.Unlock()
-		start := time.Now()
-		n, err := o.nc.Write(c.Bytes())
-		o.took(time.Since(start))
-		o.mu.Lock()
-		o.queue[0] = nil
-		o.queue = o.queue[1:]
-		if o.err == nil {
-			o.queued -= c.Len()
-		}
-		c.Release()
-		if err != nil {
-			already := o.err != nil
-			o.running = false
-			o.fail(err)
-			o.mu.Unlock()
-			if already {
-				err = nil
-			}
-			_ = o.report(n, err)
-			return
-		}
-		o.mu.Unlock()
-		_ = o.report(n, nil)
-		if o.Flushed != nil {
-			o.Flushed()
-		}
-	}
-}
-
-// stopFlushing ends the flusher; mu is held and released.
-func (o *Out) stopFlushing() {
-	o.running = false
-	for _, c := range o.queue {
-		c.Release()
-	}
-	o.queue = nil
-	closing, how := o.closing && o.err == nil, o.how
-	o.mu.Unlock()
-	if closing {
-		o.end(how)
 	}
 }

@@ -3,7 +3,9 @@ package sock
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func TestSmallChunksShareBuffers(t *testing.T) {
 	want := make([]byte, total)
 	for i := range want {
 		want[i] = byte(i % 251)
-		if err := out.WriteChunk(buf.From(want[i : i+1])); err != nil {
+		if err := out.WriteChunks([]*buf.Chunk{buf.From(want[i : i+1])}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,24 +42,29 @@ func TestSmallChunksShareBuffers(t *testing.T) {
 	}
 }
 
-// TestCloseAcked: a connection that must not outlive its bytes is closed when the peer's
-// kernel has the last one, and not when its own has.
-func TestCloseAcked(t *testing.T) {
-	defer goleak.VerifyNone(t)
+// sockets returns both ends of a TCP connection.
+func sockets(t *testing.T) (near, far net.Conn) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	far, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = far.Close() }()
-	near, err := l.Accept()
-	if err != nil {
+	if near, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return near, far
+}
+
+// TestCloseAcked: a connection that must not outlive its bytes is closed when the peer's
+// kernel has the last one, and not when its own has.
+func TestCloseAcked(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	near, far := sockets(t)
 	out, ended := NewOut(near), make(chan struct{})
 	out.Ended = func() { close(ended) }
 	written := 0
@@ -93,5 +100,75 @@ func TestCloseAcked(t *testing.T) {
 	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Error("not closed when the peer has all")
+	}
+}
+
+// TestQueue: what waits for a socket goes in order, whatever pieces it came in and the
+// socket takes, and nothing of it is left behind, also when the peer goes away in between.
+func TestQueue(t *testing.T) {
+	for name, cut := range map[string]bool{"whole": false, "cut": true} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			before := buf.InUse()
+			near, far := sockets(t)
+			out := NewOut(near)
+			var wrote atomic.Int64
+			failed := make(chan error, 1)
+			out.Written = func(n int) { wrote.Add(int64(n)) }
+			out.Failed = func(err error) { failed <- err }
+			random := rand.New(rand.NewPCG(1, 2))
+			var want []byte
+			piece := func() []byte {
+				p := make([]byte, 1+random.IntN(100<<10))
+				for i := range p {
+					p[i] = byte(random.Uint32())
+				}
+				want = append(want, p...)
+				return p
+			}
+			for range 100 {
+				if random.IntN(4) == 0 {
+					_ = out.Write(piece(), piece())
+					continue
+				}
+				var cs []*buf.Chunk
+				for range 1 + random.IntN(6) {
+					for p := piece(); len(p) > 0; {
+						c := buf.From(p[:min(len(p), buf.MaxPayload)])
+						p = p[c.Len():]
+						cs = append(cs, c)
+					}
+				}
+				_ = out.WriteChunks(cs)
+			}
+			if out.Buffered() == 0 {
+				t.Fatal("nothing waits")
+			}
+			out.Close()
+			got := make([]byte, 0, len(want))
+			for part := make([]byte, 50_000); !cut || len(got) < len(want)/2; {
+				n, err := far.Read(part[:1+random.IntN(len(part)-1)])
+				if got = append(got, part[:n]...); err != nil {
+					break
+				}
+			}
+			if !bytes.Equal(got, want[:len(got)]) || !cut && len(got) < len(want) {
+				t.Errorf("%d of %d bytes came, or others", len(got), len(want))
+			}
+			if cut {
+				Abort(far)
+				if err := <-failed; err == nil {
+					t.Error("the failure has no reason")
+				}
+			}
+			for start := time.Now(); buf.InUse() > before; time.Sleep(time.Millisecond) {
+				if time.Since(start) > time.Minute {
+					t.Fatalf("%d bytes of buffers are left", buf.InUse()-before)
+				}
+			}
+			if n := wrote.Load(); !cut && n != int64(len(want)) || n < int64(len(got)) {
+				t.Errorf("%d bytes are said to be written, of %d, and %d were read", n, len(want), len(got))
+			}
+		})
 	}
 }

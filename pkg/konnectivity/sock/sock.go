@@ -16,6 +16,10 @@ import (
 
 // Conn reads chunks from a connection. One goroutine at a time may read.
 type Conn struct {
+	// Waits, if set, is called by a read that has to wait, or may have to where that
+	// cannot be known, before it does so.
+	Waits func()
+
 	nc  net.Conn
 	raw syscall.RawConn // nil where the connection is not a plain socket
 
@@ -99,6 +103,7 @@ func (c *Conn) ReadChunks(limit int) ([]*buf.Chunk, error) {
 		return append(c.got, chunk), nil
 	}
 	if c.raw == nil {
+		c.waits()
 		chunk, err := c.readBuffered(min(limit, buf.MaxPayload))
 		if err != nil {
 			return nil, err
@@ -113,6 +118,12 @@ func (c *Conn) ReadChunks(limit int) ([]*buf.Chunk, error) {
 		return nil, err
 	}
 	return c.got, c.err
+}
+
+func (c *Conn) waits() {
+	if c.Waits != nil {
+		c.Waits()
+	}
 }
 
 // tryRead is the callback of RawConn.Read: false means wait until readable.
@@ -131,6 +142,7 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		c.unpaced = 0
+		c.waits()
 		return false
 	case err != nil:
 		c.err = &net.OpError{Op: "read", Net: "tunnel", Err: err}

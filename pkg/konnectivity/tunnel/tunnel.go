@@ -38,8 +38,9 @@ type Stream interface {
 type Receiver interface {
 	// Dialed says whether the other side could connect; dialling side only.
 	Dialed(st Stream, err error)
-	// Data passes on a chunk, which the receiver owns.
-	Data(c *buf.Chunk)
+	// Data passes on chunks, which the receiver owns from then on. The slice stays
+	// the caller's.
+	Data(cs ...*buf.Chunk)
 	// End says that the other side sends no more.
 	End()
 	// Aborted is the last call on a stream that did not end in an orderly way.

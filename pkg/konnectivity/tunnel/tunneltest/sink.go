@@ -22,6 +22,7 @@ type Sink struct {
 	st      tunnel.Stream
 	slow    bool
 	got     []byte
+	calls   int // of Data
 	unread  int
 	ended   bool
 	closed  bool
@@ -46,16 +47,20 @@ func (s *Sink) Dialed(st tunnel.Stream, err error) {
 }
 
 // Data implements tunnel.Receiver.
-func (s *Sink) Data(c *buf.Chunk) {
+func (s *Sink) Data(cs ...*buf.Chunk) {
 	s.mu.Lock()
-	s.got = append(s.got, c.Bytes()...)
-	n := c.Len()
+	s.calls++
+	n := 0
+	for _, c := range cs {
+		s.got = append(s.got, c.Bytes()...)
+		n += c.Len()
+		c.Release()
+	}
 	slow, st := s.slow, s.st
 	if slow {
 		s.unread += n
 	}
 	s.mu.Unlock()
-	c.Release()
 	if !slow {
 		st.Consumed(n)
 	}
@@ -91,6 +96,13 @@ func (s *Sink) Got() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.got
+}
+
+// Calls is how often Data was called.
+func (s *Sink) Calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }
 
 // Stream is the sink's stream, nil before it is known.
