@@ -3,17 +3,17 @@
 package collector
 
 import (
+	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 )
-
-// LimitFile is where Linux tells the memory limit of a container.
-const LimitFile = "/sys/fs/cgroup/memory.max"
 
 // Tuning is how much garbage there may be before the collector runs.
 type Tuning struct {
@@ -22,22 +22,46 @@ type Tuning struct {
 	// Extra is a number of bytes beyond that. A higher percentage would cost as many times a large heap; this
 	// costs the same everywhere.
 	Extra uint64
-	// Room is the least memory limit of a container, in bytes, with which there may be Extra.
+	// Room is the least memory limit, in bytes, with which there may be Extra: of the container, or of the cgroups that
+	// the process is in.
 	Room int64
 }
 
-// Allowed is false where somebody has set the collector's variables, GOGC or GOMEMLIMIT, or where memory is scarce.
-func (t Tuning) Allowed(getenv func(string) string, limitFile string) bool {
-	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
-		return false
+// Allowed is false where somebody has set the collector's variables, GOGC or GOMEMLIMIT, or where memory is scarce. root
+// is the directory below which Linux tells that, "/" but in tests.
+func (t Tuning) Allowed(getenv func(string) string, root string) bool {
+	return getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" && memoryLimit(root) >= t.Room
+}
+
+// memoryLimit is the least memory limit in bytes of the cgroups that the process is in, of either version. A container may
+// see its own cgroup at the top of the tree, whatever it is called outside.
+func memoryLimit(root string) int64 {
+	least := int64(math.MaxInt64)
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(data)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		tree, file := filepath.Join(root, "sys/fs/cgroup"), "memory.max"
+		if parts[1] != "" {
+			if !slices.Contains(strings.Split(parts[1], ","), "memory") {
+				continue
+			}
+			tree, file = filepath.Join(tree, "memory"), "memory.limit_in_bytes"
+		}
+		for dir := filepath.Join("/", parts[2]); ; dir = filepath.Dir(dir) {
+			// "max" is no number, and no limit.
+			text, _ := os.ReadFile(filepath.Join(tree, dir, file))
+			if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+				least = min(least, limit)
+			}
+			if dir == "/" {
+				break
+			}
+		}
 	}
-	data, err := os.ReadFile(limitFile)
-	if err != nil {
-		return true // no cgroup, no limit
-	}
-	// "max" is no number, and no limit.
-	limit, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	return err != nil || limit >= t.Room
+	return least
 }
 
 // percent is the GOGC that allows for the garbage when that many bytes are alive.

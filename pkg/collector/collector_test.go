@@ -13,23 +13,37 @@ import (
 var tuning = Tuning{Percent: 100, Extra: 64 << 20, Room: 512 << 20}
 
 func TestAllowed(t *testing.T) {
-	file := func(content string) string {
-		path := filepath.Join(t.TempDir(), "memory.max")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+	tree := func(files ...string) string {
+		root := t.TempDir()
+		for i := 0; i < len(files); i += 2 {
+			path := filepath.Join(root, files[i])
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(files[i+1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return path
+		return root
 	}
+	enough, scarce := fmt.Sprintln(tuning.Room), fmt.Sprintln(tuning.Room-1)
+	const cgroup = "proc/self/cgroup"
 	for name, tc := range map[string]struct {
-		env, file string
+		env, root string
 		want      bool
 	}{
-		"no cgroup":           {file: "/nonexistent", want: true},
-		"no limit":            {file: file("max\n"), want: true},
-		"high limit":          {file: file(fmt.Sprintln(tuning.Room)), want: true},
-		"low limit":           {file: file(fmt.Sprintln(tuning.Room - 1))},
-		"collector is set up": {env: "GOGC", file: "/nonexistent"},
-		"limit is set":        {env: "GOMEMLIMIT", file: "/nonexistent"},
+		"no cgroup":            {root: "/nonexistent", want: true},
+		"no limit":             {root: tree(cgroup, "0::/\n", "sys/fs/cgroup/memory.max", "max\n"), want: true},
+		"high limit":           {root: tree(cgroup, "0::/\n", "sys/fs/cgroup/memory.max", enough), want: true},
+		"low limit":            {root: tree(cgroup, "0::/\n", "sys/fs/cgroup/memory.max", scarce)},
+		"of a unit":            {root: tree(cgroup, "0::/system.slice/a.service\n", "sys/fs/cgroup/system.slice/a.service/memory.max", scarce)},
+		"of a slice":           {root: tree(cgroup, "0::/system.slice/a.service\n", "sys/fs/cgroup/system.slice/memory.max", scarce, "sys/fs/cgroup/system.slice/a.service/memory.max", "max\n")},
+		"of another unit":      {root: tree(cgroup, "0::/a\n", "sys/fs/cgroup/b/memory.max", scarce), want: true},
+		"version 1":            {root: tree(cgroup, "5:cpu,memory:/docker/1\n4:pids:/x\n", "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", scarce)},
+		"version 1, container": {root: tree(cgroup, "5:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes", scarce)},
+		"version 1, no limit":  {root: tree(cgroup, "5:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"), want: true},
+		"collector is set up":  {env: "GOGC", root: "/nonexistent"},
+		"limit is set":         {env: "GOMEMLIMIT", root: "/nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
@@ -38,7 +52,7 @@ func TestAllowed(t *testing.T) {
 				}
 				return ""
 			}
-			if got := tuning.Allowed(getenv, tc.file); got != tc.want {
+			if got := tuning.Allowed(getenv, tc.root); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})

@@ -69,6 +69,14 @@ type plugin struct {
 
 	mu   sync.Mutex
 	cred *execStatus
+	run  *pluginRun // nil while none is under way
+}
+
+// pluginRun is a run that everybody waits for who needs credentials.
+type pluginRun struct {
+	done chan struct{}
+	cred *execStatus
+	err  error
 }
 
 var execVersions = []string{"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"}
@@ -97,25 +105,48 @@ func newPlugin(cfg *execConfig, cl *cluster, ca []byte, dir string) (*plugin, er
 	return p, nil
 }
 
-// get returns credentials that have not expired.
+// get returns credentials that have not expired. The plugin runs on when ctx ends: calls
+// with less patience than it needs find what it brings later.
 func (p *plugin) get(ctx context.Context) (*execStatus, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if c := p.cred; c != nil && (c.Expires == nil || time.Now().Before(*c.Expires)) {
+		p.mu.Unlock()
 		return c, nil
 	}
-	c, err := p.run(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("credentials by exec %s: %w", p.cfg.Command, err)
+	r := p.run
+	if r == nil {
+		r = &pluginRun{done: make(chan struct{})}
+		p.run = r
+		go p.finish(context.WithoutCancel(ctx), r)
 	}
-	p.cred = c
-	return c, nil
+	p.mu.Unlock()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("credentials by exec %s, which is still running: %w", p.cfg.Command, ctx.Err())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("credentials by exec %s: %w", p.cfg.Command, r.err)
+	}
+	return r.cred, nil
+}
+
+// finish runs the plugin for those that wait for r.
+func (p *plugin) finish(ctx context.Context, r *pluginRun) {
+	r.cred, r.err = p.exec(ctx)
+	p.mu.Lock()
+	if r.err == nil {
+		p.cred = r.cred
+	}
+	p.run = nil
+	p.mu.Unlock()
+	close(r.done)
 }
 
 // execTimeout bounds a run of the plugin.
 const execTimeout = time.Minute
 
-func (p *plugin) run(ctx context.Context) (*execStatus, error) {
+func (p *plugin) exec(ctx context.Context) (*execStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, execTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.path, p.cfg.Args...)

@@ -148,17 +148,41 @@ func TestRefusedTokenCache(t *testing.T) {
 	broken.Store(true)
 	check("unlucky", nil, 3)
 	check("unlucky", nil, 4)
-	a.mu.Lock()
-	for k, seen := range a.seen {
-		seen.until = seen.until.Add(-keepRefused)
-		a.seen[k] = seen
-	}
-	a.mu.Unlock()
 	broken.Store(false)
-	check("bad", ErrBadToken, 5)
-	a.Keep = 0
-	check("fresh", ErrBadToken, 6)
-	check("fresh", ErrBadToken, 7)
+	later := func(d time.Duration) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for k, seen := range a.seen {
+			seen.until = seen.until.Add(-d)
+			a.seen[k] = seen
+		}
+	}
+	reviews := int32(4)
+	for kept := refusedFirst; kept < 4*refusedMost; kept *= 2 { // twice as long each time
+		later(min(kept, refusedMost) - 100*time.Millisecond)
+		check("bad", ErrBadToken, reviews)
+		later(100 * time.Millisecond)
+		reviews++
+		check("bad", ErrBadToken, reviews)
+	}
+	later(2 * time.Minute)
+	check("another", ErrBadToken, reviews+1)
+	if a.Keep = 0; len(a.seen) != 1 {
+		t.Errorf("%d refused tokens are known after two minutes, want that of now", len(a.seen))
+	}
+	check("fresh", ErrBadToken, reviews+2)
+	check("fresh", ErrBadToken, reviews+3)
+}
+
+// TestAcceptedTokenStays: a review that ends later and refuses does not take back what
+// another has accepted.
+func TestAcceptedTokenStays(t *testing.T) {
+	a := &TokenAuth{Keep: time.Hour}
+	a.remember([32]byte{1}, seenToken{node: "n"})
+	a.rememberRefused([32]byte{1}, ErrBadToken)
+	if s, ok := a.fresh([32]byte{1}); !ok || s.err != nil || s.node != "n" {
+		t.Errorf("it is known as %+v, %v", s, ok)
+	}
 }
 
 // TestLeaseBesideHang: an API server that takes a call and does not answer keeps a Lease

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -156,6 +157,43 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 	l = load(time.Now().Add(-time.Second))
 	call(l, 200, "t1")
 	call(l, 200, "t2") // the first has expired
+}
+
+// TestSlowExec: a plugin that takes longer than a call has time runs on, once, and the next
+// calls have what it brings.
+func TestSlowExec(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	script := `#!/bin/sh
+echo run >> ` + path("runs") + `
+while ! [ -e ` + path("go on") + ` ]; do sleep 0.01; done
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+`
+	script = strings.ReplaceAll(script, path("go on"), "'"+path("go on")+"'")
+	if err := os.WriteFile(path("plugin"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	srv := lister(t, func(*http.Request) int { return 200 })
+	cfg, err := Load(write(t, dir, "server: "+srv.URL, "exec: {command: ./plugin, apiVersion: client.authentication.k8s.io/v1}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Leases{Client: NewClient(cfg), Namespace: "n", Timeout: 100 * time.Millisecond}
+	for range 3 {
+		if _, _, err := l.List(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "./plugin") {
+			t.Errorf("while the plugin runs: %v", err)
+		}
+	}
+	if err := os.WriteFile(path("go on"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.Timeout = time.Minute
+	if _, _, err := l.List(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if runs, _ := os.ReadFile(path("runs")); string(runs) != "run\n" {
+		t.Errorf("the plugin ran %d times", strings.Count(string(runs), "run"))
+	}
 }
 
 // TestExecFailures: what a plugin gets wrong is said, with its name.

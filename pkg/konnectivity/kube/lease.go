@@ -267,7 +267,6 @@ func (c *Counter) follow(ctx context.Context, version string, heard func()) erro
 		if err := dec.Decode(&ev); err != nil {
 			return nil // the server ends watches after a while
 		}
-		heard()
 		c.mu.Lock()
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
@@ -279,5 +278,6 @@ func (c *Counter) follow(ctx context.Context, version string, heard func()) erro
 			return errWatch
 		}
 		c.mu.Unlock()
+		heard() // of Leases as they are now
 	}
 }

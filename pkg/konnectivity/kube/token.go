@@ -19,7 +19,8 @@ type TokenAuth struct {
 	Audience       string
 	// Keep is for how long an accepted token is not asked about again, so that
 	// thousands of agents that reconnect do not become as many reviews; one that is
-	// refused for ten seconds of that. 0 asks every time.
+	// refused for a second of that, and for up to ten as long as it is refused again.
+	// 0 asks every time.
 	Keep time.Duration
 
 	mu   sync.Mutex
@@ -30,13 +31,18 @@ type TokenAuth struct {
 type seenToken struct {
 	until time.Time
 	node  string
-	err   error // why it was refused
+	err   error         // why it was refused
+	kept  time.Duration // for how long that is not asked about again
 }
 
-// keepRefused is for how long a refused token is refused again without a review, Keep at
-// most: agents with a wrong one come back every few seconds, and the requests that the API
-// server is asked for a second are for others, too.
-const keepRefused = 10 * time.Second
+// For how long a refused token is refused again without a review, Keep at most: agents with
+// a wrong one come back every few seconds, and the requests that the API server is asked for
+// a second are for others, too. It is short at first and twice as long each time, as the
+// answer of an API server that could not look does not differ from that for a wrong one.
+const (
+	refusedFirst = time.Second
+	refusedMost  = 10 * time.Second
+)
 
 // nodeKey is where a TokenReview names the node that a token is bound to.
 const nodeKey = "authentication.kubernetes.io/node-name"
@@ -82,13 +88,13 @@ func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err e
 		return "", fmt.Errorf("reviewing token: %w", err)
 	}
 	if err := a.judge(&tr); err != nil {
-		a.remember(key, seenToken{err: err}, min(keepRefused, a.Keep))
+		a.rememberRefused(key, err)
 		return "", err
 	}
 	if n := tr.Status.User.Extra[nodeKey]; len(n) == 1 {
 		node = n[0]
 	}
-	a.remember(key, seenToken{node: node}, a.Keep)
+	a.remember(key, seenToken{node: node})
 	return node, nil
 }
 
@@ -116,17 +122,34 @@ func (a *TokenAuth) fresh(key [32]byte) (seenToken, bool) {
 	return t, ok && time.Now().Before(t.until)
 }
 
-func (a *TokenAuth) remember(key [32]byte, t seenToken, keep time.Duration) {
+// rememberRefused keeps why a token was refused, unless it has been accepted meanwhile.
+func (a *TokenAuth) rememberRefused(key [32]byte, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, ok := a.seen[key]
+	if ok && before.err == nil && time.Now().Before(before.until) {
+		return
+	}
+	kept := min(max(refusedFirst, 2*before.kept), refusedMost)
+	a.rememberLocked(key, seenToken{err: err, kept: kept}, min(kept, a.Keep))
+}
+
+func (a *TokenAuth) remember(key [32]byte, t seenToken) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rememberLocked(key, t, a.Keep)
+}
+
+func (a *TokenAuth) rememberLocked(key [32]byte, t seenToken, keep time.Duration) {
 	if keep <= 0 {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.seen == nil {
 		a.seen = map[[32]byte]seenToken{}
 	}
 	now := time.Now()
-	maps.DeleteFunc(a.seen, func(_ [32]byte, t seenToken) bool { return !now.Before(t.until) })
+	// What was refused is known for longer: it may be refused again.
+	maps.DeleteFunc(a.seen, func(_ [32]byte, t seenToken) bool { return now.Sub(t.until) >= 6*t.kept })
 	t.until = now.Add(keep)
 	a.seen[key] = t
 }

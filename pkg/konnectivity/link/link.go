@@ -254,7 +254,7 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	}
 	if len(l.ctrl) > maxCtrl {
 		l.mu.Unlock()
-		return nil, errNotReading
+		return nil, tunnel.ErrNotReading
 	}
 	l.nextID++
 	st := l.newStream(l.nextID, r)
@@ -263,9 +263,6 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	l.flushUnlock(mayWait, true)
 	return st, nil
 }
-
-// errNotReading says that so many dials wait for being sent that the peer cannot be reading.
-var errNotReading = errors.New("the agent does not read its dials")
 
 // flushUnlock sends what is queued, on this goroutine if it may wait, and
 // releases mu. With little to send it lets the goroutines that can run do so
@@ -285,7 +282,8 @@ func (l *Link) flushUnlock(mayWait, little bool) {
 }
 
 func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
-	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: time.Since(l.start)}
+	now := time.Since(l.start)
+	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: now, credited: now}
 	l.streams[id] = st
 	return st
 }

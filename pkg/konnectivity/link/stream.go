@@ -55,9 +55,10 @@ type Stream struct {
 	came       int // bytes received since the peer last said BLOCKED
 	owed       int // consumed bytes not yet credited
 	unconsumed int
-	owing      bool      // in l.credits
-	lastCredit time.Time // when a quarter of the window was last passed on
-	widened    time.Time // when it last got slack
+	owing      bool          // in l.credits
+	credited   time.Duration // when it was listed there last, since the link's start
+	lastCredit time.Time     // when a quarter of the window was last passed on
+	widened    time.Time     // when it last got slack
 }
 
 var _ tunnel.Stream = (*Stream)(nil)

@@ -72,17 +72,30 @@ func (st *Stream) Consumed(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = st.passedOnLocked(n)
-	st.owed += n - st.shrinkLocked(n)
-	if st.owed < st.window/4 || st.owing || st.gotEnd || st.dead {
+	over := st.gotEnd || st.dead
+	late := n > 0 && !over && time.Since(l.start)-st.credited >= creditAfter
+	if !late {
+		n -= st.shrinkLocked(n)
+	}
+	st.owed += n
+	much := st.owed >= st.window/4
+	if st.owing || over || !much && !late {
 		return
 	}
-	st.growLocked()
+	if much {
+		st.growLocked()
+	}
 	st.oweLocked()
 }
+
+// creditAfter is the time after which credit is given for whatever was passed on. It shows
+// the sender that the receiver is slow and not stuck, for which a sender may give up.
+const creditAfter = 10 * time.Second
 
 // oweLocked has the writer send credit for what is owed.
 func (st *Stream) oweLocked() {
 	st.owing = true
+	st.credited = time.Since(st.l.start)
 	st.l.credits = append(st.l.credits, st)
 	st.l.kickLocked()
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
@@ -37,6 +38,53 @@ func TestWindowGrowsWhenBlocked(t *testing.T) {
 	if _, left := size(); left != whole {
 		t.Errorf("%d bytes of slack have not come back", whole-left)
 	}
+}
+
+// TestSlowReceiverShowsLife: of a receiver that passes on little the sender hears now and
+// then, also while its window is to become smaller, so that it is not taken for one that
+// is stuck.
+func TestSlowReceiverShowsLife(t *testing.T) {
+	const window = 64 << 10
+	e := newEnds(t, Config{Window: window})
+	s, a := e.open(t)
+	a.SetSlow(true)
+	st := a.Stream().(*Stream)
+	if !s.SendAll(make([]byte, window)) {
+		t.Fatal("the window is smaller than it was announced")
+	}
+	tunneltest.Eventually(t, "all has come", func() bool { n, _, _, _ := a.State(); return n == window })
+	step := func(shrink int, later time.Duration) (owed bool) {
+		e.agent.mu.Lock()
+		st.window += shrink - st.shrink
+		st.shrink = shrink
+		st.credited -= later
+		e.agent.mu.Unlock()
+		before := st.allowedNow()
+		st.Consumed(100)
+		return st.allowedNow() > before
+	}
+	if step(0, 0) {
+		t.Error("there is credit for each byte")
+	}
+	if !step(0, creditAfter) {
+		t.Error("there is no credit after a while")
+	}
+	if step(1<<20, 0) {
+		t.Error("there is credit although the window is to become smaller")
+	}
+	if !step(1<<20, creditAfter) {
+		t.Error("there is no credit after a while, as the window is to become smaller")
+	}
+}
+
+// allowedNow is what the peer may still send, owed credit included.
+func (st *Stream) allowedNow() int {
+	st.l.mu.Lock()
+	defer st.l.mu.Unlock()
+	if st.owing {
+		return st.allowed + st.owed
+	}
+	return st.allowed
 }
 
 // TestWindowOfSlowReceiver: it does not grow, though the sender is blocked all the time.

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 )
 
-// moreHandshakes is how many peers more than there may be agents may be in their TLS
-// handshake, so that agents beyond the limit are told so, in TLS.
+// moreHandshakes is how many peers may be in their TLS handshake beside as many agents as
+// there is room for, so that agents beyond the limit are told so, in TLS.
 const moreHandshakes = 1000
 
 // serveAgent serves one connection on the agents' port, with the protocol that
@@ -27,7 +27,8 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		return
 	}
 	defer s.untrack(pc)
-	if !s.shaking.IncBelow(s.cfg.MaxAgents + moreHandshakes) {
+	room := max(0, int64(s.cfg.MaxAgents)-s.seats.Get()-s.strangers.Load())
+	if !s.shaking.IncBelow(int(room) + moreHandshakes) {
 		s.refuse(raw, "limit", errTooManyHandshakes)
 		_ = raw.Close()
 		return

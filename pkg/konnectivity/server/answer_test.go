@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -28,11 +27,7 @@ func (f *cutWhileTold) Writable()          {}
 // the connection behind the answer. A gRPC client would wait for ever otherwise.
 func TestCutBehindAnswer(t *testing.T) {
 	s := New(Config{}, NewMetrics())
-	defer func() {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		s.Shutdown(ctx)
-	}()
+	defer stopNow(t, s)
 	f := &cutWhileTold{}
 	p := &Pending{s: s, user: f}
 	f.at = &attempt{p: p, b: &Backend{}}

@@ -20,7 +20,8 @@ type Identifiers struct {
 	IPv4, IPv6, Host, CIDR []string
 	DefaultRoute           bool
 
-	owner string // whom claims were held against: a node or a common name
+	owner   string // whom claims were held against: a node or a common name
+	checked bool   // they were held against somebody, of whom the name may be empty
 }
 
 // ParseIdentifiers reads the URL query in which agents send identifiers. Unknown
@@ -63,7 +64,7 @@ type Backend struct {
 // key is what connections of one agent have in common. Where claims are checked nobody
 // gets a share of another's dials and memory by its ID.
 func (b *Backend) key() string {
-	if b.ids.owner == "" {
+	if !b.ids.checked {
 		return b.agentID
 	}
 	return fmt.Sprintf("%q of %q", b.agentID, b.ids.owner)

@@ -51,7 +51,7 @@ func (c *Claims) check(ctx context.Context, state *tls.ConnectionState, node str
 			}
 		}
 	}
-	ids.owner = name
+	ids.owner, ids.checked = name, true
 	if ids.DefaultRoute && !slices.Contains(c.DefaultRoute, name) && !slices.Contains(c.DefaultRoute, "*") {
 		return fmt.Errorf("%w: default route", ErrClaim)
 	}

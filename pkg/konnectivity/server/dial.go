@@ -23,6 +23,7 @@ type Pending struct {
 	mu    sync.Mutex
 	cur   *attempt
 	tried []*Backend
+	deaf  *Backend // one of those tried, which does not read its dials
 	done  bool
 	over  chan struct{} // closed with done; nil where nobody waits for that
 }
@@ -102,7 +103,9 @@ func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
 		if b == nil {
-			p.none()
+			if p.none() {
+				continue
+			}
 			return
 		}
 		at := &attempt{p: p, b: b}
@@ -119,8 +122,13 @@ func (p *Pending) next(mayWait bool) {
 			if !p.takeBack(at) {
 				return // the link's end has given the dial to somebody else
 			}
-			if errors.Is(err, tunnel.ErrFull) {
+			switch {
+			case errors.Is(err, tunnel.ErrFull):
 				p.untry(b) // and may be asked when it is not
+			case errors.Is(err, tunnel.ErrNotReading):
+				p.mu.Lock()
+				p.deaf = b
+				p.mu.Unlock()
 			}
 			continue
 		}
@@ -136,23 +144,30 @@ func (p *Pending) next(mayWait bool) {
 }
 
 // none goes on with a dial for which there is no agent now: it waits for one or fails.
-func (p *Pending) none() {
+// again says that there is one after all.
+func (p *Pending) none() (again bool) {
 	p.mu.Lock()
-	tried := p.tried
+	tried, deaf := p.tried, p.deaf
 	p.mu.Unlock()
 	if b := p.s.reg.full(p.address, tried); b != nil {
 		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q has %d connections and dials, the server's limit for one agent", b.agentID, b.most), "no_agent")
-		return
+		return false
+	}
+	if deaf != nil {
+		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q does not read, and many dials wait for it already", deaf.agentID), "no_agent")
+		return false
 	}
 	asked := p.asked()
-	if p.s.awaitAgent(p) {
-		return // next is called when an agent comes
-	}
-	if asked {
+	switch {
+	case p.s.awaitAgent(p): // next is called when an agent comes
+	case p.pick() != nil: // it was full a moment ago
+		return true
+	case asked:
 		p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
-	} else {
+	default:
 		p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
 	}
+	return false
 }
 
 // untry forgets that an agent was asked: it was not.

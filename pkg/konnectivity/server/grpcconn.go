@@ -25,9 +25,10 @@ type grpcConn struct {
 	st     tunnel.Stream
 	gone   bool // the client is, or gave up the dial
 	up     []*buf.Chunk
-	closed bool // counted as not established any more
-	moving bool // somebody sends from up
-	again  bool // the window opened while somebody did
+	guard  *time.Timer // of guardUp
+	closed bool        // counted as not established any more
+	moving bool        // somebody sends from up
+	again  bool        // the window opened while somebody did
 
 	// Until the client has shown that it knows the connection, data for it is
 	// held back: its reader would drop it.
@@ -150,6 +151,7 @@ func (c *grpcConn) sendUp(mayWait bool) {
 	finished := len(c.up) == 0
 	if finished {
 		c.up = nil
+		c.unguardLocked()
 	}
 	c.moving = false
 	gone := c.gone
@@ -167,6 +169,7 @@ func (c *grpcConn) dropUp() {
 	c.mu.Lock()
 	up := c.up
 	c.up = nil
+	c.unguardLocked()
 	c.mu.Unlock()
 	if n := buf.Release(up); n > 0 {
 		c.g.st.Consumed(n)
@@ -216,7 +219,19 @@ func (c *grpcConn) guardUp(left int) {
 		c.st.Reset("the dialler is gone, and the destination takes none of the last bytes", false)
 		return
 	}
-	time.AfterFunc(c.g.s.cfg.Pipe.Stall, func() { c.guardUp(now) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.up) > 0 {
+		c.guard = time.AfterFunc(c.g.s.cfg.Pipe.Stall, func() { c.guardUp(now) })
+	}
+}
+
+// unguardLocked ends that, as nothing is left: a timer holds the whole client.
+func (c *grpcConn) unguardLocked() {
+	if c.guard != nil {
+		c.guard.Stop()
+		c.guard = nil
+	}
 }
 
 // Data implements tunnel.Receiver.

@@ -17,6 +17,13 @@ const (
 	leaseRenew    = 15 * time.Second
 )
 
+// A renewal that fails is tried again soon, and each call for it has little time: the
+// Lease is valid for one further interval only.
+const (
+	leaseRetry   = 2 * time.Second
+	leaseTimeout = 5 * time.Second
+)
+
 // leaseKeeper publishes the server's Lease and removes expired ones.
 type leaseKeeper struct {
 	leases *kube.Leases
@@ -30,7 +37,7 @@ type leaseKeeper struct {
 // keepLease publishes the Lease until release.
 func keepLease(ctx context.Context, o *Options, c *kube.Client, m *server.Metrics) *leaseKeeper {
 	labels, _ := kube.ParseLabels(o.LeaseLabel)
-	k := &leaseKeeper{leases: &kube.Leases{Client: c, Namespace: o.LeaseNamespace, Labels: labels},
+	k := &leaseKeeper{leases: &kube.Leases{Client: c, Namespace: o.LeaseNamespace, Labels: labels, Timeout: leaseTimeout},
 		name: "konnectivity-proxy-server-" + o.ServerID, id: o.ServerID, m: m, done: make(chan struct{})}
 	ctx, k.cancel = context.WithCancel(ctx)
 	go k.run(ctx)
@@ -39,17 +46,21 @@ func keepLease(ctx context.Context, o *Options, c *kube.Client, m *server.Metric
 
 func (k *leaseKeeper) run(ctx context.Context) {
 	defer close(k.done)
-	tick := time.NewTicker(leaseRenew)
-	defer tick.Stop()
 	for {
-		if err := k.leases.Hold(ctx, k.name, k.id, leaseDuration); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot renew lease", "name", k.name)
+		next := time.NewTimer(leaseRenew)
+		if err := k.leases.Hold(ctx, k.name, k.id, leaseDuration); err == nil {
+			k.sweep(ctx)
+		} else {
+			if ctx.Err() == nil {
+				klog.ErrorS(err, "Cannot renew lease", "name", k.name)
+			}
+			next.Reset(leaseRetry)
 		}
-		k.sweep(ctx)
 		select {
 		case <-ctx.Done():
+			next.Stop()
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
 	}
 }

@@ -38,7 +38,7 @@ var garbage = collector.Tuning{Percent: 50, Extra: 8 << 20, Room: 64 << 20}
 // tuneMemory sets the garbage collector up, unless GOGC or GOMEMLIMIT do. It returns what
 // ends that.
 func tuneMemory() (stop func()) {
-	if garbage.Allowed(os.Getenv, collector.LimitFile) {
+	if garbage.Allowed(os.Getenv, "/") {
 		return garbage.Start()
 	}
 	if os.Getenv("GOGC") == "" {

@@ -100,6 +100,10 @@ var ErrLinkClosed = errors.New("the link between server and agent is closed")
 // ErrFull says that a link has as many connections as it may have.
 var ErrFull = errors.New("the link between server and agent has as many connections as it may have")
 
+// ErrNotReading says that so many dials wait for being sent on a link that its agent
+// cannot be reading.
+var ErrNotReading = errors.New("the agent does not read its dials")
+
 // ResetError is a reset by the other side.
 type ResetError struct{ Reason string }
 
