@@ -155,7 +155,7 @@ func TestDialsToDeafAgent(t *testing.T) {
 	for ; err == nil && n < 3*maxCtrl/len(address); n++ {
 		_, err = l.Dial(address, tunneltest.NewSink(nil, true), false)
 	}
-	if !errors.Is(err, tunnel.ErrNotReading) || n < maxCtrl/len(address) {
+	if !errors.Is(err, tunnel.ErrNotReading) || n < maxCtrl/(headerLen+len(address)) {
 		t.Errorf("after %d dials of %d bytes: %v", n, len(address), err)
 	}
 	a.Close()

@@ -97,11 +97,14 @@ func (o *Out) WriteChunks(cs []*buf.Chunk) error {
 	return o.report(n, err)
 }
 
-// gather returns what the chunks hold for one system call, until the next call; mu is
-// held.
+// maxGather is from how many chunks one system call writes at most. Linux takes 1,024.
+const maxGather = 64
+
+// gather returns what the first chunks hold for one system call, until the next call; mu
+// is held.
 func (o *Out) gather(cs []*buf.Chunk) [][]byte {
 	o.iov = o.iov[:0]
-	for _, c := range cs {
+	for _, c := range cs[:min(len(cs), maxGather)] {
 		o.iov = append(o.iov, c.Bytes())
 	}
 	return o.iov

@@ -172,3 +172,22 @@ func TestQueue(t *testing.T) {
 		})
 	}
 }
+
+// TestManyChunks: there may be more of them than the system writes with one call.
+func TestManyChunks(t *testing.T) {
+	near, far := sockets(t)
+	out := NewOut(near)
+	var cs []*buf.Chunk
+	var want []byte
+	for i := range 3000 {
+		want = append(want, byte(i))
+		cs = append(cs, buf.From(want[i:]))
+	}
+	if err := out.WriteChunks(cs); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if got, err := io.ReadAll(far); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes came, or others: %v", len(got), len(want), err)
+	}
+}
