@@ -15,6 +15,7 @@ import (
 type batchConn struct {
 	net.Conn
 	in   *sock.Conn
+	to   *sock.Writer
 	gate Gate // may be nil
 	// reads counts reads that brought something, for life.
 	reads atomic.Int64
@@ -52,7 +53,7 @@ type Gate interface {
 
 // NewBatchConn wraps the connection below TLS. gate may be nil.
 func NewBatchConn(nc net.Conn, gate Gate) net.Conn {
-	return &batchConn{Conn: nc, in: sock.New(nc), gate: gate}
+	return &batchConn{Conn: nc, in: sock.New(nc), to: sock.NewWriter(nc), gate: gate}
 }
 
 // NetConn returns the wrapped connection.
@@ -165,7 +166,7 @@ func (b *batchConn) flushLocked() error {
 	if len(b.out) == 0 {
 		return nil
 	}
-	_, err := b.Conn.Write(b.out)
+	_, err := b.to.Write(b.out)
 	b.out = b.out[:0]
 	return err
 }

@@ -21,6 +21,7 @@ type breath struct {
 	file   *os.File // keeps the descriptor open
 	raw    syscall.RawConn
 	armed  bool
+	n      [8]byte
 	waitFn func(fd uintptr) bool
 }
 
@@ -52,13 +53,12 @@ func Breathe() {
 // wait makes the descriptor readable when it is called first, which is seen by
 // the poll that follows, and clears it when it is called again.
 func (b *breath) wait(fd uintptr) bool {
-	var n [8]byte
 	if !b.armed {
 		b.armed = true
-		n[0] = 1
-		_, err := unix.Write(int(fd), n[:])
+		b.n = [8]byte{1}
+		_, err := writev(int(fd), [][]byte{b.n[:]})
 		return err != nil
 	}
-	_, _ = unix.Read(int(fd), n[:])
+	_, _ = readv(int(fd), [][]byte{b.n[:]})
 	return true
 }

@@ -184,21 +184,6 @@ func (o *Out) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// writev writes once, or more often where a write is interrupted.
-func writev(fd int, bufs [][]byte) (n int, err error) {
-	for {
-		if len(bufs) == 1 {
-			n, err = unix.Write(fd, bufs[0])
-		} else {
-			n, err = unix.Writev(fd, bufs)
-		}
-		if err == unix.EINTR {
-			continue
-		}
-		return max(n, 0), err
-	}
-}
-
 func (o *Out) report(n int, err error) error {
 	if n > 0 && o.Written != nil {
 		o.Written(n)

@@ -177,19 +177,6 @@ func (c *Conn) keep(n int) {
 	}
 }
 
-func readv(fd int, iov [][]byte) (n int, err error) {
-	for {
-		if len(iov) == 1 {
-			n, err = unix.Read(fd, iov[0])
-		} else {
-			n, err = unix.Readv(fd, iov)
-		}
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
 // readBuffered serves connections without a raw socket (TLS). The chunk that
 // waits starts small and grows as reads fill it, so that idle connections stay
 // cheap.
