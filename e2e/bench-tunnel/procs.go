@@ -71,12 +71,12 @@ func rss(pid int) float64 {
 	return n * float64(os.Getpagesize()) / 1e6
 }
 
-func fds(pid int) int {
+func fds(pid int) float64 {
 	d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return -1
 	}
-	return len(d)
+	return float64(len(d))
 }
 
 // gauge reads a metric without labels from a /metrics address.
@@ -222,16 +222,25 @@ func (r *rig) cpu() (server, agent float64) {
 }
 
 // cpuTree is the CPU time in seconds of a process and its children.
-func cpuTree(pid int) float64 {
-	sum := cpu(pid)
+func cpuTree(pid int) float64 { return tree(pid, cpu) }
+
+// tree is the sum of what is measured of a process and its children: sshd has some.
+func tree(pid int, measure func(pid int) float64) float64 {
+	sum := measure(pid)
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, f := range strings.Fields(string(b)) {
 		if child, err := strconv.Atoi(f); err == nil {
-			sum += cpuTree(child)
+			sum += tree(child, measure)
 		}
 	}
 	return sum
 }
+
+// rss is the memory in MB of server and agent, children included.
+func (r *rig) rss() (server, agent float64) { return tree(r.serverPID(), rss), tree(r.agentPID(), rss) }
+
+// fds is the number of descriptors of server and agent, children included.
+func (r *rig) fds() float64 { return tree(r.serverPID(), fds) + tree(r.agentPID(), fds) }
 
 func (r *rig) serverPID() int { return r.server.cmd.Process.Pid }
 func (r *rig) agentPID() int  { return r.agents[0].cmd.Process.Pid }

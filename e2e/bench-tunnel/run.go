@@ -41,6 +41,8 @@ type measurement struct {
 	// speed measurements are made of everything that carries a connection, the
 	// others of tunnels, and of mixed pairs with mixed.
 	speed, mixed bool
+	// ssh measurements are made of ssh -D, too, as those of speed are.
+	ssh bool
 	// counts is set for what is a number of events or a time of seconds, which
 	// mostly waits: all contestants are measured side by side.
 	counts bool
@@ -138,20 +140,17 @@ func (o *options) contestants(m measurement, mode string) (cs []contestant) {
 		}
 		cs = append(cs, contestant{p.name, func() (*rig, error) { return startRig(p, mode, agents) }})
 	}
-	if !m.speed {
-		return cs
-	}
-	if o.direct {
+	if m.speed && o.direct {
 		cs = append(cs, contestant{directName, nil})
 	}
-	if o.floor {
+	if m.speed && o.floor {
 		cs = append(cs, contestant{floorName, func() (*rig, error) { return startFloor(mode) }},
 			contestant{relayName, func() (*rig, error) { return startRelay(mode) }})
 		if m.name != "dial" { // its connections are opened ahead
 			cs = append(cs, contestant{tlsRelayName, func() (*rig, error) { return startTLSRelay(mode) }})
 		}
 	}
-	if o.ssh && mode == "http-connect" {
+	if o.ssh && mode == "http-connect" && (m.speed || m.ssh) {
 		cs = append(cs, contestant{sshName, startSSH})
 	}
 	return cs

@@ -2,57 +2,47 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
 )
 
-// stalling measures a healthy connection while another client stops reading,
-// one reads slowly, and one far end stops reading.
-func stalling(e *env) (map[string]float64, error) {
-	out := map[string]float64{}
-	kinds := []struct {
-		name string
-		op   byte
-		use  func(net.Conn)
-	}{
-		{"client stops", opSource, func(net.Conn) {}},
-		{"client slow", opSource, func(c net.Conn) {
-			b := make([]byte, 8<<10)
-			for {
-				if _, err := c.Read(b); err != nil {
-					return
-				}
-				time.Sleep(100 * time.Millisecond)
+// clientStops, clientSlow and farEndStops measure a healthy connection while another
+// client stops reading, one reads slowly, and one far end stops reading. Each needs a
+// pair of its own: some are broken for good by one of them.
+func clientStops(e *env) (map[string]float64, error) {
+	return stallBeside(e, "client stops", opSource, func(net.Conn) {})
+}
+
+func clientSlow(e *env) (map[string]float64, error) {
+	return stallBeside(e, "client slow", opSource, func(c net.Conn) {
+		b := make([]byte, 8<<10)
+		for {
+			if _, err := c.Read(b); err != nil {
+				return
 			}
-		}},
-		{"far end stops", opStall, func(c net.Conn) {
-			b := make([]byte, 32<<10)
-			for {
-				if _, err := c.Write(b); err != nil {
-					return
-				}
-			}
-		}},
-	}
-	var errs []error
-	for _, k := range kinds {
-		if err := stallBeside(e, k.name, k.op, k.use, out); err != nil {
-			// The one before has broken the pair for good.
-			errs = append(errs, fmt.Errorf("%s: no result: %w", k.name, err))
+			time.Sleep(100 * time.Millisecond)
 		}
-	}
-	return out, errors.Join(errs...)
+	})
+}
+
+func farEndStops(e *env) (map[string]float64, error) {
+	return stallBeside(e, "far end stops", opStall, func(c net.Conn) {
+		b := make([]byte, 32<<10)
+		for {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	})
 }
 
 // stallBeside measures a healthy connection before and while use treats another
 // one badly.
-func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[string]float64) error {
+func stallBeside(e *env, name string, op byte, use func(net.Conn)) (map[string]float64, error) {
 	ec, err := open(e.dial, e.t.addr, opEcho)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	conns := []net.Conn{ec}
 	defer func() {
@@ -63,20 +53,21 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn), out map[strin
 	hs, err := openMany(e.dial, e.t.addr, 1, opSource, pumping(opSource, &total))
 	conns = append(conns, hs...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	time.Sleep(300 * time.Millisecond)
 	dur := 2 * e.o.dur // shorter ones tell more of the machine's moments than of the tunnel
 	ts0, _ := echo(ec, 1<<30, dur)
 	kept, undo, err := keptRate(e, &total, op, use)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { go undo() }()
-	out[name+": rate kept %"] = kept
-	out[name+": echo p99 x"] = echoBeside(ec, ts0, dur)
-	out[name+": failed dials of 10"] = float64(failedDials(e, 10, 3*time.Second))
-	return nil
+	return map[string]float64{
+		name + ": rate kept %":        kept,
+		name + ": echo p99 x":         echoBeside(ec, ts0, dur),
+		name + ": failed dials of 10": float64(failedDials(e, 10, 3*time.Second)),
+	}, nil
 }
 
 // stallRounds is how often a healthy connection is measured alone and beside one

@@ -68,6 +68,7 @@ type judgement struct {
 	sealed, ssh  float64
 	least, ratio bool
 	pass, ahead  bool // ahead of ssh -D, or not compared
+	withSSH      bool
 }
 
 // judge compares what was measured with the targets.
@@ -89,7 +90,7 @@ func judge(mode string, res *results) (rows []judgement) {
 		} else {
 			j.goal, j.pass = g.atMost[mode], j.ours <= g.atMost[mode]
 		}
-		if j.ssh > 0 {
+		if j.withSSH = len(res.v[g.key][sshName]) > 0; j.withSSH {
 			j.ahead = j.ours <= j.ssh
 			if j.least {
 				j.ahead = j.ours >= j.ssh
@@ -119,6 +120,9 @@ func printGoals(w io.Writer, mode string, res *results) {
 			mark = "✓"
 		}
 		ssh := cell(j.ssh, unit)
+		if j.withSSH {
+			ssh = fmt.Sprintf("%.2f%s", j.ssh, unit)
+		}
 		if !j.ahead {
 			ssh += " ✗"
 		}

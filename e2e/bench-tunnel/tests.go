@@ -14,11 +14,13 @@ var measurements = []measurement{
 	{name: "dial", speed: true, mixed: true, run: dialing},
 	{name: "storm", run: storming},
 	{name: "echo", speed: true, mixed: true, run: echoing},
-	{name: "stall", mixed: true, run: stalling},
-	{name: "rss", run: memory},
-	{name: "stalled", mixed: true, run: stalledMemory},
-	{name: "lost", mixed: true, counts: true, run: losing},
-	{name: "churn", mixed: true, counts: true, run: churning},
+	{name: "stall", mixed: true, ssh: true, run: clientStops},
+	{name: "stall", mixed: true, ssh: true, run: clientSlow},
+	{name: "stall", mixed: true, ssh: true, run: farEndStops},
+	{name: "rss", ssh: true, run: memory},
+	{name: "stalled", mixed: true, ssh: true, run: stalledMemory},
+	{name: "lost", mixed: true, ssh: true, counts: true, run: losing},
+	{name: "churn", mixed: true, ssh: true, counts: true, run: churning},
 	{name: "frozen", mixed: true, counts: true, run: freezing},
 	{name: "exit", mixed: true, counts: true, run: exiting},
 }
@@ -120,13 +122,14 @@ func echoBesideLoad(c net.Conn, e *env, which string, out map[string]float64) er
 
 func memory(e *env) (map[string]float64, error) {
 	time.Sleep(time.Second)
-	out := map[string]float64{"RSS MB at 0": rss(e.r.serverPID()) + rss(e.r.agentPID())}
+	s, a := e.r.rss()
+	out := map[string]float64{"RSS MB at 0": s + a}
 	conns, err := openMany(e.dial, e.t.addr, e.o.idle, opEcho, nil)
 	if err != nil {
 		return out, err
 	}
 	time.Sleep(2 * time.Second)
-	s, a := rss(e.r.serverPID()), rss(e.r.agentPID())
+	s, a = e.r.rss()
 	key := fmt.Sprintf("RSS MB at %d idle", e.o.idle)
 	out[key], out[key+" server"], out[key+" agent"] = s+a, s, a
 	closeAll(conns)
@@ -135,7 +138,7 @@ func memory(e *env) (map[string]float64, error) {
 
 func stalledMemory(e *env) (map[string]float64, error) {
 	time.Sleep(time.Second)
-	s, a := rss(e.r.serverPID()), rss(e.r.agentPID())
+	s, a := e.r.rss()
 	var total atomic.Int64
 	more, err := openMany(e.dial, e.t.addr, 50, opStall, pumping(opSink, &total))
 	if err != nil {
@@ -146,7 +149,8 @@ func stalledMemory(e *env) (map[string]float64, error) {
 		return nil, err
 	}
 	time.Sleep(3 * time.Second)
-	out := map[string]float64{"RSS growth MB, 100 stalled": rss(e.r.serverPID()) + rss(e.r.agentPID()) - s - a}
+	s1, a1 := e.r.rss()
+	out := map[string]float64{"RSS growth MB, 100 stalled": s1 + a1 - s - a}
 	go closeAll(append(conns, more...))
 	return out, nil
 }

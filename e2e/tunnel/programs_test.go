@@ -47,15 +47,17 @@ func (r release) program(name string) string {
 	if r == ours {
 		name = "konnectivity-" + name
 	}
-	return filepath.Join(programs, string(r), name)
+	return r.path(name)
 }
+
+func (r release) path(name string) string { return filepath.Join(programs, string(r), name) }
 
 func ourAgent() string { return ours.agent() }
 
 func TestMain(m *testing.M) {
 	os.Exit(daemontest.Main(m, func(dir string) {
 		programs = dir
-		if err := buildUpstream(dir); err != nil {
+		if err := errors.Join(buildUpstream(dir), build("releasedclient", dir, ".")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -69,10 +71,18 @@ func TestMain(m *testing.M) {
 func buildUpstream(dir string) error {
 	const module = "sigs.k8s.io/apiserver-network-proxy/cmd/"
 	for from, r := range map[string]release{".": v0_36_0, "upstream34": v0_34_0} {
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-C", from, "-o", filepath.Join(dir, string(r))+"/", module+"server", module+"agent")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build upstream %s: %w\n%s", r, err, out)
+		if err := build(from, filepath.Join(dir, string(r)), module+"server", module+"agent"); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// build builds packages of the module in a directory.
+func build(module, into string, packages ...string) error {
+	cmd := exec.CommandContext(context.Background(), "go", append([]string{"build", "-C", module, "-o", into + "/"}, packages...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s of %s: %w\n%s", packages, module, err, out)
 	}
 	return nil
 }

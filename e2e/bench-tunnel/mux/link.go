@@ -45,9 +45,9 @@ func (s *linkStream) Dialed(st tunnel.Stream, err error) {
 }
 
 func (s *linkStream) Data(cs ...*buf.Chunk) { s.set(func() { s.queue = append(s.queue, cs...) }) }
-func (s *linkStream) End()              { s.set(func() { s.err = io.EOF }) }
-func (s *linkStream) Aborted(err error) { s.set(func() { s.err, s.answered = err, true }) }
-func (s *linkStream) Writable()         { s.set(func() {}) }
+func (s *linkStream) End()                  { s.set(func() { s.err = io.EOF }) }
+func (s *linkStream) Aborted(err error)     { s.set(func() { s.err, s.answered = err, true }) }
+func (s *linkStream) Writable()             { s.set(func() {}) }
 
 func (s *linkStream) Read(p []byte) (int, error) {
 	s.mu.Lock()

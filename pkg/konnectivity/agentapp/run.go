@@ -43,7 +43,7 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shell.LimitProcessors(2)
+	shell.LimitProcessors(o.Links)
 	m := agent.NewMetrics()
 	cfg, err := o.config(ctx, m)
 	if err != nil {

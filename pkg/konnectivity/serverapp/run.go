@@ -41,7 +41,7 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shell.LimitProcessors(2)
+	shell.LimitProcessors(o.LinksPerAgent)
 	m := server.NewMetrics()
 	client, err := o.kubeClient()
 	if err != nil {
@@ -119,7 +119,10 @@ func (o *Options) tls(cert, key, ca string, protocols ...string) (*tls.Config, e
 	}
 	version, _ := tlsVersion(o.TLSMinVersion)
 	suites, _ := cipherSuites(o.CipherSuites)
-	return l.Server(&tls.Config{MinVersion: version, CipherSuites: suites, NextProtos: protocols}), nil //nolint:gosec // as the flag says
+	return l.Server(&tls.Config{
+		MinVersion: version, CipherSuites: suites, NextProtos: protocols, //nolint:gosec // as the flag says
+		DynamicRecordSizingDisabled: true, // small records at first cost bulk data more than they gain
+	}), nil
 }
 
 // checkCertificates refuses to run where every handshake would fail. The reference server's

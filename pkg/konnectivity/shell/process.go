@@ -47,15 +47,18 @@ func tuneMemory() (stop func()) {
 	return func() {}
 }
 
-// LimitProcessors lets Go code run on the given share of the processors at the
-// same time, one at least, unless GOMAXPROCS says otherwise. What moves bytes
-// between sockets loses more by waking other processors than it gains from them;
-// docs/tunnel-benchmark.md has the measurement.
-func LimitProcessors(divisor int) {
+// LimitProcessors lets Go code run on half of the processors at the same time, unless
+// GOMAXPROCS says otherwise: on one at least, and on as many as there are links to each
+// peer if there are more than one, as who asks for those wants more than one processor
+// for a peer. What moves bytes between sockets loses more by waking other processors than
+// it gains from them; docs/tunnel-benchmark.md has the measurement.
+func LimitProcessors(links int) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/divisor))
+		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0), links))
 	}
 }
+
+func processors(all, links int) int { return max(1, all/2, min(links, all)) }
 
 // Settle gives memory back once the number of connections has changed by much
 // and then stands still: setting connections up needs deep stacks and makes
