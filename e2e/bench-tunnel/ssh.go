@@ -117,6 +117,8 @@ func socksDialer(port string) dialer {
 		if err != nil {
 			return nil, err
 		}
+		stop := context.AfterFunc(ctx, func() { c.Close() })
+		defer stop()
 		if err := socksConnect(c, to); err != nil {
 			c.Close()
 			return nil, err

@@ -80,10 +80,15 @@ const stallRounds = 4
 func keptRate(e *env, total *atomic.Int64, op byte, use func(net.Conn)) (kept float64, undo func(), err error) {
 	var before, beside float64
 	for round := 1; ; round++ {
-		before += rateOf(total, e.o.dur)
-		if undo, err = stallOne(e, op, use); err != nil {
+		alone := rateOf(total, e.o.dur)
+		next, err := stallOne(e, op, use)
+		if err != nil && round > 1 { // the one before has broken the pair for good, which the dials that follow show
+			return 100 * beside / before, undo, nil
+		}
+		if err != nil {
 			return 0, nil, err
 		}
+		before, undo = before+alone, next
 		time.Sleep(500 * time.Millisecond)
 		rate := rateOf(total, e.o.dur)
 		beside += rate
