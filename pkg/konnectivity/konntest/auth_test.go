@@ -22,7 +22,7 @@ import (
 // tokens accepts one token.
 type tokens struct{}
 
-func (tokens) Check(_ context.Context, token string) (string, error) {
+func (tokens) Check(_ context.Context, _, token string) (string, error) {
 	if token != "good" {
 		return "", errors.New("token is not valid")
 	}

@@ -49,7 +49,7 @@ func wantEnd(t *testing.T, nc net.Conn) {
 // refuses accepts no token.
 type refuses struct{}
 
-func (refuses) Check(context.Context, string) (string, error) { return "", errors.New("no") }
+func (refuses) Check(context.Context, string, string) (string, error) { return "", errors.New("no") }
 
 // TestStranger: who makes a TLS connection to the agents' port and does not become an
 // agent is cut off after the time for handshakes, and counted. An agent stays.

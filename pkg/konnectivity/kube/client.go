@@ -19,8 +19,9 @@ type Client struct {
 	cfg  Config
 	http *http.Client
 
-	mu   sync.Mutex
-	next time.Time // when the rate allows the next request
+	mu    sync.Mutex
+	next  time.Time // when the rate allows the next request
+	lines lines     // of requests that strangers cause, before that
 }
 
 // NewClient returns a client.
@@ -96,8 +97,22 @@ func (c *Client) wait(ctx context.Context) error {
 	}
 }
 
-func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	if err := c.wait(ctx); err != nil {
+// waitFor keeps the rate of requests, and the order of those that one host causes.
+func (c *Client) waitFor(ctx context.Context, peer string) error {
+	if peer == "" {
+		return c.wait(ctx)
+	}
+	leave, err := c.lines.enter(ctx, peer)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return c.wait(ctx)
+}
+
+// request makes a call. peer is who causes it, if that is not this program itself.
+func (c *Client) request(ctx context.Context, peer, method, path string, body any) (*http.Response, error) {
+	if err := c.waitFor(ctx, peer); err != nil {
 		return nil, err
 	}
 	var r io.Reader
@@ -173,7 +188,12 @@ const maxBody = 16 << 20
 
 // do makes a call and decodes the answer into out, which may be nil.
 func (c *Client) do(ctx context.Context, method, path string, body, out any) error {
-	resp, err := c.request(ctx, method, path, body)
+	return c.doFor(ctx, "", method, path, body, out)
+}
+
+// doFor does so because of a peer.
+func (c *Client) doFor(ctx context.Context, peer, method, path string, body, out any) error {
+	resp, err := c.request(ctx, peer, method, path, body)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestTokenAuth(t *testing.T) {
 				_, _ = w.Write([]byte(c.answer))
 			})
 			a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud"}
-			if _, err := a.Check(context.Background(), c.token); !errors.Is(err, c.want) {
+			if _, err := a.Check(context.Background(), "", c.token); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
@@ -73,7 +73,7 @@ func TestTokenAuthFailures(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"reason":"Forbidden","message":"no"}`))
 	})
-	_, err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "t")
+	_, err := (&TokenAuth{Client: forbidden, Audience: "a"}).Check(context.Background(), "", "t")
 	if code, reason, ok := CodeOf(err); !ok || code != http.StatusForbidden || reason != "Forbidden" {
 		t.Errorf("got %v", err)
 	}
@@ -87,7 +87,7 @@ func TestTokenAuthFailures(t *testing.T) {
 	defer close(stop)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (&TokenAuth{Client: slow, Audience: "a"}).Check(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (&TokenAuth{Client: slow, Audience: "a"}).Check(ctx, "", "t"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("slow API server: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestTokenCache(t *testing.T) {
 	})
 	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
 	for range 10 {
-		if node, err := a.Check(context.Background(), "t"); err != nil || node != "n1" {
+		if node, err := a.Check(context.Background(), "", "t"); err != nil || node != "n1" {
 			t.Fatal(node, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestTokenCache(t *testing.T) {
 		a.seen[k] = seen
 	}
 	a.mu.Unlock()
-	_, _ = a.Check(context.Background(), "t")
+	_, _ = a.Check(context.Background(), "", "t")
 	if n.Load() != 2 {
 		t.Error("an old answer is used")
 	}
@@ -134,7 +134,7 @@ func TestRefusedTokenCache(t *testing.T) {
 	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
 	check := func(token string, want error, reviews int32) {
 		t.Helper()
-		if _, err := a.Check(t.Context(), token); err == nil || errors.Is(err, ErrBadToken) != (want != nil) {
+		if _, err := a.Check(t.Context(), "", token); err == nil || errors.Is(err, ErrBadToken) != (want != nil) {
 			t.Errorf("%s: %v, want %v", token, err, want)
 		}
 		if n.Load() != reviews {

@@ -253,7 +253,7 @@ func (c *Counter) silence() time.Duration {
 func (c *Counter) follow(ctx context.Context, version string, heard func()) error {
 	l := c.Leases
 	path := fmt.Sprintf("%s?labelSelector=%s&watch=true&timeoutSeconds=%d&resourceVersion=%s", l.path(""), l.selector(), watchLength/time.Second, url.QueryEscape(version))
-	resp, err := l.Client.request(ctx, "GET", path, nil)
+	resp, err := l.Client.request(ctx, "", "GET", path, nil)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func TestRotatedCA(t *testing.T) {
 	call := func(step string, good bool) {
 		t.Helper()
 		client.CloseIdle()
-		resp, err := client.request(t.Context(), http.MethodGet, "/", nil)
+		resp, err := client.request(t.Context(), "", http.MethodGet, "/", nil)
 		if err == nil {
 			_ = resp.Body.Close()
 		}

@@ -74,7 +74,7 @@ type tokenReview struct {
 }
 
 // Check implements server.TokenChecker.
-func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err error) {
+func (a *TokenAuth) Check(ctx context.Context, peer, token string) (node string, err error) {
 	if token == "" {
 		return "", ErrNoToken
 	}
@@ -84,7 +84,7 @@ func (a *TokenAuth) Check(ctx context.Context, token string) (node string, err e
 	}
 	tr := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	tr.Spec.Token, tr.Spec.Audiences = token, []string{a.Audience}
-	if err := a.Client.do(ctx, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &tr, &tr); err != nil {
+	if err := a.Client.doFor(ctx, peer, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &tr, &tr); err != nil {
 		return "", fmt.Errorf("reviewing token: %w", err)
 	}
 	if err := a.judge(&tr); err != nil {

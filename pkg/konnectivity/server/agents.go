@@ -99,35 +99,6 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// admit authenticates an agent and gives it a seat, which the caller gives back when the
-// agent is gone. The reason is the label of the metric.
-func (s *Server) admit(nc *tls.Conn, token, identifiers string) (ids Identifiers, reason string, err error) {
-	if ids, err = ParseIdentifiers(identifiers); err != nil {
-		return ids, "identifiers", err
-	}
-	node := ""
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
-	defer cancel()
-	if s.cfg.Tokens != nil {
-		if node, err = s.cfg.Tokens.Check(ctx, token); err != nil {
-			s.m.tokenReview.With("refused").Inc()
-			return ids, "token", err
-		}
-		s.m.tokenReview.With("accepted").Inc()
-	}
-	state := nc.ConnectionState()
-	if err := s.cfg.Claims.check(ctx, &state, node, &ids); err != nil {
-		return ids, "claims", err
-	}
-	if s.goingDown() {
-		return ids, "draining", errStopping
-	}
-	if !s.seats.IncBelow(s.cfg.MaxAgents) {
-		return ids, "limit", errTooManyAgents
-	}
-	return ids, "", nil
-}
-
 // serveLink serves an agent with our own protocol.
 func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 	defer func() { _ = nc.Close() }()
@@ -145,7 +116,7 @@ func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 	s.coming.Add(1)
 	come := sync.OnceFunc(func() { s.coming.Add(-1) })
 	defer come()
-	ids, reason, err := s.admit(nc, hello.Token, hello.Identifiers)
+	ids, reason, err := s.admitLink(nc, hello)
 	if err != nil {
 		s.refuseLink(nc, reason, err)
 		return

@@ -86,7 +86,7 @@ func TestNoAgentAtOnce(t *testing.T) {
 // slowCheck is a review of tokens that takes its time.
 type slowCheck struct{ asked, answer chan struct{} }
 
-func (c *slowCheck) Check(ctx context.Context, _ string) (string, error) {
+func (c *slowCheck) Check(ctx context.Context, _, _ string) (string, error) {
 	c.asked <- struct{}{}
 	select {
 	case <-c.answer:

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -59,8 +60,10 @@ func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
 	}
 	b.h2 = st.Conn()
 	admitted := make(chan bool, 1)
+	ctx, gone := context.WithCancel(s.ctx)
 	cfg := s.sessionConfig(b)
 	cfg.OnClosed = func(err error) {
+		gone()
 		s.wg.Go(func() {
 			if <-admitted {
 				s.leave(b, "reference", err)
@@ -73,7 +76,8 @@ func (c *referenceConn) stream(st *h2.Stream, fields []h2.Field) {
 	b.session = compat.New(st, true, cfg)
 	st.SetHandler(b.session)
 	s.wg.Go(func() {
-		ok := s.admitReference(nc, st, b, path, agentIDs, idents, auth)
+		defer gone()
+		ok := s.admitReference(ctx, nc, st, b, path, agentIDs, idents, auth)
 		if ok {
 			c.came()
 		}
@@ -118,7 +122,7 @@ const (
 )
 
 // admitReference answers an agent's call and tells whether the agent is connected.
-func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) bool {
+func (s *Server) admitReference(ctx context.Context, nc *tls.Conn, st *h2.Stream, b *Backend, path string, agentIDs, idents, auth []string) bool {
 	fail := func(code, reason string, err error) bool {
 		s.refuse(nc, reason, err)
 		rejectStream(st, code, err.Error())
@@ -141,7 +145,7 @@ func (s *Server) admitReference(nc *tls.Conn, st *h2.Stream, b *Backend, path st
 	if len(idents) == 1 {
 		ids = idents[0]
 	}
-	parsed, reason, err := s.admit(nc, token, ids)
+	parsed, reason, err := s.admit(ctx, nc, token, ids)
 	if err != nil {
 		return fail(grpcUnauthenticated, reason, err)
 	}

@@ -23,8 +23,9 @@ import (
 // TokenChecker decides about agents' bearer tokens.
 type TokenChecker interface {
 	// Check returns an error for a token that is not accepted, and else the
-	// node that the token is bound to, if that is known.
-	Check(ctx context.Context, token string) (node string, err error)
+	// node that the token is bound to, if that is known. peer is who sent it,
+	// as "ADDRESS:PORT"; ctx ends when that has gone.
+	Check(ctx context.Context, peer, token string) (node string, err error)
 }
 
 // Config says how a server behaves. A zero field takes its default.

@@ -16,7 +16,7 @@ import (
 // hangs reviews tokens for as long as it may.
 type hangs struct{ asked chan struct{} }
 
-func (h hangs) Check(ctx context.Context, _ string) (string, error) {
+func (h hangs) Check(ctx context.Context, _, _ string) (string, error) {
 	h.asked <- struct{}{}
 	<-ctx.Done()
 	return "", ctx.Err()
