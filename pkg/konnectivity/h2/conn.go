@@ -102,8 +102,7 @@ type Conn struct {
 	ackTimer  *time.Timer // nil before the first one
 	pump      []*Stream   // streams with something to send
 	answers   int         // cost in bytes of complete messages in the streams' queues
-	iov       [][]byte
-	hdrs      []byte
+	round     *round      // while there is something to send
 	inPump    bool
 	goingAway bool
 	closed    bool

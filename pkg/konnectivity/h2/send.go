@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"sync"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -14,19 +15,11 @@ func (c *Conn) pumpLocked() {
 		return
 	}
 	c.inPump = true
-	for len(c.pump) > 0 {
-		if c.out.Buffered() > c.cfg.MaxOut {
-			break
-		}
-		st := c.pump[0]
-		c.pump = c.pump[1:]
-		st.pumping = false
-		if c.sendRound(st) {
-			st.wantLocked()
-		}
-	}
-	if len(c.pump) == 0 {
-		c.pump = nil
+	if len(c.pump) > 0 {
+		c.round = rounds.Get().(*round)
+		c.sendRounds()
+		rounds.Put(c.round)
+		c.round = nil
 	}
 	c.inPump = false
 	if len(c.ctrl) > 0 {
@@ -41,18 +34,39 @@ const maxRound = 4 * buf.MaxPayload
 // maxHeads is the room for the frame headers and packet heads of one round.
 const maxHeads = 2048
 
+// round is what one round is built of. An idle connection needs none.
+type round struct {
+	iov  [][]byte
+	hdrs []byte // does not grow: iov points into it
+}
+
+var rounds = sync.Pool{New: func() any { return &round{hdrs: make([]byte, 0, maxHeads)} }}
+
+func (c *Conn) sendRounds() {
+	for len(c.pump) > 0 {
+		if c.out.Buffered() > c.cfg.MaxOut {
+			return
+		}
+		st := c.pump[0]
+		c.pump = c.pump[1:]
+		st.pumping = false
+		if c.sendRound(st) {
+			st.wantLocked()
+		}
+	}
+	c.pump = nil
+}
+
 // sendRound sends from one stream and tells whether it could send more.
 func (c *Conn) sendRound(st *Stream) (more bool) {
-	c.iov, c.hdrs = c.iov[:0], c.hdrs[:0]
-	if cap(c.hdrs) < maxHeads {
-		c.hdrs = make([]byte, 0, maxHeads)
-	}
+	r := c.round
+	r.iov, r.hdrs = r.iov[:0], r.hdrs[:0]
 	if len(c.ctrl) > 0 {
-		c.iov = append(c.iov, c.ctrl)
+		r.iov = append(r.iov, c.ctrl)
 	}
 	total := 0
 	var done []*buf.Chunk
-	for len(st.queue) > 0 && total < maxRound && len(c.hdrs)+headerLen+wire.MaxDataHead <= cap(c.hdrs) {
+	for len(st.queue) > 0 && total < maxRound && len(r.hdrs)+headerLen+wire.MaxDataHead <= cap(r.hdrs) {
 		win := int(min(st.sendWin, c.sendWin, maxFrame))
 		if win <= 0 {
 			break
@@ -66,17 +80,17 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 		}
 	}
 	if len(st.queue) == 0 && st.trailing && !st.ended {
-		c.iov = append(c.iov, st.trailer)
+		r.iov = append(r.iov, st.trailer)
 		st.ended = true
 	}
-	if len(c.iov) > 0 {
-		_ = c.out.Write(c.iov...)
+	if len(r.iov) > 0 {
+		_ = c.out.Write(r.iov...)
 		c.ctrl = c.ctrl[:0]
 	}
 	for _, d := range done {
 		d.Release()
 	}
-	clear(c.iov)
+	clear(r.iov)
 	c.afterRound(st)
 	return len(st.queue) > 0 && min(st.sendWin, c.sendWin) > 0
 }
@@ -96,25 +110,25 @@ func (c *Conn) afterRound(st *Stream) {
 // of the queue. It returns the length of the frame's payload, and the chunk that
 // it came from if that is used up.
 func (c *Conn) frameFrom(st *Stream, win int) (n int, finished *buf.Chunk) {
-	m := st.queue[0]
-	at := len(c.hdrs)
-	c.hdrs = appendFrameHeader(c.hdrs, 0, frameData, 0, st.id)
+	r, m := c.round, st.queue[0]
+	at := len(r.hdrs)
+	r.hdrs = appendFrameHeader(r.hdrs, 0, frameData, 0, st.id)
 	part := m.head[:min(len(m.head), win)]
 	m.head = m.head[len(part):]
 	n = len(part)
 	if m.chunk != nil {
-		c.hdrs = append(c.hdrs, part...) // the next packet of the chunk reuses the head
+		r.hdrs = append(r.hdrs, part...) // the next packet of the chunk reuses the head
 	}
-	hdr := c.hdrs[at:]
-	c.iov = append(c.iov, hdr)
+	hdr := r.hdrs[at:]
+	r.iov = append(r.iov, hdr)
 	if m.chunk == nil {
-		c.iov = append(c.iov, part)
+		r.iov = append(r.iov, part)
 	}
 	if m.chunk != nil && len(m.head) == 0 {
 		part := m.chunk.Bytes()[:min(m.left, win-n)]
 		m.chunk.Consume(len(part))
 		m.left -= len(part)
-		c.iov = append(c.iov, part)
+		r.iov = append(r.iov, part)
 		n += len(part)
 		m.from.Sent(len(part))
 	}

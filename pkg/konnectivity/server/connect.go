@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,7 +136,7 @@ func parseConnect(head []byte) (string, int, error) {
 	if err := checkAddress(req.URL.Host); err != nil {
 		return "", http.StatusBadRequest, err
 	}
-	return req.URL.Host, 0, nil
+	return strings.Clone(req.URL.Host), 0, nil // it is kept, what it is a part of is not
 }
 
 // run dials and then carries what the client sends.
