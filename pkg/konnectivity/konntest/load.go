@@ -1,7 +1,10 @@
 package konntest
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -21,8 +24,11 @@ type Load struct {
 	slowed time.Duration
 }
 
+// errDiffers says that an echo is not what was sent.
+var errDiffers = errors.New("what came back differs")
+
 // StartLoad dials an echo server so many times per second, whatever earlier dials
-// do, and has each connection carry a byte there and back.
+// do, and has each connection carry bytes of its own there and back.
 func StartLoad(t testing.TB, d Dialer, addr string, perSecond int) *Load {
 	t.Helper()
 	l := &Load{stop: make(chan struct{})}
@@ -63,11 +69,16 @@ func roundTrip(d Dialer, addr string) error {
 		return fmt.Errorf("dial: %w", err)
 	}
 	defer c.Close()
-	if _, err := c.Write([]byte{1}); err != nil {
+	sent, got := make([]byte, 4<<10), make([]byte, 4<<10)
+	_, _ = rand.Read(sent)
+	if _, err := c.Write(sent); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	if _, err := readFull(c, make([]byte, 1), Patience); err != nil {
+	if _, err := readFull(c, got, Patience); err != nil {
 		return fmt.Errorf("read: %w", err)
+	}
+	if !bytes.Equal(got, sent) {
+		return errDiffers
 	}
 	return nil
 }
@@ -80,7 +91,7 @@ func (l *Load) Dials() int {
 }
 
 // Stop ends the load and returns how many dials there were, the longest time that
-// one took with its byte, and the errors of those that failed.
+// one took with its bytes, and the errors of those that failed.
 func (l *Load) Stop() (dials int, longest time.Duration, errs []error) {
 	select {
 	case <-l.stop:
@@ -91,7 +102,7 @@ func (l *Load) Stop() (dials int, longest time.Duration, errs []error) {
 	return l.dials, l.slowed, l.errs
 }
 
-// NoDialFailed ends the load and fails the test if a dial failed. Connections may have
+// NoDialFailed ends the load and fails the test if a dial failed or an echo differed. Connections may have
 // broken: those that were made just before what carried them was cut.
 func (l *Load) NoDialFailed(t testing.TB) {
 	t.Helper()
@@ -101,13 +112,14 @@ func (l *Load) NoDialFailed(t testing.TB) {
 		t.Errorf("%d of %d connections broke", len(errs), dials)
 	}
 	for _, err := range errs {
-		if strings.HasPrefix(err.Error(), "dial:") {
+		if strings.HasPrefix(err.Error(), "dial:") || errors.Is(err, errDiffers) {
 			t.Errorf("in %d dials: %v", dials, err)
 		}
 	}
 }
 
-// NoneFailed ends the load and fails the test if a dial failed.
+// NoneFailed ends the load and fails the test if a dial failed, or a connection broke or
+// carried something else.
 func (l *Load) NoneFailed(t testing.TB) {
 	t.Helper()
 	dials, longest, errs := l.Stop()

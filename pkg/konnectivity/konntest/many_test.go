@@ -13,7 +13,8 @@ import (
 )
 
 // TestManyAgents: 5,000 agents that all lose their server at once come back, dials that
-// are made meanwhile wait for them, and when the agents end nothing of them stays.
+// are made meanwhile wait for them, transfers that break are not taken for whole ones, and
+// when the agents end nothing of them stays.
 func TestManyAgents(t *testing.T) {
 	n := 5000
 	if testing.Short() {
@@ -34,6 +35,8 @@ func TestManyAgents(t *testing.T) {
 	}
 	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 20)
 	Eventually(t, Patience, "dials are made", func() bool { return load.Dials() > 0 })
+	tr := StartTraffic(t, GRPC(r.GRPC), r.inside()) // with TLS, for a client that cannot be told of the cut
+	tr.Down.Store(true)                             // a dial that an agent had is lost with it
 	l.refuses.Store(true)
 	l.cut()
 	Eventually(t, Patience, "server has noticed", func() bool { return links() == 0 })
@@ -46,7 +49,12 @@ func TestManyAgents(t *testing.T) {
 	start = time.Now()
 	Eventually(t, 2*Patience, "all agents are back", func() bool { return links() == n })
 	t.Logf("%d agents back after %v", n, time.Since(start))
+	tr.Progress()
 	load.NoDialFailed(t)
+	tr.End()
+	if tr.Cut() == 0 {
+		t.Error("no transfer broke")
+	}
 	if per := end() / n; per > 4 {
 		t.Errorf("%d goroutines per agent in its own process", per)
 	}

@@ -14,8 +14,11 @@ import (
 // Pair is what the suite runs against.
 type Pair struct {
 	Dial Dialer
-	// Lossless: write-then-close loses nothing. Upstream's agent and any pair
-	// with it cannot promise that.
+	// Lossless: write-then-close loses nothing. Upstream's agent throws away what it
+	// has not written when it hears of the close, and the protocol has no word by
+	// which a server could wait for that. Upstream's server keeps the order, so that
+	// our agent loses nothing behind it. What a destination wrote before its close
+	// arrives with every pair.
 	Lossless bool
 	// SlowClients and SlowTargets: a connection whose client, or whose target,
 	// does not read does not stop others. Upstream's server cannot do the first,

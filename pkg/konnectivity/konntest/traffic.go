@@ -104,6 +104,15 @@ func (tr *Traffic) End() {
 	tr.t.Logf("downloads and uploads: %v whole, %v cut", tr.wholes, tr.cuts)
 }
 
+// NoneCut is End, and fails the test if a transfer broke.
+func (tr *Traffic) NoneCut() {
+	tr.t.Helper()
+	tr.End()
+	if n := tr.Cut(); n > 0 {
+		tr.t.Errorf("%d transfers were cut", n)
+	}
+}
+
 func (tr *Traffic) client(kind byte) {
 	for seed := byte(0); ; seed++ {
 		select {
