@@ -17,12 +17,12 @@ import (
 const perSecond = 50 // new connections, in tests that change something under load
 
 // TestAgentRollout replaces the only agent several times as a Deployment with
-// maxUnavailable 0 does; no new connection fails (upstream #566).
+// maxUnavailable 0 does; no new connection fails (upstream #566), and no transfer is cut.
 func TestAgentRollout(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			p := startPair(t, options{mode: mode})
-			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
 			for range 5 {
 				time.Sleep(300 * time.Millisecond)
 				next := p.startAgent()
@@ -30,7 +30,9 @@ func TestAgentRollout(t *testing.T) {
 				wantExit(t, p.agent, 10*time.Second)
 				p.agent = next
 			}
+			tr.Progress()
 			load.NoneFailed(t)
+			tr.NoneCut()
 		})
 	}
 }
@@ -55,41 +57,73 @@ func TestAgentRestart(t *testing.T) {
 
 // TestServerRestart replaces the only server. With GRPC, kube-apiserver's client
 // tries to connect for 30 s, so that no new connection fails with what the bundle
-// sets (KON-51).
+// sets (KON-51), and no transfer is cut.
 func TestServerRestart(t *testing.T) {
 	p := startPair(t, options{mode: "grpc", serverEnv: []string{variables.DrainTimeout + "=5s"}})
-	load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
 		time.Sleep(time.Second)
-		p.server.Terminate(t)
-		wantExit(t, p.server, 10*time.Second)
-		p.server = p.startServer()
-		daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/readyz") })
+		p.restartServer(t, 1)
 	}
-	time.Sleep(time.Second)
+	tr.Progress()
 	load.NoneFailed(t)
+	tr.NoneCut()
 }
 
 // TestServerRestartConnect: kube-apiserver's client of HTTP CONNECT does not try again,
 // so dials fail while there is no socket. No other dial does, and no connection that
-// was accepted is lost.
+// was accepted is lost. All agents are back at once.
 func TestServerRestartConnect(t *testing.T) {
 	p := startPair(t, options{mode: "http-connect", serverFlags: []string{"--graceful-shutdown-timeout=5s"}})
-	load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+	const agents = 4
+	for range agents - 1 {
+		p.startAgent()
+	}
+	daemontest.Eventually(t, startBound, backends(p, agents))
+	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
 		time.Sleep(time.Second)
-		p.server.Terminate(t)
-		wantExit(t, p.server, 10*time.Second)
-		p.server = p.startServer()
-		daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/readyz") })
+		tr.Down.Store(true)
+		p.restartServer(t, agents)
+		tr.Down.Store(false)
 	}
+	tr.Progress()
+	tr.NoneCut()
 	dials, _, errs := load.Stop()
 	t.Logf("%d of %d dials found no socket", len(errs), dials)
+	wantNoSocket(t, errs)
+}
+
+// wantNoSocket wants dials to have failed for want of a socket, and for nothing else.
+func wantNoSocket(t *testing.T, errs []error) {
+	t.Helper()
 	for _, err := range errs {
 		if !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a dial failed otherwise: %v", err)
 		}
 	}
+}
+
+// backBound is for agents to be back when their server is. Alone on its machine that
+// takes a second or two, --sync-interval and a little more; an agent whose waits grow
+// while nobody dials it, up to --sync-interval-cap, takes ten.
+const backBound = 6 * time.Second
+
+// restartServer has the server drain, starts it again and wants its agents back in time.
+func (p *pair) restartServer(t *testing.T, agents int) {
+	t.Helper()
+	p.server.Terminate(t)
+	wantExit(t, p.server, 10*time.Second)
+	p.server = p.startServer()
+	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/healthz") })
+	start := time.Now()
+	daemontest.Eventually(t, startBound, backends(p, agents))
+	took := time.Since(start)
+	t.Logf("%d agents were back after %v", agents, took.Round(time.Millisecond))
+	if took > backBound {
+		t.Errorf("%d agents were back after %v, want at most %v", agents, took, backBound)
+	}
+	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/readyz") })
 }
 
 // TestFrozenAgent stops one of two agents with SIGSTOP: nothing that is dialled
@@ -126,6 +160,9 @@ func backends(p *pair, n int) func() error {
 	}
 }
 
+// errNoSeries says that a program has not counted what was asked for.
+var errNoSeries = errors.New("no series")
+
 // metric returns the value of a series with exactly these labels.
 func metric(url, series string) (float64, error) {
 	text, err := fetch(url + "/metrics")
@@ -137,5 +174,5 @@ func metric(url, series string) (float64, error) {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("no series %s", series)
+	return 0, fmt.Errorf("%w %s", errNoSeries, series)
 }
