@@ -59,6 +59,7 @@ func TestAPIServer(t *testing.T) {
 		return err
 	})
 	t.Run("tokens", func(t *testing.T) { tokens(t, cp) })
+	t.Run("tokens at upstream's servers", func(t *testing.T) { upstreamReviews(t, cp) })
 	t.Run("claims", func(t *testing.T) { claims(t, cp) })
 	t.Run("leases", func(t *testing.T) { leases(t, cp) })
 }
@@ -67,20 +68,11 @@ func TestAPIServer(t *testing.T) {
 // get in; all others are refused and counted.
 func tokens(t *testing.T, cp *daemontest.ControlPlane) {
 	good := tokenFile(t, cp, "konnectivity-agent", audience)
-	flags := []string{
-		"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent", "--authentication-audience=" + audience,
-		"--kubeconfig=" + cp.Kubeconfig, "--kubeconfig-qps=100", "--kubeconfig-burst=100",
-	}
 	for _, agent := range []release{ours, v0_34_0, v0_36_0} {
 		t.Run(agent.String()+" agent", func(t *testing.T) {
-			p := startPair(t, options{mode: "grpc", agent: agent, noClientCA: true, serverFlags: flags, agentFlags: []string{"--service-account-token-path=" + good}})
+			p := startPair(t, options{mode: "grpc", agent: agent, noClientCA: true, serverFlags: reviewFlags(cp), agentFlags: []string{"--service-account-token-path=" + good}})
 			conn := p.dial(t)
-			for name, path := range map[string]string{
-				"wrong audience":     tokenFile(t, cp, "konnectivity-agent", "https://127.0.0.1"),
-				"another account":    tokenFile(t, cp, "another", audience),
-				"no token at all":    write(t, "not a token"),
-				"signature is wrong": write(t, spoilt(t, good)),
-			} {
+			for name, path := range badTokens(t, cp, good) {
 				before, _ := metric(p.serverHealth, `fairlead_tunnel_server_agents_refused_total{reason="token"}`)
 				process, health := p.launchAgent("--service-account-token-path=" + path)
 				daemontest.Eventually(t, startBound, func() error {
@@ -102,6 +94,25 @@ func tokens(t *testing.T, cp *daemontest.ControlPlane) {
 				t.Errorf("a connection through the good agent: %v", err)
 			}
 		})
+	}
+}
+
+// reviewFlags have a server review the tokens of agents.
+func reviewFlags(cp *daemontest.ControlPlane) []string {
+	return []string{
+		"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent", "--authentication-audience=" + audience,
+		"--kubeconfig=" + cp.Kubeconfig, "--kubeconfig-qps=100", "--kubeconfig-burst=100",
+	}
+}
+
+// badTokens are files with tokens that are each wrong in one way, by what is wrong.
+func badTokens(t *testing.T, cp *daemontest.ControlPlane, good string) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"wrong audience":     tokenFile(t, cp, "konnectivity-agent", "https://127.0.0.1"),
+		"another account":    tokenFile(t, cp, "another", audience),
+		"no token at all":    write(t, "not a token"),
+		"signature is wrong": write(t, spoilt(t, good)),
 	}
 }
 

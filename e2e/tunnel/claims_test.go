@@ -48,10 +48,7 @@ func claims(t *testing.T, cp *daemontest.ControlPlane) {
 	token := podToken(t, cp, "node-a", "192.0.2.1")
 	podToken(t, cp, "node-b", "192.0.2.2")
 	unbound := tokenFile(t, cp, "konnectivity-agent", audience)
-	flags := []string{
-		"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent", "--authentication-audience=" + audience,
-		"--kubeconfig=" + cp.Kubeconfig, "--kubeconfig-qps=100", "--kubeconfig-burst=100",
-	}
+	flags := reviewFlags(cp)
 	for _, agent := range []release{ours, v0_36_0} {
 		t.Run(agent.String()+" agent", func(t *testing.T) {
 			p := startPair(t, options{
