@@ -59,7 +59,13 @@ func Run(t *testing.T, p Pair) {
 // Target serves each connection with f and returns the address.
 func Target(t testing.TB, f func(c net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return TargetAt(t, "127.0.0.1:0", f)
+}
+
+// TargetAt is Target that listens on an address.
+func TargetAt(t testing.TB, address string, f func(c net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
