@@ -74,7 +74,9 @@ func (m *lastEnd) did(acts ...act) bool {
 
 func (m *lastEnd) reset() bool { return m.did(actOrdered, actReset) }
 
-func (m *lastEnd) firstWas(acts ...act) bool { return len(m.acts) > 0 && slices.Contains(acts, m.acts[0]) }
+func (m *lastEnd) firstWas(acts ...act) bool {
+	return len(m.acts) > 0 && slices.Contains(acts, m.acts[0])
+}
 
 func (m *lastEnd) byteAt(k int) byte { return byte(k) ^ byte(k>>8) ^ m.key }
 
