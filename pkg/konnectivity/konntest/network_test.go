@@ -67,7 +67,9 @@ func TestPatchyNetwork(t *testing.T) {
 }
 
 // silences are the ways in which a network passes nothing on.
-var silences = map[string]func(p *Proxy, on bool){"black hole": (*Proxy).Freeze, "half open": (*Proxy).HalfOpen}
+var silences = map[string]func(p *Proxy, on bool){
+	"black hole": (*Proxy).Freeze, "half open, to the server": (*Proxy).HalfOpen, "half open, to the agent": (*Proxy).HalfShut,
+}
 
 // TestLossByReset cuts the link again and again while transfers run: each either
 // arrives whole or ends with an error, on the client's side and at the destination,

@@ -15,8 +15,8 @@ type Proxy struct {
 	Addr string
 
 	to      atomic.Pointer[string]
-	frozen  atomic.Bool // passes nothing on, in neither direction
-	oneWay  atomic.Bool // passes nothing on towards the one who connected
+	forth   atomic.Bool // passes nothing on from the one who connected
+	back    atomic.Bool // passes nothing on towards the one who connected
 	refuses atomic.Bool // turns new connections away
 	delay   atomic.Int64
 	pieces  atomic.Int64 // greatest size of a piece; 0 is any
@@ -53,8 +53,8 @@ func NewProxy(t testing.TB, to string) *Proxy {
 			p.mu.Lock()
 			p.conns = append(p.conns, a, b)
 			p.mu.Unlock()
-			wg.Go(func() { p.copy(b, a, &p.frozen) })
-			wg.Go(func() { p.copy(a, b, &p.oneWay) })
+			wg.Go(func() { p.copy(b, a, &p.forth) })
+			wg.Go(func() { p.copy(a, b, &p.back) })
 		}
 	})
 	t.Cleanup(func() { l.Close(); p.Cut(); wg.Wait() })
@@ -66,10 +66,13 @@ func (p *Proxy) To(addr string) { p.to.Store(&addr) }
 
 // Freeze makes the proxy pass nothing on, as a frozen peer or a network that drops
 // packets without a word, until it is called with false.
-func (p *Proxy) Freeze(on bool) { p.frozen.Store(on); p.oneWay.Store(on) }
+func (p *Proxy) Freeze(on bool) { p.forth.Store(on); p.back.Store(on) }
 
 // HalfOpen makes the proxy pass on only what comes from the one who connected.
-func (p *Proxy) HalfOpen(on bool) { p.oneWay.Store(on) }
+func (p *Proxy) HalfOpen(on bool) { p.back.Store(on) }
+
+// HalfShut makes the proxy pass on only what goes to the one who connected.
+func (p *Proxy) HalfShut(on bool) { p.forth.Store(on) }
 
 // Refuse makes the proxy turn new connections away.
 func (p *Proxy) Refuse(on bool) { p.refuses.Store(on) }
