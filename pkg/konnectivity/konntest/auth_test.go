@@ -164,30 +164,39 @@ func TestTwoServers(t *testing.T) {
 			wg.Go(func() { _, _ = io.Copy(c, up); c.Close() })
 		}
 	})
-	pool := x509.NewCertPool()
-	for _, r := range []*Rig{a, b} {
-		pem, err := os.ReadFile(r.CA.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool.AppendCertsFromPEM(pem)
-	}
-	crtA, keyA := a.CA.Issue(t, "both", time.Now().Add(time.Hour))
-	crtB, keyB := b.CA.Issue(t, "both", time.Now().Add(time.Hour))
-	cfg := &tls.Config{ServerName: "127.0.0.1", RootCAs: pool, MinVersion: tls.VersionTLS12,
-		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			for _, f := range [][2]string{{crtA, keyA}, {crtB, keyB}} {
-				c, err := tls.LoadX509KeyPair(f[0], f[1])
-				if err == nil && info.SupportsCertificate(&c) == nil {
-					return &c, nil
-				}
-			}
-			return &tls.Certificate{}, nil
-		}}
-	ag := a.StartAgent(agent.Config{TLS: func() (*tls.Config, error) { return cfg, nil }}, l.Addr().String())
+	ag := a.StartAgent(agent.Config{TLS: tlsOf(t, a, b)}, l.Addr().String())
 	Eventually(t, Patience, "both servers are connected", func() bool { return len(ag.Servers()) == 2 && b.Server.Connected(ag.ID) })
 	addr := Target(t, Echo)
 	for _, r := range []*Rig{a, b} {
 		MustDial(t, Connect(r.Connect), addr).Close()
 	}
+}
+
+// tlsOf is for an agent of servers that have a CA each.
+func tlsOf(t *testing.T, rigs ...*Rig) func() (*tls.Config, error) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	var pairs []tls.Certificate
+	for _, r := range rigs {
+		pem, err := os.ReadFile(r.CA.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.AppendCertsFromPEM(pem)
+		pair, err := tls.LoadX509KeyPair(r.CA.Issue(t, "both", time.Now().Add(time.Hour)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs = append(pairs, pair)
+	}
+	cfg := &tls.Config{ServerName: "127.0.0.1", RootCAs: pool, MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			for i := range pairs {
+				if info.SupportsCertificate(&pairs[i]) == nil {
+					return &pairs[i], nil
+				}
+			}
+			return &tls.Certificate{}, nil
+		}}
+	return func() (*tls.Config, error) { return cfg, nil }
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"io"
 	"testing"
 	"time"
 
@@ -37,6 +38,46 @@ func TestAgentKeepalive(t *testing.T) {
 			time.Sleep(8 * time.Second) // longer than any ping goes unanswered above
 			if links() != 1 {
 				t.Error("the agent is given up")
+			}
+		})
+	}
+}
+
+// TestFrontendKeepalive: a gRPC client that answers nothing is given up after
+// --frontend-keepalive-time and the time for an answer, and not before; one that is only
+// silent stays.
+func TestFrontendKeepalive(t *testing.T) {
+	for name, c := range map[string]struct {
+		keepalive time.Duration
+		gone      bool
+	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := konntest.NewRig(t, server.Config{FrontendKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			r.StartAgent(agent.Config{}, "")
+			frontend, _ := r.FrontendsTLS()
+			cfg, err := r.AgentTLSConfig()()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := konntest.NewProxy(t, frontend)
+			defer p.Freeze(false) // before the client ends, which tells the server of it
+			conn := konntest.MustDial(t, konntest.GRPCTLS(p.Addr, cfg), konntest.Target(t, konntest.Echo))
+			time.Sleep(3 * time.Second) // silent, and answers pings
+			if _, err := conn.Write([]byte{1}); err != nil {
+				t.Fatalf("a client that answers pings: %v", err)
+			}
+			if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+				t.Fatalf("a client that answers pings: %v", err)
+			}
+			p.Freeze(true)
+			if c.gone {
+				konntest.Eventually(t, konntest.Patience, "the client is given up", func() bool { return r.Server.Established() == 0 })
+				return
+			}
+			time.Sleep(8 * time.Second) // longer than any ping goes unanswered above
+			if r.Server.Established() != 1 {
+				t.Error("the client is given up")
 			}
 		})
 	}
