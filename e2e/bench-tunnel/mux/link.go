@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"net"
 	"sync"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -108,12 +109,13 @@ func (s *linkStream) Close() error {
 }
 
 func startLink(accept func(stream)) (func() (stream, error), func(), error) {
-	near, far, err := tlsPair(link.NewBatchConn)
+	near, far, err := tlsPair(func(nc net.Conn) net.Conn { return link.NewBatchConn(nc, nil) })
 	if err != nil {
 		return nil, nil, err
 	}
-	server := link.New(near, 256<<10, link.Config{})
-	agent := link.New(far, 256<<10, link.Config{OnDial: func(st *link.Stream, _ string) {
+	cfg := link.Config{Window: streamWindow, MaxWindow: streamWindow}
+	server := link.New(near, streamWindow, cfg)
+	cfg.OnDial = func(st *link.Stream, _ string) {
 		s := newLinkStream()
 		s.st = st
 		st.SetReceiver(s)
@@ -121,7 +123,8 @@ func startLink(accept func(stream)) (func() (stream, error), func(), error) {
 			st.Accept()
 			accept(s)
 		}()
-	}})
+	}
+	agent := link.New(far, streamWindow, cfg)
 	go func() { _ = server.Run() }()
 	go func() { _ = agent.Run() }()
 	open := func() (stream, error) {

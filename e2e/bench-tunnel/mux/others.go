@@ -69,7 +69,7 @@ func startYamux(accept func(stream)) (func() (stream, error), func(), error) {
 		return nil, nil, err
 	}
 	cfg := yamux.DefaultConfig()
-	cfg.LogOutput = io.Discard
+	cfg.LogOutput, cfg.MaxStreamWindowSize = io.Discard, streamWindow
 	client, err := yamux.Client(near, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -116,9 +116,14 @@ func startHTTP2(accept func(stream)) (func() (stream, error), func(), error) {
 			return n, err
 		}})
 	})
-	server := &http2.Server{MaxConcurrentStreams: 1000}
+	server := &http2.Server{MaxConcurrentStreams: 1000, MaxUploadBufferPerStream: streamWindow, MaxUploadBufferPerConnection: connWindow}
 	go server.ServeConn(far, &http2.ServeConnOpts{Handler: handler})
-	client, err := (&http2.Transport{DisableCompression: true}).NewClientConn(near)
+	transport, err := http2.ConfigureTransports(&http.Transport{DisableCompression: true,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow}})
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := transport.NewClientConn(near)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +150,8 @@ func startQUIC(accept func(stream)) (func() (stream, error), func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	qc := &quic.Config{MaxIncomingStreams: 1000}
+	qc := &quic.Config{MaxIncomingStreams: 1000, InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: streamWindow,
+		InitialConnectionReceiveWindow: connWindow, MaxConnectionReceiveWindow: connWindow}
 	l, err := quic.ListenAddr("127.0.0.1:0", cfg, qc)
 	if err != nil {
 		return nil, nil, err
