@@ -107,7 +107,7 @@ func wantNoSocket(t *testing.T, errs []error) {
 // backBound is for agents to be back when their server is. Alone on its machine that
 // takes a second or two, --sync-interval and a little more; an agent whose waits grow
 // while nobody dials it, up to --sync-interval-cap, takes ten.
-const backBound = 6 * time.Second
+const backBound = 8 * time.Second
 
 // restartServer has the server drain, starts it again and wants its agents back in time.
 func (p *pair) restartServer(t *testing.T, agents int) {
