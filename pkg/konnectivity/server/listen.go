@@ -71,7 +71,7 @@ func clearPath(path string, replace bool) error {
 	return os.Remove(path)
 }
 
-// unixListener removes its socket when it closes, but not one that another
+// unixListener removes its socket when it closes or is about to, but not one that another
 // server has put in its place.
 type unixListener struct {
 	*net.UnixListener
@@ -82,12 +82,23 @@ type unixListener struct {
 
 func (l *unixListener) Close() error {
 	err := l.UnixListener.Close()
+	l.remove()
+	return err
+}
+
+// SetDeadline removes the socket, so that who comes behind the last one that is accepted
+// finds none, instead of being reset.
+func (l *unixListener) SetDeadline(t time.Time) error {
+	l.remove()
+	return l.UnixListener.SetDeadline(t)
+}
+
+func (l *unixListener) remove() {
 	l.once.Do(func() {
-		if info, e := os.Lstat(l.path); e == nil && os.SameFile(info, l.info) {
+		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.info) {
 			_ = os.Remove(l.path)
 		}
 	})
-	return err
 }
 
 // acceptSayAgain is for how long a failure to accept is not logged again.
