@@ -101,7 +101,7 @@ func TestMixedServerRestart(t *testing.T) {
 				for range 2 {
 					time.Sleep(500 * time.Millisecond)
 					tr.Down.Store(mode == "http-connect")
-					p.restartServer(t, 2)
+					p.restartServer(t, 2, 0)
 					tr.Down.Store(false)
 				}
 				tr.Progress()

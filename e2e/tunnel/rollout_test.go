@@ -63,7 +63,7 @@ func TestServerRestart(t *testing.T) {
 	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
 		time.Sleep(time.Second)
-		p.restartServer(t, 1)
+		p.restartServer(t, 1, 0)
 	}
 	tr.Progress()
 	load.NoneFailed(t)
@@ -72,7 +72,8 @@ func TestServerRestart(t *testing.T) {
 
 // TestServerRestartConnect: kube-apiserver's client of HTTP CONNECT does not try again,
 // so dials fail while there is no socket. No other dial does, and no connection that
-// was accepted is lost. All agents are back at once.
+// was accepted is lost. All agents are back soon, also if the server was away for so long
+// that they have tried in vain several times.
 func TestServerRestartConnect(t *testing.T) {
 	p := startPair(t, options{mode: "http-connect", serverFlags: []string{"--graceful-shutdown-timeout=5s"}})
 	const agents = 4
@@ -81,10 +82,10 @@ func TestServerRestartConnect(t *testing.T) {
 	}
 	daemontest.Eventually(t, startBound, backends(p, agents))
 	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
-	for range 3 {
+	for _, away := range []time.Duration{0, 0, 3 * time.Second} {
 		time.Sleep(time.Second)
 		tr.Down.Store(true)
-		p.restartServer(t, agents)
+		p.restartServer(t, agents, away)
 		tr.Down.Store(false)
 	}
 	tr.Progress()
@@ -104,16 +105,18 @@ func wantNoSocket(t *testing.T, errs []error) {
 	}
 }
 
-// backBound is for agents to be back when their server is. Alone on its machine that
-// takes a second or two, --sync-interval and a little more; an agent whose waits grow
-// while nobody dials it, up to --sync-interval-cap, takes ten.
+// backBound is for agents to be back when their server is that was away for some
+// seconds. They try after one second, --sync-interval, and half as much longer each
+// time; an agent whose waits grow faster, up to --sync-interval-cap, takes ten.
 const backBound = 8 * time.Second
 
-// restartServer has the server drain, starts it again and wants its agents back in time.
-func (p *pair) restartServer(t *testing.T, agents int) {
+// restartServer has the server drain, starts it again after a while and wants its agents
+// back in time.
+func (p *pair) restartServer(t *testing.T, agents int, away time.Duration) {
 	t.Helper()
 	p.server.Terminate(t)
 	wantExit(t, p.server, 10*time.Second)
+	time.Sleep(away)
 	p.server = p.startServer()
 	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/healthz") })
 	start := time.Now()
