@@ -131,7 +131,8 @@ func writeThenClose(t *testing.T, p Pair) {
 	const n, size = 20, 1 << 20
 	got := make(chan []byte, n)
 	addr := Target(t, func(c net.Conn) {
-		time.Sleep(20 * time.Millisecond) // slower than the writer
+		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10) // so that the agent has to hold bytes
+		time.Sleep(100 * time.Millisecond)           // slower than the writer
 		b, _ := io.ReadAll(c)
 		got <- b
 	})
