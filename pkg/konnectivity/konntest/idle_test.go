@@ -23,9 +23,10 @@ const (
 	// idleHeapGRPC is the same for the server of a gRPC client, which brings an HTTP/2
 	// connection with tables of its own.
 	idleHeapGRPC = 2 * idleHeap
-	// idleStack is the bytes of stack that a goroutine of either side may have. They begin
-	// with 2 KiB, or with what is usual in the process, and double.
-	idleStack = 8 << 10
+	// idleStack is the bytes of stack that a goroutine may have, on average over all of the
+	// process, clients and destinations too. They begin with 2 KiB, or with what is usual in
+	// the process, and double; the race detector's are larger.
+	idleStack = 16 << 10
 	// idleRest is the goroutines that either side may have beside those of its connections,
 	// for a short time.
 	idleRest = 20
