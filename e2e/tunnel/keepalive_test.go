@@ -54,7 +54,6 @@ func nextPing(framer *http2.Framer) error {
 // --frontend-keepalive-time and cut off when it has not answered for 20 s, by our server as
 // by upstream's, and neither happens without the flag, of which the default is an hour.
 func TestFrontendKeepaliveTime(t *testing.T) {
-	const answer, slack = 20 * time.Second, 8 * time.Second // the latter for a busy machine
 	for name, c := range map[string]struct {
 		server    release
 		keepalive time.Duration
@@ -68,29 +67,36 @@ func TestFrontendKeepaliveTime(t *testing.T) {
 				o.serverFlags = []string{"--frontend-keepalive-time=" + c.keepalive.String()}
 			}
 			p := startPair(t, o)
-			conn, framer := frozenClient(t, p.socket)
-			start := time.Now()
-			_ = conn.SetReadDeadline(start.Add(c.keepalive + slack))
-			err := nextPing(framer)
-			pinged := time.Since(start)
-			if c.keepalive == 0 {
-				if !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("after %v: %v", pinged, err)
-				}
-				return
-			}
-			if err != nil || pinged < c.keepalive*3/4 {
-				t.Fatalf("pinged after %v: %v", pinged, err)
-			}
-			_ = conn.SetReadDeadline(time.Now().Add(answer + slack))
-			for err == nil {
-				err = nextPing(framer)
-			}
-			took := time.Since(start) - pinged
-			t.Logf("pinged after %v, cut off after %v more: %v", pinged, took, err)
-			if errors.Is(err, os.ErrDeadlineExceeded) || took < answer*3/4 {
-				t.Errorf("cut off after %v: %v", took, err)
-			}
+			watchFrozen(t, p.socket, c.keepalive)
 		})
+	}
+}
+
+// watchFrozen checks what a frozen client sees of a server, with no keepalive time nothing.
+func watchFrozen(t *testing.T, socket string, keepalive time.Duration) {
+	t.Helper()
+	const answer, slack = 20 * time.Second, 8 * time.Second // the latter for a busy machine
+	conn, framer := frozenClient(t, socket)
+	start := time.Now()
+	_ = conn.SetReadDeadline(start.Add(keepalive + slack))
+	err := nextPing(framer)
+	pinged := time.Since(start)
+	if keepalive == 0 {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %v: %v", pinged, err)
+		}
+		return
+	}
+	if err != nil || pinged < keepalive*3/4 {
+		t.Fatalf("pinged after %v: %v", pinged, err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(answer + slack))
+	for err == nil {
+		err = nextPing(framer)
+	}
+	took := time.Since(start) - pinged
+	t.Logf("pinged after %v, cut off after %v more: %v", pinged, took, err)
+	if errors.Is(err, os.ErrDeadlineExceeded) || took < answer*3/4 {
+		t.Errorf("cut off after %v: %v", took, err)
 	}
 }
