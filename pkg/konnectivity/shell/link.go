@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -19,12 +20,13 @@ type LinkOptions struct {
 	ConnBuffer    int
 	PeerBuffer    int64
 	TotalBuffer   int64
+	BusyPoll      time.Duration
 }
 
 // DefaultLinkOptions returns the defaults.
 func DefaultLinkOptions() LinkOptions {
 	return LinkOptions{Protocol: "auto", Window: 256 << 10, MaxWindow: 4 << 20, Budget: 32 << 20, SlowReceivers: "reset", ConnBuffer: 16 << 20,
-		PeerBuffer: 256 << 20, TotalBuffer: 1 << 30}
+		PeerBuffer: 256 << 20, TotalBuffer: 1 << 30, BusyPoll: 60 * time.Microsecond}
 }
 
 // AddFlags adds the flags. peer is the program at the other end of a link, and
@@ -38,6 +40,7 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Bytes held for a "+receiver+" that lags behind where the "+peer+" has no flow control.")
 	f.Int64Var(&o.PeerBuffer, "peer-buffer", o.PeerBuffer, "Bytes held for all "+receiver+"s that lag on connections of one "+peer+"; when it is exceeded, those that have stood still longest with most are reset. 0 is no bound.")
 	f.Int64Var(&o.TotalBuffer, "total-buffer", o.TotalBuffer, "Bytes in all queues of the process; likewise.")
+	f.DurationVar(&o.BusyPoll, "busy-poll", o.BusyPoll, "How long the process looks for more when its connections have just fallen silent, before it sleeps. It stops doing so beside bulk transfers, where others want the processor and where nothing comes in that time, and does not where it uses more than one processor. 0 sleeps at once; at most 1ms.")
 }
 
 // Validate checks the flags.
@@ -53,6 +56,8 @@ func (o *LinkOptions) Validate() error {
 		return errors.New("--link-budget must not be negative, and --conn-buffer at least 65536")
 	case tooSmall(o.PeerBuffer) || tooSmall(o.TotalBuffer):
 		return errors.New("--peer-buffer and --total-buffer must be at least 1048576, or 0 for no bound")
+	case o.BusyPoll < 0 || o.BusyPoll > time.Millisecond:
+		return fmt.Errorf("--busy-poll must be between 0 and 1ms, not %v", o.BusyPoll)
 	}
 	return nil
 }

@@ -139,10 +139,12 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	n, err := readv(int(fd), iov)
 	c.keep(max(n, 0))
 	c.unpaced += max(n, 0)
+	idle.read(n)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		c.unpaced = 0
 		c.waits()
+		idle.wait()
 		return false
 	case err != nil:
 		c.err = &net.OpError{Op: "read", Net: "tunnel", Err: err}
