@@ -154,7 +154,7 @@ func TestPollFD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(other)
+	t.Cleanup(func() { _ = unix.Close(other) })
 	if fd := pollFD(); fd != -1 {
 		t.Errorf("took %d of two pollers", fd)
 	}
