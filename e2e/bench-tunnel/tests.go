@@ -14,6 +14,7 @@ var measurements = []measurement{
 	{name: "dial", speed: true, mixed: true, run: dialing},
 	{name: "storm", run: storming},
 	{name: "echo", speed: true, mixed: true, run: echoing},
+	{name: "pace", speed: true, mixed: true, run: pacing},
 	{name: "stall", mixed: true, ssh: true, run: clientStops},
 	{name: "stall", mixed: true, ssh: true, run: clientSlow},
 	{name: "stall", mixed: true, ssh: true, run: farEndStops},
