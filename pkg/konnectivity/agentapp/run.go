@@ -20,7 +20,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
 // NewCommand returns the command konnectivity-agent.
@@ -45,7 +44,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shell.LimitProcessors(o.Links)
-	sock.BusyPoll(o.Link.BusyPoll)
+	shell.BusyPoll(o.Link.BusyPoll)
 	m := agent.NewMetrics()
 	cfg, err := o.config(ctx, m)
 	if err != nil {

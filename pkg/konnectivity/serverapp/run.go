@@ -18,7 +18,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
 // NewCommand returns the command konnectivity-server.
@@ -43,7 +42,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shell.LimitProcessors(o.LinksPerAgent)
-	sock.BusyPoll(o.Link.BusyPoll)
+	shell.BusyPoll(o.Link.BusyPoll)
 	m := server.NewMetrics()
 	client, err := o.kubeClient()
 	if err != nil {

@@ -40,7 +40,7 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Bytes held for a "+receiver+" that lags behind where the "+peer+" has no flow control.")
 	f.Int64Var(&o.PeerBuffer, "peer-buffer", o.PeerBuffer, "Bytes held for all "+receiver+"s that lag on connections of one "+peer+"; when it is exceeded, those that have stood still longest with most are reset. 0 is no bound.")
 	f.Int64Var(&o.TotalBuffer, "total-buffer", o.TotalBuffer, "Bytes in all queues of the process; likewise.")
-	f.DurationVar(&o.BusyPoll, "busy-poll", o.BusyPoll, "How long the process looks for more when its connections have just fallen silent, before it sleeps. It stops doing so beside bulk transfers, where others want the processor and where nothing comes in that time, and does not where it uses more than one processor. 0 sleeps at once; at most 1ms.")
+	f.DurationVar(&o.BusyPoll, "busy-poll", o.BusyPoll, "How long the process looks for more when its connections have just fallen silent, before it sleeps: echoes are faster, for processor time that is else unused. It does not beside bulk transfers, where others want the processor, where nothing comes in that time, or where it uses more than one processor. 0 sleeps at once, which suits a Pod with a CPU limit; at most 1ms.")
 }
 
 // Validate checks the flags.

@@ -6,11 +6,13 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/collector"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
 // Notify tells systemd about a state, for example "READY=1", if it waits for it.
@@ -51,10 +53,19 @@ func tuneMemory() (stop func()) {
 // GOMAXPROCS says otherwise: on one at least, and on as many as there are links to each
 // peer if there are more than one, as who asks for those wants more than one processor
 // for a peer. What moves bytes between sockets loses more by waking other processors than
-// it gains from them; docs/tunnel-benchmark.md has the measurement.
+// it gains from them; docs/tunnel-benchmark.md has the measurement. Go's runtime does not
+// heed a GOMAXPROCS that is no number above 0, and so neither does this.
 func LimitProcessors(links int) {
-	if os.Getenv("GOMAXPROCS") == "" {
+	if n, err := strconv.ParseInt(os.Getenv("GOMAXPROCS"), 10, 32); err != nil || n <= 0 {
 		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0), links))
+	}
+}
+
+// BusyPoll is sock.BusyPoll for a program: where there is nothing to look at the log says
+// why, and the program goes on without.
+func BusyPoll(d time.Duration) {
+	if err := sock.BusyPoll(d); err != nil {
+		klog.InfoS("Does not look for more before it sleeps (--busy-poll)", "err", err)
 	}
 }
 
