@@ -33,8 +33,9 @@ const (
 	plotWidth  = 760
 	plotHeight = 300
 	plotLeft   = 56
-	plotTop    = 56
+	plotTop    = 72
 	plotBottom = 44
+	upright    = 24 // narrower bars have their values written upwards
 )
 
 // draw returns the chart as SVG, or nothing where there are no values.
@@ -68,10 +69,14 @@ func (p plot) draw(names []string, mode string, res *results) string {
 }
 
 func (p plot) legend(b *strings.Builder, names []string) {
-	x := plotLeft
+	x, y := plotLeft, 30
 	for i, n := range names {
-		fmt.Fprintf(b, `<rect x="%d" y="30" width="10" height="10" fill="%s"/><text x="%d" y="39">%s</text>`+"\n", x, colour(n, i), x+14, html.EscapeString(n))
-		x += 30 + 7*len(n)
+		width := 24 + 7*len(n)
+		if x+width > plotWidth {
+			x, y = plotLeft, y+16
+		}
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", x, y, colour(n, i), x+14, y+9, html.EscapeString(n))
+		x += width
 	}
 }
 
@@ -86,8 +91,12 @@ func (p plot) bars(b *strings.Builder, names, keys []string, res *results, y fun
 				continue
 			}
 			x := left + width*float64(i)
-			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/><text x="%.1f" y="%.1f" font-size="8" text-anchor="middle">%s</text>`+"\n",
-				x, y(v), width-1, y(0)-y(v), colour(n, i), x+width/2, y(v)-3, short(v))
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x, y(v), width-1, y(0)-y(v), colour(n, i))
+			place := fmt.Sprintf(`x="%.1f" y="%.1f" text-anchor="middle"`, x+width/2, y(v)-3)
+			if width < upright {
+				place = fmt.Sprintf(`transform="translate(%.1f %.1f) rotate(-90)"`, x+width/2+3, y(v)-3)
+			}
+			fmt.Fprintf(b, `<text font-size="8" %s>%s</text>`+"\n", place, short(v))
 		}
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", plotLeft+group*(float64(gi)+0.5), plotHeight-plotBottom+18, html.EscapeString(strings.Replace(k, p.said, "", 1)))
 	}
