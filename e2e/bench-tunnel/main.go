@@ -62,7 +62,7 @@ func run(args []string) error {
 		}
 		o.pairs = append(o.pairs, pair{name, server, agent})
 	}
-	return o.run()
+	return o.run(args)
 }
 
 func measurementNames() string {

@@ -66,45 +66,41 @@ func rowOf(key string) int {
 	return len(goals)
 }
 
-// Marks in the document, between which the results stand.
-const (
-	beginMark = "<!-- results: written by make bench-tunnel -->"
-	endMark   = "<!-- end of results -->"
-)
+// section returns the marks in the document between which the results of a mode stand.
+func section(mode string) (begin, end string) {
+	return "<!-- " + mode + ": written by make bench-tunnel -->", "<!-- end of " + mode + " -->"
+}
 
 // writeDocs puts the tables and plots into the documentation.
-func (o *options) writeDocs(all map[string]*results) error {
+func (o *options) writeDocs(mode string, res *results) error {
 	path := filepath.Join(o.docs, "tunnel-benchmark.md")
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	head, rest, ok1 := strings.Cut(string(old), beginMark)
-	_, tail, ok2 := strings.Cut(rest, endMark)
+	begin, end := section(mode)
+	head, rest, ok1 := strings.Cut(string(old), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		return fmt.Errorf("%s: the marks %q and %q are missing", path, beginMark, endMark)
+		return fmt.Errorf("%s: the marks %q and %q are missing", path, begin, end)
 	}
 	var b strings.Builder
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(&b, "%s%s\n\nMeasured on %s, %d processors, %d repetitions of %s, load average at the end %s.\n", head, beginMark,
+	fmt.Fprintf(&b, "%s%s\n\n## %s over UDS\n\nMeasured on %s, %d processors, %d repetitions of %s, load average at the end %s.\n", head, begin, mode,
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), o.reps, o.dur, strings.Join(strings.Fields(string(load))[:3], " "))
-	for _, mode := range strings.Split(o.modes, ",") {
-		res := all[mode]
-		fmt.Fprintf(&b, "\n## %s over UDS\n", mode)
-		printGoals(&b, mode, res)
-		for _, p := range plots {
-			svg := p.draw(res.names(o), mode, res)
-			if svg == "" {
-				continue
-			}
-			name := fmt.Sprintf("tunnel-%s-%s.svg", mode, p.file)
-			if err := os.WriteFile(filepath.Join(o.docs, name), []byte(svg), 0o644); err != nil {
-				return err
-			}
-			fmt.Fprintf(&b, "\n![%s, %s](%s)\n", p.title, mode, name)
+	printGoals(&b, mode, res)
+	for _, p := range plots {
+		svg := p.draw(res.names(o), mode, res)
+		if svg == "" {
+			continue
 		}
-		o.print(&b, mode, res)
+		name := fmt.Sprintf("tunnel-%s-%s.svg", mode, p.file)
+		if err := os.WriteFile(filepath.Join(o.docs, name), []byte(svg), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n![%s, %s](%s)\n", p.title, mode, name)
 	}
-	fmt.Fprintf(&b, "\n%s%s", endMark, tail)
+	o.print(&b, mode, res)
+	fmt.Fprintf(&b, "\n%s%s", end, tail)
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
