@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -98,7 +99,7 @@ func (o *options) run(args []string) error {
 		return o.runMode(o.modes)
 	}
 	for _, mode := range modes {
-		c := exec.Command("/proc/self/exe", append(slices.Clone(args), "-modes="+mode)...)
+		c := exec.CommandContext(context.Background(), "/proc/self/exe", append(slices.Clone(args), "-modes="+mode)...)
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 		if err := c.Run(); err != nil {
