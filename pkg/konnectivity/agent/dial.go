@@ -33,11 +33,24 @@ type incoming interface {
 type target struct {
 	a      *Agent
 	st     incoming
-	cancel context.CancelFunc
 	end    atomic.Pointer[pipe.End]
-	gone   atomic.Bool // the dialler gave up
 	spoke  chan struct{}
-	once   sync.Once // closes spoke
+	gone   atomic.Bool // the dialler gave up
+	once   sync.Once   // closes spoke
+	mu     sync.Mutex
+	cancel context.CancelFunc // nil once it was called
+}
+
+// release ends the dial's context and drops it, which is larger than the target and would
+// else be there for as long as the connection is.
+func (t *target) release() {
+	t.mu.Lock()
+	cancel := t.cancel
+	t.cancel = nil
+	t.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
 }
 
 // referenceHold is for how long the first bytes of a destination that speaks
@@ -69,7 +82,7 @@ func (a *Agent) dial(st incoming, address string) {
 	}
 	st.SetReceiver(t)
 	if err := a.beginDial(); err != nil {
-		cancel()
+		t.release()
 		a.refuse(st, err)
 		return
 	}
@@ -106,7 +119,7 @@ func (t *target) run(ctx context.Context, address string) {
 		_ = nc.Close()
 		err = ctx.Err()
 	}
-	t.cancel()
+	t.release()
 	if err != nil {
 		t.a.carried.Dec()
 		t.a.refuse(t.st, classify(err))
@@ -238,7 +251,7 @@ func (t *target) Aborted(err error) {
 // giveUp cancels a dial that nobody waits for.
 func (t *target) giveUp() {
 	t.gone.Store(true)
-	t.cancel()
+	t.release()
 	if e := t.end.Load(); e != nil { // connected in between
 		e.Abort("dial cancelled")
 	}

@@ -46,10 +46,7 @@ func (st *Stream) appendHoldingLocked(all []ledger.Holding) []ledger.Holding {
 	if st.unconsumed == 0 || st.r == nil || st.dialing {
 		return all
 	}
-	since := st.l.start.Add(st.opened)
-	if st.lastCredit.After(since) { // it has passed on a quarter of its window, or next to all it had
-		since = st.lastCredit
-	}
+	since := st.l.start.Add(max(st.opened, st.lastCredit)) // that is when a quarter of the window was passed on, or next to all it had
 	return append(all, ledger.Holding{Bytes: st.unconsumed, Since: since, Reset: st.evict})
 }
 

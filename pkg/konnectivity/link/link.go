@@ -283,7 +283,10 @@ func (l *Link) flushUnlock(mayWait, little bool) {
 
 func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {
 	now := time.Since(l.start)
-	st := &Stream{l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window, opened: now, credited: now}
+	st := &Stream{
+		l: l, id: id, r: r, credit: l.peerWindow, allowed: l.cfg.Window, window: l.cfg.Window,
+		opened: now, credited: now, lastCredit: longAgo, widened: longAgo,
+	}
 	l.streams[id] = st
 	return st
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,6 +47,7 @@ type Stream struct {
 	dead     bool
 	dialing  bool          // not answered yet
 	waiting  bool          // the receiver waits for Writable
+	owing    bool          // in l.credits
 	opened   time.Duration // since the link's start
 
 	allowed    int // bytes the peer may still send
@@ -55,11 +57,13 @@ type Stream struct {
 	came       int // bytes received since the peer last said BLOCKED
 	owed       int // consumed bytes not yet credited
 	unconsumed int
-	owing      bool          // in l.credits
 	credited   time.Duration // when it was listed there last, since the link's start
-	lastCredit time.Time     // when a quarter of the window was last passed on
-	widened    time.Time     // when it last got slack
+	lastCredit time.Duration // when a quarter of the window was last passed on, likewise; longAgo before
+	widened    time.Duration // when it last got slack, likewise
 }
+
+// longAgo is a time since the link's start that is before all others.
+const longAgo = time.Duration(math.MinInt64 / 2)
 
 var _ tunnel.Stream = (*Stream)(nil)
 

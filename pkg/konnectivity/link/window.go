@@ -103,8 +103,8 @@ func (st *Stream) oweLocked() {
 // growLocked doubles the window of a stream whose receiver keeps up while the
 // sender uses the window up faster than credit travels.
 func (st *Stream) growLocked() {
-	now := time.Now()
-	since := now.Sub(st.lastCredit)
+	now := time.Since(st.l.start)
+	since := now - st.lastCredit
 	st.lastCredit = now
 	// A quarter of the window took this long; the whole window is used up
 	// within two round trips if that was half of one. The shortest round trip
@@ -176,8 +176,9 @@ const idleAfter = time.Second
 // quarter of the window, or that use less than that in a second. Their windows become
 // smaller by it with what they pass on next.
 func (l *Link) collectSlackLocked() {
+	now := time.Since(l.start)
 	l.loose = slices.DeleteFunc(l.loose, func(st *Stream) bool {
-		if st.unconsumed <= st.window/4 && (time.Since(st.lastCredit) < idleAfter || time.Since(st.widened) < idleAfter) {
+		if st.unconsumed <= st.window/4 && (now-st.lastCredit < idleAfter || now-st.widened < idleAfter) {
 			return false
 		}
 		l.slack += st.slack
@@ -226,7 +227,7 @@ func (st *Stream) slackenLocked() {
 		l.loose = append(l.loose, st)
 	}
 	st.slack += by
-	st.widened = time.Now()
+	st.widened = time.Since(l.start)
 	if !st.owing {
 		st.oweLocked()
 	}

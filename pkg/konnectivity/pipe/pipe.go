@@ -72,26 +72,27 @@ type End struct {
 	// OnDialed takes Receiver.Dialed; dialling side only.
 	OnDialed func(st tunnel.Stream, err error)
 
-	mu       sync.Mutex
-	st       tunnel.Stream
-	readEnd  bool // the socket sends no more
-	deaf     bool // the socket's other end has closed it: it takes no more
-	linkEnd  bool // the link sends no more
-	closed   bool
-	why      error // closed for this reason; nil for an orderly end
-	holding  bool
-	held     []*buf.Chunk
-	cut      error // a reset that stands behind held
-	started  bool
-	read     int64 // bytes from the socket
-	wrote    int64 // bytes to the socket
-	timer    *time.Timer
-	tell     sync.Once // OnClosed
-	lastSeen int64
-	idleFor  time.Duration
+	mu      sync.Mutex
+	st      tunnel.Stream
+	readEnd bool // the socket sends no more
+	deaf    bool // the socket's other end has closed it: it takes no more
+	linkEnd bool // the link sends no more
+	closed  bool
+	holding bool
+	started bool
+	// peerClosed is set when nobody reads what the socket sends.
+	peerClosed bool
+	why        error // closed for this reason; nil for an orderly end
+	held       []*buf.Chunk
+	cut        error // a reset that stands behind held
+	read       int64 // bytes from the socket
+	wrote      int64 // bytes to the socket
+	timer      *time.Timer
+	tell       sync.Once // OnClosed
+	lastSeen   int64
+	idleFor    time.Duration
 
-	peerClosed bool // nobody reads what the socket sends
-	dropped    int
+	dropped int
 }
 
 var _ tunnel.Receiver = (*End)(nil)

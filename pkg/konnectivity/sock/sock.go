@@ -32,7 +32,6 @@ type Conn struct {
 	level   int // index in rooms of the next read
 	unpaced int // bytes read since the last wait
 	few     [maxBurst]*buf.Chunk
-	iov     [maxBurst][]byte
 	guess   int
 	pending []byte
 }
@@ -128,7 +127,8 @@ func (c *Conn) waits() {
 
 // tryRead is the callback of RawConn.Read: false means wait until readable.
 func (c *Conn) tryRead(fd uintptr) bool {
-	iov := c.iov[:0]
+	var few [maxBurst][]byte // on the stack: a connection that waits holds no room for it
+	iov := few[:0]
 	for left := min(c.want, rooms[c.level]); left > 0; {
 		n := min(left, buf.MaxPayload)
 		chunk := buf.Get(n)
@@ -137,7 +137,7 @@ func (c *Conn) tryRead(fd uintptr) bool {
 		left -= n
 	}
 	n, err := readv(int(fd), iov)
-	c.keep(max(n, 0))
+	c.keep(max(n, 0), iov)
 	c.unpaced += max(n, 0)
 	idle.read(n)
 	switch {
@@ -154,13 +154,13 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	return true
 }
 
-// keep makes n bytes the payload of the chunks and releases those without any.
-func (c *Conn) keep(n int) {
+// keep makes n bytes the payload of the chunks, whose room is in iov, and releases those
+// without any.
+func (c *Conn) keep(n int, iov [][]byte) {
 	read, used, asked := n, 0, 0
 	for i, chunk := range c.got {
-		m := min(n, len(c.iov[i]))
-		asked += len(c.iov[i])
-		c.iov[i] = nil
+		m := min(n, len(iov[i]))
+		asked += len(iov[i])
 		if m == 0 {
 			chunk.Release()
 			c.got[i] = nil
