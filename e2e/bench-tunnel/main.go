@@ -20,7 +20,7 @@ func main() {
 }
 
 // children are the processes that this program starts of itself, with the number of
-// their arguments.
+// their arguments, which is the least one where it is negative.
 var children = map[string]struct {
 	args int
 	run  func(args []string) error
@@ -30,12 +30,13 @@ var children = map[string]struct {
 	"floor":     {3, func(a []string) error { return runFloor(a[0], a[1], a[2]) }},
 	"relay":     {2, func(a []string) error { return runRelay(a[0], a[1]) }},
 	"tls-floor": {3, func(a []string) error { return runTLSFloor(a[0], a[1], a[2]) }},
+	"first":     {-1, runFirst},
 	"tls-relay": {3, func(a []string) error { return runTLSRelay(a[0], a[1], a[2]) }},
 }
 
 func run(args []string) error {
 	if len(args) > 0 {
-		if c, ok := children[args[0]]; ok && len(args) == 1+c.args {
+		if c, ok := children[args[0]]; ok && (len(args) == 1+c.args || c.args < 0 && len(args) > -c.args) {
 			return c.run(args[1:])
 		}
 	}
@@ -60,7 +61,7 @@ func run(args []string) error {
 		if !ok || !ok2 {
 			return fmt.Errorf("bad pair %q", p)
 		}
-		o.pairs = append(o.pairs, pair{name, server, agent})
+		o.pairs = append(o.pairs, pair{name: name, server: server, agent: agent})
 	}
 	return o.run(args)
 }

@@ -117,7 +117,18 @@ type rig struct {
 }
 
 // pair names the programs that are measured together.
-type pair struct{ name, server, agent string }
+type pair struct {
+	name, server, agent string
+	first               bool // with real-time priority
+}
+
+// command starts one of the programs.
+func (p pair) command(program string) []string {
+	if p.first {
+		return []string{"/proc/self/exe", "first", program}
+	}
+	return []string{program}
+}
 
 func freePort() int {
 	for {
@@ -143,11 +154,11 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 	}
 	r := &rig{pair: p, mode: mode, dir: dir, socket: filepath.Join(dir, "s")}
 	r.ports.agent, r.ports.admin, r.ports.health = freePort(), freePort(), freePort()
-	args := []string{p.server, "--mode=" + mode, "--uds-name=" + r.socket, "--server-port=0",
-		"--cluster-cert=" + dir + "/crt", "--cluster-key=" + dir + "/key", "--cluster-ca-cert=" + dir + "/ca",
-		"--agent-port=" + strconv.Itoa(r.ports.agent), "--agent-bind-address=127.0.0.1",
-		"--admin-port=" + strconv.Itoa(r.ports.admin), "--health-port=" + strconv.Itoa(r.ports.health), "--health-bind-address=127.0.0.1",
-		"--v=0", "--logtostderr=true", "--enable-profiling"}
+	args := append(p.command(p.server), "--mode="+mode, "--uds-name="+r.socket, "--server-port=0",
+		"--cluster-cert="+dir+"/crt", "--cluster-key="+dir+"/key", "--cluster-ca-cert="+dir+"/ca",
+		"--agent-port="+strconv.Itoa(r.ports.agent), "--agent-bind-address=127.0.0.1",
+		"--admin-port="+strconv.Itoa(r.ports.admin), "--health-port="+strconv.Itoa(r.ports.health), "--health-bind-address=127.0.0.1",
+		"--v=0", "--logtostderr=true", "--enable-profiling")
 	args = append(args, extra...)
 	if r.server, err = start("server", dir+"/server.log", nil, args...); err != nil {
 		return nil, err
@@ -164,11 +175,11 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 
 func (r *rig) addAgent(i int) error {
 	admin := freePort()
-	args := []string{r.pair.agent, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + strconv.Itoa(r.ports.agent),
-		"--ca-cert=" + r.dir + "/ca", "--agent-cert=" + r.dir + "/crt", "--agent-key=" + r.dir + "/key",
+	args := append(r.pair.command(r.pair.agent), "--proxy-server-host=127.0.0.1", "--proxy-server-port="+strconv.Itoa(r.ports.agent),
+		"--ca-cert="+r.dir+"/ca", "--agent-cert="+r.dir+"/crt", "--agent-key="+r.dir+"/key",
 		"--agent-identifiers=ipv4=127.0.0.1",
-		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort()),
-		"--admin-server-port=" + strconv.Itoa(admin), "--v=0", "--logtostderr=true", "--enable-profiling"}
+		"--health-server-host=127.0.0.1", "--health-server-port="+strconv.Itoa(freePort()),
+		"--admin-server-port="+strconv.Itoa(admin), "--v=0", "--logtostderr=true", "--enable-profiling")
 	// The reference agent has no flag for the grace, and knows no such variable.
 	env := []string{variables.DrainTimeout + "=" + grace.String()}
 	a, err := start("agent", fmt.Sprintf("%s/agent%d.log", r.dir, i), env, args...)

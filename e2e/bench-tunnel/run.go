@@ -45,6 +45,8 @@ type measurement struct {
 	// speed measurements are made of everything that carries a connection, the
 	// others of tunnels, and of mixed pairs with mixed.
 	speed, mixed bool
+	// first gives server and agent real-time priority.
+	first bool
 	// ssh measurements are made of ssh -D, too, as those of speed are.
 	ssh bool
 	// counts is set for what is a number of events or a time of seconds, which
@@ -156,6 +158,7 @@ func (o *options) contestants(m measurement, mode string) (cs []contestant) {
 		if strings.Contains(p.name, "+") && !m.mixed {
 			continue
 		}
+		p.first = m.first
 		cs = append(cs, contestant{p.name, func() (*rig, error) { return startRig(p, mode, agents) }})
 	}
 	if m.speed && o.direct {

@@ -14,6 +14,7 @@ var measurements = []measurement{
 	{name: "dial", speed: true, mixed: true, run: dialing},
 	{name: "storm", run: storming},
 	{name: "echo", speed: true, mixed: true, run: echoing},
+	{name: "first", first: true, run: firstInLine},
 	{name: "pace", speed: true, mixed: true, run: pacing},
 	{name: "stall", mixed: true, ssh: true, run: clientStops},
 	{name: "stall", mixed: true, ssh: true, run: clientSlow},
@@ -97,7 +98,7 @@ func echoing(e *env) (map[string]float64, error) {
 	if err != nil {
 		return out, err
 	}
-	time.Sleep(300 * time.Millisecond)
+	settle()
 	err = echoBesideLoad(c, e, "", out)
 	l.stop()
 	if err != nil {
@@ -108,11 +109,14 @@ func echoing(e *env) (map[string]float64, error) {
 	if err != nil {
 		return out, err
 	}
-	time.Sleep(300 * time.Millisecond)
+	settle()
 	err = echoBesideLoad(c, e, ", same process", out)
 	closeAll(conns)
 	return out, err
 }
+
+// settle lets the windows of a load grow.
+func settle() { time.Sleep(300 * time.Millisecond) }
 
 func echoBesideLoad(c net.Conn, e *env, which string, out map[string]float64) error {
 	ts, err := echo(c, 20000, 2*e.o.dur)
