@@ -214,8 +214,12 @@ func (a *Agent) badServer(id, addr, rule string, first bool) {
 // serverLeaves notes that a server stops soon, so that another is looked for.
 func (a *Agent) serverLeaves(c *client) {
 	a.mu.Lock()
+	again := c.leaving
 	c.leaving = true
 	a.mu.Unlock()
+	if again {
+		return
+	}
 	a.cfg.Logf(1, "server %s is going away", c.serverID)
 	a.lose(c)
 }

@@ -80,17 +80,23 @@ func (l *Link) pong(p []byte) {
 	l.mu.Unlock()
 }
 
+// enoughRTTs is how many round trips are measured although there is traffic: the first one
+// may have been a slow one.
+const enoughRTTs = 4
+
+// gotPong measures the round trip, if it is the open ping that is answered.
 func (l *Link) gotPong(p []byte) {
-	l.pinged.Store(0)
 	if len(p) != 8 {
 		return
 	}
-	rtt := int64(time.Since(l.start)) - int64(binary.BigEndian.Uint64(p))
-	if rtt <= 0 || rtt > int64(time.Minute) {
+	sent := int64(binary.BigEndian.Uint64(p))
+	if sent == 0 || !l.pinged.CompareAndSwap(sent, 0) {
 		return
 	}
+	rtt := max(1, int64(time.Since(l.start))-sent)
+	l.measured.Add(1)
 	if m := l.minRTT.Load(); m == 0 || rtt < m {
-		l.minRTT.CompareAndSwap(m, rtt)
+		l.minRTT.Store(rtt) // this goroutine alone does
 	}
 }
 
@@ -174,7 +180,7 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 		if len(p) != 4 {
 			return violation("CREDIT with %d bytes", len(p))
 		}
-		st.gotCredit(int(binary.BigEndian.Uint32(p)))
+		st.gotCredit(binary.BigEndian.Uint32(p))
 	case typeBlocked:
 		st.gotBlocked()
 	}

@@ -113,6 +113,9 @@ func (l *Link) tick(paused bool) {
 		l.lastRecv.Store(now)
 		l.pinged.Store(0)
 	}
+	if l.measured.Load() < enoughRTTs {
+		l.Probe()
+	}
 	heard := l.lastRecv.Load()
 	silent := time.Duration(now - heard)
 	if silent < l.cfg.PingAfter {
@@ -146,19 +149,24 @@ func (l *Link) moves() bool {
 	return took > 0 && last.Waiting > 0 && (took < last.Waiting || l.life.sent.Unsent > 0)
 }
 
+// answerWithin is the time in which something comes behind a ping.
+const answerWithin = time.Second
+
 // Silence tells for how long nothing was received, and whether an answer is
 // overdue: a ping was sent more than a second ago and nothing came since.
 func (l *Link) Silence() (d time.Duration, overdue bool) {
 	now := int64(time.Since(l.start))
-	p := l.pinged.Load()
-	return time.Duration(now - l.lastRecv.Load()), p != 0 && now-p > int64(time.Second)
+	p, heard := l.pinged.Load(), l.lastRecv.Load()
+	return time.Duration(now - heard), p != 0 && heard < p && now-p > int64(answerWithin)
 }
 
 // Probe sends a ping unless one is open, so that Silence soon tells whether the
-// peer is there.
+// peer is there. One that was not answered in time while other frames came does not
+// count as open: a peer with much to say may leave the answer out.
 func (l *Link) Probe() {
-	now := int64(time.Since(l.start))
-	if !l.pinged.CompareAndSwap(0, now) {
+	now := max(1, int64(time.Since(l.start)))
+	open := l.pinged.Load()
+	if open != 0 && (l.lastRecv.Load() < open || now-open <= int64(answerWithin)) || !l.pinged.CompareAndSwap(open, now) {
 		return
 	}
 	var t [8]byte

@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"math"
 	"net"
 	"runtime"
 	"sync"
@@ -48,6 +49,9 @@ type Config struct {
 	// Counters count frames.
 	Counters Counters
 }
+
+// MaxWindow is the greatest window in bytes that the protocol allows.
+const MaxWindow = 1 << 30
 
 func (c *Config) defaults() {
 	if c.Window == 0 {
@@ -125,6 +129,7 @@ type Link struct {
 	done       chan struct{}
 
 	minRTT   atomic.Int64 // the shortest round trip in nanoseconds
+	measured atomic.Int32 // how many of them were
 	lastRecv atomic.Int64 // nanoseconds since start
 	pinged   atomic.Int64 // when the open ping was sent, 0 without one
 
@@ -199,6 +204,9 @@ func (l *Link) fail(err error) error {
 	}
 	l.life.stop()
 	l.mu.Unlock()
+	for _, st := range streams {
+		st.abort(tunnel.ErrLinkClosed) // before the goodbye, which may wait
+	}
 	if errors.Is(err, ErrDead) {
 		sock.Abort(l.nc) // an orderly end would wait behind what the peer does not take
 		if l.bc != nil {
@@ -206,9 +214,6 @@ func (l *Link) fail(err error) error {
 		}
 	} else {
 		l.hangUp()
-	}
-	for _, st := range streams {
-		st.abort(tunnel.ErrLinkClosed)
 	}
 	return err
 }
@@ -240,6 +245,13 @@ func (l *Link) controlLocked(typ byte, stream uint32, payload string) {
 	l.sent.count(typ)
 }
 
+const (
+	// lastID is the last number that a stream can have: numbers are not used again.
+	lastID = math.MaxUint32
+	// idReserve is how many numbers are left when another link is asked for.
+	idReserve = 1 << 20
+)
+
 // Dial opens a stream to the address; server side. mayWait is as in
 // tunnel.Stream.Send.
 func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, error) {
@@ -256,7 +268,14 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 		l.mu.Unlock()
 		return nil, tunnel.ErrNotReading
 	}
+	if l.nextID == lastID {
+		l.mu.Unlock()
+		return nil, tunnel.ErrFull
+	}
 	l.nextID++
+	if l.nextID == lastID-idReserve { // the agent connects once more
+		l.controlLocked(typeDrain, 0, "")
+	}
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
 	l.controlLocked(typeDial, st.id, address)

@@ -53,6 +53,8 @@ func TestLyingPeer(t *testing.T) {
 		"double fin":                {[][]byte{dial, frame(typeFin, 1, nil), frame(typeFin, 1, nil)}, false, "end is sent twice"},
 		"double close":              {[][]byte{dial, frame(typeClose, 1, nil), frame(typeClose, 1, nil)}, false, ""},
 		"credit overflow":           {[][]byte{dial, frame(typeCredit, 1, binary.BigEndian.AppendUint32(nil, 1<<31))}, false, "credit is too large"},
+		"credit overflow by one":    {[][]byte{dial, frame(typeCredit, 1, binary.BigEndian.AppendUint32(nil, 1<<30))}, false, "credit is too large"},
+		"credit of all bits":        {[][]byte{dial, frame(typeCredit, 1, binary.BigEndian.AppendUint32(nil, 1<<32-1))}, false, "credit is too large"},
 		"double fin, often":         {[][]byte{dial, frame(typeFin, 1, nil), frame(typeFin, 1, nil), frame(typeFin, 1, nil)}, false, "end is sent twice"},
 		"data before the answer":    {[][]byte{pending, frame(typeData, 1, []byte("x"))}, false, "data before the dial was answered"},
 		"fin before the answer":     {[][]byte{pending, frame(typeFin, 1, nil)}, false, "end, credit or its lack before the dial was answered"},

@@ -43,12 +43,13 @@ func (st *Stream) blockedLocked() {
 
 // maxCredit bounds what a peer may let us send, so that a lying peer cannot make
 // the number overflow.
-const maxCredit = 1 << 30
+const maxCredit = MaxWindow
 
-func (st *Stream) gotCredit(n int) {
+func (st *Stream) gotCredit(more uint32) {
 	l := st.l
 	l.mu.Lock()
-	if st.credit+n > maxCredit {
+	n := int(min(more, maxCredit+1)) // where int has 32 bits as well
+	if n > maxCredit-st.credit {
 		l.mu.Unlock()
 		l.breach(st, "credit is too large")
 		return
@@ -100,6 +101,9 @@ func (st *Stream) oweLocked() {
 	st.l.kickLocked()
 }
 
+// longestRTT is the longest round trip that explains a large window.
+const longestRTT = time.Second
+
 // growLocked doubles the window of a stream whose receiver keeps up while the
 // sender uses the window up faster than credit travels.
 func (st *Stream) growLocked() {
@@ -109,7 +113,7 @@ func (st *Stream) growLocked() {
 	// A quarter of the window took this long; the whole window is used up
 	// within two round trips if that was half of one. The shortest round trip
 	// counts: under load it grows with the windows themselves.
-	if since <= time.Duration(st.l.minRTT.Load())/2 {
+	if since <= min(time.Duration(st.l.minRTT.Load()), longestRTT)/2 {
 		st.shrink = 0 // what it was to give up, the line explains now
 		st.widenLocked()
 	}

@@ -102,7 +102,7 @@ func (e *End) Aborted(err error) {
 		// Bytes that came before the reset are delivered, as TCP does with
 		// what is in the receive queue.
 		e.mu.Lock()
-		e.cut = err
+		e.cut, e.peerClosed = err, true
 		holding := e.holding
 		e.mu.Unlock()
 		if !holding { // else Open does it

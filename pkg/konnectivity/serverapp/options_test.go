@@ -41,6 +41,7 @@ func TestOwnFlagsAreChecked(t *testing.T) {
 		"--slow-receivers=maybe":        "--slow-receivers",
 		"--link-window=1000":            "--link-window",
 		"--link-max-window=1000":        "--link-max-window",
+		"--link-max-window=1073741825":  "--link-max-window",
 		"--link-budget=-1":              "--link-budget",
 		"--conn-buffer=1":               "--conn-buffer",
 		"--peer-buffer=1000":            "--peer-buffer",

@@ -52,6 +52,8 @@ func (o *LinkOptions) Validate() error {
 		return fmt.Errorf("--slow-receivers must be reset or pause, not %q", o.SlowReceivers)
 	case o.Window < 64<<10 || o.MaxWindow < o.Window:
 		return errors.New("--link-window must be at least 65536, and --link-max-window not smaller than it")
+	case o.MaxWindow > link.MaxWindow:
+		return fmt.Errorf("--link-max-window must be at most %d", link.MaxWindow)
 	case o.Budget < 0 || o.ConnBuffer < 64<<10:
 		return errors.New("--link-budget must not be negative, and --conn-buffer at least 65536")
 	case tooSmall(o.PeerBuffer) || tooSmall(o.TotalBuffer):

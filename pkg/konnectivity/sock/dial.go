@@ -35,20 +35,14 @@ func DialAddr(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		return nil, fail("socket", err)
 	}
 	done, err := connected(fd, sa)
-	if err == nil && done && selfConnected(fd, int(to.Port())) {
-		// Nobody listens: the port that the kernel gave this socket was the one asked for.
-		err = unix.ECONNREFUSED
-	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fail("connect", err)
 	}
 	c := &fileConn{File: os.NewFile(uintptr(fd), "connection"), to: to}
-	if !done {
-		if err := c.await(ctx, sa); err != nil {
-			_ = c.Close()
-			return nil, fail("", err)
-		}
+	if err := c.stand(ctx, done, sa); err != nil {
+		_ = c.Close()
+		return nil, fail("", err)
 	}
 	for _, o := range [...][3]int{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
@@ -104,6 +98,23 @@ func selfConnected(fd, port int) bool {
 		return err == nil && ok && a.Port == b.Port && a.Addr == b.Addr
 	}
 	return false
+}
+
+// stand waits until the connection stands, unless it is done, and to somebody.
+func (c *fileConn) stand(ctx context.Context, done bool, sa unix.Sockaddr) error {
+	if !done {
+		if err := c.await(ctx, sa); err != nil {
+			return err
+		}
+	}
+	self := false
+	if err := c.control(func(fd int) { self = selfConnected(fd, int(c.to.Port())) }); err != nil {
+		return err
+	}
+	if self { // nobody listens: the port that the kernel gave this socket was the one asked for
+		return os.NewSyscallError("connect", unix.ECONNREFUSED)
+	}
+	return nil
 }
 
 // await waits until the connection stands or ctx ends.

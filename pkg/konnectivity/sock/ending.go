@@ -43,7 +43,8 @@ func (o *Out) finish(how ending) {
 	if !idle {
 		return
 	}
-	if how >= endAcked && unacked(o.nc) > 0 {
+	// TLS says goodbye to a peer that may not read, and waits for that.
+	if o.raw == nil || how >= endAcked && unacked(o.nc) > 0 {
 		go o.end(how)
 		return
 	}
