@@ -69,19 +69,22 @@ type judgement struct {
 	least, ratio bool
 	pass, ahead  bool // ahead of ssh -D, or not compared
 	withSSH      bool
+	without      bool // ours, or what it is compared with, has no value: that is no pass
 }
 
 // judge compares what was measured with the targets.
 func judge(mode string, res *results) (rows []judgement) {
 	for _, g := range goals {
-		if len(res.v[g.key]["ours"]) == 0 {
+		if len(res.v[g.key]) == 0 { // nobody was asked for it
 			continue
 		}
 		base := 1.0
 		if !g.absolute {
-			if base = median(res.v[g.key][baseline]); base == 0 {
-				continue
-			}
+			base = median(res.v[g.key][baseline])
+		}
+		if len(res.v[g.key]["ours"]) == 0 || base == 0 {
+			rows = append(rows, judgement{key: g.key, without: true, ahead: true})
+			continue
 		}
 		j := judgement{key: g.key, ours: median(res.v[g.key]["ours"]) / base, ratio: !g.absolute, ahead: true,
 			floor: median(res.v[g.key][floorName]) / base, relay: median(res.v[g.key][relayName]) / base, sealed: median(res.v[g.key][tlsRelayName]) / base, ssh: median(res.v[g.key][sshName]) / base}
@@ -109,6 +112,10 @@ func printGoals(w io.Writer, mode string, res *results) {
 	}
 	fmt.Fprintf(w, "\n| %s | ours | target | | no agent | plain relay | TLS relay | `ssh -D` |\n|---|--:|--:|---|--:|--:|--:|--:|\n", mode)
 	for _, j := range rows {
+		if j.without {
+			fmt.Fprintf(w, "| %s | no value | – | ✗ | – | – | – | – |\n", j.key)
+			continue
+		}
 		unit, sign, mark := "", "≤", "✗"
 		if j.ratio {
 			unit = "x"

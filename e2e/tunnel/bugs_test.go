@@ -14,11 +14,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 )
 
-// dialers returns HTTP CONNECT dialers through upstream's pair and through ours.
-func dialers(t *testing.T) (upstream, own konntest.Dialer) {
+// dialers returns dialers through upstream's pair and through ours.
+func dialers(t *testing.T, mode string) (upstream, own konntest.Dialer) {
 	t.Helper()
-	up := startPair(t, options{mode: "http-connect", server: v0_36_0, agent: v0_36_0})
-	return up.dialer(), startPair(t, options{mode: "http-connect"}).dialer()
+	up := startPair(t, options{mode: mode, server: v0_36_0, agent: v0_36_0})
+	return up.dialer(), startPair(t, options{mode: mode}).dialer()
 }
 
 // reproduce fails the test if upstream does not show a bug in some tries: what is
@@ -67,14 +67,18 @@ func lost(t *testing.T, d konntest.Dialer, n, size int, limit time.Duration) flo
 // TestWriteThenClose reproduces upstream's loss of what is written before a close
 // and shows that our pair has none.
 func TestWriteThenClose(t *testing.T) {
-	upstream, own := dialers(t)
-	reproduce(t, func() bool {
-		l := lost(t, upstream, 20, 1<<20, 5*time.Second)
-		t.Logf("upstream lost %.0f %%", 100*l)
-		return l > 0
-	})
-	if l := lost(t, own, 20, 1<<20, konntest.Patience); l != 0 {
-		t.Errorf("ours lost %.2f %%", 100*l)
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			upstream, own := dialers(t, mode)
+			reproduce(t, func() bool {
+				l := lost(t, upstream, 20, 1<<20, 5*time.Second)
+				t.Logf("upstream lost %.0f %%", 100*l)
+				return l > 0
+			})
+			if l := lost(t, own, 20, 1<<20, konntest.Patience); l != 0 {
+				t.Errorf("ours lost %.2f %%", 100*l)
+			}
+		})
 	}
 }
 
@@ -122,10 +126,14 @@ func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
 // TestOneSlowClient reproduces upstream's #180, one client that stops reading stops
 // all, and shows that ours is free of it.
 func TestOneSlowClient(t *testing.T) {
-	upstream, own := dialers(t)
-	reproduce(t, func() bool { return stalls(t, upstream, 3*time.Second) })
-	if limit := konntest.TimeBesideStalls(t, own, konntest.Target(t, konntest.Echo)); stalls(t, own, limit) {
-		t.Errorf("ours stalls for more than %v", limit)
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			upstream, own := dialers(t, mode)
+			reproduce(t, func() bool { return stalls(t, upstream, 3*time.Second) })
+			if limit := konntest.TimeBesideStalls(t, own, konntest.Target(t, konntest.Echo)); stalls(t, own, limit) {
+				t.Errorf("ours stalls for more than %v", limit)
+			}
+		})
 	}
 }
 

@@ -124,6 +124,7 @@ func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) 
 		return nil, err
 	}
 	cfg = cfg.Clone()
+	cfg.NextProtos = slices.Clip(cfg.NextProtos) // Clone shares it with other connections
 	cfg.DynamicRecordSizingDisabled = true
 	if cfg.ServerName == "" {
 		cfg.ServerName, _, _ = net.SplitHostPort(a.cfg.Address)

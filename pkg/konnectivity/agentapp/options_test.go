@@ -32,6 +32,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"--busy-poll=2ms":                                              "--busy-poll",
 		"--busy-poll=0":                                                "",
 		"--links=-1":                                                   "--links",
+		"--links=65":                                                   "--links",
 		"--allow-destinations=10.0.0.0/33":                             "10.0.0.0/33",
 		"--deny-destinations=host:99999":                               "99999",
 		"--deny-destinations=":                                         "",

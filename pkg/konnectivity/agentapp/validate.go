@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 )
 
@@ -60,6 +61,9 @@ func (o *Options) validateOwn() error {
 	}
 	if o.Links < 0 || o.GracefulShutdownTimeout < 0 {
 		return errors.New("--links and --graceful-shutdown-timeout must not be negative")
+	}
+	if o.Links > link.MaxLinks {
+		return fmt.Errorf("--links must be at most %d", link.MaxLinks)
 	}
 	if err := shell.AtLeastOne(map[string]int{"max-pending-dials": o.MaxPendingDials, "max-connections": o.MaxConnections}); err != nil {
 		return err

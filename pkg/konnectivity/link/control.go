@@ -24,6 +24,9 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 	}
 	switch typ {
 	case typePing, typePong, typeDrain, typeDrained:
+		if id != 0 {
+			return violation("frame of type %d, which is the link's, for stream %d", typ, id)
+		}
 		return l.linkFrame(typ, p)
 	case typeDial:
 		return l.gotDial(id, p)
@@ -45,18 +48,23 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 
 func (l *Link) linkFrame(typ byte, p []byte) error {
 	switch typ {
-	case typePing:
+	case typePing, typePong:
 		if len(p) != 8 {
-			return violation("PING with %d bytes", len(p))
+			return violation("PING or PONG with %d bytes", len(p))
 		}
-		l.pong(p)
-	case typePong:
-		l.gotPong(p)
+		if typ == typePing {
+			l.pong(p)
+		} else {
+			l.gotPong(p)
+		}
 	case typeDrain:
 		if l.cfg.OnDrain != nil {
 			l.cfg.OnDrain()
 		}
 	case typeDrained:
+		if l.cfg.OnDial == nil {
+			return violation("DRAINED from an agent")
+		}
 		if l.cfg.OnDrained != nil {
 			l.cfg.OnDrained()
 		}
@@ -86,9 +94,6 @@ const enoughRTTs = 4
 
 // gotPong measures the round trip, if it is the open ping that is answered.
 func (l *Link) gotPong(p []byte) {
-	if len(p) != 8 {
-		return
-	}
 	sent := int64(binary.BigEndian.Uint64(p))
 	if sent == 0 || !l.pinged.CompareAndSwap(sent, 0) {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 )
@@ -41,12 +42,31 @@ func SendHello(nc net.Conn, h Hello) (Welcome, error) {
 		return Welcome{}, fmt.Errorf("%w: no WELCOME", ErrHandshake)
 	}
 	w := Welcome{ServerID: m["serverID"]}
-	w.ServerCount, _ = strconv.Atoi(m["serverCount"])
-	w.Links, _ = strconv.Atoi(m["links"])
+	if w.ServerCount, err = count(m["serverCount"], math.MaxInt32); err != nil {
+		return Welcome{}, fmt.Errorf("%w: bad number of servers: %w", ErrHandshake, err)
+	}
+	if w.Links, err = count(m["links"], MaxLinks); err != nil {
+		return Welcome{}, fmt.Errorf("%w: bad number of links: %w", ErrHandshake, err)
+	}
 	if w.Window, err = strconv.Atoi(m["window"]); err != nil || w.Window < 1 || w.Window > maxCredit {
 		return Welcome{}, fmt.Errorf("%w: bad window", ErrHandshake)
 	}
 	return w, nil
+}
+
+// MaxLinks is the greatest number of links that a server may ask an agent for.
+const MaxLinks = 64
+
+// count reads a number from 0 to most, which is 0 where it is left out.
+func count(s string, most int) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err == nil && (n < 0 || n > most) {
+		err = fmt.Errorf("%d is not between 0 and %d", n, most)
+	}
+	return n, err
 }
 
 // ReadHello waits for an agent's introduction. The caller sets a deadline.

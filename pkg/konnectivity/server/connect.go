@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// headerTimeout is for how long a client may take to send its request.
+	// headerTimeout is for how long a client may take to send its request, or with gRPC to
+	// open its first stream.
 	headerTimeout = 60 * time.Second
 	// maxRequest bounds the head of a request in bytes.
 	maxRequest = 16 << 10

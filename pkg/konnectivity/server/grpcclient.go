@@ -55,6 +55,7 @@ func (g *grpcClient) connect(nc net.Conn) {
 	cfg.OnStream = g.open
 	cfg.OnSent = g.s.m.wrote
 	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
+	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout)) // until the first stream
 	g.conn = h2.NewServer(nc, cfg)
 }
 
@@ -120,7 +121,9 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	}
 	g.s.m.grpcConns.With("Proxy").Inc()
 	g.s.opening.Add(1)
-	if !g.fresh.Load() {
+	if g.fresh.Load() {
+		_ = g.conn.Net().SetReadDeadline(time.Time{})
+	} else {
 		g.several.Store(true)
 	}
 	g.opened()

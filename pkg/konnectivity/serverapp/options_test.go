@@ -27,6 +27,7 @@ func TestOwnFlagsAreChecked(t *testing.T) {
 		"--agent-claims=node":           "--agent-namespace",
 		"--agent-claims=certificate":    "",
 		"--links-per-agent=0":           "--links-per-agent",
+		"--links-per-agent=65":          "--links-per-agent",
 		"--max-pending-dials=0":         "--max-pending-dials",
 		"--max-connections=-1":          "--max-connections",
 		"--max-agents=0":                "--max-agents",

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/kube"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/shell"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
@@ -138,6 +139,9 @@ func (o *Options) validateOwn() error {
 	if err := shell.AtLeastOne(map[string]int{"links-per-agent": o.LinksPerAgent, "max-pending-dials": o.MaxPendingDials,
 		"max-connections": o.MaxConnections, "max-connections-per-agent": o.MaxPerAgent, "max-agents": o.MaxAgents}); err != nil {
 		return err
+	}
+	if o.LinksPerAgent > link.MaxLinks {
+		return fmt.Errorf("--links-per-agent must be at most %d", link.MaxLinks)
 	}
 	if o.AgentWait < 0 || o.TokenCache < 0 {
 		return errors.New("--agent-wait and --token-cache must not be negative")

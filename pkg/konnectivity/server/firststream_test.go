@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+)
+
+// patience is a connection that knows until when it is read.
+type patience struct {
+	net.Conn
+	until atomic.Pointer[time.Time]
+}
+
+func (p *patience) SetReadDeadline(t time.Time) error {
+	p.until.Store(&t)
+	return p.Conn.SetReadDeadline(t)
+}
+
+// A client of gRPC that opens no stream is not waited for without end; one that has had
+// one is, as the reference client may keep its connection.
+func TestClientWithoutStream(t *testing.T) {
+	s := New(Config{}, NewMetrics())
+	defer func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Shutdown(ctx)
+	}()
+	far, near := net.Pipe()
+	nc := &patience{Conn: near}
+	served := make(chan struct{})
+	go func() { defer close(served); s.serveGRPC(nc) }()
+	tunneltest.Eventually(t, "there is a deadline", func() bool {
+		until := nc.until.Load()
+		return until != nil && time.Until(*until) > 0 && time.Until(*until) <= headerTimeout
+	})
+	c := h2.NewClient(far, h2.Config{})
+	ran := make(chan struct{})
+	go func() { defer close(ran); _ = c.Serve() }()
+	c.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: proxyPath},
+		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, nil)
+	tunneltest.Eventually(t, "there is none any more", func() bool { return nc.until.Load().IsZero() })
+	c.Close()
+	far.Close()
+	<-ran
+	<-served
+}
