@@ -48,15 +48,16 @@ func (l *Link) readControl(typ byte, id uint32, length int) error {
 
 func (l *Link) linkFrame(typ byte, p []byte) error {
 	switch typ {
-	case typePing, typePong:
+	case typePing:
 		if len(p) != 8 {
-			return violation("PING or PONG with %d bytes", len(p))
+			return violation("PING with %d bytes", len(p))
 		}
-		if typ == typePing {
-			l.pong(p)
-		} else {
-			l.gotPong(p)
+		l.pong(p)
+	case typePong:
+		if len(p) != 8 {
+			return violation("PONG with %d bytes", len(p))
 		}
+		l.gotPong(p)
 	case typeDrain:
 		if l.cfg.OnDrain != nil {
 			l.cfg.OnDrain()
