@@ -9,8 +9,8 @@ import (
 )
 
 // firstInLine measures echoes of server and agent that never wait for a processor which
-// something of ordinary priority has: no way to share processors makes them faster, with
-// whatever threads and connections of their own.
+// something of ordinary priority has. What is left is their own work and the waits of
+// client and destination.
 func firstInLine(e *env) (map[string]float64, error) {
 	c, err := open(e.dial, e.t.addr, opEcho)
 	if err != nil {

@@ -23,8 +23,15 @@ func (p *patience) SetReadDeadline(t time.Time) error {
 }
 
 // A client of gRPC that opens no stream is not waited for without end; one that has had
-// one is, as the reference client may keep its connection.
+// one is, as the reference client may keep its connection; also if that came when the
+// server, about to stop, waited for it no more.
 func TestClientWithoutStream(t *testing.T) {
+	for name, late := range map[string]bool{"in time": false, "late": true} {
+		t.Run(name, func(t *testing.T) { firstStream(t, late) })
+	}
+}
+
+func firstStream(t *testing.T, late bool) {
 	s := New(Config{}, NewMetrics())
 	defer func() {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -38,6 +45,16 @@ func TestClientWithoutStream(t *testing.T) {
 	tunneltest.Eventually(t, "there is a deadline", func() bool {
 		until := nc.until.Load()
 		return until != nil && time.Until(*until) > 0 && time.Until(*until) <= headerTimeout
+	})
+	tunneltest.Eventually(t, "the client is known", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for g := range s.conns {
+			if late {
+				g.(*grpcClient).opened()
+			}
+		}
+		return len(s.conns) == 1
 	})
 	c := h2.NewClient(far, h2.Config{})
 	ran := make(chan struct{})

@@ -121,9 +121,8 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 	}
 	g.s.m.grpcConns.With("Proxy").Inc()
 	g.s.opening.Add(1)
-	if g.fresh.Load() {
-		_ = g.conn.Net().SetReadDeadline(time.Time{})
-	} else {
+	_ = g.conn.Net().SetReadDeadline(time.Time{})
+	if !g.fresh.Load() {
 		g.several.Store(true)
 	}
 	g.opened()
