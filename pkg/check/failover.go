@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,18 +28,22 @@ func schedulerFailover(ctx context.Context, s *Scope) error {
 	if err := s.watchRenewal(ctx, lease); err != nil {
 		return err
 	}
-	old := holderOf(lease)
 	traffic, err := s.startTraffic(ctx)
 	if err != nil {
 		return err
 	}
 	defer traffic.stop()
+	// Read again, so that what is renewed from here on is renewed by a leader that lives on.
+	if lease, err = s.heldLease(ctx); err != nil {
+		return err
+	}
+	old := holderOf(lease)
 	killed := death{ordered: time.Now()}
 	if err := s.Parts.KillLeader(ctx, old); err != nil {
 		return fmt.Errorf("kill the leader %s: %w", old, err)
 	}
 	killed.done = time.Now()
-	next, err := s.waitTakeover(ctx, old, killed.ordered)
+	next, err := s.waitTakeover(ctx, lease, &killed)
 	if err != nil {
 		return err
 	}
@@ -48,29 +53,37 @@ func schedulerFailover(ctx context.Context, s *Scope) error {
 	return s.eachBoundOnce(ctx, traffic.stop(), killed)
 }
 
-// waitTakeover waits for another holder and compares the time since killed with the limit. It waits longer than the limit, to tell a slow
-// takeover from none.
-func (s *Scope) waitTakeover(ctx context.Context, old string, killed time.Time) (string, error) {
+// waitTakeover waits for another holder and compares the time since the leader's death with the limit. It waits longer than the limit, to tell a
+// slow takeover from none.
+func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, killed *death) (string, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, s.TakeoverLimit+20*time.Second)
 	defer cancel()
 	var next string
+	lastWords := old.Spec.RenewTime
 	err := waitFor(waitCtx, 50*time.Millisecond, func(ctx context.Context) error {
 		lease, err := s.getLease(ctx, s.Lease)
 		if err != nil {
 			return err
 		}
-		if next = holderOf(lease); next == "" || next == old {
-			return fmt.Errorf("nobody took Lease %s over from %s within %s after it was killed", s.Lease, old, time.Since(killed).Round(time.Second))
+		if next = holderOf(lease); next != "" && next != holderOf(old) {
+			return nil
 		}
-		return nil
+		if next != "" && !lease.Spec.RenewTime.Equal(lastWords) {
+			lastWords, killed.lived = lease.Spec.RenewTime, time.Now()
+			return fmt.Errorf("%s goes on renewing Lease %s, %s after the order to kill it", next, s.Lease, time.Since(killed.ordered).Round(time.Second))
+		}
+		return fmt.Errorf("nobody took Lease %s over from %s within %s after it was killed", s.Lease, holderOf(old), time.Since(killed.at()).Round(time.Second))
 	})
 	if err != nil {
 		return "", err
 	}
-	took := time.Since(killed)
+	took := time.Since(killed.at())
 	s.Detail("takeover", "%.1f s (limit %s)", took.Seconds(), s.TakeoverLimit)
-	s.Detail("old-holder", "%s", old)
+	s.Detail("old-holder", "%s", holderOf(old))
 	s.Detail("new-holder", "%s", next)
+	if outlived := killed.at().Sub(killed.ordered); outlived > 0 {
+		s.Detail("old-holder-outlived", "the order to kill it by %.1f s, which are not counted", outlived.Seconds())
+	}
 	if took > s.TakeoverLimit {
 		return "", WithHint(fmt.Errorf("the takeover of Lease %s took %.1f s, more than %s", s.Lease, took.Seconds(), s.TakeoverLimit),
 			"the worst case is leaseDuration + 4.4 * retryPeriod of the scheduler's leaderElection: lower them")

@@ -23,14 +23,24 @@ func TestSchedulerFailover(t *testing.T) {
 		"taken over": {},
 		"too slow": {next: func(d time.Duration) string {
 			if d < 1800*time.Millisecond {
-				return "a_1"
+				return "" // dead: the Lease stays as it is
 			}
 			return "a_2"
 		}, wantErr: "more than 1.5s"},
-		"cannot kill":  {kill: errors.New("no such process"), wantErr: "kill the leader a_1: no such process"},
-		"bound twice":  {broken: func(a *stubAPI) { a.events = 2 }, wantErr: "was bound 2 times"},
-		"never bound":  {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, wantErr: "created during the failover, is not bound"},
-		"wrong binder": {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "node-0", "other" } }, wantErr: `was bound by "other"`},
+		"outlives the order to kill it": {next: func(d time.Duration) string {
+			switch {
+			case d < 700*time.Millisecond:
+				return "a_1"
+			case d < 1800*time.Millisecond:
+				return ""
+			}
+			return "a_2"
+		}},
+		"is not killed": {next: func(time.Duration) string { return "a_1" }, wantErr: "a_1 goes on renewing Lease"},
+		"cannot kill":   {kill: errors.New("no such process"), wantErr: "kill the leader a_1: no such process"},
+		"bound twice":   {broken: func(a *stubAPI) { a.events = 2 }, wantErr: "was bound 2 times"},
+		"never bound":   {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, wantErr: "created during the failover, is not bound"},
+		"wrong binder":  {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "node-0", "other" } }, wantErr: `was bound by "other"`},
 		"the old one comes back": {next: func(d time.Duration) string {
 			if d > takeover && d < 4*takeover {
 				return "a_2"

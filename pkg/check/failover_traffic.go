@@ -65,12 +65,29 @@ const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
 // eventOnItsWay is how long an event may take that is sent.
 const eventOnItsWay = 2 * time.Second
 
-// death is the time between the order to kill a leader, which it may outlive on a busy node, and the word that it is done.
-type death struct{ ordered, done time.Time }
+// death is the time between the order to kill a leader and the word that it is done. On a busy node the leader outlives both: lived is when it was
+// last seen to renew its Lease after the order, or zero.
+type death struct{ ordered, done, lived time.Time }
+
+// at is the earliest time at which the leader can have died.
+func (d death) at() time.Time {
+	if d.lived.After(d.ordered) {
+		return d.lived
+	}
+	return d.ordered
+}
+
+// over is when all that the leader did had been done but for what was on its way.
+func (d death) over() time.Time {
+	if d.lived.After(d.done) {
+		return d.lived
+	}
+	return d.done
+}
 
 // mayLackEvent says whether the killed leader may have bound the pod and died before its event.
 func (p *boundPod) mayLackEvent(killed death) bool {
-	return p.boundAt.After(killed.ordered.Add(-eventLost)) && p.boundAt.Before(killed.done.Add(eventOnItsWay))
+	return p.boundAt.After(killed.ordered.Add(-eventLost)) && p.boundAt.Before(killed.over().Add(eventOnItsWay))
 }
 
 // lacking counts the pods without an event that must have one.
