@@ -19,6 +19,8 @@ var measurements = []measurement{
 	{name: "stall", mixed: true, ssh: true, run: clientStops},
 	{name: "stall", mixed: true, ssh: true, run: clientSlow},
 	{name: "stall", mixed: true, ssh: true, run: farEndStops},
+	{name: "lag", mixed: true, ssh: true, run: clientLags},
+	{name: "lag", mixed: true, ssh: true, run: lagAmongKeys},
 	{name: "rss", ssh: true, run: memory},
 	{name: "stalled", mixed: true, ssh: true, run: stalledMemory},
 	{name: "lost", mixed: true, ssh: true, counts: true, run: losing},

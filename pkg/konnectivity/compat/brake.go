@@ -1,72 +1,143 @@
 package compat
 
-import "time"
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+)
 
 // The reference protocol lets a peer send the bytes of each connection as fast as they
 // come, however fast they are taken: a receiver that is merely slower than its source
 // would hold ConnLimit after a while and lose its connection. While such a receiver
-// catches up, the window of the stream stays shut. That makes all connections of the
-// peer wait, so it is for no longer than brakeTime, they get something through behind it,
-// and it is not done again for a receiver that could not catch up within that until it has.
+// catches up, the stream's window stays shut, but for a trickle. That would make all
+// connections of the peer wait, so more comes while another connection waits for an answer,
+// and with whatever comes for one: the busier the others are, the less are they held up,
+// and the sooner does the slow one reach ConnLimit and is closed.
 
 const (
-	// brakeTime is for how long the stream may wait for receivers.
-	brakeTime = 250 * time.Millisecond
-	// brakeRest is how many bytes of any connections come before it does so again.
-	brakeRest = 1 << 20
-	// brakeLeast is the least ConnLimit with which that is of use: what the window has
+	// trickle is how many bytes may come at once behind a receiver that catches up. It is
+	// more than upstream has queued in gRPC ahead of what another connection sends next
+	// (64 KiB).
+	trickle = 2 * buf.MaxSize
+	// trickleMost bounds how many of these are kept for bytes that are still to come.
+	trickleMost = 8 * trickle
+	// trickleFirst is when the first comes for a connection that waits for an answer, and
+	// twice as long passes before each other, up to trickleEvery.
+	trickleFirst = time.Millisecond
+	trickleEvery = 250 * time.Millisecond
+	// askAgain is when a connection without an answer may begin that again.
+	askAgain = time.Second
+	// dryLeast is how many bytes come at least, behind the last that went the other way, where
+	// there may be more.
+	dryLeast = 4 << 10
+	// brakeLeast is the least ConnLimit with which all that is of use: what the window has
 	// granted before comes nevertheless.
 	brakeLeast = 8 << 20
 )
 
 // brake is the state of a session's window; it is guarded by the session's mu.
 type brake struct {
-	count int         // connections that want it shut
-	turn  int         // how often it was shut
-	timer *time.Timer // opens it again
-	rest  int         // bytes that are to come before it is shut again
-	owed  int         // bytes by which it is to be opened
+	count int // connections that want it shut
+	asks  int // connections that wait for an answer
+	timer *time.Timer
+	wait  time.Duration // that the timer was set to
+	owed  int           // bytes by which the window is to be opened
+	due   int           // of these and of what comes, at once
+}
+
+// lag is what the brake knows of a connection.
+type lag struct {
+	braking bool      // the window stays shut for its receiver
+	asks    bool      // it waits for an answer
+	asked   time.Time // since when
+	run     int       // bytes that have come since it last sent something
 }
 
 // brakeLocked shuts the stream's window for a receiver that holds half of what it may.
 func (c *Conn) brakeLocked() {
 	s, b := c.s, &c.s.brake
-	if s.cfg.Pause || s.cfg.ConnLimit < brakeLeast || c.braking || c.slow || c.held <= s.cfg.ConnLimit/2 {
+	if s.cfg.Pause || s.cfg.ConnLimit < brakeLeast {
 		return
 	}
-	first := b.count == 0
-	if first && b.rest > 0 {
+	if c.lag.braking || c.held <= s.cfg.ConnLimit/2 {
 		return
 	}
-	if first {
-		b.turn++
-		turn := b.turn
-		b.timer = time.AfterFunc(brakeTime, func() { s.brakeOver(turn) })
+	c.lag.braking = true
+	c.answeredLocked()
+	if b.count++; b.count == 1 {
+		b.wait = trickleFirst // for what others may wait for already
+		b.timer = time.AfterFunc(b.wait, s.tick)
 	}
-	c.braking, c.wholeTurn = true, first
-	b.count++
 }
 
-// brakeOver opens the window although receivers have not caught up.
-func (s *Session) brakeOver(turn int) {
+// tick lets something through behind receivers that have not caught up.
+func (s *Session) tick() {
 	s.mu.Lock()
-	if s.brake.turn == turn {
-		for _, c := range s.conns {
-			if c.braking {
-				c.slow = c.wholeTurn
-				c.releaseLocked()
-			}
-		}
+	if b := &s.brake; b.count > 0 && !s.closed {
+		b.trickle(trickle)
+		b.setTimer(min(2*b.wait, trickleEvery))
 	}
 	s.mu.Unlock()
 	s.repay()
 }
 
-// caughtUpLocked ends that for a receiver that holds clearly less. The caller goes on
-// with repay when it has let go of mu.
+func (b *brake) trickle(n int) { b.due = min(b.due+n, trickleMost) }
+
+func (b *brake) setTimer(d time.Duration) {
+	b.wait = d
+	b.timer.Reset(d)
+}
+
+// busyLocked says whether the receiver has enough to go on with.
+func (c *Conn) busyLocked() bool { return c.held > maxInFlight }
+
+// askLocked notes that something was sent that may be answered, or that a receiver has taken
+// all of what may go on.
+func (c *Conn) askLocked() {
+	b := &c.s.brake
+	if b.count == 0 || c.lag.asks && time.Since(c.lag.asked) < askAgain || c.busyLocked() {
+		return
+	}
+	if !c.lag.asks {
+		b.asks++
+	}
+	c.lag.asks, c.lag.asked = true, time.Now()
+	b.setTimer(trickleFirst)
+}
+
+// cameLocked notes that n bytes came, behind which there may be more. It is before the
+// receiver holds them.
+func (c *Conn) cameLocked(n int) {
+	c.lag.run += n
+	if c.s.brake.count > 0 && !c.busyLocked() {
+		c.s.brake.trickle(4 * n) // the others get some of it
+	}
+	c.answeredLocked()
+}
+
+// dryLocked notes that the receiver has taken all it held, behind which there may be more.
+func (c *Conn) dryLocked() {
+	if c.lag.run >= dryLeast && !c.gotEnd && !c.dead {
+		c.askLocked()
+	}
+}
+
+// answeredLocked says that the connection waits for no answer.
+func (c *Conn) answeredLocked() {
+	b := &c.s.brake
+	if !c.lag.asks {
+		return
+	}
+	c.lag.asks = false
+	if b.asks--; b.asks == 0 && b.count > 0 {
+		b.setTimer(trickleEvery)
+	}
+}
+
+// caughtUpLocked opens the window for a receiver that holds clearly less. The caller goes
+// on with repay when it has let go of mu.
 func (c *Conn) caughtUpLocked() {
 	if c.held <= c.s.cfg.ConnLimit/8*3 {
-		c.slow = false
 		c.releaseLocked()
 	}
 }
@@ -74,37 +145,41 @@ func (c *Conn) caughtUpLocked() {
 // releaseLocked says that a connection does not need the window shut.
 func (c *Conn) releaseLocked() {
 	b := &c.s.brake
-	if !c.braking {
+	if !c.lag.braking {
 		return
 	}
-	c.braking = false
+	c.lag.braking = false
 	if b.count--; b.count == 0 {
 		b.timer.Stop()
-		b.rest = brakeRest
 	}
 }
 
-// credit returns how many of n bytes that have come open the stream's window at once.
-func (s *Session) credit(n int) int {
+// credit says that n bytes have come, by which the stream's window may be opened.
+func (s *Session) credit(n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.brake.count > 0 {
-		s.brake.owed += n
-		return 0
-	}
-	s.brake.rest -= min(n, s.brake.rest)
-	return n
+	s.brake.owed += n
+	s.mu.Unlock()
+	s.repay()
 }
 
-// repay opens the window by what it was kept shut by, if nobody needs that any more.
+// repay opens the window by what it was kept shut by, as far as that is due: by all where
+// nobody needs it shut.
 func (s *Session) repay() {
 	s.mu.Lock()
-	n := 0
-	if s.brake.count == 0 {
-		n, s.brake.owed = s.brake.owed, 0
+	b := &s.brake
+	shut := b.count > 0
+	if !shut {
+		b.due = b.owed
 	}
+	n := min(b.owed, b.due)
+	b.owed -= n
+	b.due -= n
 	s.mu.Unlock()
-	if n > 0 {
+	switch {
+	case n == 0:
+	case shut:
+		s.st.Grant(n)
+	default:
 		s.st.Consumed(n)
 	}
 }

@@ -8,61 +8,179 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
 )
 
-// TestSlowerThanItsSource: a receiver that is slower than its source, but takes 3 of
-// 16 MiB within the time for which the stream may wait, gets all, and another connection
-// goes on meanwhile. One that is slower than that is reset.
+// download is a receiver that is slower than its source, in a time that passes only while
+// all wait: that of the receiver, and that for which the stream is kept shut.
+type download struct {
+	*pair
+	resets atomic.Int32
+	taken  int
+	gone   chan struct{} // it has all, or was reset
+}
+
+const downloadSize = 64 << 20
+
+// startDownload takes 256 KiB behind each pause.
+func startDownload(t *testing.T, pause time.Duration) *download {
+	d := &download{gone: make(chan struct{})}
+	near, far := net.Pipe()
+	d.pair = newPairOn(t, near, far, compat.Config{OnOverflow: func() { d.resets.Add(1) }}, compat.Config{})
+	sink, source := d.open(t, true)
+	d.wg.Go(func() { send(t, source, downloadSize, 0) })
+	d.wg.Go(func() {
+		defer close(d.gone)
+		d.taken = take(sink, downloadSize, 256<<10, pause)
+	})
+	return d
+}
+
+// take reads so many bytes, a piece behind each pause, and returns how many there were.
+func take(sink *tunneltest.Sink, size, piece int, pause time.Duration) (taken int) {
+	for taken < size {
+		time.Sleep(pause)
+		got, _, _, err := sink.State()
+		if err != nil {
+			break
+		}
+		n := min(piece, got-taken)
+		taken += n
+		sink.Stream().Consumed(n)
+	}
+	return taken
+}
+
+func (d *download) over() bool {
+	select {
+	case <-d.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait fails unless the receiver got all, or was reset.
+func (d *download) wait(t *testing.T, kept bool) {
+	t.Helper()
+	<-d.gone
+	if n := d.resets.Load(); kept != (d.taken == downloadSize) || kept != (n == 0) {
+		t.Errorf("the receiver took %d of %d bytes, and %d connections were reset", d.taken, downloadSize, n)
+	}
+}
+
+// TestSlowerThanItsSource: a receiver that is slower than its source gets all, if no other
+// connection has much to do, and one that takes nothing is reset. What comes by itself for
+// another connection is not kept for long.
 func TestSlowerThanItsSource(t *testing.T) {
 	for name, c := range map[string]struct {
-		pause time.Duration // behind each of 256 KiB
+		pause time.Duration
 		kept  bool
 	}{
-		"fast enough": {15 * time.Millisecond, true},
-		"too slow":    {30 * time.Millisecond, false},
+		"17 MB/s":  {15 * time.Millisecond, true},
+		"1.3 MB/s": {200 * time.Millisecond, true},
+		"stalled":  {time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // time is the receiver's alone
-				slowReceiver(t, c.pause, c.kept)
+			synctest.Test(t, func(t *testing.T) {
+				d := startDownload(t, c.pause)
+				other, far := d.open(t, false)
+				longest := time.Duration(0)
+				for said := 1; !d.over(); said++ {
+					start := time.Now()
+					send(t, far, 1, 0)
+					for now := 0; now < said; now, _, _, _ = other.State() {
+						time.Sleep(time.Millisecond)
+					}
+					longest = max(longest, time.Since(start))
+					time.Sleep(10 * time.Second)
+				}
+				d.wait(t, c.kept)
+				if t.Logf("a byte that came by itself took %v at most", longest); longest > time.Second {
+					t.Errorf("another connection waited for %v", longest)
+				}
 			})
 		})
 	}
 }
 
-func slowReceiver(t *testing.T, pause time.Duration, kept bool) {
-	const size, piece = 64 << 20, 256 << 10
-	var resets atomic.Int32
-	near, far := net.Pipe()
-	p := newPairOn(t, near, far, compat.Config{OnOverflow: func() { resets.Add(1) }}, compat.Config{})
-	steady, source := p.open(t, true)
-	other, echo := p.open(t, false)
-	p.wg.Go(func() { send(t, source, size, 0) })
-	taken, said, longest := 0, 0, time.Duration(0)
-	take := func() bool {
-		time.Sleep(pause)
-		got, _, _, err := steady.State()
-		n := min(piece, got-taken)
-		taken += n
-		steady.Stream().Consumed(n)
-		return err == nil && taken < size
+// TestBusyBesideSlow: connections with something to do are not held up by one whose receiver
+// is slow. It gets all where they do a little, and is reset where they do a lot.
+func TestBusyBesideSlow(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration
+		kept  bool
+	}{
+		"keystrokes":  {100 * time.Millisecond, true},
+		"many a time": {time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := startDownload(t, 30*time.Millisecond)
+				near, far := d.open(t, false)
+				longest := time.Duration(0)
+				for asked := 1; !d.over(); asked++ {
+					start := time.Now()
+					send(t, near, 1, 0)
+					await(far, asked)
+					send(t, far, 1, 0)
+					await(near, asked)
+					longest = max(longest, time.Since(start))
+					time.Sleep(c.every)
+				}
+				d.wait(t, c.kept)
+				if longest > 10*time.Millisecond {
+					t.Errorf("an answer took %v at most", longest)
+				}
+			})
+		})
 	}
-	for take() {
-		if taken <= said<<20 {
-			continue
+}
+
+// TestDialBesideSlow: nor is a new connection.
+func TestDialBesideSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := startDownload(t, 30*time.Millisecond)
+		longest := time.Duration(0)
+		for !d.over() {
+			start := time.Now()
+			near, _ := d.open(t, false)
+			longest = max(longest, time.Since(start))
+			near.Stream().Close()
+			time.Sleep(100 * time.Millisecond)
 		}
-		start := time.Now()
-		send(t, echo, 1, 0)
-		said++
-		for now := 0; now < said && take(); now, _, _, _ = other.State() {
-			// it comes behind what the source has queued
+		d.wait(t, true)
+		if longest > 10*time.Millisecond {
+			t.Errorf("a dial took %v at most", longest)
 		}
-		longest = max(longest, time.Since(start))
+	})
+}
+
+// TestBulkBesideSlow: nor is one whose receiver takes 320 MB/s. The slow one cannot get all
+// beside it.
+func TestBulkBesideSlow(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"slow": 30 * time.Millisecond, "stalled": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := startDownload(t, pause)
+				near, far := d.open(t, true)
+				time.Sleep(time.Second) // the window is shut
+				const size = 64 << 20
+				start := time.Now()
+				d.wg.Go(func() { send(t, far, size, 0) })
+				take(near, size, 64<<10, 200*time.Microsecond)
+				took := time.Since(start)
+				d.wait(t, false)
+				if t.Logf("%d MiB took %v", size>>20, took); took > 550*time.Millisecond {
+					t.Errorf("%d MiB took %v beside it", size>>20, took)
+				}
+			})
+		})
 	}
-	if n := resets.Load(); kept != (taken == size) || kept != (n == 0) {
-		t.Errorf("the receiver took %d of %d bytes, and %d connections were reset", taken, size, n)
-	}
-	t.Logf("a byte of the other connection took %v at most", longest)
-	if longest > time.Second {
-		t.Errorf("another connection waited for %v", longest)
+}
+
+func await(s *tunneltest.Sink, n int) {
+	for now := 0; now < n; now, _, _, _ = s.State() {
+		time.Sleep(100 * time.Microsecond)
 	}
 }

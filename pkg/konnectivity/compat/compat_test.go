@@ -66,14 +66,14 @@ func newPairOn(t testing.TB, near, far net.Conn, scfg, acfg compat.Config) *pair
 		p.come <- e
 	}
 	ready := make(chan struct{})
-	p.hb = h2.NewServer(far, h2.Config{StreamWindow: 1 << 20, OnStream: func(st *h2.Stream, _ []h2.Field) {
+	p.hb = h2.NewServer(far, h2.Config{StreamWindow: 1<<20 + 1000, OnStream: func(st *h2.Stream, _ []h2.Field) {
 		p.server = compat.New(st, true, scfg)
 		p.raw = st
 		st.SetHandler(p.server)
 		st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}})
 		close(ready)
 	}})
-	p.ha = h2.NewClient(near, h2.Config{StreamWindow: 1 << 20})
+	p.ha = h2.NewClient(near, h2.Config{StreamWindow: 1<<20 + 1000})
 	p.agent = compat.New(nil, false, acfg)
 	p.agent.SetStream(p.ha.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":path", Value: "/"}}, p.agent))
 	p.wg.Go(func() { _ = p.hb.Serve() })

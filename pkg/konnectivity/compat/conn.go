@@ -30,10 +30,7 @@ type Conn struct {
 	deaf    bool  // the receiver reads nothing more
 	heard   bool  // data came since hearOut looked
 	mark    int64 // Session.given when the close was sent
-	braking bool  // the stream's window stays shut for the receiver
-	slow    bool  // which did not catch up in time when it was
-
-	wholeTurn bool // it has been since that was shut; others had less time to catch up
+	lag     lag   // behind the stream
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -80,6 +77,8 @@ func (c *Conn) Send(chunk *buf.Chunk, _ bool) {
 	c.queue = append(c.queue, chunk)
 	c.queued += chunk.Len()
 	c.listLocked()
+	c.lag.run = 0
+	c.askLocked()
 	s.mu.Unlock()
 	s.kick()
 }
@@ -162,12 +161,14 @@ func (c *Conn) closeSend() {
 	if c.id == 0 || s.dials[c.random] == c && s.server {
 		delete(s.dials, c.random)
 		c.dead = true
+		c.answeredLocked()
 		s.mu.Unlock()
 		s.send(&wire.Packet{Payload: wire.DialCls, Random: c.random})
 		return
 	}
 	c.closing = true
 	c.listLocked()
+	c.askLocked()
 	s.mu.Unlock()
 	s.kick()
 }
@@ -197,6 +198,7 @@ func (c *Conn) Reset(reason string, ordered bool) {
 func (c *Conn) forgetLocked() {
 	c.dead = true
 	c.releaseLocked()
+	c.answeredLocked()
 	delete(c.s.conns, c.id)
 }
 

@@ -48,6 +48,7 @@ func (c *Conn) passedOnLocked(n int) int {
 	c.s.account.Add(-n)
 	c.caughtUpLocked()
 	if c.held == 0 {
+		c.dryLocked()
 		delete(c.s.flushing, c)
 	}
 	return n

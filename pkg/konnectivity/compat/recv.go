@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
@@ -47,6 +46,7 @@ func (s *Session) flushAcc() {
 		}
 		return
 	}
+	c.cameLocked(chunk.Len())
 	c.gotLocked(chunk.Len())
 	c.heard = true
 	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
@@ -74,24 +74,6 @@ func (s *Session) closeUnknown(id int64) {
 	if id > 0 && !known {
 		s.sendClose(id, "unrecognized connectID")
 	}
-}
-
-// stray reports a packet for a connection that is not there.
-func (s *Session) stray(t wire.Type, id int64) {
-	s.mu.Lock()
-	never := (id <= 0 || id > s.nextID) && !s.told
-	s.told = s.told || never
-	s.mu.Unlock()
-	s.cfg.OnStray(t, id, never)
-}
-
-// reused reports a number that is in use already.
-func (s *Session) reused(format string, number int64) {
-	s.mu.Lock()
-	first := !s.twice
-	s.twice = true
-	s.mu.Unlock()
-	s.cfg.OnBad(fmt.Errorf(format, number), first)
 }
 
 // consumed returns bytes to the window where that waits for the receivers.
@@ -137,20 +119,14 @@ func (s *Session) fromAgent(p *wire.Packet) {
 	}
 }
 
-// misdirected reports a packet of a type that only this side sends. It is ignored.
-func (s *Session) misdirected(t wire.Type) {
-	s.mu.Lock()
-	first := !s.astray
-	s.astray = true
-	s.mu.Unlock()
-	s.cfg.OnBad(fmt.Errorf("%s, which its side never sends", t), first)
-}
-
 func (s *Session) takeDial(random int64) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.dials[random]
 	delete(s.dials, random)
+	if c != nil {
+		c.answeredLocked()
+	}
 	return c
 }
 
@@ -161,6 +137,9 @@ func (s *Session) dialRsp(p *wire.Packet) {
 	s.mu.Lock()
 	c := s.dials[p.Random]
 	delete(s.dials, p.Random)
+	if c != nil {
+		c.answeredLocked()
+	}
 	_, used := s.conns[p.ConnID]
 	switch {
 	case c == nil:
@@ -293,6 +272,7 @@ func (s *Session) Dial(address string, r tunnel.Receiver) (*Conn, error) {
 		return nil, tunnel.ErrFull
 	}
 	s.dials[c.random] = c
+	c.askLocked()
 	s.mu.Unlock()
 	s.send(&wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: address, Random: c.random})
 	return c, nil

@@ -2,8 +2,8 @@
 // protocol, for a peer that is upstream's server or agent. The protocol has no
 // flow control per connection and no half-close; this package isolates
 // connections from each other as far as that allows: it never blocks the shared
-// reader, makes a peer wait for moments only, and resets a connection whose receiver
-// lags behind by more than a bound.
+// reader, slows a peer down only as far as its other connections have little to do, and
+// resets a connection whose receiver lags behind by more than a bound (brake.go).
 package compat
 
 import (
@@ -140,7 +140,7 @@ func (s *Session) Data(p []byte) error {
 	if s.cfg.Pause {
 		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
 	} else {
-		s.st.Consumed(s.credit(len(p)))
+		s.credit(len(p))
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 	f.IntVar(&o.Window, "link-window", o.Window, "Bytes that the "+peer+" may send on a connection ahead of its "+receiver+".")
 	f.IntVar(&o.MaxWindow, "link-max-window", o.MaxWindow, "Bytes to which that window grows while the "+receiver+" keeps up.")
 	f.Int64Var(&o.Budget, "link-budget", o.Budget, "Bytes by which all windows together may exceed --link-window.")
-	f.StringVar(&o.SlowReceivers, "slow-receivers", o.SlowReceivers, "What happens to a "+receiver+" that lags behind where the "+peer+" has no flow control: reset closes its connection when --conn-buffer is full, and makes others wait for moments only; pause makes all connections of that "+peer+" wait.")
+	f.StringVar(&o.SlowReceivers, "slow-receivers", o.SlowReceivers, "What happens to a "+receiver+" that lags behind where the "+peer+" has no flow control: reset closes its connection when --conn-buffer is full, and lets the "+peer+" send little from half of that on, as far as others need no more; pause makes all connections of that "+peer+" wait.")
 	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Bytes held for a "+receiver+" that lags behind where the "+peer+" has no flow control.")
 	f.Int64Var(&o.PeerBuffer, "peer-buffer", o.PeerBuffer, "Bytes held for all "+receiver+"s that lag on connections of one "+peer+"; when it is exceeded, those that have stood still longest with most are reset. 0 is no bound.")
 	f.Int64Var(&o.TotalBuffer, "total-buffer", o.TotalBuffer, "Bytes in all queues of the process; likewise.")
