@@ -146,7 +146,7 @@ func (a *Agent) evicted(server string, connections int, bytes int64) {
 
 // Run keeps the agent connected until ctx ends, and then ends all connections.
 func (a *Agent) Run(ctx context.Context) {
-	a.sync(ctx)
+	a.search(a.open).until(ctx)
 	a.mu.Lock()
 	clients := append([]*client(nil), a.clients...)
 	ends := make([]*pipe.End, 0, len(a.ends))

@@ -94,7 +94,7 @@ func (c *client) drained() bool {
 // errDuplicate says that the address led to a server that is connected already.
 var errDuplicate = errors.New("already connected to this server")
 
-// open connects to addr. With extra it is a further link to that server.
+// open connects to addr. With extra it is a further link to one of these servers.
 func (a *Agent) open(ctx context.Context, addr, extra string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ConnectTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,9 +30,10 @@ const (
 // beside it, so that an address that does not answer holds up no other.
 type search struct {
 	a       *Agent
-	order   []string          // the addresses, as the last look at the name found them
-	routes  map[string]*route // to an address
-	further map[string]*route // to a server that wants more links
+	open    func(ctx context.Context, addr, further string) error // see Agent.open
+	order   []string                                              // the addresses, as the last look at the name found them
+	routes  map[string]*route                                     // to an address
+	further map[string]*route                                     // to a server that wants more links
 	looking bool
 	lookAt  time.Time // not before
 	name    resolution
@@ -52,9 +54,13 @@ type route struct {
 	hopeless bool // the last try found no server that was missing
 }
 
-// sync connects to servers until ctx ends.
-func (a *Agent) sync(ctx context.Context) {
-	s := &search{a: a, routes: map[string]*route{}, further: map[string]*route{}, over: make(chan func())}
+// search returns a search that connects by open.
+func (a *Agent) search(open func(ctx context.Context, addr, further string) error) *search {
+	return &search{a: a, open: open, routes: map[string]*route{}, further: map[string]*route{}, over: make(chan func())}
+}
+
+// until connects to servers until ctx ends.
+func (s *search) until(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.step(ctx)
 		s.rest(ctx)
@@ -234,7 +240,7 @@ func (s *search) mayTry(r *route) bool {
 func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
 	began := s.begin(r)
 	s.run(func() func() {
-		err := s.a.open(ctx, addr, "")
+		err := s.open(ctx, addr, "")
 		return func() {
 			again := errors.Is(err, errDuplicate)
 			r.lost = r.lost && err != nil
@@ -271,27 +277,38 @@ func (s *search) end(r *route, good bool) {
 	}
 }
 
-// tryFurther opens further links to servers that want several and have fewer, one at
-// a time to each.
+// tryFurther opens further links to servers that want several and have fewer, one at a time
+// unless that takes long: an address may lead to any of them.
 func (s *search) tryFurther(ctx context.Context) {
 	thin := s.a.thinServers()
 	maps.DeleteFunc(s.further, func(id string, r *route) bool { return r.tries == 0 && thin[id] == "" })
-	for id, addr := range thin {
-		r := s.route(s.further, id)
-		if r.tries > 0 || !s.reached(r.next) {
-			continue
+	for _, r := range s.further {
+		if r.tries > 0 && !s.reached(r.since.Add(slowAfter)) {
+			return
 		}
-		s.begin(r)
-		s.run(func() func() {
-			err := s.a.open(ctx, addr, id)
-			return func() {
-				s.end(r, err == nil)
-				if err == nil {
-					r.next = time.Time{}
-				} else {
-					s.a.cfg.Logf(2, "further link to server %s: %v", id, err)
-				}
-			}
-		})
 	}
+	all := strings.Join(slices.Sorted(maps.Keys(thin)), ",")
+	for id, addr := range thin {
+		if r := s.route(s.further, id); r.tries == 0 && s.reached(r.next) {
+			s.tryOneMore(ctx, addr, id, all, r)
+			return
+		}
+	}
+}
+
+// tryOneMore connects to the address of a server, and takes any of all that it leads to.
+func (s *search) tryOneMore(ctx context.Context, addr, id, all string, r *route) {
+	s.begin(r)
+	s.reached(r.since.Add(slowAfter))
+	s.run(func() func() {
+		err := s.open(ctx, addr, all)
+		return func() {
+			s.end(r, err == nil)
+			if err == nil {
+				r.next = time.Time{}
+			} else {
+				s.a.cfg.Logf(2, "further link to server %s: %v", id, err)
+			}
+		}
+	})
 }

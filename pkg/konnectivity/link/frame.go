@@ -78,7 +78,7 @@ type Hello struct {
 	// Have lists, with commas, the servers that the agent is connected to and
 	// does not want a second time.
 	Have string
-	// Only, if set, is the one server that this link is meant for.
+	// Only, if set, are the IDs, comma-separated, of the servers that this link is meant for.
 	Only string
 }
 

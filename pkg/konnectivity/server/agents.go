@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -206,14 +207,9 @@ func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
 // duplicate tells whether the agent would rather not have this server.
 func (s *Server) duplicate(h *link.Hello) bool {
 	if h.Only != "" {
-		return h.Only != s.cfg.ServerID
+		return !slices.Contains(strings.Split(h.Only, ","), s.cfg.ServerID)
 	}
-	for _, id := range strings.Split(h.Have, ",") {
-		if id == s.cfg.ServerID {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(h.Have, ","), s.cfg.ServerID)
 }
 
 func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {

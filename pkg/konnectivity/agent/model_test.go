@@ -1,0 +1,293 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+)
+
+// TestSearchModel: whatever servers, addresses and the name have done, an agent has all its
+// links some time after the last of it. Until then it does not try more often than it
+// should, and from then on it tries nothing.
+func TestSearchModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		plan := drawPlan(rt)
+		var faults []string
+		synctest.Test(t, func(*testing.T) { faults = newWorld(plan).run() })
+		if len(faults) > 0 {
+			rt.Fatalf("%d servers, %d links to each, addresses lead to %v, %+v:\n%v", plan.servers, plan.links, plan.leads, plan.events, faults)
+		}
+	})
+}
+
+// plan is what there is, and what happens.
+type plan struct {
+	servers, links int
+	leads          [][]int // for each address the servers to which it leads, in turn
+	events         []event
+}
+
+type event struct {
+	After time.Duration
+	What  string
+	Which int
+	For   time.Duration
+}
+
+func drawPlan(rt *rapid.T) plan {
+	p := plan{servers: rapid.IntRange(1, 4).Draw(rt, "servers"), links: rapid.IntRange(1, 3).Draw(rt, "links")}
+	for i := range p.servers { // an address of its own, or the first one's
+		if i == 0 || rapid.Bool().Draw(rt, "own address") {
+			p.leads = append(p.leads, nil)
+		}
+		at := len(p.leads) - 1
+		if rapid.Bool().Draw(rt, "first") {
+			at = 0
+		}
+		p.leads[at] = append(p.leads[at], i)
+	}
+	for i := range p.leads {
+		if len(p.leads[i]) == 0 { // leads to where others do
+			p.leads[i] = p.leads[0]
+		}
+	}
+	kinds := []string{"kill", "leave", "refuse", "hang", "name fails", "name lacks"}
+	for range rapid.IntRange(0, 12).Draw(rt, "events") {
+		p.events = append(p.events, event{
+			After: time.Duration(rapid.IntRange(0, 20_000).Draw(rt, "after ms")) * time.Millisecond,
+			What:  rapid.SampledFrom(kinds).Draw(rt, "what"),
+			Which: rapid.IntRange(0, 7).Draw(rt, "which"),
+			For:   time.Duration(rapid.IntRange(0, 60_000).Draw(rt, "for ms")) * time.Millisecond,
+		})
+	}
+	return p
+}
+
+// world is what an agent finds. It is driven by goroutines of one bubble that wait for time
+// alone, so that none of them runs beside another where it matters; the lock is for the
+// race detector.
+type world struct {
+	plan
+	a      *Agent
+	down   []int // for each server how many events keep it down
+	shut   []int // for each address, likewise
+	silent []int
+	lacks  []int
+	broken int // the name
+	turn   []int
+	up     map[int]map[*client]chan struct{} // links, and what ends them
+	under  map[string]int
+	opened map[string]int
+	most   int // tries at once at an address
+	faults []string
+	lock   chan struct{}
+}
+
+const modelAddress = "10.0.0.%d"
+
+func newWorld(p plan) *world {
+	n := len(p.leads)
+	w := &world{plan: p, down: make([]int, p.servers), shut: make([]int, n), silent: make([]int, n), lacks: make([]int, n), turn: make([]int, n),
+		up: map[int]map[*client]chan struct{}{}, under: map[string]int{}, opened: map[string]int{}, lock: make(chan struct{}, 1)}
+	for i := range p.servers {
+		w.up[i] = map[*client]chan struct{}{}
+	}
+	w.a = New(Config{Address: "servers.test:1", Lookup: w.lookup}, NewMetrics())
+	return w
+}
+
+func (w *world) do(f func()) {
+	w.lock <- struct{}{}
+	f()
+	<-w.lock
+}
+
+func (w *world) lookup(context.Context, string) (ips []string, err error) {
+	w.do(func() {
+		if w.broken > 0 {
+			err = errors.New("no such host")
+		}
+		for i := range w.leads {
+			if w.lacks[i] == 0 {
+				ips = append(ips, fmt.Sprintf(modelAddress, i))
+			}
+		}
+	})
+	return ips, err
+}
+
+// open is the agent's connecting.
+func (w *world) open(ctx context.Context, addr, further string) error {
+	ctx, cancel := context.WithTimeout(ctx, w.a.cfg.ConnectTimeout)
+	defer cancel()
+	var at int
+	var silent, shut bool
+	w.do(func() {
+		_, _ = fmt.Sscanf(addr, modelAddress, &at)
+		w.opened[addr]++
+		if further == "" {
+			w.under[addr]++
+			w.most = max(w.most, w.under[addr])
+		}
+		silent, shut = w.silent[at] > 0, w.shut[at] > 0
+	})
+	defer w.do(func() {
+		if further == "" {
+			w.under[addr]--
+		}
+	})
+	time.Sleep(2 * time.Millisecond)
+	switch {
+	case silent:
+		<-ctx.Done()
+		return ctx.Err()
+	case shut:
+		return errors.New("connection refused")
+	}
+	return w.connect(at, addr, further)
+}
+
+// connect takes up a link to the next of an address's servers, or to the one that is meant.
+func (w *world) connect(at int, addr, further string) (err error) {
+	w.do(func() {
+		server := w.leads[at][w.turn[at]%len(w.leads[at])]
+		w.turn[at]++
+		id := fmt.Sprint(server)
+		if w.down[server] > 0 {
+			err = errors.New("connection refused")
+			return
+		}
+		if further != "" && !slices.Contains(strings.Split(further, ","), id) {
+			err = errDuplicate
+			return
+		}
+		c := &client{serverID: id, addr: addr, links: w.links, session: compat.New(nil, false, compat.Config{}), done: make(chan struct{})}
+		if !w.a.add(c, w.servers, further != "") {
+			err = errDuplicate
+			return
+		}
+		end := make(chan struct{})
+		w.up[server][c] = end
+		go w.a.serve(c, func() error { <-end; return errors.New("gone") })
+	})
+	return err
+}
+
+// during has something be so for a time.
+func (w *world) during(n *int, d time.Duration) {
+	w.do(func() { *n++ })
+	go func() {
+		time.Sleep(d)
+		w.do(func() { *n-- })
+	}()
+}
+
+func (w *world) happen(e event) {
+	server, at := e.Which%w.servers, e.Which%len(w.leads)
+	switch e.What {
+	case "kill":
+		w.during(&w.down[server], e.For)
+		w.end(server)
+	case "leave": // and be gone some time later
+		w.during(&w.down[server], e.For)
+		w.do(func() {
+			for c := range w.up[server] {
+				w.a.serverLeaves(c)
+			}
+		})
+		time.Sleep(e.For / 2)
+		w.end(server)
+	case "refuse":
+		w.during(&w.shut[at], e.For)
+	case "hang":
+		w.during(&w.silent[at], e.For)
+	case "name fails":
+		w.during(&w.broken, e.For)
+	case "name lacks":
+		w.during(&w.lacks[at], e.For)
+	}
+}
+
+func (w *world) end(server int) {
+	w.do(func() {
+		for c, end := range w.up[server] {
+			close(end)
+			delete(w.up[server], c)
+		}
+	})
+}
+
+func (w *world) run() []string {
+	ctx, stop := context.WithCancel(context.Background())
+	began := time.Now()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.a.search(w.open).until(ctx)
+	}()
+	var latest time.Time
+	for _, e := range w.events {
+		time.Sleep(e.After)
+		w.happen(e)
+		if t := time.Now().Add(e.For); t.After(latest) {
+			latest = t
+		}
+	}
+	time.Sleep(time.Until(latest))
+	// A name or an address may have failed for so long that it is asked again after the cap, an address that leads to
+	// several servers has to be asked for each of them, and what hangs does so until its time is up.
+	cfg := w.a.cfg
+	time.Sleep(time.Duration(w.servers*w.links+3) * (cfg.SyncIntervalCap*11/10 + cfg.ConnectTimeout))
+	w.judge(time.Since(began))
+	stop()
+	<-over
+	for i := range w.servers {
+		w.end(i)
+	}
+	w.a.wg.Wait()
+	return w.faults
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}
+
+// judge looks at what there is, and again a minute later.
+func (w *world) judge(took time.Duration) {
+	var before int
+	w.do(func() {
+		for i := range w.servers {
+			if n := len(w.up[i]); n != w.links {
+				w.fault("server %d has %d links", i, n)
+			}
+		}
+		for addr, n := range w.opened {
+			// Each second, and some for each event and each link.
+			if most := int(took/w.a.cfg.SyncInterval) + (len(w.events)+3)*(w.servers*w.links+maxTriesHere); n > most {
+				w.fault("%s was tried %d times in %v", addr, n, took)
+			}
+			before += n
+		}
+		if w.most > maxTriesHere {
+			w.fault("%d tries at an address at once", w.most)
+		}
+	})
+	time.Sleep(time.Minute)
+	w.do(func() {
+		for _, n := range w.opened {
+			before -= n
+		}
+		if before != 0 {
+			w.fault("%d tries within a minute with all links there", -before)
+		}
+	})
+}
