@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +37,12 @@ func Main(m *testing.M, use func(dir string), pkgs ...string) int {
 	return m.Run()
 }
 
+// RaceVariable names the environment variable that has programs built with the race detector, which needs cgo.
+const RaceVariable = "FAIRLEAD_TEST_RACE"
+
+// raceReport is what that prints.
+const raceReport = "WARNING: DATA RACE"
+
 // Build compiles main packages, given by their import paths, into dir, each under the last element of its path. It uses
 // the flags of every other build of this project, so that only the linking is new.
 func Build(ctx context.Context, dir string, pkgs []string, flags ...string) error {
@@ -43,6 +50,10 @@ func Build(ctx context.Context, dir string, pkgs []string, flags ...string) erro
 	args = append(append(args, flags...), pkgs...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), components.Environ()...)
+	if os.Getenv(RaceVariable) != "" {
+		cmd.Args = slices.Insert(cmd.Args, 2, "-race")
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
@@ -57,7 +68,7 @@ type Process struct {
 }
 
 // Start runs a binary with the test's environment and env on top. It is killed when the test ends; if the test failed,
-// its output is logged then.
+// its output is logged then. A data race fails the test.
 func Start(tb testing.TB, env []string, binary string, args ...string) *Process {
 	tb.Helper()
 	p := &Process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
@@ -75,6 +86,9 @@ func Start(tb testing.TB, env []string, binary string, args ...string) *Process 
 			tb.Errorf("kill %s: %v", filepath.Base(binary), err)
 		}
 		<-p.exited
+		if strings.Contains(p.Output(), raceReport) {
+			tb.Errorf("%s has a data race", filepath.Base(binary))
+		}
 		if tb.Failed() {
 			tb.Logf("output of %s:\n%s", filepath.Base(binary), p.Output())
 		}

@@ -114,11 +114,12 @@ func (c *connectClient) readRequest() (address string, status int, err error) {
 		}
 		head = append(head, chunk.Bytes()...)
 		chunk.Release()
-		if i := bytes.Index(head, []byte("\r\n\r\n")); i >= 0 {
-			c.in.Unread(head[i+4:])
-			return parseConnect(head[:i+4])
+		end := bytes.Index(head, []byte("\r\n\r\n")) + 4
+		if end >= 4 && end <= maxRequest {
+			c.in.Unread(head[end:])
+			return parseConnect(head[:end])
 		}
-		if len(head) > maxRequest {
+		if len(head) >= maxRequest {
 			return "", http.StatusRequestHeaderFieldsTooLarge, fmt.Errorf("request is larger than %d bytes", maxRequest)
 		}
 	}

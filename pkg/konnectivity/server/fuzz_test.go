@@ -2,10 +2,15 @@ package server
 
 import (
 	"bufio"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
 )
 
 // FuzzConnectRequest: what is taken for a request has one destination and nothing of
@@ -24,6 +29,68 @@ func FuzzConnectRequest(f *testing.F) {
 			t.Errorf("destination %q", addr)
 		}
 	})
+}
+
+// FuzzRequestInPieces: a request means the same however it is cut into packets, and what
+// comes behind it is neither lost nor changed.
+func FuzzRequestInPieces(f *testing.F) {
+	f.Add("CONNECT 10.0.0.1:10250 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n\x16\x03\x01", []byte{1, 30, 2})
+	f.Add("CONNECT x:1 HTTP/1.1\r\nA: "+strings.Repeat("a", maxRequest)+"\r\n\r\n", []byte{255, 255})
+	f.Add("CONNECT x:1 HTTP/1.1\r\n", []byte{3})
+	f.Add("\r\n\r\n\r\n\r\n", []byte{1, 1, 1})
+	f.Fuzz(func(t *testing.T, request string, cuts []byte) {
+		var pieces []string
+		left := request
+		for _, n := range cuts {
+			if n := min(int(n)*100, len(left)); n > 0 {
+				pieces, left = append(pieces, left[:n]), left[n:]
+			}
+		}
+		for _, n := range cuts {
+			if n := min(int(n), len(left)); n > 0 {
+				pieces, left = append(pieces, left[:n]), left[n:]
+			}
+		}
+		whole, cut := readPieces(t, []string{request}), readPieces(t, append(pieces, left))
+		if whole != cut {
+			t.Errorf("whole %+v, in pieces %+v", whole, cut)
+		}
+	})
+}
+
+// requestRead is what a server made of a request.
+type requestRead struct {
+	address string
+	status  int
+	failed  bool
+	behind  string
+}
+
+func readPieces(t *testing.T, pieces []string) (r requestRead) {
+	t.Helper()
+	near, far := net.Pipe()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		defer far.Close()
+		for _, p := range pieces {
+			if _, err := far.Write([]byte(p)); err != nil {
+				return
+			}
+		}
+	})
+	defer near.Close()
+	c := &connectClient{in: sock.New(near)}
+	address, status, err := c.readRequest()
+	r = requestRead{address: address, status: status, failed: err != nil}
+	for err == nil {
+		var chunk *buf.Chunk
+		if chunk, err = c.in.ReadChunk(buf.MaxPayload); err == nil {
+			r.behind += string(chunk.Bytes())
+			chunk.Release()
+		}
+	}
+	return r
 }
 
 // FuzzReason: whatever an agent says about a failed dial, the client reads one status
