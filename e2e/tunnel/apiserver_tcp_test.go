@@ -27,7 +27,7 @@ import (
 // certificate of another CA it is not let in.
 func TestAPIServerOverTCP(t *testing.T) {
 	tls, stranger := daemontest.Certificate(t), daemontest.Certificate(t)
-	p, frontend := startOverTCP(t, "http-connect", tls)
+	p, frontend := startOverTCP(t, options{mode: "http-connect"}, tls)
 	for _, c := range []struct {
 		name   string
 		client daemontest.Files

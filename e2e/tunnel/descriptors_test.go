@@ -100,7 +100,7 @@ func TestDescriptorsRunOutTLS(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			files := daemontest.Certificate(t)
-			p, frontend := startOverTCP(t, mode, files)
+			p, frontend := startOverTCP(t, options{mode: mode}, files)
 			cfg := mutual(t, files)
 			dial := konntest.ConnectTLS(frontend, cfg)
 			if mode == "grpc" {

@@ -21,36 +21,56 @@ type rough struct {
 // directions. Those that ended with success were whole, others were told so, new
 // dials succeed in the time that docs/tunnel.md has, and nothing stays.
 func TestRough(t *testing.T) {
-	for name, c := range map[string]struct {
-		do  func(r *rough, t *testing.T)
-		cut bool // transfers have to break
-	}{
-		"agent killed":  {(*rough).killAgents, true},
-		"server killed": {(*rough).killServer, true},
-		"agent stops for a while": {func(r *rough, t *testing.T) {
-			r.stopFor(t, r.agent, 3*time.Second)
-		}, false},
-		"server stops for a while": {func(r *rough, t *testing.T) {
-			r.stopFor(t, r.server, 3*time.Second)
-		}, false},
-		"agent frozen":  {(*rough).freezeAgent, true},
-		"server frozen": {(*rough).freezeServer, true},
-	} {
+	for name, c := range faults {
 		for _, mode := range modes {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				t.Parallel()
-				p, second, dial, wrap := trafficPair(t, mode)
-				r := &rough{pair: p, second: second, tr: konntest.StartTraffic(t, dial, wrap)}
-				c.do(r, t)
-				r.tr.Progress()
-				r.tr.End()
-				if n := r.tr.Cut(); (n > 0) != c.cut {
-					t.Errorf("%d transfers were cut, want any: %v", n, c.cut)
-				}
-				r.nothingLeft(t)
+				c.try(t, mode, 1)
 			})
 		}
 	}
+}
+
+// TestRoughLinks is TestRough with several links of each agent, in the mode in which it is
+// the tunnel that says how a connection ended.
+func TestRoughLinks(t *testing.T) {
+	for _, name := range []string{"agent killed", "server killed", "agent stops for a while", "agent frozen"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults[name].try(t, "http-connect", 3)
+		})
+	}
+}
+
+// fault is done to a pair, and transfers have to break by it or must not.
+type fault struct {
+	do  func(r *rough, t *testing.T)
+	cut bool
+}
+
+var faults = map[string]fault{
+	"agent killed":  {(*rough).killAgents, true},
+	"server killed": {(*rough).killServer, true},
+	"agent stops for a while": {func(r *rough, t *testing.T) {
+		r.stopFor(t, r.agent, 3*time.Second)
+	}, false},
+	"server stops for a while": {func(r *rough, t *testing.T) {
+		r.stopFor(t, r.server, 3*time.Second)
+	}, false},
+	"agent frozen":  {(*rough).freezeAgent, true},
+	"server frozen": {(*rough).freezeServer, true},
+}
+
+func (f fault) try(t *testing.T, mode string, links int) {
+	p, second, dial, wrap := trafficPair(t, mode, links)
+	r := &rough{pair: p, second: second, tr: konntest.StartTraffic(t, dial, wrap)}
+	f.do(r, t)
+	r.tr.Progress()
+	r.tr.End()
+	if n := r.tr.Cut(); (n > 0) != f.cut {
+		t.Errorf("%d transfers were cut, want any: %v", n, f.cut)
+	}
+	r.nothingLeft(t)
 }
 
 // mustDial wants the first dial to succeed, and to carry.

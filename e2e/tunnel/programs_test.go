@@ -97,6 +97,7 @@ type pair struct {
 	echo          string
 	agents        string // address of the agents' port
 	files         daemontest.Files
+	links         int // of each agent
 
 	startAgent func() *daemontest.Process // one more
 	// launchAgent is startAgent without the wait, and returns where its health is.
@@ -109,6 +110,7 @@ type options struct {
 	mode        string // of the frontend: "grpc" or "http-connect"
 	server      release
 	agent       release
+	links       int  // of each agent; 0 is 1
 	noClientCA  bool // agents prove themselves by token, not by certificate
 	serverFlags []string
 	serverEnv   []string
@@ -121,7 +123,7 @@ func startPair(t *testing.T, o options) *pair {
 	t.Helper()
 	ports := daemontest.Ports(t, 3)
 	tls := daemontest.Certificate(t)
-	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls}
+	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls, links: max(o.links, 1)}
 	p.startServer = func() *daemontest.Process {
 		flags := []string{
 			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
@@ -131,6 +133,9 @@ func startPair(t *testing.T, o options) *pair {
 		}
 		if !o.noClientCA {
 			flags = append(flags, "--cluster-ca-cert="+tls.CA)
+		}
+		if p.links > 1 {
+			flags = append(flags, fmt.Sprintf("--links-per-agent=%d", p.links))
 		}
 		return daemontest.Start(t, o.serverEnv, o.server.server(), append(flags, o.serverFlags...)...)
 	}

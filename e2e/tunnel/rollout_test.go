@@ -20,21 +20,28 @@ const perSecond = 50 // new connections, in tests that change something under lo
 // maxUnavailable 0 does; no new connection fails (upstream #566), and no transfer is cut.
 func TestAgentRollout(t *testing.T) {
 	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			p := startPair(t, options{mode: mode})
-			load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
-			for range 5 {
-				time.Sleep(300 * time.Millisecond)
-				next := p.startAgent()
-				p.agent.Terminate(t)
-				wantExit(t, p.agent, 10*time.Second)
-				p.agent = next
-			}
-			tr.Progress()
-			load.NoneFailed(t)
-			tr.NoneCut()
-		})
+		for _, links := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, links %d", mode, links), func(t *testing.T) {
+				agentRollout(t, options{mode: mode, links: links})
+			})
+		}
 	}
+}
+
+func agentRollout(t *testing.T, o options) {
+	p := startPair(t, o)
+	daemontest.Eventually(t, startBound, backends(p, 1))
+	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+	for range 5 {
+		time.Sleep(300 * time.Millisecond)
+		next := p.startAgent()
+		p.agent.Terminate(t)
+		wantExit(t, p.agent, 10*time.Second)
+		p.agent = next
+	}
+	tr.Progress()
+	load.NoneFailed(t)
+	tr.NoneCut()
 }
 
 // TestAgentRestart replaces the only agent by one that starts after it has gone, as
@@ -59,7 +66,13 @@ func TestAgentRestart(t *testing.T) {
 // tries to connect for 30 s, so that no new connection fails with what the bundle
 // sets (KON-51), and no transfer is cut.
 func TestServerRestart(t *testing.T) {
-	p := startPair(t, options{mode: "grpc", serverEnv: []string{variables.DrainTimeout + "=5s"}})
+	for _, links := range []int{1, 3} {
+		t.Run(fmt.Sprintf("links %d", links), func(t *testing.T) { serverRestart(t, links) })
+	}
+}
+
+func serverRestart(t *testing.T, links int) {
+	p := startPair(t, options{mode: "grpc", links: links, serverEnv: []string{variables.DrainTimeout + "=5s"}})
 	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
 		time.Sleep(time.Second)
@@ -152,12 +165,12 @@ func TestFrozenAgent(t *testing.T) {
 	}
 }
 
-// backends wants the server to see n agents.
+// backends wants the server to see n agents, with all their links.
 func backends(p *pair, n int) func() error {
 	return func() error {
 		v, err := metric(p.serverHealth, "konnectivity_network_proxy_server_ready_backend_connections")
-		if err == nil && v != float64(n) {
-			err = fmt.Errorf("%v agents, want %d", v, n)
+		if err == nil && v != float64(n*p.links) {
+			err = fmt.Errorf("%v links, want %d of %d agents", v, n*p.links, n)
 		}
 		return err
 	}

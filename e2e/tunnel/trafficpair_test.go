@@ -14,16 +14,16 @@ import (
 // connections can be told: with HTTP CONNECT over TCP it is the tunnel that says so, and
 // with GRPC, whose client takes any end for an orderly one, TLS inside does as
 // kube-apiserver's.
-func trafficPair(t *testing.T, mode string) (p *pair, second *daemontest.Process, dial konntest.Dialer, wrap *tls.Config) {
+func trafficPair(t *testing.T, mode string, links int) (p *pair, second *daemontest.Process, dial konntest.Dialer, wrap *tls.Config) {
 	t.Helper()
 	files := daemontest.Certificate(t)
 	config := mutual(t, files)
 	if mode == "grpc" {
-		p = startPair(t, options{mode: mode})
+		p = startPair(t, options{mode: mode, links: links})
 		dial, wrap = p.dialer(), config
 	} else {
 		var frontend string
-		p, frontend = startOverTCP(t, mode, files)
+		p, frontend = startOverTCP(t, options{mode: mode, links: links}, files)
 		dial = konntest.ConnectStrictly(frontend, config)
 	}
 	second = p.startAgent()
@@ -32,13 +32,13 @@ func trafficPair(t *testing.T, mode string) (p *pair, second *daemontest.Process
 }
 
 // startOverTCP is startPair with the frontend on TCP, with mutual TLS.
-func startOverTCP(t *testing.T, mode string, files daemontest.Files) (p *pair, frontend string) {
+func startOverTCP(t *testing.T, o options, files daemontest.Files) (p *pair, frontend string) {
 	t.Helper()
 	port := daemontest.Ports(t, 1)[0]
-	return startPair(t, options{mode: mode, serverFlags: []string{
-		"--uds-name=", "--server-bind-address=127.0.0.1", "--server-port=" + port,
-		"--server-cert=" + files.Cert, "--server-key=" + files.Key, "--server-ca-cert=" + files.CA,
-	}}), "127.0.0.1:" + port
+	o.serverFlags = append(o.serverFlags,
+		"--uds-name=", "--server-bind-address=127.0.0.1", "--server-port="+port,
+		"--server-cert="+files.Cert, "--server-key="+files.Key, "--server-ca-cert="+files.CA)
+	return startPair(t, o), "127.0.0.1:" + port
 }
 
 // mutual is for both sides of mutual TLS.

@@ -59,8 +59,10 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 	waitCtx, cancel := context.WithTimeout(ctx, s.TakeoverLimit+20*time.Second)
 	defer cancel()
 	var next string
-	lastWords := old.Spec.RenewTime
+	seen, asked := old.Spec.RenewTime, killed.ordered
 	err := waitFor(waitCtx, 50*time.Millisecond, func(ctx context.Context) error {
+		before := asked // what is seen now was not so yet when this was asked for
+		asked = time.Now()
 		lease, err := s.getLease(ctx, s.Lease)
 		if err != nil {
 			return err
@@ -68,9 +70,11 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 		if next = holderOf(lease); next != "" && next != holderOf(old) {
 			return nil
 		}
-		if next != "" && !lease.Spec.RenewTime.Equal(lastWords) {
-			lastWords, killed.lived = lease.Spec.RenewTime, time.Now()
-			return fmt.Errorf("%s goes on renewing Lease %s, %s after the order to kill it", next, s.Lease, time.Since(killed.ordered).Round(time.Second))
+		if next != "" && !lease.Spec.RenewTime.Equal(seen) {
+			seen, killed.renewed, killed.lived = lease.Spec.RenewTime, before, time.Now()
+		}
+		if time.Since(killed.lived) < leaseDuration(old) {
+			return fmt.Errorf("%s still renews Lease %s, %s after the order to kill it", holderOf(old), s.Lease, killed.lived.Sub(killed.ordered).Round(time.Second))
 		}
 		return fmt.Errorf("nobody took Lease %s over from %s within %s after it was killed", s.Lease, holderOf(old), time.Since(killed.at()).Round(time.Second))
 	})

@@ -36,7 +36,7 @@ func TestSchedulerFailover(t *testing.T) {
 			}
 			return "a_2"
 		}},
-		"is not killed": {next: func(time.Duration) string { return "a_1" }, wantErr: "a_1 goes on renewing Lease"},
+		"is not killed": {next: func(time.Duration) string { return "a_1" }, wantErr: "a_1 still renews Lease"},
 		"cannot kill":   {kill: errors.New("no such process"), wantErr: "kill the leader a_1: no such process"},
 		"bound twice":   {broken: func(a *stubAPI) { a.events = 2 }, wantErr: "was bound 2 times"},
 		"never bound":   {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, wantErr: "created during the failover, is not bound"},

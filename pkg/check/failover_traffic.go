@@ -65,14 +65,14 @@ const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
 // eventOnItsWay is how long an event may take that is sent.
 const eventOnItsWay = 2 * time.Second
 
-// death is the time between the order to kill a leader and the word that it is done. On a busy node the leader outlives both: lived is when it was
-// last seen to renew its Lease after the order, or zero.
-type death struct{ ordered, done, lived time.Time }
+// death is the time between the order to kill a leader and the word that it is done. On a busy node the leader outlives both: renewed is the
+// earliest time at which it can have renewed its Lease after the order, and lived when that was seen; zero if it did not.
+type death struct{ ordered, done, renewed, lived time.Time }
 
 // at is the earliest time at which the leader can have died.
 func (d death) at() time.Time {
-	if d.lived.After(d.ordered) {
-		return d.lived
+	if d.renewed.After(d.ordered) {
+		return d.renewed
 	}
 	return d.ordered
 }

@@ -225,11 +225,21 @@ func (a *Agent) serverLeaves(c *client) {
 	a.lose(c)
 }
 
+// linksLocked is the number of links to a server that stays.
+func (a *Agent) linksLocked(serverID string) (n int) {
+	for _, c := range a.clients {
+		if c.serverID == serverID && !c.leaving {
+			n++
+		}
+	}
+	return n
+}
+
 // add takes up a link, unless it is to a server that is connected already and not a
-// further one: several addresses may lead to one server.
+// further one that it wants: several addresses may lead to one server.
 func (a *Agent) add(c *client, count int, extra bool) bool {
 	a.mu.Lock()
-	if !extra && slices.ContainsFunc(a.clients, func(o *client) bool { return o.serverID == c.serverID && !o.leaving }) {
+	if n := a.linksLocked(c.serverID); n > 0 && (!extra || n >= c.links) {
 		a.mu.Unlock()
 		return false
 	}

@@ -60,7 +60,7 @@ func drawPlan(rt *rapid.T) plan {
 			p.leads[i] = p.leads[0]
 		}
 	}
-	kinds := []string{"kill", "leave", "refuse", "hang", "name fails", "name lacks"}
+	kinds := []string{"kill", "leave", "refuse", "hang", "slow", "name fails", "name lacks"}
 	for range rapid.IntRange(0, 12).Draw(rt, "events") {
 		p.events = append(p.events, event{
 			After: time.Duration(rapid.IntRange(0, 20_000).Draw(rt, "after ms")) * time.Millisecond,
@@ -81,6 +81,7 @@ type world struct {
 	down   []int // for each server how many events keep it down
 	shut   []int // for each address, likewise
 	silent []int
+	slow   []int
 	lacks  []int
 	broken int // the name
 	turn   []int
@@ -96,7 +97,7 @@ const modelAddress = "10.0.0.%d"
 
 func newWorld(p plan) *world {
 	n := len(p.leads)
-	w := &world{plan: p, down: make([]int, p.servers), shut: make([]int, n), silent: make([]int, n), lacks: make([]int, n), turn: make([]int, n),
+	w := &world{plan: p, down: make([]int, p.servers), shut: make([]int, n), silent: make([]int, n), slow: make([]int, n), lacks: make([]int, n), turn: make([]int, n),
 		up: map[int]map[*client]chan struct{}{}, under: map[string]int{}, opened: map[string]int{}, lock: make(chan struct{}, 1)}
 	for i := range p.servers {
 		w.up[i] = map[*client]chan struct{}{}
@@ -131,6 +132,7 @@ func (w *world) open(ctx context.Context, addr, further string) error {
 	defer cancel()
 	var at int
 	var silent, shut bool
+	takes := 2 * time.Millisecond
 	w.do(func() {
 		_, _ = fmt.Sscanf(addr, modelAddress, &at)
 		w.opened[addr]++
@@ -139,13 +141,16 @@ func (w *world) open(ctx context.Context, addr, further string) error {
 			w.most = max(w.most, w.under[addr])
 		}
 		silent, shut = w.silent[at] > 0, w.shut[at] > 0
+		if w.slow[at] > 0 { // one sooner than the one before, at times
+			takes = time.Duration(1+w.opened[addr]*7%5) * time.Second
+		}
 	})
 	defer w.do(func() {
 		if further == "" {
 			w.under[addr]--
 		}
 	})
-	time.Sleep(2 * time.Millisecond)
+	time.Sleep(takes)
 	switch {
 	case silent:
 		<-ctx.Done()
@@ -210,6 +215,8 @@ func (w *world) happen(e event) {
 		w.during(&w.shut[at], e.For)
 	case "hang":
 		w.during(&w.silent[at], e.For)
+	case "slow":
+		w.during(&w.slow[at], e.For)
 	case "name fails":
 		w.during(&w.broken, e.For)
 	case "name lacks":

@@ -52,6 +52,7 @@ type route struct {
 	lost     bool          // a link was here and has not come back
 	lostAt   time.Time
 	hopeless bool // the last try found no server that was missing
+	alone    bool // the next try is for one server; further links only
 }
 
 // search returns a search that connects by open.
@@ -287,27 +288,33 @@ func (s *search) tryFurther(ctx context.Context) {
 			return
 		}
 	}
-	all := strings.Join(slices.Sorted(maps.Keys(thin)), ",")
-	for id, addr := range thin {
-		if r := s.route(s.further, id); r.tries == 0 && s.reached(r.next) {
-			s.tryOneMore(ctx, addr, id, all, r)
-			return
+	ids := slices.Sorted(maps.Keys(thin))
+	for _, id := range ids {
+		r := s.route(s.further, id)
+		if r.tries > 0 || !s.reached(r.next) {
+			continue
 		}
+		if r.alone { // a server that knows of one ID only refuses several
+			ids = []string{id}
+		}
+		s.tryOneMore(ctx, thin[id], ids, r)
+		return
 	}
 }
 
-// tryOneMore connects to the address of a server, and takes any of all that it leads to.
-func (s *search) tryOneMore(ctx context.Context, addr, id, all string, r *route) {
+// tryOneMore connects to the address of a server, and takes any of these that it leads to.
+func (s *search) tryOneMore(ctx context.Context, addr string, ids []string, r *route) {
 	s.begin(r)
 	s.reached(r.since.Add(slowAfter))
 	s.run(func() func() {
-		err := s.open(ctx, addr, all)
+		err := s.open(ctx, addr, strings.Join(ids, ","))
 		return func() {
 			s.end(r, err == nil)
+			r.alone = len(ids) > 1 && errors.Is(err, errDuplicate)
 			if err == nil {
 				r.next = time.Time{}
 			} else {
-				s.a.cfg.Logf(2, "further link to server %s: %v", id, err)
+				s.a.cfg.Logf(2, "further link to one of servers %v: %v", ids, err)
 			}
 		}
 	})

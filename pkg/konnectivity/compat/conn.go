@@ -127,7 +127,7 @@ func (c *Conn) Consumed(n int) {
 	c.s.mu.Lock()
 	n = c.passedOnLocked(n)
 	c.s.mu.Unlock()
-	c.s.repay()
+	c.s.repay(false)
 	c.s.consumed(n)
 }
 
@@ -234,6 +234,9 @@ func (c *Conn) Accept() {
 	if c.s.takeDial(c.random) == nil {
 		return
 	}
+	c.s.mu.Lock()
+	c.askLocked()
+	c.s.mu.Unlock()
 	c.s.send(&wire.Packet{Payload: wire.DialRsp, ConnID: c.id, Random: c.random})
 }
 

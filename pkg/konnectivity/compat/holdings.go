@@ -46,7 +46,7 @@ func (c *Conn) passedOnLocked(n int) int {
 	}
 	c.held -= n
 	c.s.account.Add(-n)
-	c.caughtUpLocked()
+	c.tookLocked()
 	if c.held == 0 {
 		c.dryLocked()
 		delete(c.s.flushing, c)

@@ -191,7 +191,7 @@ func (c *Conn) endUnlock(reason string) {
 		s.flushing[c] = struct{}{}
 	}
 	s.mu.Unlock()
-	s.repay()
+	s.repay(false)
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
 		c.settle()

@@ -83,7 +83,7 @@ type Hello struct {
 }
 
 // ReasonDuplicate is the reason in REFUSE when the server is in Have, or is not
-// the one in Only.
+// among those in Only.
 const ReasonDuplicate = "duplicate"
 
 // Welcome is the server's answer to a Hello.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -149,24 +148,18 @@ func (o *Options) listen(ctx context.Context, s *server.Server) error {
 	if err != nil {
 		return err
 	}
-	var lc net.ListenConfig
-	agents, err := lc.Listen(ctx, "tcp", net.JoinHostPort(o.AgentBindAddress, strconv.Itoa(o.AgentPort)))
+	l, err := o.openListeners(ctx)
 	if err != nil {
-		return fmt.Errorf("agents' listener: %w", err)
-	}
-	front, frontTLS, err := o.listenFront(ctx)
-	if err != nil {
-		_ = agents.Close()
 		return err
 	}
 	//nolint:contextcheck // Shutdown ends connections, after their grace; ctx may not
-	serve("agents", func() error { return s.ServeAgents(agents, agentTLS) })
+	serve("agents", func() error { return s.ServeAgents(l.agents, agentTLS) })
 	if o.Mode == "grpc" {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeGRPC(front, frontTLS) })
+		serve("clients", func() error { return s.ServeGRPC(l.front, l.frontTLS) })
 	} else {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeHTTPConnect(front, frontTLS) })
+		serve("clients", func() error { return s.ServeHTTPConnect(l.front, l.frontTLS) })
 	}
 	return nil
 }
@@ -178,27 +171,6 @@ func serve(whom string, f func() error) {
 			klog.ErrorS(err, "Cannot serve", "whom", whom)
 		}
 	}()
-}
-
-func (o *Options) listenFront(ctx context.Context) (net.Listener, *tls.Config, error) {
-	if o.UdsName != "" {
-		l, err := server.ListenUnix(o.UdsName, o.DeleteUDSFile)
-		return l, nil, err
-	}
-	var protocols []string
-	if o.Mode == "grpc" {
-		protocols = []string{"h2"} // without it clients of gRPC end the connection
-	}
-	cfg, err := o.tls(o.ServerCert, o.ServerKey, o.ServerCaCert, protocols...)
-	if err != nil {
-		return nil, nil, err
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(o.ServerBindAddress, strconv.Itoa(o.ServerPort)))
-	if err != nil {
-		return nil, nil, fmt.Errorf("clients' listener: %w", err)
-	}
-	return l, cfg, nil
 }
 
 // serveHTTP opens the health and admin listeners.
