@@ -104,6 +104,7 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
+RACE_PROGRAMS := ^(TestRough|TestRoughLinks|TestMixedRough|TestMixedPairs|TestAgentRollout|TestServerRestart.*)$$
 RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/konnectivity/... \
 	./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition
 
@@ -111,6 +112,7 @@ RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/konntest
+	FAIRLEAD_TEST_RACE=1 $(GO) test -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)' ./e2e/tunnel
 
 # A fuzzer at a time: each uses all processors. What one finds is written to its package's testdata, for `make test`.
 # FUZZ_TIME counts inputs: with a time, Go before 1.27 may end in "context deadline exceeded" with nothing found (go.dev/issue/75804).

@@ -48,6 +48,8 @@ var goals = []goal{
 	{key: "client at 12 MB/s: rate kept %", absolute: true, atLeast: both(95)},
 	{key: "client at 12 MB/s: echo p99 x", absolute: true, atMost: both(2)},
 	{key: "client at 12 MB/s: failed dials of 10", absolute: true, atMost: both(0)},
+	{key: "client at 12 MB/s alone: of its rate %", absolute: true, atLeast: both(95)},
+	{key: "client at 12 MB/s alone: longest keystroke ms", absolute: true, atMost: both(50)},
 	{key: "RSS MB at 0", atMost: both(0.4)},
 	{key: "RSS MB at 5000 idle", atMost: by(0.33, 0.4)},
 	{key: "RSS growth MB, 100 stalled", absolute: true, atMost: both(64)},

@@ -130,7 +130,7 @@ func spoilt(t *testing.T, path string) string {
 
 // leases: KON-50, KON-77. Servers come and go, and the agent knows how many there are.
 func leases(t *testing.T, cp *daemontest.ControlPlane) {
-	for _, c := range []struct{ server, agent release }{{ours, ours}, {v0_36_0, ours}, {ours, v0_36_0}} {
+	for _, c := range []struct{ server, agent release }{{ours, ours}, {v0_36_0, ours}, {ours, v0_36_0}, {v0_34_0, ours}, {ours, v0_34_0}} {
 		t.Run(c.server.String()+" server, "+c.agent.String()+" agent", func(t *testing.T) {
 			server := options{mode: "grpc", server: c.server, agent: c.agent, serverFlags: []string{"--enable-lease-controller", "--kubeconfig=" + cp.Kubeconfig}}
 			first := server

@@ -49,7 +49,7 @@ func claims(t *testing.T, cp *daemontest.ControlPlane) {
 	podToken(t, cp, "node-b", "192.0.2.2")
 	unbound := tokenFile(t, cp, "konnectivity-agent", audience)
 	flags := reviewFlags(cp)
-	for _, agent := range []release{ours, v0_36_0} {
+	for _, agent := range []release{ours, v0_34_0, v0_36_0} {
 		t.Run(agent.String()+" agent", func(t *testing.T) {
 			p := startPair(t, options{
 				mode: "grpc", agent: agent, noClientCA: true, serverFlags: flags, serverEnv: []string{"FAIRLEAD_AGENT_CLAIMS=node"},

@@ -22,7 +22,7 @@ func TestMixedPairs(t *testing.T) {
 				p := startPair(t, options{mode: mode, server: c.server, agent: c.agent})
 				own := c.server == ours && c.agent == ours
 				want := konntest.Pair{Dial: p.dialer(), Failure: "connection refused", Overtakes: c.server != ours,
-					Lossless: c.agent == ours, SlowClients: c.server == ours, SlowTargets: c.agent == ours, HalfClose: own && mode == "http-connect"}
+					SlowClients: c.server == ours, SlowTargets: c.agent == ours, HalfClose: own && mode == "http-connect"}
 				if mode == "http-connect" {
 					want.Failure = "502"
 				}

@@ -110,8 +110,10 @@ type options struct {
 	mode        string // of the frontend: "grpc" or "http-connect"
 	server      release
 	agent       release
-	links       int  // of each agent; 0 is 1
-	noClientCA  bool // agents prove themselves by token, not by certificate
+	links       int    // of each agent; 0 is 1
+	held        bool   // our server gets its sockets from the test, which keeps them open
+	front       string // host:port of the frontend; empty: it is on the socket
+	noClientCA  bool   // agents prove themselves by token, not by certificate
 	serverFlags []string
 	serverEnv   []string
 	agentFlags  []string
@@ -124,6 +126,13 @@ func startPair(t *testing.T, o options) *pair {
 	ports := daemontest.Ports(t, 3)
 	tls := daemontest.Certificate(t)
 	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls, links: max(o.links, 1)}
+	var sockets []*os.File
+	if o.held {
+		sockets = []*os.File{hold(t, "tcp", p.agents), hold(t, "unix", p.socket)}
+		if o.front != "" {
+			sockets[1] = hold(t, "tcp", o.front)
+		}
+	}
 	p.startServer = func() *daemontest.Process {
 		flags := []string{
 			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
@@ -137,7 +146,11 @@ func startPair(t *testing.T, o options) *pair {
 		if p.links > 1 {
 			flags = append(flags, fmt.Sprintf("--links-per-agent=%d", p.links))
 		}
-		return daemontest.Start(t, o.serverEnv, o.server.server(), append(flags, o.serverFlags...)...)
+		flags = append(flags, o.serverFlags...)
+		if o.held {
+			return daemontest.StartWith(t, sockets, o.serverEnv, o.server.server(), flags...)
+		}
+		return daemontest.Start(t, o.serverEnv, o.server.server(), flags...)
 	}
 	p.launchAgent = func(more ...string) (*daemontest.Process, string) {
 		own := daemontest.Ports(t, 2)

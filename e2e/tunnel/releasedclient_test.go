@@ -27,7 +27,7 @@ func TestReleasedClient(t *testing.T) {
 		}
 		return c.Close()
 	})
-	konntest.Run(t, konntest.Pair{Dial: throughReleased(socket), Failure: "connection refused", Lossless: true, SlowClients: true, SlowTargets: true})
+	konntest.Run(t, konntest.Pair{Dial: throughReleased(socket), Failure: "connection refused", SlowClients: true, SlowTargets: true})
 }
 
 // throughReleased dials with the program releasedclient.

@@ -35,10 +35,11 @@ func trafficPair(t *testing.T, mode string, links int) (p *pair, second *daemont
 func startOverTCP(t *testing.T, o options, files daemontest.Files) (p *pair, frontend string) {
 	t.Helper()
 	port := daemontest.Ports(t, 1)[0]
+	o.front = "127.0.0.1:" + port
 	o.serverFlags = append(o.serverFlags,
 		"--uds-name=", "--server-bind-address=127.0.0.1", "--server-port="+port,
 		"--server-cert="+files.Cert, "--server-key="+files.Key, "--server-ca-cert="+files.CA)
-	return startPair(t, o), "127.0.0.1:" + port
+	return startPair(t, o), o.front
 }
 
 // mutual is for both sides of mutual TLS.

@@ -37,25 +37,25 @@ func Main(m *testing.M, use func(dir string), pkgs ...string) int {
 	return m.Run()
 }
 
-// RaceVariable names the environment variable that has programs built with the race detector, which needs cgo.
-const RaceVariable = "FAIRLEAD_TEST_RACE"
+// raceVariable names the environment variable that has programs built with the race detector, which needs cgo.
+const raceVariable = "FAIRLEAD_TEST_RACE"
 
 // raceReport is what that prints.
 const raceReport = "WARNING: DATA RACE"
 
 // Build compiles main packages, given by their import paths, into dir, each under the last element of its path. It uses
-// the flags of every other build of this project, so that only the linking is new.
+// the flags of every other build of this project, so that only the linking is new. With FAIRLEAD_TEST_RACE set, the race detector is built in.
 func Build(ctx context.Context, dir string, pkgs []string, flags ...string) error {
 	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, components.Flags()...)
 	args = append(append(args, flags...), pkgs...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), components.Environ()...)
-	if os.Getenv(RaceVariable) != "" {
+	if os.Getenv(raceVariable) != "" {
 		cmd.Args = slices.Insert(cmd.Args, 2, "-race")
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
 	}
 	return nil
 }
@@ -71,7 +71,22 @@ type Process struct {
 // its output is logged then. A data race fails the test.
 func Start(tb testing.TB, env []string, binary string, args ...string) *Process {
 	tb.Helper()
-	p := &Process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
+	return start(tb, env, exec.Command(binary, args...))
+}
+
+// StartWith is Start with sockets that are handed to the process as systemd does it (sd_listen_fds(3)).
+func StartWith(tb testing.TB, sockets []*os.File, env []string, binary string, args ...string) *Process {
+	tb.Helper()
+	// The process has to be told its own number.
+	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, binary}, args...)...)
+	cmd.ExtraFiles = sockets
+	return start(tb, append(env, fmt.Sprintf("LISTEN_FDS=%d", len(sockets))), cmd)
+}
+
+func start(tb testing.TB, env []string, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	binary := cmd.Path
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {

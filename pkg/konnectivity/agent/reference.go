@@ -114,6 +114,13 @@ func (a *Agent) awaitWelcome(ctx context.Context, c *client, welcome <-chan []h2
 	case <-ctx.Done():
 		return 0, fmt.Errorf("server did not answer: %w", ctx.Err())
 	}
+	id, count, err := parseWelcome(fields)
+	c.serverID = id
+	return count, err
+}
+
+// parseWelcome reads a server's ID and how many servers there are.
+func parseWelcome(fields []h2.Field) (id string, count int, err error) {
 	var ids, counts []string
 	for _, f := range fields {
 		switch f.Name {
@@ -122,18 +129,22 @@ func (a *Agent) awaitWelcome(ctx context.Context, c *client, welcome <-chan []h2
 		case "servercount":
 			counts = append(counts, f.Value)
 		case "grpc-message":
-			return 0, errors.New("server refused the agent: " + f.Value)
+			return "", 0, errors.New("server refused the agent: " + f.Value)
 		}
 	}
 	if len(ids) != 1 || len(counts) != 1 {
-		return 0, fmt.Errorf("server sent %d IDs and %d counts, want one of each", len(ids), len(counts))
+		return "", 0, fmt.Errorf("server sent %d IDs and %d counts, want one of each", len(ids), len(counts))
 	}
-	count, err := strconv.Atoi(counts[0])
-	if err != nil {
-		return 0, fmt.Errorf("server count: %w", err)
+	if ids[0] == "" {
+		return "", 0, errors.New("server sent an empty ID")
 	}
-	c.serverID = ids[0]
-	return count, nil
+	if count, err = strconv.Atoi(counts[0]); err != nil {
+		return "", 0, fmt.Errorf("server count: %w", err)
+	}
+	if count < 0 {
+		return "", 0, fmt.Errorf("server count: %d", count)
+	}
+	return ids[0], count, nil
 }
 
 // keepalive pings an upstream server as seldom as it demands, and gives it up

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +79,36 @@ func pinged(t *testing.T, every time.Duration) (pings chan time.Time, answer cha
 		}
 	}()
 	return pings, answer, over
+}
+
+// TestReferenceWelcome: a server says once who it is and how many there are, in numbers that
+// can be.
+func TestReferenceWelcome(t *testing.T) {
+	id, count := h2.Field{Name: "serverid", Value: "s"}, h2.Field{Name: "servercount", Value: "3"}
+	for name, c := range map[string]struct {
+		fields []h2.Field
+		err    string // empty: it is taken
+	}{
+		"usual":          {[]h2.Field{{Name: ":status", Value: "200"}, id, count}, ""},
+		"no ID":          {[]h2.Field{count}, "0 IDs and 1 counts"},
+		"no count":       {[]h2.Field{id}, "1 IDs and 0 counts"},
+		"two IDs":        {[]h2.Field{id, id, count}, "2 IDs"},
+		"two counts":     {[]h2.Field{id, count, count}, "2 counts"},
+		"empty ID":       {[]h2.Field{{Name: "serverid"}, count}, "empty ID"},
+		"a word":         {[]h2.Field{id, {Name: "servercount", Value: "many"}}, "server count"},
+		"below zero":     {[]h2.Field{id, {Name: "servercount", Value: "-1"}}, "server count"},
+		"no such number": {[]h2.Field{id, {Name: "servercount", Value: "99999999999999999999"}}, "server count"},
+		"refused":        {[]h2.Field{id, count, {Name: "grpc-message", Value: "who are you?"}}, "server refused the agent: who are you?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, n, err := parseWelcome(c.fields)
+			if c.err == "" {
+				if err != nil || id != "s" || n != 3 {
+					t.Errorf("%q, %d, %v", id, n, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%q, %d, %v; want an error with %q", id, n, err, c.err)
+			}
+		})
+	}
 }

@@ -29,8 +29,10 @@ type Conn struct {
 	waiting bool
 	deaf    bool  // the receiver reads nothing more
 	heard   bool  // data came since hearOut looked
-	mark    int64 // Session.given when the close was sent
+	mark    int64 // Session.given when the close was sent, or held back
 	lag     lag   // behind the stream
+
+	lastData time.Time // when data was given to HTTP/2
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -106,10 +108,11 @@ func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
 		c.queued -= chunk.Len()
 		c.s.inFlight += chunk.Len()
 		c.s.given += int64(chunk.Len())
+		c.lastData = time.Now()
 	}
 	if len(c.queue) > 0 {
 		c.listLocked()
-	} else if c.queue = nil; c.closing && !c.closed && !c.dead {
+	} else if c.queue = nil; c.closing && !c.closed && !c.dead && !c.holdLocked() {
 		c.closed, end = true, true
 		if !c.s.server { // the agent's close is final; a server waits for CLOSE_RSP
 			c.listenOnLocked()

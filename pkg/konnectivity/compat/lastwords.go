@@ -36,3 +36,38 @@ func (c *Conn) hearOut() {
 	}
 	c.endUnlock("")
 }
+
+// holdClose is for how long a server holds its close back from an agent behind the last data.
+// Upstream's agent closes the destination's connection as soon as it hears of the close,
+// whatever it has not written to it yet. Nothing in the protocol tells when it has; most
+// destinations take all within moments.
+const holdClose = 500 * time.Millisecond
+
+// holdLocked reports whether the close waits for that. Where something has come behind the
+// last data, that was taken.
+func (c *Conn) holdLocked() bool {
+	if !c.s.server || c.lag.run > 0 || time.Since(c.lastData) >= c.s.cfg.HoldClose {
+		return false
+	}
+	c.mark = c.s.given
+	time.AfterFunc(c.s.cfg.HoldClose, c.closeHeld)
+	return true
+}
+
+// closeHeld sends the close that was held back, when all data has left for that long.
+func (c *Conn) closeHeld() {
+	s := c.s
+	s.mu.Lock()
+	if c.dead || c.closed || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	if s.given-int64(s.inFlight) < c.mark {
+		time.AfterFunc(c.s.cfg.HoldClose, c.closeHeld)
+		s.mu.Unlock()
+		return
+	}
+	c.closed = true
+	s.mu.Unlock()
+	s.sendClose(c.id, "")
+}

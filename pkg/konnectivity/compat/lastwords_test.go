@@ -1,7 +1,9 @@
 package compat_test
 
 import (
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
@@ -48,6 +50,34 @@ func TestLastWords(t *testing.T) {
 			if n := len(closes); n != 1 {
 				t.Errorf("the server got %d closes, want 1", n)
 			}
+		})
+	}
+}
+
+// TestCloseIsHeldBack: a server's close comes some time behind the last data, which an agent of
+// the reference protocol may not have passed on yet, and at once where that was answered.
+func TestCloseIsHeldBack(t *testing.T) {
+	for name, answered := range map[string]bool{"unanswered": false, "answered": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				p := newPairOn(t, near, far, compat.Config{}, compat.Config{})
+				s, a := p.open(t, false)
+				send(t, s, 300_000, 0)
+				await(a, 300_000)
+				if answered {
+					send(t, a, 1, 0)
+					await(s, 1)
+				}
+				s.Stream().Close()
+				start := time.Now()
+				for ended := false; !ended; _, ended, _, _ = a.State() {
+					time.Sleep(time.Millisecond)
+				}
+				if took := time.Since(start); answered != (took < 10*time.Millisecond) || took > time.Second {
+					t.Errorf("the close took %v", took)
+				}
+			})
 		})
 	}
 }

@@ -86,7 +86,7 @@ func (c *modelConn) judge(rt *rapid.T, cut bool) {
 // is left.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		limit := compat.Config{ConnLimit: 256 << 10}
+		limit := compat.Config{ConnLimit: 256 << 10, HoldClose: 5 * time.Millisecond}
 		p := newPair(t, limit, limit)
 		var all []*modelConn
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {

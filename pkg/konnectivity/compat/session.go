@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
@@ -29,6 +30,9 @@ type Config struct {
 	// Pause stops reading the stream while its receivers hold more than the
 	// window, as upstream does, instead of resetting the worst of them.
 	Pause bool
+	// HoldClose is for how long a server's close is held back behind data, for an agent to
+	// pass that on before. Default 0.5 s.
+	HoldClose time.Duration
 	// OnOverflow is called for each connection that is reset.
 	OnOverflow func()
 	// OnDial is called for DIAL_REQ; agent side only.
@@ -97,6 +101,9 @@ type Session struct {
 func New(st *h2.Stream, server bool, cfg Config) *Session {
 	if cfg.ConnLimit == 0 {
 		cfg.ConnLimit = 16 << 20
+	}
+	if cfg.HoldClose == 0 {
+		cfg.HoldClose = holdClose
 	}
 	if cfg.OnBad == nil {
 		cfg.OnBad = func(error, bool) {}

@@ -131,7 +131,7 @@ func TestSeveralLinks(t *testing.T) {
 	if !metric(`konnectivity_network_proxy_server_ready_backends{proxy_strategy="default"} 1`)() {
 		t.Error("links count as agents")
 	}
-	Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, SlowClients: true, SlowTargets: true, HalfClose: true, Failure: "502"})
+	Run(t, Pair{Dial: Connect(r.Connect), SlowClients: true, SlowTargets: true, HalfClose: true, Failure: "502"})
 }
 
 // TestTwoServers: behind one address that leads to two servers in turn, the agent

@@ -21,10 +21,10 @@ func TestFrontendsTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("http-connect", func(t *testing.T) {
-		Run(t, Pair{Dial: ConnectTLS(c, cfg), Lossless: true, SlowClients: true, SlowTargets: true, HalfClose: true, Failure: "502"})
+		Run(t, Pair{Dial: ConnectTLS(c, cfg), SlowClients: true, SlowTargets: true, HalfClose: true, Failure: "502"})
 	})
 	t.Run("grpc", func(t *testing.T) {
-		Run(t, Pair{Dial: GRPCTLS(g, cfg), Lossless: true, Failure: "connection refused"})
+		Run(t, Pair{Dial: GRPCTLS(g, cfg), Failure: "connection refused"})
 	})
 	addr := Target(t, Echo)
 	healthy := MustDial(t, ConnectTLS(c, cfg), addr)

@@ -47,10 +47,10 @@ func TestOwnPair(t *testing.T) {
 			r.StartAgent(agent.Config{}, "")
 			own := !v.reference
 			t.Run("grpc", func(t *testing.T) {
-				Run(t, Pair{Dial: GRPC(r.GRPC), Lossless: true, SlowClients: true, SlowTargets: true, Failure: "connection refused"})
+				Run(t, Pair{Dial: GRPC(r.GRPC), SlowClients: true, SlowTargets: true, Failure: "connection refused"})
 			})
 			t.Run("http-connect", func(t *testing.T) {
-				Run(t, Pair{Dial: Connect(r.Connect), Lossless: true, SlowClients: true, SlowTargets: true, HalfClose: own, Failure: "502"})
+				Run(t, Pair{Dial: Connect(r.Connect), SlowClients: true, SlowTargets: true, HalfClose: own, Failure: "502"})
 			})
 		})
 	}

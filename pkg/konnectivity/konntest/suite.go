@@ -14,12 +14,6 @@ import (
 // Pair is what the suite runs against.
 type Pair struct {
 	Dial Dialer
-	// Lossless: write-then-close loses nothing. Upstream's agent throws away what it
-	// has not written when it hears of the close, and the protocol has no word by
-	// which a server could wait for that. Upstream's server keeps the order, so that
-	// our agent loses nothing behind it. What a destination wrote before its close
-	// arrives with every pair.
-	Lossless bool
 	// SlowClients and SlowTargets: a connection whose client, or whose target,
 	// does not read does not stop others. Upstream's server cannot do the first,
 	// its agent not the second.
@@ -41,9 +35,7 @@ func Run(t *testing.T, p Pair) {
 	t.Run("target speaks first", func(t *testing.T) { speaksFirst(t, p) })
 	t.Run("target closes", func(t *testing.T) { targetCloses(t, p) })
 	t.Run("refused dial", func(t *testing.T) { refusedDial(t, p) })
-	if p.Lossless {
-		t.Run("write then close", func(t *testing.T) { writeThenClose(t, p) })
-	}
+	t.Run("write then close", func(t *testing.T) { writeThenClose(t, p) })
 	if p.HalfClose {
 		t.Run("half-close", func(t *testing.T) { halfClose(t, p) })
 	}
