@@ -71,7 +71,7 @@ func hold(t *testing.T, network, address string) *os.File {
 	return file
 }
 
-// TestStrangeSocket: a socket that no flag names is refused, and what it is is said.
+// TestStrangeSocket: a socket that no flag names is refused by name.
 func TestStrangeSocket(t *testing.T) {
 	address := "127.0.0.1:" + daemontest.Ports(t, 1)[0]
 	file := hold(t, "tcp", address)

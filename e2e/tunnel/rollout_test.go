@@ -167,12 +167,17 @@ func TestFrozenAgent(t *testing.T) {
 
 // backends wants the server to see n agents, with all their links.
 func backends(p *pair, n int) func() error {
+	counts := map[string]int{"konnectivity_network_proxy_server_ready_backend_connections": n}
+	if p.links > 1 {
+		counts[`fairlead_tunnel_server_links{protocol="fairlead"}`] = n * p.links
+	}
 	return func() error {
-		v, err := metric(p.serverHealth, "konnectivity_network_proxy_server_ready_backend_connections")
-		if err == nil && v != float64(n*p.links) {
-			err = fmt.Errorf("%v links, want %d of %d agents", v, n*p.links, n)
+		for name, want := range counts {
+			if v, err := metric(p.serverHealth, name); err != nil || v != float64(want) {
+				return errors.Join(err, fmt.Errorf("%s is %v, want %d", name, v, want))
+			}
 		}
-		return err
+		return nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,7 @@ func drawPlan(rt *rapid.T) plan {
 type world struct {
 	plan
 	a      *Agent
+	says   int   // how many servers there are, as each of them says
 	down   []int // for each server how many events keep it down
 	shut   []int // for each address, likewise
 	silent []int
@@ -97,7 +99,7 @@ const modelAddress = "10.0.0.%d"
 
 func newWorld(p plan) *world {
 	n := len(p.leads)
-	w := &world{plan: p, down: make([]int, p.servers), shut: make([]int, n), silent: make([]int, n), slow: make([]int, n), lacks: make([]int, n), turn: make([]int, n),
+	w := &world{plan: p, says: p.servers, down: make([]int, p.servers), shut: make([]int, n), silent: make([]int, n), slow: make([]int, n), lacks: make([]int, n), turn: make([]int, n),
 		up: map[int]map[*client]chan struct{}{}, under: map[string]int{}, opened: map[string]int{}, lock: make(chan struct{}, 1)}
 	for i := range p.servers {
 		w.up[i] = map[*client]chan struct{}{}
@@ -176,7 +178,7 @@ func (w *world) connect(at int, addr, further string) (err error) {
 			return
 		}
 		c := &client{serverID: id, addr: addr, links: w.links, session: compat.New(nil, false, compat.Config{}), done: make(chan struct{})}
-		if !w.a.add(c, w.servers, further != "") {
+		if !w.a.add(c, w.says, further != "") {
 			err = errDuplicate
 			return
 		}
@@ -295,6 +297,59 @@ func (w *world) judge(took time.Duration) {
 		}
 		if before != 0 {
 			w.fault("%d tries within a minute with all links there", -before)
+		}
+	})
+}
+
+// TestSpreadOverServers: agents of which each needs one server spread over all, and those of
+// one that goes away over the others.
+func TestSpreadOverServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agents, servers = 400, 4
+		ctx, stop := context.WithCancel(t.Context())
+		var all []*world
+		var searches sync.WaitGroup
+		for range agents {
+			w := newWorld(plan{servers: servers, links: 1, leads: [][]int{{0}, {1}, {2}, {3}}})
+			w.says = 1
+			all = append(all, w)
+			searches.Go(func() { w.a.search(w.open).until(ctx) })
+		}
+		// A fair share, and five standard deviations less.
+		spread := func(over int, among []int) {
+			t.Helper()
+			var have [servers]int
+			for _, w := range all {
+				for i := range servers {
+					w.do(func() { have[i] += len(w.up[i]) })
+				}
+			}
+			sum := 0
+			for i, n := range have {
+				sum += n
+				if least := agents/over - 5*9; slices.Contains(among, i) && n < least {
+					t.Errorf("server %d has %d of %d agents: %v", i, n, agents, have)
+				}
+			}
+			if sum != agents {
+				t.Errorf("%d agents have %d links: %v", agents, sum, have)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		spread(servers, []int{0, 1, 2, 3})
+		for _, w := range all {
+			w.do(func() { w.down[0]++ })
+			w.end(0)
+		}
+		time.Sleep(time.Minute)
+		spread(servers-1, []int{1, 2, 3})
+		stop()
+		searches.Wait()
+		for _, w := range all {
+			for i := range servers {
+				w.end(i)
+			}
+			w.a.wg.Wait()
 		}
 	})
 }

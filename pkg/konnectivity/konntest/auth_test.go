@@ -87,32 +87,41 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyDials makes 10,000 dials beside transfers, all of which are whole.
+// TestManyDials makes 10,000 dials, half of them in each mode, beside transfers, all of which
+// are whole.
 func TestManyDials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
-	r := NewRig(t, server.Config{})
-	r.StartAgent(agent.Config{}, "")
-	addr := Target(t, Echo)
-	tr := StartTraffic(t, GRPC(r.GRPC), nil)
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			for range 500 {
-				c, err := Connect(r.Connect)(context.Background(), addr)
-				if err != nil {
-					t.Errorf("dial: %v", err)
-					return
-				}
-				c.Close()
+	for _, reference := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reference %v", reference), func(t *testing.T) {
+			r := NewRig(t, server.Config{ReferenceOnly: reference})
+			r.StartAgent(agent.Config{}, "")
+			addr := Target(t, Echo)
+			tr := StartTraffic(t, GRPC(r.GRPC), nil)
+			var wg sync.WaitGroup
+			for i := range 100 {
+				dial := []Dialer{Connect(r.Connect), GRPC(r.GRPC)}[i%2]
+				wg.Go(func() { dialMany(t, dial, addr, 100) })
 			}
+			wg.Wait()
+			tr.Progress()
+			tr.NoneCut()
+			Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
 		})
 	}
-	wg.Wait()
-	tr.Progress()
-	tr.NoneCut()
-	Eventually(t, Patience, "nothing is left", func() bool { return r.Server.Established() == 0 })
+}
+
+func dialMany(t *testing.T, dial Dialer, addr string, n int) {
+	t.Helper()
+	for range n {
+		c, err := dial(context.Background(), addr)
+		if err != nil {
+			t.Errorf("dial: %v", err)
+			return
+		}
+		_ = c.Close()
+	}
 }
 
 // TestSeveralLinks: an agent holds as many links as the server wants, connections

@@ -225,6 +225,9 @@ const (
 	holdPoll     = 200 * time.Microsecond
 	holdPrompt   = 50 * time.Millisecond
 	holdPollLate = 10 * time.Millisecond
+	// holdSettle is how long after that its bytes follow: Linux goes on to what comes next
+	// in the read that has just taken the 200.
+	holdSettle = 500 * time.Microsecond
 	// holdBlind is for how long a destination that speaks first waits where it
 	// cannot be seen whether the client has read: on TCP.
 	holdBlind = 5 * time.Millisecond
@@ -235,7 +238,7 @@ const (
 // client that does not read its 200 would not read the bytes behind it either,
 // so there is no limit on how long.
 func (c *connectClient) holdFirst() bool {
-	if c.spoke.Load() || c.in.Unsent() == 0 {
+	if c.spoke.Load() {
 		return false
 	}
 	go func() {
@@ -257,5 +260,8 @@ func (c *connectClient) awaitRead() {
 		if time.Since(start) > holdPrompt {
 			poll = holdPollLate
 		}
+	}
+	if !c.spoke.Load() {
+		time.Sleep(holdSettle)
 	}
 }

@@ -27,7 +27,7 @@ func takeHanded() (handed, error) {
 		l, err := net.FileListener(f) // a copy
 		_ = f.Close()
 		if err != nil {
-			all.close()
+			_ = all.close()
 			return nil, fmt.Errorf("socket %s, handed to the server (LISTEN_FDS): %w", f.Name(), err)
 		}
 		all = append(all, l)
