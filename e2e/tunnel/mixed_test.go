@@ -26,6 +26,9 @@ func TestMixedPairs(t *testing.T) {
 				if mode == "http-connect" {
 					want.Failure = "502"
 				}
+				if c.agent != ours {
+					want.MayLose = 5 // on a busy machine
+				}
 				konntest.Run(t, want)
 			})
 		}

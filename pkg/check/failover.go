@@ -61,12 +61,13 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 	var next string
 	seen, asked := old.Spec.RenewTime, killed.ordered
 	err := waitFor(waitCtx, 50*time.Millisecond, func(ctx context.Context) error {
-		before := asked // what is seen now was not so yet when this was asked for
-		asked = time.Now()
+		now := time.Now()
 		lease, err := s.getLease(ctx, s.Lease)
 		if err != nil {
 			return err
 		}
+		before := asked // the last answer was as things were then, at the earliest
+		asked = now
 		if next = holderOf(lease); next != "" && next != holderOf(old) {
 			return nil
 		}

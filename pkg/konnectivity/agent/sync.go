@@ -310,7 +310,9 @@ func (s *search) tryOneMore(ctx context.Context, addr string, ids []string, r *r
 		err := s.open(ctx, addr, strings.Join(ids, ","))
 		return func() {
 			s.end(r, err == nil)
-			r.alone = len(ids) > 1 && errors.Is(err, errDuplicate)
+			if errors.Is(err, errDuplicate) {
+				r.alone = len(ids) > 1
+			}
 			if err == nil {
 				r.next = time.Time{}
 			} else {

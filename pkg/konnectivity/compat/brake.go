@@ -165,6 +165,7 @@ func (c *Conn) asksLocked() bool { return c.lag.asks && c.lag.round == c.s.brake
 // receiver holds them.
 func (c *Conn) cameLocked(n int) {
 	c.lag.run += n
+	c.replied = c.replied || c.leftLocked()
 	if b := &c.s.brake; b.count > 0 && !c.busyLocked() {
 		b.stir = time.Now()
 		b.trickle(4 * n) // the others get some of it

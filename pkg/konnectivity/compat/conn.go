@@ -29,10 +29,12 @@ type Conn struct {
 	waiting bool
 	deaf    bool  // the receiver reads nothing more
 	heard   bool  // data came since hearOut looked
-	mark    int64 // Session.given when the close was sent, or held back
+	mark    int64 // Session.given behind the last data or, at an agent, the close
 	lag     lag   // behind the stream
 
 	lastData time.Time // when data was given to HTTP/2
+	replied  bool      // something has come since that has left
+	leaving  bool      // the close waits for data that had not left
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -108,7 +110,7 @@ func (c *Conn) nextLocked() (chunk *buf.Chunk, end, wake bool) {
 		c.queued -= chunk.Len()
 		c.s.inFlight += chunk.Len()
 		c.s.given += int64(chunk.Len())
-		c.lastData = time.Now()
+		c.mark, c.lastData, c.replied = c.s.given, time.Now(), false
 	}
 	if len(c.queue) > 0 {
 		c.listLocked()

@@ -43,16 +43,31 @@ func (c *Conn) hearOut() {
 // destinations take all within moments.
 const holdClose = 500 * time.Millisecond
 
+// holdStale is after how long without data none can be on its way any more.
+const holdStale = 10 * time.Second
+
 // holdLocked reports whether the close waits for that. Where something has come behind the
-// last data, that was taken.
+// last data, that was most likely taken.
 func (c *Conn) holdLocked() bool {
-	if !c.s.server || c.lag.run > 0 || time.Since(c.lastData) >= c.s.cfg.HoldClose {
+	s, now := c.s, time.Now()
+	hold := s.cfg.HoldClose
+	quiet := now.Sub(c.lastData)
+	switch {
+	case !s.server || c.lastData.IsZero() || c.replied:
+		return false
+	case !c.leftLocked():
+		c.leaving = true
+		time.AfterFunc(hold/4, c.closeHeld)
+		return true
+	case quiet >= holdStale, quiet >= hold && now.Sub(s.sentAt) >= hold:
 		return false
 	}
-	c.mark = c.s.given
-	time.AfterFunc(c.s.cfg.HoldClose, c.closeHeld)
+	time.AfterFunc(hold, c.closeHeld)
 	return true
 }
+
+// leftLocked says whether HTTP/2 has sent all data of the connection that it was given.
+func (c *Conn) leftLocked() bool { return c.s.given-int64(c.s.inFlight) >= c.mark }
 
 // closeHeld sends the close that was held back, when all data has left for that long.
 func (c *Conn) closeHeld() {
@@ -62,8 +77,14 @@ func (c *Conn) closeHeld() {
 		s.mu.Unlock()
 		return
 	}
-	if s.given-int64(s.inFlight) < c.mark {
-		time.AfterFunc(c.s.cfg.HoldClose, c.closeHeld)
+	switch {
+	case !c.leftLocked():
+		time.AfterFunc(s.cfg.HoldClose/4, c.closeHeld)
+		s.mu.Unlock()
+		return
+	case c.leaving:
+		c.leaving = false
+		time.AfterFunc(s.cfg.HoldClose, c.closeHeld)
 		s.mu.Unlock()
 		return
 	}

@@ -90,7 +90,8 @@ type Session struct {
 	twice    bool    // told of a number that was used twice
 	ready    []*Conn // connections with queued data, in turn
 	inFlight int
-	given    int64 // bytes that HTTP/2 was given so far; all but inFlight are on their way
+	given    int64     // bytes that HTTP/2 was given so far; all but inFlight are on their way
+	sentAt   time.Time // when some of them left
 	pumping  bool
 	brake    brake
 	err      error
@@ -201,6 +202,7 @@ func (s *Session) fail(err error) {
 func (s *Session) Sent(n int) {
 	s.mu.Lock()
 	s.inFlight -= n
+	s.sentAt = time.Now()
 	start := !s.pumping && len(s.ready) > 0 && s.inFlight < maxInFlight
 	if start {
 		s.pumping = true

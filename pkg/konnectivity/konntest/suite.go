@@ -14,6 +14,10 @@ import (
 // Pair is what the suite runs against.
 type Pair struct {
 	Dial Dialer
+	// MayLose is how many of 20 write-then-close may lose: our server can only hold its close
+	// back from upstream's agent, which throws away what it has not passed on. Upstream's
+	// pair loses most.
+	MayLose int
 	// SlowClients and SlowTargets: a connection whose client, or whose target,
 	// does not read does not stop others. Upstream's server cannot do the first,
 	// its agent not the second.

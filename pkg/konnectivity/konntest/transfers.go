@@ -146,17 +146,22 @@ func writeThenClose(t *testing.T, p Pair) {
 		}
 		c.Close()
 	}
+	lost := 0
 	for range n {
 		select {
 		case b := <-got:
 			sum := sha256.Sum256(b)
 			if !missing[sum] {
-				t.Errorf("%d bytes arrived that are not the %d of a client", len(b), size)
+				lost++
+				t.Logf("%d bytes arrived that are not the %d of a client", len(b), size)
 			}
 			delete(missing, sum)
 		case <-time.After(Patience):
 			t.Fatal("a target never saw the end")
 		}
+	}
+	if lost > p.MayLose {
+		t.Errorf("%d of %d transfers arrived broken, %d may", lost, n, p.MayLose)
 	}
 }
 

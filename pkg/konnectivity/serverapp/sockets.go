@@ -49,7 +49,7 @@ func (h *handed) take(fits func(net.Addr) bool) net.Listener {
 // close closes those that are left, and says which these are.
 func (h *handed) close() (err error) {
 	for _, l := range *h {
-		err = errors.Join(err, fmt.Errorf("%s %s was handed to the server (LISTEN_FDS), and is neither --uds-name nor a port of --server-port or --agent-port", l.Addr().Network(), l.Addr()))
+		err = errors.Join(err, fmt.Errorf("%s %s was handed to the server (LISTEN_FDS), which uses one for --uds-name, or for --server-port without it, and one for --agent-port", l.Addr().Network(), l.Addr()))
 		_ = l.Close()
 	}
 	*h = nil
@@ -83,7 +83,10 @@ func (o *Options) openListeners(ctx context.Context) (l listeners, err error) {
 		return l, err
 	}
 	defer func() {
-		if err = errors.Join(err, held.close()); err != nil {
+		if left := held.close(); err == nil {
+			err = left
+		}
+		if err != nil {
 			l.close()
 		}
 	}()
