@@ -1,6 +1,9 @@
 package agentapp
 
 import (
+	"errors"
+	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -75,6 +78,35 @@ func TestFlagsReachTheAgent(t *testing.T) {
 		}
 		if (err == nil) != allowed {
 			t.Errorf("%s: %v, want allowed %v", address, err, allowed)
+		}
+	}
+}
+
+// TestDestinationsReachTheAgent: with --allow-destinations nothing else is dialled, and nothing that
+// --deny-destinations has.
+func TestDestinationsReachTheAgent(t *testing.T) {
+	o := parse(t, "--proxy-server-host=::1", "--allow-destinations=192.0.2.0/24:443,web.svc", "--deny-destinations=192.0.2.9")
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.config(t.Context(), agent.NewMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []struct {
+		host    string
+		port    int
+		allowed bool
+	}{{"192.0.2.1", 443, true}, {"192.0.2.1", 80, false}, {"192.0.2.9", 443, false}, {"198.51.100.1", 443, false}, {"web.svc", 80, true}, {"web", 80, false}} {
+		grant, err := c.Policy.CheckName(d.host, d.port)
+		if err == nil && net.ParseIP(d.host) != nil {
+			err = c.Policy.CheckAddr(net.JoinHostPort(d.host, strconv.Itoa(d.port)), grant)
+		}
+		if err == nil && net.ParseIP(d.host) == nil && grant != agent.GrantNamed {
+			err = errors.New("its address decides")
+		}
+		if (err == nil) != d.allowed {
+			t.Errorf("%s:%d: %v, want allowed %v", d.host, d.port, err, d.allowed)
 		}
 	}
 }
