@@ -104,7 +104,7 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
-RACE_PROGRAMS := ^(TestRough|TestRoughLinks|TestMixedRough|TestMixedPairs|TestAgentRollout|TestServerRestart.*)$$
+RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
 RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/konnectivity/... \
 	./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition
 

@@ -96,7 +96,9 @@ func TestCloseIsHeldBack(t *testing.T) {
 					shut.SetSlow(false)
 					shut.Consume()
 				})
+				told := make(chan struct{})
 				p.wg.Go(func() {
+					defer close(told)
 					await(a, size)
 					came = time.Now()
 					if c.answered {
@@ -110,8 +112,7 @@ func TestCloseIsHeldBack(t *testing.T) {
 				time.Sleep(max(c.close, time.Millisecond))
 				s.Stream().Close()
 				closed := time.Now()
-				synctest.Wait()
-				time.Sleep(5 * time.Second)
+				<-told
 				behind := ended.Sub(came)
 				if c.soon {
 					behind = ended.Sub(closed)
