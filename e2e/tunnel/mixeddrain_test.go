@@ -68,20 +68,7 @@ func quiet(health string, load *konntest.Load) error {
 // it has gone, which nothing that our agent could send would change.
 func TestMixedAgentRollout(t *testing.T) {
 	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			p := startPair(t, options{mode: mode, server: v0_36_0})
-			load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
-			for range 4 {
-				time.Sleep(300 * time.Millisecond)
-				next := p.startAgent()
-				p.agent.Terminate(t)
-				wantExit(t, p.agent, 10*time.Second)
-				p.agent = next
-			}
-			tr.Progress()
-			load.NoneFailed(t)
-			tr.NoneCut()
-		})
+		t.Run(mode, func(t *testing.T) { agentRollout(t, options{mode: mode, server: v0_36_0}) })
 	}
 }
 

@@ -128,10 +128,11 @@ func startPair(t *testing.T, o options) *pair {
 	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls, links: max(o.links, 1)}
 	var sockets []*os.File
 	if o.held {
-		sockets = []*os.File{hold(t, "tcp", p.agents), hold(t, "unix", p.socket)}
+		network, address := "unix", p.socket
 		if o.front != "" {
-			sockets[1] = hold(t, "tcp", o.front)
+			network, address = "tcp", o.front
 		}
+		sockets = []*os.File{hold(t, "tcp", p.agents), hold(t, network, address)}
 	}
 	p.startServer = func() *daemontest.Process {
 		flags := []string{

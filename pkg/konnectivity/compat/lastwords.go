@@ -28,7 +28,7 @@ func (c *Conn) hearOut() {
 		s.mu.Unlock()
 		return
 	}
-	if waits := s.given-int64(s.inFlight) < c.mark; waits || c.heard {
+	if !c.leftLocked() || c.heard {
 		c.heard = false
 		time.AfterFunc(lastWords, c.hearOut)
 		s.mu.Unlock()
@@ -73,22 +73,21 @@ func (c *Conn) leftLocked() bool { return c.s.given-int64(c.s.inFlight) >= c.mar
 func (c *Conn) closeHeld() {
 	s := c.s
 	s.mu.Lock()
-	if c.dead || c.closed || s.closed {
-		s.mu.Unlock()
-		return
-	}
+	wait := time.Duration(0)
 	switch {
-	case !c.leftLocked():
-		time.AfterFunc(s.cfg.HoldClose/4, c.closeHeld)
+	case c.dead || c.closed || s.closed:
 		s.mu.Unlock()
 		return
+	case !c.leftLocked():
+		wait = s.cfg.HoldClose / 4
 	case c.leaving:
-		c.leaving = false
-		time.AfterFunc(s.cfg.HoldClose, c.closeHeld)
-		s.mu.Unlock()
+		c.leaving, wait = false, s.cfg.HoldClose
+	}
+	c.closed = wait == 0
+	s.mu.Unlock()
+	if wait > 0 {
+		time.AfterFunc(wait, c.closeHeld)
 		return
 	}
-	c.closed = true
-	s.mu.Unlock()
 	s.sendClose(c.id, "")
 }

@@ -57,14 +57,7 @@ func TestLastWords(t *testing.T) {
 // TestCloseIsHeldBack: a server's close comes some time behind the last data, which an agent of
 // the reference protocol may not have passed on yet, and at once where that was answered.
 func TestCloseIsHeldBack(t *testing.T) {
-	const size, hold = 100_000, 500 * time.Millisecond
-	for name, c := range map[string]struct {
-		answered bool          // behind the last data
-		meets    bool          // the destination sends before that has left
-		shut     time.Duration // for how long nothing leaves
-		close    time.Duration // when the client closes
-		soon     bool          // no more than moments behind the last data
-	}{
+	for name, c := range map[string]heldClose{
 		"unanswered":                  {},
 		"answered":                    {answered: true, soon: true},
 		"long ago":                    {close: time.Minute, soon: true},
@@ -73,55 +66,55 @@ func TestCloseIsHeldBack(t *testing.T) {
 		"something came meanwhile":    {meets: true, shut: 100 * time.Millisecond},
 		"left long after it was sent": {shut: 2 * time.Second, close: 2*time.Second + 100*time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				near, far := net.Pipe()
-				p := newPairOn(t, near, far, compat.Config{}, compat.Config{Pause: true})
-				p.slow = true
-				fill, shut := p.open(t, false)
-				p.slow = false
-				s, a := p.open(t, false)
-				start := time.Now()
-				if c.shut > 0 {
-					p.wg.Go(func() { send(t, fill, 1<<20, 0) }) // the window but for some bytes
-					synctest.Wait()
-				}
-				if c.meets {
-					send(t, a, 1, 0)
-				}
-				send(t, s, size, 0)
-				var came, ended time.Time
-				p.wg.Go(func() {
-					time.Sleep(c.shut)
-					shut.SetSlow(false)
-					shut.Consume()
-				})
-				told := make(chan struct{})
-				p.wg.Go(func() {
-					defer close(told)
-					await(a, size)
-					came = time.Now()
-					if c.answered {
-						send(t, a, 1, 0)
-					}
-					for over := false; !over; _, over, _, _ = a.State() {
-						time.Sleep(time.Millisecond)
-					}
-					ended = time.Now()
-				})
-				time.Sleep(max(c.close, time.Millisecond))
-				s.Stream().Close()
-				closed := time.Now()
-				<-told
-				behind := ended.Sub(came)
-				if c.soon {
-					behind = ended.Sub(closed)
-				}
-				if ended.IsZero() || c.soon != (behind < 50*time.Millisecond) || !c.soon && behind < hold {
-					t.Errorf("data came after %v, the close %v behind it, %v behind the client's", came.Sub(start), behind, ended.Sub(closed))
-				}
-			})
-		})
+		t.Run(name, func(t *testing.T) { synctest.Test(t, c.try) })
+	}
+}
+
+type heldClose struct {
+	answered bool          // behind the last data
+	meets    bool          // the destination sends before that has left
+	shut     time.Duration // for how long nothing leaves
+	close    time.Duration // when the client closes
+	soon     bool          // the end comes moments behind the client's close
+}
+
+func (c *heldClose) try(t *testing.T) {
+	const size, hold = 100_000, 500 * time.Millisecond
+	near, far := net.Pipe()
+	p := newPairOn(t, near, far, compat.Config{}, compat.Config{Pause: true})
+	p.slow = true
+	fill, shut := p.open(t, false)
+	p.slow = false
+	s, a := p.open(t, false)
+	start := time.Now()
+	if c.shut > 0 {
+		p.wg.Go(func() { send(t, fill, 1<<20, 0) }) // the window but for some bytes
+		synctest.Wait()
+	}
+	if c.meets {
+		send(t, a, 1, 0)
+	}
+	send(t, s, size, 0)
+	time.AfterFunc(c.shut, func() {
+		shut.SetSlow(false)
+		shut.Consume()
+	})
+	closed := time.Now().Add(max(c.close, time.Millisecond))
+	time.AfterFunc(time.Until(closed), s.Stream().Close)
+	await(a, size)
+	came := time.Now()
+	if c.answered {
+		send(t, a, 1, 0)
+	}
+	for over := false; !over; _, over, _, _ = a.State() {
+		time.Sleep(time.Millisecond)
+	}
+	behind := time.Since(came)
+	if c.soon {
+		behind = time.Since(closed)
+	}
+	if c.soon != (behind < 50*time.Millisecond) || !c.soon && behind < hold {
+		t.Errorf("data came after %v, the close %v behind it, %v behind the client's", came.Sub(start), behind, time.Since(closed))
 	}
 }
 

@@ -191,18 +191,18 @@ func (st *Stream) openLocked() bool {
 }
 
 // Consumed gives n received bytes back to the window of the stream.
-func (st *Stream) Consumed(n int) { st.consume(n, st.c.cfg.StreamWindow) }
+func (st *Stream) Consumed(n int) { st.consume(n, false) }
 
 // Grant is Consumed for a few bytes that a peer whose window is shut is to be told of at
 // once.
-func (st *Stream) Grant(n int) { st.consume(n, 0) }
+func (st *Stream) Grant(n int) { st.consume(n, true) }
 
-func (st *Stream) consume(n, enough int) {
+func (st *Stream) consume(n int, now bool) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st.consumed += n
-	if st.consumed < min(enough, st.window/2) || st.dead || st.peerEnd {
+	if !now && st.consumed < st.window/2 || st.dead || st.peerEnd {
 		return
 	}
 	more := st.consumed + st.growLocked()

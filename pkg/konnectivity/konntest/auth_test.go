@@ -87,8 +87,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyDials makes 10,000 dials, half of them in each mode, beside transfers, all of which
-// are whole.
+// TestManyDials makes 10,000 dials with each protocol, half of them in each mode, beside
+// transfers, all of which are whole.
 func TestManyDials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
