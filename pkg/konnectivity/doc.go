@@ -1,21 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package konnectivity is the data plane of the tunnel between kube-apiserver
-// and the nodes: a server that speaks to kube-apiserver and an agent that dials
-// destinations on the nodes' network.
+// and the nodes: a server to which kube-apiserver connects, and an agent that
+// dials destinations on the nodes' network.
 //
-// The commands konnectivity-server and konnectivity-agent are made of it. They
-// take the place of either program of apiserver-network-proxy, or of both.
+// It implements the commands konnectivity-server and konnectivity-agent. They
+// replace either program of apiserver-network-proxy, or both.
 //
-// Start reading here:
+// Start with server and agent:
 //
-//	wire    codec of the seven packets of the reference protocol
-//	link    the protocol between our own server and agent (docs/tunnel-protocol.md)
-//	h2      the small part of HTTP/2 and gRPC that the reference protocol needs
-//	tunnel  what both kinds of link look like to a server or an agent
-//	server  frontends, choice of an agent, authentication of agents
-//	refusals  one line in the log for attempts that fail again and again
-//	agent   dialling destinations, keeping links to all servers
-//	serverapp, agentapp  the commands' flags and what they turn on
+//	server        frontends, choice of an agent, authentication of agents
+//	server/app    flags, validation and start-up of konnectivity-server
+//	agent         links to all servers, dials to destinations
+//	agent/app     flags, validation and start-up of konnectivity-agent
+//	destinations  the rules for which destinations may be dialled
+//	settings      environment variables and defaults that the bundle shares
+//	tunneltest    servers, agents, certificates and clients for tests
 //
-// The rule that everything else follows from: a goroutine that reads a shared
+// The packages in internal:
+//
+//	internal/tunnel       the interface of both kinds of link to servers and agents
+//	internal/link         Fairlead's protocol between server and agent (docs/tunnel-protocol.md)
+//	internal/upstream     upstream's protocol between server and agent
+//	internal/h2           the part of HTTP/2 and gRPC that upstream's protocol needs
+//	internal/wire         codec of upstream's packets
+//	internal/endpoint     connects a socket to a stream
+//	internal/netx         sockets, internal/buffer their memory
+//	internal/membudget    the memory limit for slow receivers
+//	internal/apiclient    TokenReviews, Leases and Nodes
+//	internal/tlsreload    certificates that are read again when they change
+//	internal/logthrottle  one log line for attempts that fail again and again
+//	internal/promtext     metrics
+//	internal/cmdutil      flags and start-up that both programs have
+//
+// All other rules follow from this one: a goroutine that reads a shared
 // connection never waits for the receiver of one tunnelled connection.
 package konnectivity

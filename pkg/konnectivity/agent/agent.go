@@ -1,25 +1,31 @@
-// Package agent runs next to the nodes: it keeps links to all servers and
-// connects to destinations on their behalf.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent implements the side of the tunnel that runs next to the nodes. It keeps
+// links to all servers and connects to destinations on their behalf.
 package agent
 
 import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // Config says how an agent behaves.
 type Config struct {
-	// Address is host:port of the servers, or of what spreads over them.
+	// Address is host:port of the servers, or of a load balancer in front of them.
 	Address string
 	// TLS returns the configuration for the next connection, so that renewed
 	// certificates are used.
@@ -31,50 +37,61 @@ type Config struct {
 	// Lookup resolves the servers' name; nil asks the system.
 	Lookup func(ctx context.Context, host string) ([]string, error)
 
+	// Proxy returns the URL, http or https, of the HTTP proxy on the way to the servers'
+	// Address, or nil if there is none. Dials to destinations never use it. nil for none.
+	Proxy func(address string) (*url.URL, error)
+
 	// SyncInterval is the time between checks for missing servers. For an address
 	// that fails it grows up to SyncIntervalCap. Defaults 1 s and 10 s.
 	SyncInterval, SyncIntervalCap time.Duration
-	// SyncForever goes on looking for more servers when all are connected.
+	// SyncForever makes the agent look for more servers even when all are connected.
 	SyncForever bool
-	// ServerCount overrides how many servers there are, from the last server's
-	// answer; nil believes the server.
+	// ServerCount overrides the number of servers that the last server advertised. nil
+	// uses the advertised number.
 	ServerCount func(fromServer int) int
-	// KeepaliveTime is the silence after which an upstream server is pinged,
-	// at least 30 s. Default 1 h.
+	// KeepaliveTime is the time without traffic after which the agent pings an upstream
+	// server, at least 30 s. Default 1 h.
 	KeepaliveTime time.Duration
 	// ConnectTimeout bounds connecting and the handshakes. Default 20 s.
 	ConnectTimeout time.Duration
 
-	// DialTimeout bounds a dial to a destination. Default 5 s.
+	// DialTimeout bounds a dial to a destination, with the lookup of its name. Default 5 s.
 	DialTimeout time.Duration
-	// MaxDials bounds pending dials, MaxConns these and open connections
+	// MaxDials limits pending dials. MaxConns limits these and open connections
 	// together. Defaults 10,000 and 100,000.
 	MaxDials, MaxConns int
 	// Policy says what may be dialled; the zero value allows everything.
-	Policy Policy
+	Policy destinations.Policy
 
-	// Links is the number of connections to each server; 0 does as the server
-	// says.
+	// Links is the number of connections to each server. 0 uses the number that the
+	// server advertises.
 	Links int
-	// ReferenceOnly never offers our own protocol.
-	ReferenceOnly bool
-	// PauseSlow handles receivers that lag behind an upstream server as
-	// upstream does: it stops reading, for all connections.
+	// UpstreamOnly disables Fairlead's own protocol: the agent offers only upstream's.
+	UpstreamOnly bool
+	// PauseSlow handles slow receivers of an upstream server's connections as upstream
+	// does: the agent stops reading, for all connections.
 	PauseSlow bool
-	// ConnLimit is the number of bytes held for one receiver that lags behind
-	// an upstream server. Default 16 MiB.
+	// ConnLimit is the number of bytes queued for one slow receiver of an upstream
+	// server's connections. Default 16 MiB.
 	ConnLimit int
-	// PeerBuffer and TotalBuffer bound what destinations that lag hold, of one
-	// server's connections and of all. 0 is no bound.
+	// PeerBuffer and TotalBuffer limit the memory for data queued to slow destinations,
+	// per server and in total. 0 means unlimited.
 	PeerBuffer, TotalBuffer int64
 
 	Link link.Config
-	Pipe pipe.Config
-	// Logf gets what happens to links, with the verbosity that fits it.
+	Pipe endpoint.Config
+	// Tracer records dials; nil records none.
+	Tracer *trace.Tracer
+	// Logf logs events of links, with a klog verbosity.
 	Logf func(level int, format string, args ...any)
-	// LogAgain is for how long the same failure to connect is not logged again.
-	// Default 5 min.
+	// LogAgain is how long the agent waits before it logs the same failure to connect
+	// again. Default 5 min.
 	LogAgain time.Duration
+	// MissingAfter is how long servers have to be missing before the agent warns about
+	// it. Default 30 s.
+	MissingAfter time.Duration
+
+	resolver *net.Resolver // resolves destinations' names
 }
 
 func (c *Config) defaults() {
@@ -88,6 +105,7 @@ func (c *Config) defaults() {
 	dur(&c.KeepaliveTime, time.Hour)
 	dur(&c.ConnectTimeout, 20*time.Second)
 	dur(&c.DialTimeout, 5*time.Second)
+	dur(&c.MissingAfter, 30*time.Second)
 	if c.MaxDials == 0 {
 		c.MaxDials = 10_000
 	}
@@ -95,13 +113,14 @@ func (c *Config) defaults() {
 		c.MaxConns = 100_000
 	}
 	if c.Link.Window == 0 {
-		c.Link.Window = 256 << 10
+		c.Link.Window = settings.DefaultLinkWindow
 	}
 	if c.Link.Budget == nil {
-		c.Link.Budget = link.NewBudget(32 << 20)
+		c.Link.Budget = link.NewBudget(settings.DefaultLinkBudget)
 	}
+	c.resolver = newResolver(min(c.DialTimeout, lookupTimeout))
 	if c.Lookup == nil {
-		c.Lookup = net.DefaultResolver.LookupHost
+		c.Lookup = c.resolver.LookupHost
 	}
 	if c.Logf == nil {
 		c.Logf = func(int, string, ...any) {}
@@ -112,44 +131,44 @@ func (c *Config) defaults() {
 type Agent struct {
 	cfg     Config
 	m       *Metrics
-	dialing metrics.Value
-	carried metrics.Value // dials and connections together; a dial that succeeds keeps its place
-	book    *ledger.Ledger
-	said    *refusals.Log
+	dialing promtext.Value
+	carried promtext.Value // dials and connections together; a dial that succeeds keeps its place
+	book    *membudget.Ledger
+	said    *logthrottle.Log
 
 	mu       sync.Mutex
 	clients  []*client
-	lost     []string // addresses of links that have ended, or whose server leaves
-	ends     map[*pipe.End]struct{}
-	count    int // servers, as the last one said
+	lost     []string // addresses of links that have ended, or whose server is draining
+	ends     map[*endpoint.End]struct{}
+	count    int // number of servers, as the last one advertised
 	draining atomic.Bool
 	changed  chan struct{}
 	wg       sync.WaitGroup
 }
 
-// New returns an agent that does nothing until Run.
+// New returns an agent that connects to no server until Run is called.
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
-	a := &Agent{cfg: cfg, m: m, ends: map[*pipe.End]struct{}{}, changed: make(chan struct{}, 1)}
-	a.said = refusals.New(a.cfg.Logf, a.cfg.LogAgain)
+	a := &Agent{cfg: cfg, m: m, ends: map[*endpoint.End]struct{}{}, changed: make(chan struct{}, 1)}
+	a.said = logthrottle.New(a.cfg.Logf, a.cfg.LogAgain)
 	a.cfg.Pipe.Leaving = a.draining.Load
-	a.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
+	a.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
 	return a
 }
 
-// evicted is told that connections were reset for their memory.
+// evicted counts and logs connections that were reset because of the memory limit.
 func (a *Agent) evicted(server string, connections int, bytes int64) {
-	a.m.evictions.With(ledger.Bound(server)).Add(int64(connections))
+	a.m.evictions.With(membudget.Bound(server)).Add(int64(connections))
 	a.cfg.Logf(1, "reset %d connections whose destinations do not read, which held %d bytes: %s", connections, bytes,
-		ledger.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer))
+		membudget.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer))
 }
 
-// Run keeps the agent connected until ctx ends, and then ends all connections.
+// Run keeps the agent connected until ctx is done, and then closes all connections.
 func (a *Agent) Run(ctx context.Context) {
 	a.search(a.open).until(ctx)
 	a.mu.Lock()
 	clients := append([]*client(nil), a.clients...)
-	ends := make([]*pipe.End, 0, len(a.ends))
+	ends := make([]*endpoint.End, 0, len(a.ends))
 	for e := range a.ends {
 		ends = append(ends, e)
 	}
@@ -163,22 +182,22 @@ func (a *Agent) Run(ctx context.Context) {
 	a.wg.Wait()
 }
 
-func (a *Agent) remember(e *pipe.End) {
+func (a *Agent) remember(e *endpoint.End) {
 	a.mu.Lock()
 	a.ends[e] = struct{}{}
 	a.mu.Unlock()
 }
 
-func (a *Agent) forget(e *pipe.End) {
+func (a *Agent) forget(e *endpoint.End) {
 	a.mu.Lock()
 	delete(a.ends, e)
 	a.mu.Unlock()
 }
 
-// Connections is the number of open connections to destinations.
+// Connections returns the number of open connections to destinations.
 func (a *Agent) Connections() int64 { return a.m.endpoints.Get() }
 
-// lose has the address of a link tried again.
+// lose schedules a new connection to the address of a lost link.
 func (a *Agent) lose(c *client) {
 	a.mu.Lock()
 	a.lost = append(a.lost, c.addr)
@@ -189,15 +208,15 @@ func (a *Agent) lose(c *client) {
 	}
 }
 
-// Ready tells whether at least one server is connected.
+// Ready reports whether at least one server is connected.
 func (a *Agent) Ready() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.clients) > 0
 }
 
-// Drain asks all servers to dial no more here, and returns when the last
-// connection has ended and no dial can follow, or when ctx ends.
+// Drain asks all servers to send no more dials. It returns when the last connection has
+// ended and no dial can follow, or when ctx is done.
 func (a *Agent) Drain(ctx context.Context) {
 	a.mu.Lock()
 	a.draining.Store(true)
@@ -222,7 +241,7 @@ func (a *Agent) drained() bool {
 	defer a.mu.Unlock()
 	all := true
 	for _, c := range a.clients {
-		all = c.drained() && all // all are asked: each is silent for a time of its own
+		all = c.drained() && all // every client is checked: each has its own quiet period
 	}
 	return all && len(a.ends) == 0 && a.carried.Get() == 0
 }

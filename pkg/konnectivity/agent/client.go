@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
@@ -11,10 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
 // client is one connection to a server, of either protocol.
@@ -26,8 +30,8 @@ type client struct {
 	since    time.Time // when it was taken up
 	link     *link.Link
 	h2       *h2.Conn
-	session  *compat.Session
-	account  *ledger.Account
+	session  *upstream.Session
+	account  *membudget.Account
 	done     chan struct{}
 	answered atomic.Bool // the server confirmed the drain
 	drainAt  atomic.Int64
@@ -36,7 +40,7 @@ type client struct {
 }
 
 // holder is the link or the session as what holds memory.
-func (c *client) holder() ledger.Payer {
+func (c *client) holder() membudget.Payer {
 	if c.link != nil {
 		return c.link
 	}
@@ -98,7 +102,17 @@ var errDuplicate = errors.New("already connected to this server")
 func (a *Agent) open(ctx context.Context, addr, extra string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ConnectTimeout)
 	defer cancel()
-	nc, err := a.dialServer(ctx, addr)
+	var cert clientCert
+	err := a.connectServer(ctx, addr, extra, &cert)
+	if err != nil && !errors.Is(err, errDuplicate) && cert.unused != "" {
+		return fmt.Errorf("%w: %s", err, cert.unused)
+	}
+	return err
+}
+
+// connectServer is open without what cert knows of a failure.
+func (a *Agent) connectServer(ctx context.Context, addr, extra string, cert *clientCert) error {
+	nc, err := a.dialServer(ctx, addr, cert)
 	if err != nil {
 		return err
 	}
@@ -114,11 +128,11 @@ func (a *Agent) open(ctx context.Context, addr, extra string) error {
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
 		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
 	}
-	return a.openReference(ctx, nc, addr, token)
+	return a.openUpstream(ctx, nc, addr, token)
 }
 
 // dialServer makes the TLS connection, offering our own protocol.
-func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) {
+func (a *Agent) dialServer(ctx context.Context, addr string, cert *clientCert) (*tls.Conn, error) {
 	cfg, err := a.cfg.TLS()
 	if err != nil {
 		return nil, err
@@ -126,15 +140,15 @@ func (a *Agent) dialServer(ctx context.Context, addr string) (*tls.Conn, error) 
 	cfg = cfg.Clone()
 	cfg.NextProtos = slices.Clip(cfg.NextProtos) // Clone shares it with other connections
 	cfg.DynamicRecordSizingDisabled = true
+	cert.watch(cfg)
 	if cfg.ServerName == "" {
 		cfg.ServerName, _, _ = net.SplitHostPort(a.cfg.Address)
 	}
-	if !a.cfg.ReferenceOnly {
+	if !a.cfg.UpstreamOnly {
 		cfg.NextProtos = append(cfg.NextProtos, link.ALPN)
 	}
 	cfg.NextProtos = append(cfg.NextProtos, "h2")
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := a.dialTCP(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +170,12 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 		have = ""
 	}
 	w, err := link.SendHello(nc, link.Hello{AgentID: a.cfg.AgentID, Identifiers: a.cfg.Identifiers, Token: token,
-		Window: a.cfg.Link.Window, Have: have, Only: extra})
+		Window: a.cfg.Link.Window, Have: have, Only: extra, Traces: true, Version: version.Get().Version})
 	if err != nil {
 		_ = nc.Close()
 		var re *link.RefusedError
 		if errors.As(err, &re) && re.Reason == link.ReasonDuplicate {
-			return errDuplicate
+			return heldBy(have)
 		}
 		return err
 	}
@@ -170,7 +184,10 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 		c.links = a.cfg.Links
 	}
 	cfg := a.cfg.Link
-	cfg.OnDial = func(st *link.Stream, address string) { a.dial(st, address) }
+	cfg.OnDial = func(st *link.Stream, payload string) {
+		address, parent := link.CutTrace(payload)
+		a.dial(st, address, trace.Parse(parent))
+	}
 	cfg.OnDrained = func() { c.answered.Store(true) }
 	cfg.OnDrain = func() { a.serverLeaves(c) }
 	cfg.OnViolation = func(rule string, first bool) { a.badServer(w.ServerID, addr, rule, first) }
@@ -184,7 +201,7 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	c.link = link.New(nc, w.Window, cfg)
 	if !a.add(c, w.ServerCount, extra != "") {
 		c.link.Close()
-		return errDuplicate
+		return heldBy(w.ServerID)
 	}
 	go a.serve(c, func() error { return a.runLink(c) })
 	return nil
@@ -212,7 +229,7 @@ func (a *Agent) badServer(id, addr, rule string, first bool) {
 	a.m.violations.With(rule).Inc()
 }
 
-// serverLeaves notes that a server stops soon, so that another is looked for.
+// serverLeaves notes that a server stops soon or wants a new connection, so that one is looked for.
 func (a *Agent) serverLeaves(c *client) {
 	a.mu.Lock()
 	again := c.leaving
@@ -221,7 +238,7 @@ func (a *Agent) serverLeaves(c *client) {
 	if again {
 		return
 	}
-	a.cfg.Logf(1, "server %s is going away", c.serverID)
+	a.cfg.Logf(1, "server %s drains its connection: connecting again", c.serverID)
 	a.lose(c)
 }
 

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +16,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
-// incoming is a dial request of either kind of link.
+// incoming is a dial request of either protocol.
 type incoming interface {
 	tunnel.Stream
 	SetReceiver(tunnel.Receiver)
@@ -28,12 +34,12 @@ type incoming interface {
 	Refuse(*tunnel.DialError)
 }
 
-// target is one destination. Until it is connected there is only somebody who
-// may cancel.
+// target is one destination. Until it is connected, all that can happen is that
+// the client cancels the dial.
 type target struct {
 	a      *Agent
 	st     incoming
-	end    atomic.Pointer[pipe.End]
+	end    atomic.Pointer[endpoint.End]
 	spoke  chan struct{}
 	gone   atomic.Bool // the dialler gave up
 	once   sync.Once   // closes spoke
@@ -41,8 +47,8 @@ type target struct {
 	cancel context.CancelFunc // nil once it was called
 }
 
-// release ends the dial's context and drops it, which is larger than the target and would
-// else be there for as long as the connection is.
+// release cancels the dial's context and drops it. The context is larger than
+// the target, and would otherwise stay in memory as long as the connection.
 func (t *target) release() {
 	t.mu.Lock()
 	cancel := t.cancel
@@ -53,17 +59,17 @@ func (t *target) release() {
 	}
 }
 
-// referenceHold is for how long the first bytes of a destination that speaks
-// first are held back from an upstream server, whose client would drop them if
-// they came right behind the answer to the dial.
-const referenceHold = 10 * time.Millisecond
+// upstreamHold is how long the agent holds back the first bytes of a
+// destination that speaks first from an upstream server, whose client would
+// drop them if they came immediately after the answer to the dial.
+const upstreamHold = 10 * time.Millisecond
 
-// hold waits until the dialler has sent something, or for referenceHold.
+// hold waits until the client has sent something, or for upstreamHold.
 func (t *target) hold() {
 	if t.spoke == nil {
 		return
 	}
-	w := time.NewTimer(referenceHold)
+	w := time.NewTimer(upstreamHold)
 	defer w.Stop()
 	select {
 	case <-t.spoke:
@@ -73,23 +79,38 @@ func (t *target) hold() {
 
 var errDenied = errors.New("denied")
 
-// dial answers a dial request. It does not wait.
-func (a *Agent) dial(st incoming, address string) {
+// dial answers a dial request. It does not block.
+func (a *Agent) dial(st incoming, address string, parent trace.Context) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DialTimeout)
+	span, child := a.cfg.Tracer.Start(parent, "konnectivity-agent dial", trace.Server)
+	span.Set("address", address)
 	t := &target{a: a, st: st, cancel: cancel}
-	if _, ok := st.(*compat.Conn); ok {
+	if _, ok := st.(*upstream.Conn); ok {
 		t.spoke = make(chan struct{})
 	}
 	st.SetReceiver(t)
 	if err := a.beginDial(); err != nil {
 		t.release()
 		a.refuse(st, err)
+		span.End(err.Error())
 		return
 	}
-	go t.run(ctx, address)
+	go t.run(ctx, address, span, child)
 }
 
-// beginDial counts a dial, unless it may not begin: then it says why.
+// Serve answers the dials of a server in the same process, over a connection that needs no handshake. It returns when the
+// connection ends.
+func (a *Agent) Serve(nc net.Conn) error {
+	cfg := a.cfg.Link
+	cfg.OnDial = func(st *link.Stream, payload string) {
+		address, parent := link.CutTrace(payload)
+		a.dial(st, address, trace.Parse(parent))
+	}
+	l := link.New(nc, cmp.Or(cfg.Window, settings.DefaultLinkWindow), cfg)
+	return l.Run()
+}
+
+// beginDial counts a dial. If the dial may not begin, it returns the reason.
 func (a *Agent) beginDial() *tunnel.DialError {
 	if !a.dialing.IncBelow(a.cfg.MaxDials) {
 		return tunnel.Errorf(tunnel.CodeLimit, "agent has %d dials pending, its limit", a.cfg.MaxDials)
@@ -104,15 +125,16 @@ func (a *Agent) beginDial() *tunnel.DialError {
 func (a *Agent) refuse(st incoming, e *tunnel.DialError) {
 	reason := e.Code.String()
 	if e.Code == tunnel.CodeOther {
-		reason = "unknown" // as the reference agent calls it
+		reason = "unknown" // upstream's agent calls it so
 	}
 	a.m.dialFailures.With(reason).Inc()
 	st.Refuse(e)
 }
 
-// run connects and then carries what the destination sends.
-func (t *target) run(ctx context.Context, address string) {
+// run connects to the destination and then carries what the destination sends.
+func (t *target) run(ctx context.Context, address string, span *trace.Span, child trace.Context) {
 	start := time.Now()
+	connecting, _ := t.a.cfg.Tracer.Start(child, "connect", trace.Client)
 	nc, err := t.a.connect(ctx, address)
 	t.a.dialing.Dec()
 	if err == nil && ctx.Err() != nil {
@@ -122,14 +144,18 @@ func (t *target) run(ctx context.Context, address string) {
 	t.release()
 	if err != nil {
 		t.a.carried.Dec()
+		connecting.End(err.Error())
+		span.End(err.Error())
 		t.a.refuse(t.st, classify(err))
 		return
 	}
+	connecting.Set("peer", nc.RemoteAddr().String())
+	connecting.End("")
 	t.a.m.dialSeconds.Observe(time.Since(start).Seconds())
 	t.a.m.endpoints.Inc()
 	since := time.Now()
-	sock.ShortQueues(nc)
-	end := pipe.New(sock.New(nc), t.a.cfg.Pipe)
+	netx.ShortQueues(nc)
+	end := endpoint.New(netx.New(nc), t.a.cfg.Pipe)
 	end.OnClosed = func(err error) {
 		t.a.m.endpoints.Dec()
 		t.a.carried.Dec()
@@ -142,14 +168,16 @@ func (t *target) run(ctx context.Context, address string) {
 	t.end.Store(end)
 	if t.gone.Load() {
 		end.Abort("dial cancelled")
+		span.End("dial cancelled")
 		return
 	}
+	span.End("")
 	t.st.Accept()
 	t.hold()
 	end.Run()
 }
 
-// reason says how a connection has ended.
+// reason describes how a connection has ended.
 func reason(err error) string {
 	if err == nil {
 		return "orderly"
@@ -175,9 +203,9 @@ func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
 		if err := a.cfg.Policy.CheckAddr(address, grant); err != nil {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%w: %w", errDenied, err)}
 		}
-		return sock.DialAddr(ctx, netip.AddrPortFrom(ip, uint16(port)))
+		return netx.DialAddr(ctx, netip.AddrPortFrom(ip, uint16(port)))
 	}
-	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
+	d := net.Dialer{Resolver: a.cfg.resolver, Control: func(_, addr string, _ syscall.RawConn) error {
 		if err := a.cfg.Policy.CheckAddr(addr, grant); err != nil {
 			return fmt.Errorf("%w: %w", errDenied, err)
 		}
@@ -186,7 +214,8 @@ func (a *Agent) connect(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// classify tells the dialler what kind of failure it was.
+// classify converts an error of connecting to a DialError with the code of its
+// kind.
 func classify(err error) *tunnel.DialError {
 	code := tunnel.CodeOther
 	var dns *net.DNSError
@@ -208,11 +237,12 @@ func classify(err error) *tunnel.DialError {
 	return &tunnel.DialError{Code: code, Message: err.Error()}
 }
 
-// Dialed implements tunnel.Receiver; an agent dials for others only.
+// Dialed implements tunnel.Receiver. It does nothing: an agent only answers
+// dials.
 func (t *target) Dialed(tunnel.Stream, error) {}
 
 // Data implements tunnel.Receiver.
-func (t *target) Data(cs ...*buf.Chunk) {
+func (t *target) Data(cs ...*buffer.Chunk) {
 	if t.spoke != nil {
 		t.once.Do(func() { close(t.spoke) })
 	}
@@ -220,7 +250,7 @@ func (t *target) Data(cs ...*buf.Chunk) {
 		e.Data(cs...)
 		return
 	}
-	t.st.Consumed(buf.Release(cs))
+	t.st.Consumed(buffer.Release(cs))
 }
 
 // End implements tunnel.Receiver.
@@ -232,7 +262,7 @@ func (t *target) End() {
 	t.giveUp()
 }
 
-// PeerClosed is called behind End when the dialler is gone.
+// PeerClosed is called after End when the client has gone.
 func (t *target) PeerClosed() {
 	if e := t.end.Load(); e != nil {
 		e.PeerClosed()
@@ -248,11 +278,11 @@ func (t *target) Aborted(err error) {
 	t.giveUp()
 }
 
-// giveUp cancels a dial that nobody waits for.
+// giveUp cancels a dial that the client gave up.
 func (t *target) giveUp() {
 	t.gone.Store(true)
 	t.release()
-	if e := t.end.Load(); e != nil { // connected in between
+	if e := t.end.Load(); e != nil { // connected in the meantime
 		e.Abort("dial cancelled")
 	}
 }

@@ -1,42 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// Metrics are the agent's metrics. Names before "fairlead" are those of the
-// reference agent.
+// Metrics are the agent's metrics. Names before "fairlead" are those of
+// upstream's agent.
 type Metrics struct {
-	Registry *metrics.Registry
+	Registry *promtext.Registry
 
-	dialSeconds    *metrics.Histogram
-	serverFailures *metrics.Vec
-	dialFailures   *metrics.Vec
-	serverConns    *metrics.Value
-	serverCount    *metrics.Value
-	endpoints      *metrics.Value
-	packets        *metrics.Vec
-	streamErrors   *metrics.Vec
-	LeaseLists     *metrics.Vec
-	LeaseWatches   *metrics.Vec
-	LeaseListTime  *metrics.HistogramVec
-	connectFails   *metrics.Vec
-	violations     *metrics.Vec
-	unknownFrames  *metrics.Value
-	strays         *metrics.Vec
-	overflows      *metrics.Value
-	evictions      *metrics.Vec
+	dialSeconds    *promtext.Histogram
+	serverFailures *promtext.Vec
+	dialFailures   *promtext.Vec
+	serverConns    *promtext.Value
+	serverCount    *promtext.Value
+	endpoints      *promtext.Value
+	packets        *promtext.Vec
+	streamErrors   *promtext.Vec
+	LeaseLists     *promtext.Vec
+	LeaseWatches   *promtext.Vec
+	LeaseListTime  *promtext.HistogramVec
+	connectFails   *promtext.Vec
+	violations     *promtext.Vec
+	unknownFrames  *promtext.Value
+	strays         *promtext.Vec
+	overflows      *promtext.Value
+	evictions      *promtext.Vec
+	missing        *promtext.Value
+	certExpiry     *promtext.Vec
 
-	toServer, fromServer [8]*metrics.Value
+	toServer, fromServer [8]*promtext.Value
 }
 
 const prefix = "konnectivity_network_proxy_agent_"
 
 // NewMetrics registers the agent's metrics.
 func NewMetrics() *Metrics {
-	r := &metrics.Registry{}
+	r := &promtext.Registry{}
 	m := &Metrics{
 		Registry: r,
 		dialSeconds: r.Histogram(prefix+"dial_duration_seconds", "Latency of dial to the remote endpoint in seconds",
@@ -53,21 +59,33 @@ func NewMetrics() *Metrics {
 		LeaseLists:   r.CounterVec(prefix+"lease_lists_total", "Count of server lease list calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason", "http_response_code", "reason"),
 		LeaseWatches: r.CounterVec(prefix+"lease_watches_total", "Count of server lease watch calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason", "http_response_code", "reason"),
 		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of server lease listing in seconds", "http_response_code",
-			metrics.DefaultBuckets),
+			promtext.DefaultBuckets),
 		connectFails:  r.CounterVec("fairlead_tunnel_agent_connect_failures_total", "Failed attempts to connect to a server, by reason.", "reason"),
 		violations:    r.CounterVec("fairlead_tunnel_agent_violations_total", "Times that a server broke the protocol, by rule: a stream or, with protocol, the connection ended.", "rule"),
 		unknownFrames: r.Counter("fairlead_tunnel_agent_unknown_frames_total", "Frames and packets of unknown types, which were skipped: the server may be newer."),
 		strays:        r.CounterVec("fairlead_tunnel_agent_stray_packets_total", "Packets for connections that are over or never were, by packet type. A few are normal: both ends may close at once.", "packet_type"),
 		overflows:     r.Counter("fairlead_tunnel_agent_overflows_total", "Connections reset because their receiver lagged behind a server without flow control."),
 		evictions:     r.CounterVec("fairlead_tunnel_agent_evictions_total", "Connections reset because what their destinations did not read took too much memory, by the bound that was exceeded.", "bound"),
+		certExpiry:    r.GaugeVec("fairlead_tunnel_agent_certificate_expiration_timestamp_seconds", "When the certificate in use expires, in seconds since the Unix epoch, by the peers that it is for.", "peer"),
+		missing:       r.Gauge("fairlead_tunnel_agent_missing_servers", "Servers that there are and that the agent is not connected to."),
 	}
-	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buf.InUse()) })
+	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })
 	r.AddProcess()
 	for t := range m.toServer {
 		m.toServer[t] = m.packets.With("from_agent", wire.Type(t).String())
 		m.fromServer[t] = m.packets.With("to_agent", wire.Type(t).String())
 	}
 	return m
+}
+
+// ReportCertificate has the registry show when the agent's certificate expires. An agent that authenticates with a token
+// has none.
+func (m *Metrics) ReportCertificate(notAfter func() time.Time) {
+	m.Registry.Before(func() {
+		if t := notAfter(); !t.IsZero() {
+			m.certExpiry.With("servers").Set(t.Unix())
+		}
+	})
 }
 
 func (m *Metrics) observe(received bool, t wire.Type) {

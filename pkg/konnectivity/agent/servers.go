@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
@@ -8,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
 // Servers returns the IDs of the connected servers.
@@ -34,7 +36,9 @@ func (a *Agent) serversLocked(staying bool) []string {
 func (a *Agent) missing() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wanted() - len(a.serversLocked(true))
+	n := a.wanted() - len(a.serversLocked(true))
+	a.m.missing.Set(int64(max(n, 0)))
+	return n
 }
 
 // wanted is the number of servers there are; mu is held.
@@ -62,30 +66,39 @@ func (a *Agent) usedAddresses() map[string]bool {
 }
 
 // thinServers are the servers with fewer links than they want, and the address of one
-// of these links.
+// of these links. Links that leave do not count: they may carry connections for hours, and
+// take no new ones. A server with no other link is missing, and has no further one.
 func (a *Agent) thinServers() map[string]string {
 	links, addrs := map[string]int{}, map[string]string{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.clients {
-		links[c.serverID]++
-		addrs[c.serverID] = c.addr
+		if !c.leaving {
+			links[c.serverID]++
+			addrs[c.serverID] = c.addr
+		}
 	}
 	for _, c := range a.clients {
-		if c.leaving || links[c.serverID] >= c.links {
+		if links[c.serverID] >= c.links {
 			delete(addrs, c.serverID)
 		}
 	}
 	return addrs
 }
 
+// lookupTimeout bounds a lookup of the servers' name.
+const lookupTimeout = 5 * time.Second
+
 // addresses resolves the servers' name, in random order.
 func (a *Agent) addresses(ctx context.Context) ([]string, error) {
+	if proxy, err := a.proxy(); err != nil || proxy != nil {
+		return []string{a.cfg.Address}, err // the proxy resolves the name
+	}
 	host, port, err := net.SplitHostPort(a.cfg.Address)
 	if err != nil || net.ParseIP(host) != nil {
 		return []string{a.cfg.Address}, nil // the dialler says what is wrong with it
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	ips, err := a.cfg.Lookup(ctx, host)
 	if err == nil && len(ips) == 0 {
@@ -142,7 +155,10 @@ func failReason(err error) string {
 	var re *link.RefusedError
 	var ne net.Error
 	var ce *tls.CertificateVerificationError
+	var pe *ProxyError
 	switch {
+	case errors.As(err, &pe):
+		return "proxy"
 	case errors.As(err, &re):
 		return "refused"
 	case errors.As(err, &ce):

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
@@ -9,8 +11,8 @@ import (
 	"time"
 )
 
-// TestSpreadOverServers: agents of which each needs one server spread over all, and those of
-// one that goes away over the others.
+// TestSpreadOverServers checks that agents that each need one server spread over all
+// servers, and that the agents of a server that goes away spread over the others.
 func TestSpreadOverServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, servers = 400, 4

@@ -1,21 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
 	"errors"
 	"strconv"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// streamError counts the end of a stream of the reference protocol, or of a link, by its
-// gRPC status.
-// What fails while it is sent fails the stream, too, and is not counted by itself.
+// streamError counts the end of a stream of upstream's protocol, or of a link, by its
+// gRPC status. An error while sending fails the stream, too, and is not counted
+// separately.
 func (m *Metrics) streamError(code string) { m.streamErrors.With("to_agent", code, "Unknown").Inc() }
 
-// streamEnded counts why a stream ended, unless the server ended it: what that says
-// about it is in the trailers.
+// streamEnded counts the reason why a stream ended, unless the server ended it: then the
+// trailers contain the reason.
 func (m *Metrics) streamEnded(err error) {
 	if err != nil && !errors.Is(err, tunnel.ErrLinkClosed) {
 		m.streamError(rpcCode(err))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
@@ -11,34 +13,39 @@ import (
 )
 
 const (
-	// slowAfter is for how long a try at an address keeps the search from going on
-	// to the next one.
+	// slowAfter is how long an attempt at an address keeps the search from going on to
+	// the next address.
 	slowAfter = time.Second
-	// maxTries bounds the tries under way at addresses that do not answer. Addresses
-	// at which a link was lost are tried beyond it.
+	// maxTries limits the attempts in progress at addresses that do not answer. The
+	// agent also tries addresses at which a link was lost beyond that limit.
 	maxTries = 16
-	// maxTriesHere is the same for one address.
+	// maxTriesHere is the same limit for one address.
 	maxTriesHere = 4
-	// stuckAfter is the age of a try at which the address of a lost link is tried
-	// beside it: the address may lead to several servers, of which one does not
-	// answer. It is long, so that a server to which all come back is not asked twice.
+	// stuckAfter is the age of an attempt at which the address of a lost link is tried
+	// concurrently: the address may lead to several servers, and one of them may not
+	// answer. It is long, so that agents that all reconnect to one server do not ask
+	// it twice.
 	stuckAfter = 5 * time.Second
 )
 
-// search looks for servers. One goroutine owns it. What waits for the network runs
-// beside it, so that an address that does not answer holds up no other.
+// search looks for servers. One goroutine owns it. Other goroutines wait for the
+// network, so that an address that does not answer does not delay others.
 type search struct {
-	a       *Agent
-	open    func(ctx context.Context, addr, further string) error // see Agent.open
-	order   []string                                              // the addresses, as the last look at the name found them
-	routes  map[string]*route                                     // to an address
-	further map[string]*route                                     // to a server that wants more links
-	looking bool
-	lookAt  time.Time // not before
-	name    resolution
-	running int         // tries and looks under way
-	over    chan func() // what is to be done when one has ended
-	due     time.Time   // of the next step
+	a        *Agent
+	open     func(ctx context.Context, addr, further string) error // see Agent.open
+	order    []string                                              // the addresses, as the last look at the name found them
+	routes   map[string]*route                                     // to an address
+	further  map[string]*route                                     // to a server that wants more links
+	looking  bool
+	lookAt   time.Time // not before
+	name     resolution
+	named    []string            // the addresses that the name has
+	held     map[string][]string // addresses that answer as one of these servers, which are connected
+	warnAt   time.Time           // not before; zero while no server is missing
+	saidMore bool                // see noteMoreAddresses
+	running  int                 // tries and looks under way
+	over     chan func()         // what is to be done when one has ended
+	due      time.Time           // of the next step
 }
 
 // route is a place to connect to.
@@ -56,7 +63,7 @@ type route struct {
 
 // search returns a search that connects by open.
 func (a *Agent) search(open func(ctx context.Context, addr, further string) error) *search {
-	return &search{a: a, open: open, routes: map[string]*route{}, further: map[string]*route{}, over: make(chan func())}
+	return &search{a: a, open: open, routes: map[string]*route{}, further: map[string]*route{}, held: map[string][]string{}, over: make(chan func())}
 }
 
 // until connects to servers until ctx ends.
@@ -77,6 +84,7 @@ func (s *search) step(ctx context.Context) {
 		return
 	}
 	missing := s.a.missing()
+	s.watchMissing(missing)
 	if s.a.cfg.SyncForever {
 		missing = math.MaxInt
 	}
@@ -161,7 +169,7 @@ func (s *search) look(ctx context.Context) {
 			s.looking = false
 			s.lookAt = time.Now().Add(s.name.pause(err, &s.a.cfg))
 			if err == nil {
-				s.order = found
+				s.order, s.named = found, found
 			} else if len(s.order) == 0 && ctx.Err() == nil {
 				s.a.failed(s.a.cfg.Address, err)
 			}
@@ -243,6 +251,12 @@ func (s *search) try(ctx context.Context, addr string, r *route, seldom bool) {
 		err := s.open(ctx, addr, "")
 		return func() {
 			again := errors.Is(err, errDuplicate)
+			var held *duplicateError
+			if errors.As(err, &held) {
+				s.noteAnswer(addr, held.ids)
+			} else {
+				s.noteAnswer(addr, nil)
+			}
 			r.lost = r.lost && err != nil
 			if r.lostAt.After(began) {
 				r.tries-- // the next one is planned already

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package agent
 
 import (
@@ -8,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
 // world is what an agent finds. It is driven by goroutines of one bubble that wait for time
@@ -115,7 +117,7 @@ func (w *world) connect(at int, addr, further string) (err error) {
 			err = errDuplicate
 			return
 		}
-		c := &client{serverID: id, addr: addr, links: w.links, session: compat.New(nil, false, compat.Config{}), done: make(chan struct{})}
+		c := &client{serverID: id, addr: addr, links: w.links, session: upstream.New(nil, false, upstream.Config{}), done: make(chan struct{})}
 		if !w.a.add(c, w.says, further != "") {
 			err = errDuplicate
 			return

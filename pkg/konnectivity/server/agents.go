@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -12,15 +14,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
-// moreHandshakes is how many peers may be in their TLS handshake beside as many agents as
-// there is room for, so that agents beyond the limit are told so, in TLS.
+// moreHandshakes is how many TLS handshakes may run in addition to the free places for
+// agents. It lets the server tell agents beyond the limit, over TLS, why it refuses them.
 const moreHandshakes = 1000
 
-// serveAgent serves one connection on the agents' port, with the protocol that
-// the TLS handshake chose.
+// serveAgent serves one connection on the agents' port, with the protocol that was
+// negotiated in the TLS handshake.
 func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	pc := &plainConn{raw}
 	if !s.track(pc) {
@@ -51,15 +54,15 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		s.serveLink(nc, pc)
 		return
 	}
-	s.serveReference(nc, pc)
+	s.serveUpstream(nc, pc)
 }
 
-// agentTLS adds the protocols to the configuration.
+// agentTLS adds the ALPN protocols to the configuration.
 func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 	cfg = cfg.Clone()
 	cfg.DynamicRecordSizingDisabled = true
 	cfg.NextProtos = []string{link.ALPN, "h2"}
-	if s.cfg.ReferenceOnly {
+	if s.cfg.UpstreamOnly {
 		cfg.NextProtos = cfg.NextProtos[1:]
 	}
 	if get := cfg.GetConfigForClient; get != nil {
@@ -79,7 +82,7 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 
 func (s *Server) refuse(nc net.Conn, reason string, err error) {
 	peer := nc.RemoteAddr().String()
-	s.said.Addf(1, peer, "agent at "+peer+" refused", "%s: %v", reason, err)
+	s.said.Addf(1, peer, "agent at "+peer+" refused", "%s: %s", reason, detailed(err))
 	s.m.refused.With(reason).Inc()
 }
 
@@ -89,8 +92,9 @@ var (
 	errStopping          = errors.New("server is stopping")
 )
 
-// enter counts a stranger, unless there is no room for another agent. Agents that prove
-// who they are do not wait for strangers to leave: only those that come behind them do.
+// enter counts a connection that has not authenticated yet. It returns false if there is
+// no room for another agent. An agent for which there was room does not wait until
+// unauthenticated connections close. Only agents that arrive after those connections do.
 func (s *Server) enter() bool {
 	n := s.strangers.Add(1)
 	if s.seats.Get()+n > int64(s.cfg.MaxAgents) {
@@ -100,7 +104,7 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// serveLink serves an agent with our own protocol.
+// serveLink serves an agent with Fairlead's own protocol.
 func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 	defer func() { _ = nc.Close() }()
 	room := s.enter()
@@ -122,8 +126,9 @@ func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 		s.refuseLink(nc, reason, err)
 		return
 	}
-	defer s.seats.Dec()
+	defer s.unseat(&ids)
 	known()
+	_ = nc.SetWriteDeadline(time.Now().Add(refuseTime))
 	err = link.SendWelcome(nc, link.Welcome{ServerID: s.cfg.ServerID, ServerCount: s.cfg.ServerCount, Window: s.cfg.Link.Window, Links: s.cfg.Links})
 	if err != nil {
 		return
@@ -132,8 +137,9 @@ func (s *Server) serveLink(nc *tls.Conn, pc *plainConn) {
 	s.runLink(nc, pc, hello, ids, come)
 }
 
-// readHello returns an agent's introduction, or nil when the agent is not wanted. One
-// for which there is no room may introduce itself, in little time, to be told why.
+// readHello returns an agent's hello, or nil when the server does not accept the agent. If
+// there is no room, the agent still gets a short time to send its hello, so that the
+// server can answer with the reason.
 func (s *Server) readHello(nc *tls.Conn, room bool) *link.Hello {
 	patience := s.cfg.HandshakeTimeout
 	if !room {
@@ -143,31 +149,42 @@ func (s *Server) readHello(nc *tls.Conn, room bool) *link.Hello {
 	hello, err := link.ReadHello(nc)
 	switch {
 	case err == nil && s.duplicate(&hello):
+		s.noteDuplicate(nc.RemoteAddr().String(), &hello)
 		link.SendRefuse(nc, link.ReasonDuplicate)
 	case !room:
 		s.refuseLink(nc, "limit", errTooManyAgents)
 	case err != nil:
 		s.m.badInput.With("agent").Inc()
 		s.refuse(nc, "handshake", err)
+	case len(hello.AgentID) > link.MaxAgentID:
+		s.refuseLink(nc, "identifiers", longID(hello.AgentID))
 	default:
 		return &hello
 	}
 	return nil
 }
 
-// refuseLink refuses an agent that has introduced itself in our own protocol.
+func longID(id string) error {
+	return fmt.Errorf("agent ID has %d bytes and may have %d: set a shorter --agent-id", len(id), link.MaxAgentID)
+}
+
+// refuseLink refuses an agent that has sent its hello in Fairlead's own protocol.
 func (s *Server) refuseLink(nc *tls.Conn, reason string, err error) {
 	s.refuse(nc, reason, err)
+	_ = nc.SetWriteDeadline(time.Now().Add(refuseTime)) // the handshake may have used up the earlier deadline
 	link.SendRefuse(nc, reason+": "+err.Error())
 }
 
-// runLink carries an agent's link. joined is called when dials can go there.
+// runLink runs an agent's link. It calls joined when the link can take dials.
 func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Identifiers, joined func()) {
 	b := s.newBackend(hello.AgentID, ids, nc)
+	b.tenure.token, b.traces = hello.Token, hello.Traces
+	b.version = hello.Version
 	cfg := s.cfg.Link
 	cfg.MaxStreams = s.cfg.MaxPerAgent
 	cfg.OnDrain = func() {
 		if !b.draining.Swap(true) { // once: an agent that does not read could repeat it
+			s.vacate(b)
 			b.link.Drained()
 		}
 	}
@@ -195,7 +212,7 @@ func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Iden
 	s.leave(b, "fairlead", err)
 }
 
-// badAgent counts what an agent sent against the rules, and logs it if it is the
+// badAgent counts a protocol violation by an agent. It logs the violation if it is the
 // first of its kind.
 func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
 	if first {
@@ -204,7 +221,8 @@ func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
 	s.m.badInput.With("agent").Inc()
 }
 
-// duplicate tells whether the agent would rather not have this server.
+// duplicate reports whether the agent does not want a link to this server: it is already
+// connected to it, or it asked for other servers only.
 func (s *Server) duplicate(h *link.Hello) bool {
 	if h.Only != "" {
 		return !slices.Contains(strings.Split(h.Only, ","), s.cfg.ServerID)
@@ -213,18 +231,45 @@ func (s *Server) duplicate(h *link.Hello) bool {
 }
 
 func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
-	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), most: s.cfg.MaxPerAgent, dials: map[*attempt]time.Time{}}
+	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), most: s.cfg.MaxPerAgent, dials: map[*attempt]time.Time{},
+		tenure: tenure{reviewAt: s.nextReview()}}
 }
 
 func (s *Server) join(b *Backend, protocol string) {
+	b.since = time.Now()
 	b.account = s.book.Open(b.key(), b.holder())
-	s.reg.add(b)
+	s.disputed(s.reg.add(b))
+	if b.draining.Load() {
+		s.vacate(b) // an upstream agent may have announced that it drains before it joined
+	}
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()
-	s.cfg.Logf(2, "agent %q at %s connected (%s)", b.agentID, b.peer, protocol)
+	s.noteAgent(2, b, "connected ("+protocol+")")
 }
 
-// leave forgets an agent's connection. Its dials go to other agents; the link
+// settled is how long a link has to live before the server forgets what it has logged
+// about the agent. Until then, the agent may be one that reconnects in a loop.
+const settled = time.Minute
+
+// noteAgent logs that an agent's connection begins or ends. The log is throttled per host
+// and owner: otherwise a host that connects in a loop would fill the log, whatever agent
+// IDs it uses.
+func (s *Server) noteAgent(level int, b *Backend, what string) {
+	s.said.Add(level, b.logPeer(), fmt.Sprintf("agent %q at %s", logthrottle.Clip(b.agentID), b.peer), what)
+}
+
+// logPeer returns the host and the owner of an agent, as the key for the log: agents of
+// several nodes may share one address, and an agent chooses its ID itself. The key differs
+// from the host alone, under which refusals are logged.
+func (b *Backend) logPeer() string {
+	host, _, err := net.SplitHostPort(b.peer)
+	if err != nil {
+		host = b.peer
+	}
+	return fmt.Sprintf("%s, owner %q", host, b.ids.owner)
+}
+
+// leave removes an agent's connection. Its pending dials move to other agents. The link
 // has ended its streams.
 func (s *Server) leave(b *Backend, protocol string, err error) {
 	s.reg.remove(b)
@@ -235,13 +280,21 @@ func (s *Server) leave(b *Backend, protocol string, err error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.m.streamErrors.With("from_agent", "Unavailable", "Unknown").Inc()
 	}
-	s.cfg.Logf(2, "agent %q at %s is gone: %v", b.agentID, b.peer, err)
+	var pe *link.ProtocolError
+	if !errors.As(err, &pe) && time.Since(b.since) >= settled {
+		s.said.Forget(b.logPeer())
+	}
+	level := 2
+	if b.tenure.expired.Load() {
+		level = 5
+	}
+	s.noteAgent(level, b, fmt.Sprintf("is gone: %v", err))
 	for _, at := range b.overdue(-1) {
 		at.retry()
 	}
 }
 
-// linkConn lets Shutdown end a link.
+// linkConn lets Shutdown close a link.
 type linkConn struct {
 	s *Server
 	b *Backend
@@ -249,5 +302,5 @@ type linkConn struct {
 
 func (l *linkConn) goAway() { l.b.link.GoingAway() }
 
-// abort waits for no agent: one that takes nothing would hold up the others.
+// abort does not wait for the agent: an agent that takes nothing would delay the others.
 func (l *linkConn) abort() { l.s.wg.Go(l.b.link.Close) }

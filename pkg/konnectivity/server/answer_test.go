@@ -1,14 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// cutWhileTold is a frontend whose stream is cut while it is being told of it.
+// cutWhileTold is a frontend whose stream is cut while the server delivers the answer
+// to its dial.
 type cutWhileTold struct {
 	at    *attempt
 	calls []string
@@ -18,13 +21,14 @@ func (f *cutWhileTold) Dialed(tunnel.Stream, error) {
 	f.at.Aborted(tunnel.ErrLinkClosed)
 	f.calls = append(f.calls, "dialed")
 }
-func (f *cutWhileTold) Aborted(error)      { f.calls = append(f.calls, "aborted") }
-func (f *cutWhileTold) Data(...*buf.Chunk) {}
-func (f *cutWhileTold) End()               {}
-func (f *cutWhileTold) Writable()          {}
+func (f *cutWhileTold) Aborted(error)         { f.calls = append(f.calls, "aborted") }
+func (f *cutWhileTold) Data(...*buffer.Chunk) {}
+func (f *cutWhileTold) End()                  {}
+func (f *cutWhileTold) Writable()             {}
 
-// TestCutBehindAnswer: a link that ends while the answer to a dial is passed on ends
-// the connection behind the answer. A gRPC client would wait for ever otherwise.
+// TestCutBehindAnswer checks that, if a link ends while the server delivers the
+// answer to a dial, the connection ends after the answer. Otherwise a gRPC client
+// would wait for ever.
 func TestCutBehindAnswer(t *testing.T) {
 	s := New(Config{}, NewMetrics())
 	defer stopNow(t, s)
@@ -38,8 +42,8 @@ func TestCutBehindAnswer(t *testing.T) {
 	}
 }
 
-// TestEndBehindHeldData: the end of a connection waits for the last held chunk, which
-// is out of the queue already while it is being sent.
+// TestEndBehindHeldData checks that the end of a connection waits for the last held
+// chunk, which has left the queue but is still being sent.
 func TestEndBehindHeldData(t *testing.T) {
 	c := &grpcConn{letGo: true}
 	ended := false

@@ -1,26 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"errors"
+	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// attempt is a dial through one agent, and afterwards passes on what comes from
-// it.
+// attempt is a dial through one agent. Afterwards it passes on what the agent sends.
 type attempt struct {
 	p  *Pending
 	b  *Backend
 	st tunnel.Stream
+	// moved counts the bytes of the connection.
+	moved tally
 
 	// Guarded by p.mu.
 	dialed  bool
-	told    bool  // the frontend has the answer
-	aborted error // what the frontend is to get behind the answer
+	since   time.Time // when dialed was set
+	told    bool      // the frontend has the answer
+	aborted error     // the error that the frontend gets after the answer
 }
 
-// drop ends an attempt at the agent.
+// drop cancels the attempt at its agent.
 func (at *attempt) drop() {
 	if at == nil {
 		return
@@ -34,30 +39,31 @@ func (at *attempt) drop() {
 	}
 }
 
-// retry gives the dial to another agent, if this attempt is still the current one.
+// retry sends the dial to another agent, if this attempt is still the current one.
 func (at *attempt) retry() {
 	p := at.p
 	if !p.takeBack(at) {
-		at.b.answered(at) // nobody waits for the answer any more
+		at.b.answered(at) // the dial no longer waits for this answer
 		return
 	}
 	at.moveOn()
 }
 
-// moveOn ends an attempt that was taken back and makes the next one.
+// moveOn drops an attempt that was taken back and starts the next one.
 func (at *attempt) moveOn() {
 	at.drop()
 	at.p.s.m.redials.Inc()
 	at.p.next(false)
 }
 
-// pass gives the dial of a silent agent to another one that fits as well. Without one
-// the dial waits: the agent may go on, another may come, and the end of the link is
-// noticed. The silent one may be asked again, once it answers.
+// pass moves the dial from an agent that does not answer to another agent that fits
+// as well. If there is none, the dial keeps waiting: the agent may answer, another
+// agent may connect, or the link may be found closed. Once the silent agent answers,
+// the dial may be sent to it again.
 func (at *attempt) pass() {
 	p := at.p
 	if !p.isCurrent(at) {
-		at.b.answered(at) // nobody waits for the answer any more
+		at.b.answered(at) // the dial no longer waits for this answer
 		return
 	}
 	others, room := p.triedBut(at.b)
@@ -77,7 +83,7 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 	p.mu.Lock()
 	late := p.cur != at || p.done
 	if !late && err == nil {
-		at.dialed = true
+		at.dialed, at.since = true, time.Now()
 		at.st = st
 	}
 	p.mu.Unlock()
@@ -89,9 +95,10 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 		return
 	}
 	if err == nil {
-		at.tell(st)
+		at.tell(&countedStream{st, at})
 		return
 	}
+	at.b.tally.failures.Add(1)
 	var de *tunnel.DialError
 	if !errors.As(err, &de) {
 		de = &tunnel.DialError{Message: err.Error()}
@@ -103,8 +110,8 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 	p.finish(nil, de, "error_response")
 }
 
-// tell gives the frontend its stream, and the end of it if that came meanwhile:
-// the goroutine that notices the end of the link is another one.
+// tell gives the frontend its stream. It also reports an abort that came meanwhile,
+// because another goroutine notices the end of the link.
 func (at *attempt) tell(st tunnel.Stream) {
 	p := at.p
 	answered := p.finish(st, nil, "")
@@ -118,12 +125,16 @@ func (at *attempt) tell(st tunnel.Stream) {
 }
 
 // Data implements tunnel.Receiver.
-func (at *attempt) Data(cs ...*buf.Chunk) { at.p.user.Data(cs...) }
+func (at *attempt) Data(cs ...*buffer.Chunk) {
+	at.received(sizeOf(cs))
+	at.p.user.Data(cs...)
+}
 
 // End implements tunnel.Receiver.
 func (at *attempt) End() { at.p.user.End() }
 
-// PeerClosed is called behind End when the destination is closed for good.
+// PeerClosed is called after End when the destination has closed the connection in
+// both directions.
 func (at *attempt) PeerClosed() {
 	if pc, ok := at.p.user.(interface{ PeerClosed() }); ok {
 		pc.PeerClosed()

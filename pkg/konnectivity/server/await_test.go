@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -10,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,20 +24,20 @@ func TestMain(m *testing.M) {
 // on a server that has been up for long, and with more agents gone than a dial
 // asks.
 func TestAllAgentsVanish(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{AgentWait: konntest.Patience})
+	r := tunneltest.NewRig(t, server.Config{AgentWait: tunneltest.Patience})
 	r.Server.Age(time.Hour)
-	p := konntest.NewProxy(t, r.AgentTLS)
-	var old []*konntest.Agent
+	p := tunneltest.NewProxy(t, r.AgentTLS)
+	var old []*tunneltest.Agent
 	for range 12 {
 		old = append(old, r.StartAgent(agent.Config{}, p.Addr))
 	}
-	konntest.Eventually(t, konntest.Patience, "all agents are there", func() bool {
-		return konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == 12
+	tunneltest.Eventually(t, tunneltest.Patience, "all agents are there", func() bool {
+		return tunneltest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) == 12
 	})
-	addr := konntest.Target(t, konntest.Echo)
+	addr := tunneltest.Target(t, tunneltest.Echo)
 	p.Freeze(true)
 	var wg sync.WaitGroup
-	for _, dial := range []konntest.Dialer{konntest.GRPC(r.GRPC), konntest.Connect(r.Connect)} {
+	for _, dial := range []tunneltest.Dialer{tunneltest.GRPC(r.GRPC), tunneltest.Connect(r.Connect)} {
 		for range 10 {
 			wg.Go(func() {
 				c, err := dial(t.Context(), addr)
@@ -47,7 +49,7 @@ func TestAllAgentsVanish(t *testing.T) {
 			})
 		}
 	}
-	konntest.Eventually(t, konntest.Patience, "dials are pending", func() bool { return r.Server.Established() == 20 })
+	tunneltest.Eventually(t, tunneltest.Patience, "dials are pending", func() bool { return r.Server.Established() == 20 })
 	time.Sleep(2500 * time.Millisecond) // beyond the time in which any number of agents is asked
 	p.Refuse(true)
 	p.Cut()
@@ -61,13 +63,13 @@ func TestAllAgentsVanish(t *testing.T) {
 // TestNoAgentAtOnce: without --agent-wait, or on a server that has had no agent for
 // long, dials fail at once.
 func TestNoAgentAtOnce(t *testing.T) {
-	for name, c := range map[string]struct{ wait, age time.Duration }{"no wait": {0, 0}, "none for long": {konntest.Patience, time.Hour}} {
+	for name, c := range map[string]struct{ wait, age time.Duration }{"no wait": {0, 0}, "none for long": {tunneltest.Patience, time.Hour}} {
 		t.Run(name, func(t *testing.T) {
-			r := konntest.NewRig(t, server.Config{AgentWait: c.wait})
+			r := tunneltest.NewRig(t, server.Config{AgentWait: c.wait})
 			r.Server.Age(c.age)
 			start := time.Now()
-			for _, dial := range []konntest.Dialer{konntest.GRPC(r.GRPC), konntest.Connect(r.Connect)} {
-				ctx, cancel := context.WithTimeout(t.Context(), konntest.Patience)
+			for _, dial := range []tunneltest.Dialer{tunneltest.GRPC(r.GRPC), tunneltest.Connect(r.Connect)} {
+				ctx, cancel := context.WithTimeout(t.Context(), tunneltest.Patience)
 				var conn net.Conn
 				conn, err := dial(ctx, "127.0.0.1:1")
 				cancel()
@@ -76,7 +78,7 @@ func TestNoAgentAtOnce(t *testing.T) {
 					t.Error("dial without an agent succeeded")
 				}
 			}
-			if d := time.Since(start); d > konntest.Patience/2 {
+			if d := time.Since(start); d > tunneltest.Patience/2 {
 				t.Errorf("took %v", d)
 			}
 		})
@@ -98,22 +100,22 @@ func (c *slowCheck) Check(ctx context.Context, _, _ string) (string, error) {
 // TestAgentIsComing: a dial waits for an agent that is being let in, on a server that
 // has had none for long.
 func TestAgentIsComing(t *testing.T) {
-	for name, reference := range map[string]bool{"link": false, "reference": true} {
+	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			check := &slowCheck{make(chan struct{}, 10), make(chan struct{})}
-			r := konntest.NewRig(t, server.Config{AgentWait: konntest.Patience, Tokens: check, ReferenceOnly: reference})
+			r := tunneltest.NewRig(t, server.Config{AgentWait: tunneltest.Patience, Tokens: check, UpstreamOnly: upstreamOnly})
 			r.Server.Age(time.Hour)
-			r.LaunchAgent(agent.Config{}, "")
+			r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-check.asked
 			dialled := make(chan error, 1)
 			go func() {
-				c, err := konntest.Connect(r.Connect)(t.Context(), konntest.Target(t, konntest.Echo))
+				c, err := tunneltest.Connect(r.Connect)(t.Context(), tunneltest.Target(t, tunneltest.Echo))
 				if err == nil {
 					_ = c.Close()
 				}
 				dialled <- err
 			}()
-			konntest.Eventually(t, konntest.Patience, "the dial waits, or has failed", func() bool { return r.Server.Established() == 1 || len(dialled) > 0 })
+			tunneltest.Eventually(t, tunneltest.Patience, "the dial waits, or has failed", func() bool { return r.Server.Established() == 1 || len(dialled) > 0 })
 			time.Sleep(50 * time.Millisecond) // longer than a refusal takes
 			close(check.answer)
 			if err := <-dialled; err != nil {

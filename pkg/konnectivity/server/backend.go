@@ -1,18 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
 // Identifiers are what an agent says it can reach.
@@ -20,8 +25,13 @@ type Identifiers struct {
 	IPv4, IPv6, Host, CIDR []string
 	DefaultRoute           bool
 
-	owner   string // whom claims were held against: a node or a common name
-	checked bool   // they were held against somebody, of whom the name may be empty
+	owner string // whom the agent belongs to: a node, or the common name of a certificate
+	owned bool   // the owner is known, though a certificate may have no common name
+	seat  *seat  // among the owner's links; nil if the owner is not known
+
+	exclusive bool              // hosts were compared with those of the owner, a node
+	contested map[string]string // hosts that are not the owner's alone, and why
+	problems  []string          // identifiers that match no destination
 }
 
 // ParseIdentifiers reads the URL query in which agents send identifiers. Unknown
@@ -32,16 +42,28 @@ func ParseIdentifiers(query string) (Identifiers, error) {
 	if err != nil {
 		return ids, err
 	}
-	ids.IPv4, ids.IPv6, ids.Host, ids.CIDR = v["ipv4"], v["ipv6"], v["host"], v["cidr"]
+	ids.IPv4, ids.IPv6, ids.Host, ids.CIDR = canonical(v["ipv4"]), canonical(v["ipv6"]), canonical(v["host"]), v["cidr"]
+	ids.problems = identifiers.Problems(v)
 	if d := v["default-route"]; len(d) > 0 {
 		ids.DefaultRoute, _ = strconv.ParseBool(d[0])
 	}
 	return ids, nil
 }
 
+// canonical returns hosts in the form in which they are compared, without empty ones and
+// those that are there already.
+func canonical(hosts []string) (out []string) {
+	for _, h := range hosts {
+		if h = identifiers.Canonical(h); h != "" && !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // hosts are the identifiers that strategy destHost compares with.
 func (ids *Identifiers) hosts() []string {
-	return append(append(append([]string(nil), ids.IPv4...), ids.IPv6...), ids.Host...)
+	return canonical(slices.Concat(ids.IPv4, ids.IPv6, ids.Host))
 }
 
 // Backend is one connection of an agent.
@@ -49,29 +71,35 @@ type Backend struct {
 	agentID string
 	ids     Identifiers
 	peer    string
-	most    int // connections at a time; 0 is no bound
+	version string // of the agent's program, if it sends one
+	most    int    // connections at a time; 0 is no bound
 
 	link    *link.Link
-	session *compat.Session
+	session *upstream.Session
 	h2      *h2.Conn
-	account *ledger.Account
+	traces  bool // the agent takes trace contexts
+	account *membudget.Account
 
+	since    time.Time // when it joined; set before the registry has it
+	tally    tally
+	tenure   tenure
 	draining atomic.Bool
 	mu       sync.Mutex
 	dials    map[*attempt]time.Time // unanswered, with when they were sent
 }
 
-// key is what connections of one agent have in common. Where claims are checked nobody
-// gets a share of another's dials and memory by its ID.
+// key is what shares dials and memory: all connections of an owner where that is known,
+// since an agent chooses its ID itself, and could have many or another's. The two kinds of
+// keys begin differently, so that no ID equals an owner's key.
 func (b *Backend) key() string {
-	if !b.ids.checked {
-		return b.agentID
+	if !b.ids.owned {
+		return fmt.Sprintf("ID %q", b.agentID)
 	}
-	return fmt.Sprintf("%q of %q", b.agentID, b.ids.owner)
+	return fmt.Sprintf("owner %q", b.ids.owner)
 }
 
 // holder is the link or the session as what holds memory.
-func (b *Backend) holder() ledger.Payer {
+func (b *Backend) holder() membudget.Payer {
 	if b.link != nil {
 		return b.link
 	}
@@ -80,13 +108,17 @@ func (b *Backend) holder() ledger.Payer {
 
 // dial asks the agent to connect to an address. mayWait is as in
 // tunnel.Stream.Send.
-func (b *Backend) dial(address string, at *attempt, mayWait bool) (tunnel.Stream, error) {
+func (b *Backend) dial(address string, parent trace.Context, at *attempt, mayWait bool) (tunnel.Stream, error) {
+	b.tally.dials.Add(1)
 	b.mu.Lock()
 	b.dials[at] = time.Now()
 	b.mu.Unlock()
 	var st tunnel.Stream
 	var err error
 	if b.link != nil {
+		if b.traces && parent.Valid() {
+			address = link.AddTrace(address, parent.String())
+		}
 		st, err = asStream(b.link.Dial(address, at, mayWait))
 	} else {
 		st, err = asStream(b.session.Dial(address, at))
@@ -128,6 +160,11 @@ func (b *Backend) streams() int {
 	}
 	return b.session.Len()
 }
+
+// takesDials tells whether the agent's link takes new dials. One that the agent drains
+// does so only where no other can, and not for long. One that the server drains is that
+// until it is barred.
+func (b *Backend) takesDials() bool { return !b.draining.Load() && !b.tenure.barred.Load() }
 
 // full tells whether there are as many connections on the agent's link as may be.
 func (b *Backend) full() bool { return b.most > 0 && b.streams() >= b.most }

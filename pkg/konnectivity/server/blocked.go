@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
-// What upstream calls a full receive channel is here a connection that cannot pass on
-// what it receives: it waits alone, and nothing counts it on the way of its bytes. It
-// is found when metrics are read.
+// This file counts blocked connections, which upstream reports as full receive
+// channels. Here a connection that cannot pass on what it receives blocks only
+// itself, and the data path counts nothing. The connections are counted when metrics
+// are read.
 
-// blocker is a connection of a client that knows how many tunnelled connections on it
-// are blocked: up, because the agent's side takes nothing that the client sends, and
-// down, because the client takes nothing that comes from the agent.
+// blocker is a client connection that knows how many of its tunnelled connections are
+// blocked: up, because the agent's side does not take what the client sends, and
+// down, because the client does not take what the agent sends.
 type blocker interface{ blocked() (up, down int) }
 
 // countBlocked sets the gauge of blocked connections.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -6,12 +8,14 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
 )
 
 // Strategy is a way to choose an agent for a destination.
 type Strategy int
 
-// The strategies of the reference server.
+// The strategies of upstream's server.
 const (
 	StrategyDefault      Strategy = iota // any agent
 	StrategyDestHost                     // an agent that claims the destination's host
@@ -44,11 +48,13 @@ next:
 	return out, nil
 }
 
-// group is the links under one key: an agent's ID, or a host it claims.
+// group is the links under one key: an owner, an agent's ID, or a host that agents claim.
 type group struct {
 	key   string
 	at    int // index in pool.groups
 	links []*Backend
+
+	disputed bool // agents claim the host that may not all have it: none gets it
 }
 
 // pool is what one strategy chooses from.
@@ -70,7 +76,8 @@ func (p *pool) keys(b *Backend) []string {
 	return []string{b.key()}
 }
 
-func (p *pool) add(b *Backend) {
+// add returns why hosts became disputed by the link, if any did.
+func (p *pool) add(b *Backend) (disputes []string) {
 	for _, key := range p.keys(b) {
 		g := p.byKey[key]
 		if g == nil {
@@ -79,7 +86,11 @@ func (p *pool) add(b *Backend) {
 			p.groups = append(p.groups, g)
 		}
 		g.links = append(g.links, b)
+		if why := g.settle(); why != "" {
+			disputes = append(disputes, why)
+		}
 	}
+	return disputes
 }
 
 func (p *pool) remove(b *Backend) {
@@ -94,6 +105,7 @@ func (p *pool) remove(b *Backend) {
 				break
 			}
 		}
+		g.settle()
 		if len(g.links) == 0 {
 			last := p.groups[len(p.groups)-1]
 			p.groups[g.at] = last
@@ -111,6 +123,7 @@ const (
 	rankDraining
 	rankSuspect
 	rankFull
+	rankBarred
 	rankTried
 )
 
@@ -121,11 +134,13 @@ func rank(b *Backend, tried []*Backend) int {
 		}
 	}
 	switch {
+	case b.tenure.barred.Load():
+		return rankBarred
 	case b.full():
 		return rankFull
 	case b.suspect():
 		return rankSuspect
-	case b.draining.Load():
+	case b.draining.Load() || b.tenure.expelled.Load() != 0:
 		return rankDraining
 	}
 	return rankGood
@@ -146,6 +161,11 @@ func better(a, b *Backend, tried []*Backend) *Backend {
 	return b
 }
 
+// takesDials tells whether new dials go to one of the links.
+func (g *group) takesDials() bool {
+	return !g.disputed && slices.ContainsFunc(g.links, (*Backend).takesDials)
+}
+
 func (g *group) best(tried []*Backend) (b *Backend) {
 	for _, l := range g.links {
 		b = better(b, l, tried)
@@ -153,21 +173,18 @@ func (g *group) best(tried []*Backend) (b *Backend) {
 	return b
 }
 
-// choose picks the better of two random agents, and looks through all of them
-// only if both are no good.
+// choose picks a random group, and looks through all of them only if that one is no good.
+// Load decides between the links of one group alone: an owner whose agents end each
+// connection at once always has the least, and would get more than its share.
 func (p *pool) choose(host string, tried []*Backend) *Backend {
 	var b *Backend
 	if p.strategy == StrategyDestHost {
-		if g := p.byKey[host]; g != nil {
+		if g := p.byKey[host]; g != nil && !g.disputed {
 			b = g.best(tried)
 		}
 	} else if n := len(p.groups); n > 0 {
 		i := rand.IntN(n)
 		b = p.groups[i].best(tried)
-		if n > 1 {
-			j := (i + 1 + rand.IntN(n-1)) % n
-			b = better(b, p.groups[j].best(tried), tried)
-		}
 		for k := 0; k < n && rank(b, tried) != rankGood; k++ {
 			b = better(b, p.groups[(i+k)%n].best(tried), tried)
 		}
@@ -184,7 +201,7 @@ func (p *pool) full(host string, tried []*Backend) *Backend {
 	groups := p.groups
 	if p.strategy == StrategyDestHost {
 		groups = nil
-		if g := p.byKey[host]; g != nil {
+		if g := p.byKey[host]; g != nil && !g.disputed {
 			groups = []*group{g}
 		}
 	}
@@ -202,15 +219,15 @@ func (p *pool) full(host string, tried []*Backend) *Backend {
 func (p *pool) serves(host string, b *Backend) bool {
 	keys := p.keys(b)
 	if p.strategy == StrategyDestHost {
-		return slices.Contains(keys, host)
+		return slices.Contains(keys, host) && !p.byKey[host].disputed
 	}
 	return len(keys) > 0
 }
 
-// hostOf strips the port from a destination.
+// hostOf is the host of a destination, in the form in which hosts are compared.
 func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
+		return identifiers.Canonical(host)
 	}
-	return strings.Trim(address, "[]")
+	return identifiers.Canonical(strings.Trim(address, "[]"))
 }

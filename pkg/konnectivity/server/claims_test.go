@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -17,7 +19,10 @@ func TestClaims(t *testing.T) {
 		if node != "node1" {
 			return nil, errors.New("no such node")
 		}
-		return []string{"10.0.0.1", "fd00::1", "node1.internal"}, nil
+		return []string{"10.0.0.1", "fd00::1", "node1.internal", "node3", "hook.default.svc"}, nil
+	}
+	nodesWith := func(_ context.Context, host string) ([]string, error) {
+		return map[string][]string{"node3": {"node1", "node3"}}[host], nil
 	}
 	for _, c := range []struct {
 		by, node, ids string
@@ -26,12 +31,15 @@ func TestClaims(t *testing.T) {
 		{"any", "", "host=other&default-route=true", true},
 		{"node", "node1", "host=node1", true},
 		{"node", "node1", "host=node2", false},
+		{"node", "node1", "host=hook.default.svc", true}, // but strategy destHost does not use it
 		{"node", "node1", "ipv4=10.0.0.2", false},
 		{"node", "node1", "ipv4=10.0.0.1&ipv6=fd00:0::1&host=node1.internal&host=NODE1", true},
 		{"node", "node1", "ipv4=10.0.0.1&ipv4=10.0.0.2", false},
 		{"node", "node2", "ipv4=10.0.0.1", false},
+		{"node", "node1", "ipv4=::ffff:10.0.0.1&ipv6=FD00::1", true},
+		{"node", "node1", "host=node3", false}, // its own status has the name, but another node is called so
 		{"node", "", "host=node1", false},
-		{"node", "", "", true},
+		{"node", "", "", false},
 		{"node", "node1", "default-route=true", false},
 		{"node", "gateway", "default-route=true", true},
 		{"certificate", "", "host=node1.example&ipv4=10.0.0.1&host=node1", true},
@@ -43,9 +51,12 @@ func TestClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		claims := Claims{By: c.by, DefaultRoute: []string{"gateway"}, NodeAddresses: addresses}
+		claims := Claims{By: c.by, DefaultRoute: []string{"gateway"}, NodeAddresses: addresses, NodesWith: nodesWith}
 		if err := claims.check(t.Context(), cert, c.node, &ids); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)
+		}
+		if contested := len(ids.contested) > 0; contested != (c.ids == "host=hook.default.svc") {
+			t.Errorf("%+v: contested %v", c, ids.contested)
 		}
 	}
 	all := Claims{By: "node", DefaultRoute: []string{"*"}}
@@ -85,31 +96,52 @@ func TestStrategies(t *testing.T) {
 	r := &pool{strategy: StrategyDefaultRoute, byKey: map[string]*group{}}
 	r.add(b)
 	r.add(backendNamed("b", "default-route=true"))
-	if len(r.groups) != 1 || r.groups[0].key != "b" {
+	if len(r.groups) != 1 || r.groups[0].key != backendNamed("b", "").key() {
 		t.Errorf("default route has %d groups", len(r.groups))
 	}
 }
 
-// TestSameIDTwice: connections with one ID are one agent's, but for those of which the
-// server knows that they are not.
-func TestSameIDTwice(t *testing.T) {
-	claims := Claims{By: "node"}
-	p := &pool{strategy: StrategyDefault, byKey: map[string]*group{}}
-	for _, node := range []string{"node1", "node2", "node1"} {
-		b := backendNamed("a", "")
-		if err := claims.check(t.Context(), nil, node, &b.ids); err != nil {
-			t.Fatal(err)
+// TestHostsAreComparedCanonically checks that an agent's claim matches a destination in
+// whatever form the destination is written, and that claims that match no destination are
+// dropped.
+func TestHostsAreComparedCanonically(t *testing.T) {
+	p := &pool{strategy: StrategyDestHost, byKey: map[string]*group{}}
+	p.add(backendNamed("a", "ipv6=FD00:9::1&ipv6=::1&host=Node-A&ipv4=10.0.0.1&ipv4=&host="))
+	if len(p.groups) != 4 {
+		t.Errorf("%d hosts, want 4", len(p.groups))
+	}
+	for _, address := range []string{"[fd00:9::1]:10250", "[FD00:9:0::1]:1", "[0:0:0:0:0:0:0:1]:2", "node-a:1", "NODE-A:1", "[::ffff:10.0.0.1]:1"} {
+		if p.byKey[hostOf(address)] == nil {
+			t.Errorf("%s is not found in %v", address, p.byKey)
 		}
-		p.add(b)
 	}
-	p.add(backendNamed("a", ""))
-	p.add(backendNamed("a", ""))
-	sizes := map[int]int{}
-	for _, g := range p.groups {
-		sizes[len(g.links)]++
+	if p.byKey[hostOf(":80")] != nil {
+		t.Error("an empty identifier matches a destination without a host")
 	}
-	if len(p.groups) != 3 || sizes[2] != 2 || sizes[1] != 1 {
-		t.Errorf("%d groups of sizes %v", len(p.groups), sizes)
+}
+
+// TestSameIDTwice checks that connections with one ID count as one agent, unless the server
+// knows that they belong to different nodes. It knows that also if it accepts any claim.
+func TestSameIDTwice(t *testing.T) {
+	for _, by := range []string{"node", "any", ""} {
+		claims := Claims{By: by}
+		p := &pool{strategy: StrategyDefault, byKey: map[string]*group{}}
+		for _, node := range []string{"node1", "node2", "node1"} {
+			b := backendNamed("a", "")
+			if err := claims.check(t.Context(), nil, node, &b.ids); err != nil {
+				t.Fatal(err)
+			}
+			p.add(b)
+		}
+		p.add(backendNamed("a", ""))
+		p.add(backendNamed("a", ""))
+		sizes := map[int]int{}
+		for _, g := range p.groups {
+			sizes[len(g.links)]++
+		}
+		if len(p.groups) != 3 || sizes[2] != 2 || sizes[1] != 1 {
+			t.Errorf("claims %q: %d groups of sizes %v", by, len(p.groups), sizes)
+		}
 	}
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -8,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
 // FuzzClientStream gives a server what a gRPC client might send on a stream: whatever that
@@ -43,7 +45,7 @@ func FuzzClientStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte, size int, orderly bool) {
 		synctest.Test(t, func(t *testing.T) {
-			before := buf.InUse()
+			before := buffer.InUse()
 			s := New(Config{}, NewMetrics())
 			leave := s.takingAgent()
 			sendPackets(s, in, 1+max(0, size)%(16<<10), orderly)
@@ -57,7 +59,7 @@ func FuzzClientStream(f *testing.F) {
 			stop()
 			s.Shutdown(ctx)
 			synctest.Wait()
-			if left := buf.InUse() - before; left > 0 {
+			if left := buffer.InUse() - before; left > 0 {
 				t.Errorf("%d bytes are left", left)
 			}
 		})
@@ -107,7 +109,7 @@ func (s *Server) takingAgent() (leave func()) {
 		case 1:
 			go func() {
 				st.Accept()
-				st.Send(buf.From([]byte("welcome")), true)
+				st.Send(buffer.From([]byte("welcome")), true)
 			}()
 		}
 	}})
@@ -124,7 +126,7 @@ func (s *Server) takingAgent() (leave func()) {
 type taker struct{ st *link.Stream }
 
 func (taker) Dialed(tunnel.Stream, error) {}
-func (r taker) Data(cs ...*buf.Chunk)     { r.st.Consumed(buf.Release(cs)) }
+func (r taker) Data(cs ...*buffer.Chunk)  { r.st.Consumed(buffer.Release(cs)) }
 func (taker) Writable()                   {}
 func (r taker) End()                      { r.st.Close() }
 func (taker) Aborted(error)               {}

@@ -1,37 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-const (
-	// headerTimeout is for how long a client may take to send its request, or with gRPC to
-	// open its first stream.
-	headerTimeout = 60 * time.Second
-	// maxRequest bounds the head of a request in bytes.
-	maxRequest = 16 << 10
-)
+// headerTimeout is for how long a client may take to send its request, or with gRPC to
+// open its first stream.
+const headerTimeout = 60 * time.Second
 
 // serveConnect serves one HTTP CONNECT client. After the handshake the
 // connection is copied byte by byte.
 func (s *Server) serveConnect(nc net.Conn) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
-	c := &connectClient{s: s, in: sock.New(nc), answered: make(chan bool, 1)}
+	c := &connectClient{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
 	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
 	if !s.track(c) {
 		_ = nc.Close()
@@ -40,7 +33,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	s.opening.Add(1)
 	c.open.Store(true)
 	defer c.dialling()
-	address, status, err := c.readRequest()
+	request, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
 			s.badClient(nc, "HTTP CONNECT: %v", err)
@@ -51,14 +44,14 @@ func (s *Server) serveConnect(nc net.Conn) {
 		return
 	}
 	c.begun()
-	c.run(address)
+	c.run(request)
 }
 
 // connectClient is one HTTP CONNECT client.
 type connectClient struct {
 	s        *Server
-	in       *sock.Conn
-	end      *pipe.End
+	in       *netx.Conn
+	end      *endpoint.End
 	answered chan bool // whether the dial succeeded
 	mu       sync.Mutex
 	asked    bool // the request is there
@@ -97,55 +90,14 @@ func (c *connectClient) abort() {
 		c.end.Abort("server stops")
 		return
 	}
-	sock.Abort(c.in.Net())
-}
-
-// readRequest reads the head of the request. A status of 0 means that there is
-// nobody to answer.
-func (c *connectClient) readRequest() (address string, status int, err error) {
-	var head []byte
-	for {
-		chunk, err := c.in.ReadChunk(maxRequest)
-		switch {
-		case err != nil && len(head) > 0:
-			return "", http.StatusBadRequest, fmt.Errorf("request is cut off after %d bytes: %w", len(head), err)
-		case err != nil:
-			return "", 0, err
-		}
-		head = append(head, chunk.Bytes()...)
-		chunk.Release()
-		end := bytes.Index(head, []byte("\r\n\r\n")) + 4
-		if end >= 4 && end <= maxRequest {
-			c.in.Unread(head[end:])
-			return parseConnect(head[:end])
-		}
-		if len(head) >= maxRequest {
-			return "", http.StatusRequestHeaderFieldsTooLarge, fmt.Errorf("request is larger than %d bytes", maxRequest)
-		}
-	}
-}
-
-func parseConnect(head []byte) (string, int, error) {
-	req, err := http.ReadRequest(bufio.NewReaderSize(bytes.NewReader(head), 512))
-	if err != nil {
-		return "", http.StatusBadRequest, err
-	}
-	if req.Method != http.MethodConnect {
-		return "", http.StatusMethodNotAllowed, fmt.Errorf("this proxy only supports CONNECT passthrough")
-	}
-	// The request line counts, not the Host header: kube-apiserver sends
-	// "Host: 127.0.0.1" with every request.
-	if err := checkAddress(req.URL.Host); err != nil {
-		return "", http.StatusBadRequest, err
-	}
-	return strings.Clone(req.URL.Host), 0, nil // it is kept, what it is a part of is not
+	netx.Abort(c.in.Net())
 }
 
 // run dials and then carries what the client sends.
-func (c *connectClient) run(address string) {
+func (c *connectClient) run(request connectRequest) {
 	cfg := c.s.cfg.Pipe
 	cfg.FirstData, cfg.GiveUp = c.holdFirst, true
-	c.end = pipe.New(c.in, cfg)
+	c.end = endpoint.New(c.in, cfg)
 	c.end.Out().Took = c.s.m.wrote
 	c.end.OnDialed = c.dialed
 	c.end.OnClosed = func(error) {
@@ -154,10 +106,10 @@ func (c *connectClient) run(address string) {
 		}
 		c.s.untrack(c)
 	}
-	p := c.s.Dial(address, c.end)
+	p := c.s.DialTraced(request.address, c.end, request.trace)
 	c.dialling()
 	// Reading now shows a client that goes away during the dial.
-	chunk, err := c.in.ReadChunk(buf.MaxPayload)
+	chunk, err := c.in.ReadChunk(buffer.MaxPayload)
 	if err != nil {
 		c.lost(p, err)
 		return

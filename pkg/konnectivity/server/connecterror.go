@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -6,10 +8,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// statusOf maps kinds of failures as the reference server does.
+// statusOf maps kinds of failures as upstream's server does.
 func statusOf(code tunnel.Code) int {
 	switch code {
 	case tunnel.CodeNoAgent:

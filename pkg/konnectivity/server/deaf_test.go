@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -8,13 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel/sinktest"
 )
 
-// TestDeafAgent: when so many dials wait for an agent that it cannot be reading, the next
-// one is told so at once, and does not wait for another agent or blame this one's end.
+// TestDeafAgent checks a dial to an agent that cannot be reading, because too many dials
+// already wait for it. The dial fails at once with that reason. It does not wait for another
+// agent, and the error does not blame the server.
 func TestDeafAgent(t *testing.T) {
 	s := New(Config{MaxPending: 1 << 20}, NewMetrics())
 	defer stopNow(t, s)
@@ -24,12 +27,12 @@ func TestDeafAgent(t *testing.T) {
 	defer l.Close()
 	s.reg.add(&Backend{agentID: "deaf", link: l, dials: map[*attempt]time.Time{}})
 	address := strings.Repeat("x", maxAddress)
-	go s.Dial(address, tunneltest.NewSink(nil, true)) // is being written
+	go s.Dial(address, sinktest.NewSink(nil, true)) // this dial is being written
 	if _, err := far.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	for n := 0; ; n++ {
-		sink := tunneltest.NewSink(nil, true)
+		sink := sinktest.NewSink(nil, true)
 		s.Dial(address, sink)
 		select {
 		case <-sink.Answered:
@@ -47,8 +50,8 @@ func TestDeafAgent(t *testing.T) {
 	}
 }
 
-// TestRoomInBetween: a dial that has found its agent full, which is not any more when that is
-// looked into, goes on.
+// TestRoomInBetween checks that a dial continues if its agent was full when the dial was
+// tried, and has room again when the server looks for the cause.
 func TestRoomInBetween(t *testing.T) {
 	s := New(Config{}, NewMetrics())
 	defer stopNow(t, s)
@@ -57,7 +60,7 @@ func TestRoomInBetween(t *testing.T) {
 	l := link.New(near, 1<<20, link.Config{})
 	defer l.Close()
 	s.reg.add(&Backend{agentID: "a", link: l, most: 1, dials: map[*attempt]time.Time{}})
-	sink := tunneltest.NewSink(nil, true)
+	sink := sinktest.NewSink(nil, true)
 	p := &Pending{s: s, address: "192.0.2.1:1", user: sink, start: time.Now().Add(-time.Minute)} // has waited long enough
 	if !p.none() {
 		t.Error("the agent is not asked")
@@ -71,21 +74,24 @@ func stopNow(t *testing.T, s *Server) {
 	s.Shutdown(ctx)
 }
 
-// TestKeysOfCheckedClaims: where claims are checked, no agent has another's key, whatever it
-// calls itself.
-func TestKeysOfCheckedClaims(t *testing.T) {
-	victim := &Backend{agentID: "a", ids: Identifiers{owner: "n", checked: true}}
+// TestKeysOfOwners checks that, where the owner is known, no agent gets another owner's key,
+// whatever its ID is, and no owner has a second key.
+func TestKeysOfOwners(t *testing.T) {
+	victim := &Backend{agentID: "a", ids: Identifiers{owner: "n", owned: true}}
 	for _, b := range []*Backend{
-		{agentID: "a", ids: Identifiers{owner: "m", checked: true}},
-		{agentID: "a", ids: Identifiers{checked: true}},
-		{agentID: victim.key(), ids: Identifiers{checked: true}},
-		{agentID: victim.key(), ids: Identifiers{owner: "m", checked: true}},
+		{agentID: "a", ids: Identifiers{owner: "m", owned: true}},
+		{agentID: "a", ids: Identifiers{owned: true}},
+		{agentID: victim.key(), ids: Identifiers{owned: true}},
+		{agentID: victim.key(), ids: Identifiers{owner: "m", owned: true}},
+		{agentID: victim.key()},
+		{agentID: "n"},
+		{agentID: "a", ids: Identifiers{owner: victim.key(), owned: true}},
 	} {
 		if b.key() == victim.key() {
 			t.Errorf("agent %q of %q has the key %s", b.agentID, b.ids.owner, b.key())
 		}
 	}
-	if same := (&Backend{agentID: "a", ids: victim.ids}); same.key() != victim.key() {
-		t.Errorf("another connection of the same agent has the key %s", same.key())
+	if same := (&Backend{agentID: "b", ids: victim.ids}); same.key() != victim.key() {
+		t.Errorf("another ID of the same owner has the key %s", same.key())
 	}
 }

@@ -1,14 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
 // Pending is a dial for a frontend. It may go through several agents; the
@@ -18,14 +22,17 @@ type Pending struct {
 	address string
 	user    tunnel.Receiver
 	start   time.Time
+	serial  int64 // tells connections apart, see Server.Connections
 	timer   *time.Timer
+	span    *trace.Span
+	trace   trace.Context // what agents get as the parent of their spans
 
 	mu    sync.Mutex
 	cur   *attempt
 	tried []*Backend
-	deaf  *Backend // one of those tried, which does not read its dials
+	deaf  *Backend // one of the tried agents, which does not read its dials
 	done  bool
-	over  chan struct{} // closed with done; nil where nobody waits for that
+	over  chan struct{} // closed when done is set; nil if no goroutine waits for it
 }
 
 // maxTries is the number of agents that are asked before a dial fails because
@@ -40,11 +47,14 @@ const (
 // 255, and an agent ends its link over a frame that is larger than it takes.
 const maxAddress = 1024
 
-// checkAddress refuses what no agent would take: one of the reference protocol ends its
-// stream, with all connections on it, over text that is not UTF-8.
+// checkAddress refuses an address that no agent would accept. An upstream agent, for
+// example, ends its stream, with all connections on it, when text is not UTF-8.
 func checkAddress(address string) error {
 	if n := len(address); n > maxAddress {
 		return fmt.Errorf("address has %d bytes, a dial takes up to %d", n, maxAddress)
+	}
+	if strings.Contains(address, "\x00") {
+		return fmt.Errorf("address %q has a zero byte", address)
 	}
 	if !utf8.ValidString(address) {
 		return fmt.Errorf("address %q is not UTF-8", address)
@@ -52,12 +62,20 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// Dial connects user to an address through an agent. The answer comes by
-// user.Dialed, which may be called before Dial returns.
+// Dial connects user to an address through an agent. It delivers the answer by
+// user.Dialed, which it may call before it returns.
 func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
-	p := &Pending{s: s, address: address, user: user, start: time.Now()}
+	return s.DialTraced(address, user, trace.Context{})
+}
+
+// DialTraced is Dial for a client that has sent a trace context.
+func (s *Server) DialTraced(address string, user tunnel.Receiver, parent trace.Context) *Pending {
+	p := &Pending{s: s, address: address, user: user, start: time.Now(), serial: s.serial.Add(1)}
+	p.span, p.trace = s.cfg.Tracer.Start(parent, "konnectivity-server dial", trace.Server)
+	p.span.Set("address", address)
 	if reason, err := s.beginDial(address); err != nil {
 		p.done = true
+		p.span.End(err.Message)
 		s.countFailure(reason, err.Code)
 		user.Dialed(nil, err)
 		return p
@@ -69,8 +87,8 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	return p
 }
 
-// beginDial counts a dial, unless it may not begin: then it says why, and the reason for
-// the metric.
+// beginDial counts a dial. If the dial may not begin, it returns the error and the
+// reason label for the metric.
 func (s *Server) beginDial(address string) (reason string, err *tunnel.DialError) {
 	if err := checkAddress(address); err != nil {
 		return "bad_address", tunnel.Errorf(tunnel.CodeOther, "%v", err)
@@ -85,20 +103,20 @@ func (s *Server) beginDial(address string) (reason string, err *tunnel.DialError
 	return "", nil
 }
 
-// failDial counts a dial off that is over without a connection.
+// failDial removes a dial that ended without a connection from the counts.
 func (s *Server) failDial(reason string, code tunnel.Code) {
 	s.m.pendingDials.Dec()
 	s.carried.Dec()
 	s.countFailure(reason, code)
 }
 
-// endConn counts a connection off.
+// endConn removes a connection from the counts.
 func (s *Server) endConn() {
 	s.m.established.Dec()
 	s.carried.Dec()
 }
 
-// next tries the next agent. mayWait is as in tunnel.Stream.Send.
+// next tries the next agent. mayWait has the meaning that it has in tunnel.Stream.Send.
 func (p *Pending) next(mayWait bool) {
 	for {
 		b := p.pick()
@@ -117,14 +135,14 @@ func (p *Pending) next(mayWait bool) {
 		p.cur = at
 		p.tried = append(p.tried, b)
 		p.mu.Unlock()
-		st, err := b.dial(p.address, at, mayWait)
+		st, err := b.dial(p.address, p.trace, at, mayWait)
 		if err != nil {
 			if !p.takeBack(at) {
-				return // the link's end has given the dial to somebody else
+				return // the closing link has already passed the dial on
 			}
 			switch {
 			case errors.Is(err, tunnel.ErrFull):
-				p.untry(b) // and may be asked when it is not
+				p.untry(b) // it may be tried again when it is no longer full
 			case errors.Is(err, tunnel.ErrNotReading):
 				p.mu.Lock()
 				p.deaf = b
@@ -143,8 +161,8 @@ func (p *Pending) next(mayWait bool) {
 	}
 }
 
-// none goes on with a dial for which there is no agent now: it waits for one or fails.
-// again says that there is one after all.
+// none handles a dial for which there is no agent now: the dial waits for one, or it
+// fails. again reports that there is an agent after all.
 func (p *Pending) none() (again bool) {
 	p.mu.Lock()
 	tried, deaf := p.tried, p.deaf
@@ -170,16 +188,16 @@ func (p *Pending) none() (again bool) {
 	return false
 }
 
-// untry forgets that an agent was asked: it was not.
+// untry removes an agent from those tried, because the dial was not sent to it.
 func (p *Pending) untry(b *Backend) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tried = slices.DeleteFunc(slices.Clone(p.tried), func(t *Backend) bool { return t == b })
 }
 
-// takeBack ends the current attempt; false when it is not the current one any more.
-// Whoever ends it goes on with the dial, and nobody else: two would take each
-// other's answers for late ones.
+// takeBack ends the current attempt. It returns false when at is no longer the current
+// one. Only the caller that ended the attempt continues the dial: if two did, each
+// would treat the other's answer as a late one.
 func (p *Pending) takeBack(at *attempt) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +208,7 @@ func (p *Pending) takeBack(at *attempt) bool {
 	return current
 }
 
-// isCurrent tells whether the dial waits for this attempt.
+// isCurrent reports whether the dial waits for this attempt.
 func (p *Pending) isCurrent(at *attempt) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,16 +222,19 @@ func (p *Pending) pick() *Backend {
 	if !p.mayTry(len(tried)) {
 		return nil
 	}
+	if b, own := p.s.pickLocal(p.address, tried); own {
+		return b
+	}
 	return p.s.reg.choose(p.address, tried)
 }
 
-// mayTry tells whether one agent more may be asked after n.
+// mayTry reports whether another agent may be tried after n.
 func (p *Pending) mayTry(n int) bool {
 	return n < maxTries || time.Since(p.start) <= quickTries
 }
 
-// triedBut returns the agents that were tried without one of them, and whether another
-// may be.
+// triedBut returns the agents that were tried, except b, and reports whether another
+// may be tried.
 func (p *Pending) triedBut(b *Backend) (others []*Backend, mayTry bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,15 +246,15 @@ func (p *Pending) triedBut(b *Backend) (others []*Backend, mayTry bool) {
 	return others, p.mayTry(len(others))
 }
 
-// asked tells whether an agent was asked.
+// asked reports whether the dial was sent to an agent.
 func (p *Pending) asked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cur != nil || len(p.tried) > 0
 }
 
-// forgetGone drops agents that are not connected any more from those that were
-// tried, so that they do not count against maxTries. It returns how many remain.
+// forgetGone removes agents that are no longer connected from those tried, so that they
+// do not count against maxTries. It returns how many remain.
 func (p *Pending) forgetGone() int {
 	p.mu.Lock()
 	tried := p.tried
@@ -245,7 +266,7 @@ func (p *Pending) forgetGone() int {
 	return len(kept)
 }
 
-// endLocked notes that the dial is over.
+// endLocked marks the dial as done.
 func (p *Pending) endLocked() {
 	p.done = true
 	if p.timer != nil {
@@ -256,7 +277,8 @@ func (p *Pending) endLocked() {
 	}
 }
 
-// overChan is closed when the dial is over, or nil if it is already.
+// overChan returns a channel that is closed when the dial is done, or nil if it is done
+// already.
 func (p *Pending) overChan() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,12 +299,17 @@ func (p *Pending) finish(st tunnel.Stream, err *tunnel.DialError, reason string)
 		return false
 	}
 	p.endLocked()
+	if p.cur != nil {
+		p.span.Set("agent", p.cur.b.agentID)
+	}
 	p.mu.Unlock()
 	if err != nil {
+		p.span.End(err.Message)
 		p.s.failDial(reason, err.Code)
 		p.user.Dialed(nil, err)
 		return true
 	}
+	p.span.End("")
 	p.s.m.pendingDials.Dec()
 	p.s.m.established.Inc()
 	p.s.m.dialSeconds.Observe(time.Since(p.start).Seconds())
@@ -295,8 +322,8 @@ func (s *Server) countFailure(reason string, code tunnel.Code) {
 	s.m.dialErrors.With(code.String()).Inc()
 }
 
-// Cancel ends a dial that nobody waits for any more. The frontend gets no answer
-// after it, and must end the stream itself if it got one before.
+// Cancel cancels a dial whose frontend no longer waits for it. The frontend gets no
+// answer afterwards. If it got one before, it must end the stream itself.
 func (p *Pending) Cancel() {
 	p.mu.Lock()
 	if p.done {
@@ -306,6 +333,7 @@ func (p *Pending) Cancel() {
 	p.endLocked()
 	at := p.cur
 	p.mu.Unlock()
+	p.span.End("client gave up")
 	p.s.failDial("frontend_close", tunnel.CodeOther)
 	at.drop()
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -9,11 +11,11 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/compat"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
 // modelAgent is an agent of TestDialModel: it does what the schedule says.
@@ -23,6 +25,7 @@ type modelAgent struct {
 	end    func()
 	good   time.Time // since when it answers, or not
 	drains bool      // the server knows
+	leaves bool      // it has begun to drain, and maybe could not send DRAIN yet
 
 	mu    sync.Mutex
 	asked []*ask
@@ -53,7 +56,7 @@ func numberOf(address string) int {
 func addressOf(number int) string { return "192.0.2.1:" + strconv.Itoa(number) }
 
 func (a *ask) Dialed(tunnel.Stream, error) {}
-func (a *ask) Data(cs ...*buf.Chunk)       { buf.Release(cs) }
+func (a *ask) Data(cs ...*buffer.Chunk)    { buffer.Release(cs) }
 func (a *ask) Writable()                   {}
 func (a *ask) End()                        { a.finish() }
 func (a *ask) Aborted(error)               { a.finish() }
@@ -181,8 +184,8 @@ func (s *Server) linkAgent(id string) *modelAgent {
 	return m
 }
 
-// referenceAgent connects one with the reference protocol.
-func (s *Server) referenceAgent(id string) *modelAgent {
+// upstreamAgent connects one with upstream's protocol.
+func (s *Server) upstreamAgent(id string) *modelAgent {
 	near, far := ends()
 	m := &modelAgent{gate: near, good: time.Now()}
 	hs := h2.NewServer(far, h2.Config{StreamWindow: 1 << 20, OnStream: func(st *h2.Stream, _ []h2.Field) {
@@ -190,15 +193,15 @@ func (s *Server) referenceAgent(id string) *modelAgent {
 		b.h2 = st.Conn()
 		joined := make(chan struct{})
 		cfg := s.sessionConfig(b)
-		cfg.OnClosed = func(err error) { s.wg.Go(func() { <-joined; s.leave(b, "reference", err) }) }
-		b.session = compat.New(st, true, cfg)
+		cfg.OnClosed = func(err error) { s.wg.Go(func() { <-joined; s.leave(b, "upstream", err) }) }
+		b.session = upstream.New(st, true, cfg)
 		st.SetHandler(b.session)
 		st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}})
-		s.join(b, "reference")
+		s.join(b, "upstream")
 		close(joined)
 	}})
 	ha := h2.NewClient(near, h2.Config{StreamWindow: 1 << 20})
-	session := compat.New(nil, false, compat.Config{OnDial: func(c *compat.Conn, address string) {
+	session := upstream.New(nil, false, upstream.Config{OnDial: func(c *upstream.Conn, address string) {
 		a := &ask{by: m, number: numberOf(address), st: c}
 		c.SetReceiver(a)
 		m.add(a)

@@ -1,16 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// patienceWithFrozen is for how long a dial may wait for a frozen agent while another
-// answers: until the ping that is overdue was sent, and two seconds more.
+// patienceWithFrozen is how long a dial may wait for a frozen agent while another
+// answers: until the overdue ping was sent, and two seconds more.
 const patienceWithFrozen = 12 * time.Second
 
-// check compares the server with the model, when nothing moves.
+// check compares the server with the model while no event is in progress.
 func (m *dialModel) check() {
 	pending, alive := 0, 0
 	for _, f := range m.fronts {
@@ -20,7 +22,7 @@ func (m *dialModel) check() {
 			m.checkPending(f)
 		}
 		if f.st != nil && f.ended > 0 {
-			m.hangUp(f) // as frontends do when they are told of the end
+			m.hangUp(f) // as frontends do when their connection ends
 		}
 		if f.alive() {
 			alive++
@@ -35,14 +37,14 @@ func (m *dialModel) check() {
 	for _, b := range m.s.reg.list() {
 		for _, at := range b.overdue(-1) {
 			if !at.p.isCurrent(at) {
-				m.Fatalf("an agent is thought to owe an answer to %s, which nobody waits for", at.p.address)
+				m.Fatalf("an agent is thought to owe an answer to %s, whose dial is over", at.p.address)
 			}
 		}
 	}
 	m.checkAsks()
 }
 
-// checkFront looks at what a frontend was told.
+// checkFront checks the answer that a frontend got.
 func (m *dialModel) checkFront(f *front) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +53,7 @@ func (m *dialModel) checkFront(f *front) {
 	case f.answers > 1 || f.ended > 1:
 		m.Fatalf("dial %d has %d answers and %d ends", f.number, f.answers, f.ended)
 	case f.answers == 1 && f.cancelled:
-		m.Fatalf("dial %d has an answer though nobody waits for it", f.number)
+		m.Fatalf("dial %d has an answer though it was cancelled", f.number)
 	case f.answers == 0 || f.judged:
 		return
 	case f.err == nil && f.st == nil:
@@ -66,10 +68,10 @@ func (m *dialModel) checkFront(f *front) {
 	f.judged = true
 }
 
-// checkFailure wants a reason for which there is a cause.
+// checkFailure checks that the failure of a dial has a cause in the model.
 func (m *dialModel) checkFailure(f *front, took time.Duration) {
 	switch code := f.err.Code; code {
-	case tunnel.CodeRefused, tunnel.CodeOther: // the reference protocol has no codes
+	case tunnel.CodeRefused, tunnel.CodeOther: // upstream's protocol has no codes
 		if !m.said(f.number, false) {
 			m.Fatalf("dial %d: %v, which no agent said", f.number, f.err)
 		}
@@ -87,13 +89,13 @@ func (m *dialModel) checkFailure(f *front, took time.Duration) {
 	}
 }
 
-// justBefore tells whether something has happened so shortly before that dials wait for
-// agents because of it.
+// justBefore reports whether an event is recent enough that dials wait for agents
+// because of it.
 func justBefore(what, when time.Time) bool {
 	return !what.IsZero() && !what.After(when) && when.Sub(what) < 30*time.Second
 }
 
-// said tells whether an agent has answered a dial so.
+// said reports whether an agent has answered a dial in this way.
 func (m *dialModel) said(number int, accepted bool) bool {
 	for _, a := range m.agents {
 		for _, k := range a.asked {
@@ -105,7 +107,7 @@ func (m *dialModel) said(number int, accepted bool) bool {
 	return false
 }
 
-// checkPending wants a dial to wait for an agent that may answer.
+// checkPending checks that a pending dial waits for an agent that may answer.
 func (m *dialModel) checkPending(f *front) {
 	f.p.mu.Lock()
 	at, tries := f.p.cur, len(f.p.tried)
@@ -133,7 +135,7 @@ func (m *dialModel) checkPending(f *front) {
 	}
 }
 
-// agentOf is the agent that an attempt asks.
+// agentOf returns the agent of an attempt.
 func (m *dialModel) agentOf(at *attempt) *modelAgent {
 	for i, a := range m.agents {
 		if at != nil && at.b.agentID == agentID(i) {
@@ -143,7 +145,8 @@ func (m *dialModel) agentOf(at *attempt) *modelAgent {
 	return nil
 }
 
-// other tells whether another agent has answered for long, and stays.
+// other reports whether another agent has been answering long enough and is not
+// draining.
 func (m *dialModel) other(than *modelAgent) bool {
 	for _, a := range m.agents {
 		if a != than && !a.drains && !a.isOver() && !a.gate.isShut() && time.Since(a.good) > patienceWithFrozen {
@@ -153,8 +156,8 @@ func (m *dialModel) other(than *modelAgent) bool {
 	return false
 }
 
-// checkAsks wants agents that listen to know of no dial and no connection but those that
-// there are.
+// checkAsks checks that agents that listen know only the dials and connections that
+// exist.
 func (m *dialModel) checkAsks() {
 	live := map[int]int{}
 	for _, a := range m.asks(false) {

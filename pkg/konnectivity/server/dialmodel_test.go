@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -11,18 +13,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// front is a frontend of TestDialModel, and what it has been told.
+// front is a frontend of TestDialModel with the answers that it got.
 type front struct {
 	number    int
 	p         *Pending
 	start     time.Time
 	cancelled bool
-	hungUp    bool // it has ended its connection itself, or noted its end
-	judged    bool // its answer was looked at
+	hungUp    bool // it has closed its connection, or noticed its end
+	judged    bool // its answer was checked
 	at        *attempt
 	since     time.Time // when at was first seen
 
@@ -48,9 +50,9 @@ func (f *front) Aborted(error) {
 	f.mu.Unlock()
 }
 
-func (f *front) Data(cs ...*buf.Chunk) { buf.Release(cs) }
-func (f *front) End()                  {}
-func (f *front) Writable()             {}
+func (f *front) Data(cs ...*buffer.Chunk) { buffer.Release(cs) }
+func (f *front) End()                     {}
+func (f *front) Writable()                {}
 
 // dialModel is a server, its agents and its frontends.
 type dialModel struct {
@@ -59,18 +61,18 @@ type dialModel struct {
 	agents []*modelAgent
 	fronts []*front
 	begun  time.Time
-	lost   time.Time // when an agent went of which the server must have known
+	lost   time.Time // when an agent that the server must have known went away
 }
 
-// TestDialModel has agents come, go, drain, freeze, accept and refuse, and frontends dial
-// and go away, in random order, and wants of each dial that it has one answer, in time,
-// which is what an agent said, or that there was none; that it never waits for an agent
-// that is gone, nor long for one that is frozen while another answers; and that nothing
-// of it is left where it is over.
+// TestDialModel lets agents connect, disconnect, drain, freeze, accept and refuse, and
+// frontends dial and disconnect, in random order. It checks that each dial gets one
+// answer, in time, which is what an agent answered, or that there was no agent. A dial
+// never waits for an agent that has gone, nor for long for a frozen agent while another
+// answers. Nothing of a dial is left when it is done.
 func TestDialModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var failure any
-		synctest.Test(t, func(*testing.T) { // one for each: time has passed when one is over
+		synctest.Test(t, func(*testing.T) { // one bubble for each schedule: its time has advanced at the end
 			defer func() { failure = recover() }()
 			wait := time.Duration(rapid.SampledFrom([]int{0, 10, 60}).Draw(rt, "wait for agents, s")) * time.Second
 			m := &dialModel{T: rt, s: New(Config{AgentWait: wait}, NewMetrics()), begun: time.Now()}
@@ -78,7 +80,7 @@ func TestDialModel(t *testing.T) {
 			m.run()
 		})
 		if failure != nil {
-			panic(failure) // rapid takes it from its own goroutine
+			panic(failure) // rapid expects it on its own goroutine
 		}
 	})
 }
@@ -105,7 +107,7 @@ func (m *dialModel) run() {
 	}
 }
 
-// close ends all goroutines, also behind a failure.
+// close ends all goroutines, also after a failure.
 func (m *dialModel) close() {
 	for _, a := range m.agents {
 		a.gate.set(false)
@@ -118,7 +120,7 @@ func (m *dialModel) close() {
 	synctest.Wait()
 }
 
-// step does one thing.
+// step performs one operation.
 func (m *dialModel) step() {
 	op := rapid.SampledFrom([]string{"come", "go", "drain", "freeze", "thaw", "dial", "dial", "dial",
 		"answer", "answer", "answer", "cancel", "hang up", "sleep", "sleep"}).Draw(m.T, "op")
@@ -151,8 +153,8 @@ func (m *dialModel) step() {
 
 func (m *dialModel) come() {
 	id := agentID(len(m.agents))
-	if rapid.Bool().Draw(m.T, "reference") {
-		m.agents = append(m.agents, m.s.referenceAgent(id))
+	if rapid.Bool().Draw(m.T, "upstream") {
+		m.agents = append(m.agents, m.s.upstreamAgent(id))
 	} else {
 		m.agents = append(m.agents, m.s.linkAgent(id))
 	}
@@ -167,11 +169,13 @@ func (m *dialModel) agentDoes(op string, a *modelAgent) {
 		_ = a.gate.Close()
 		a.end()
 	case "drain":
-		a.drains = a.drains || !a.gate.isShut() // a frozen one cannot say so
+		a.leaves = true
+		a.drains = a.drains || !a.gate.isShut() // a frozen agent sends DRAIN when it thaws
 		go a.drain()
 	default:
 		a.gate.set(op == "freeze")
 		a.good = time.Now()
+		a.drains = a.drains || a.leaves && op == "thaw"
 	}
 }
 
@@ -179,7 +183,7 @@ func (m *dialModel) dial() {
 	f := &front{number: len(m.fronts) + 1, start: time.Now()}
 	m.fronts = append(m.fronts, f)
 	done := make(chan *Pending, 1)
-	go func() { done <- m.s.Dial(addressOf(f.number), f) }() // it may write to an agent that does not read
+	go func() { done <- m.s.Dial(addressOf(f.number), f) }() // Dial may write to an agent that does not read
 	synctest.Wait()
 	select {
 	case f.p = <-done:
@@ -188,7 +192,7 @@ func (m *dialModel) dial() {
 	}
 }
 
-// asks are those at agents that can act.
+// asks returns the asks at agents that can act.
 func (m *dialModel) asks(answered bool) (asks []*ask) {
 	for _, a := range m.agents {
 		if !a.gate.isShut() && !a.isOver() {
@@ -212,14 +216,14 @@ func (f *front) pending() bool {
 	return f.answers == 0 && !f.cancelled
 }
 
-// alive tells whether it has a connection.
+// alive reports whether the frontend has a connection.
 func (f *front) alive() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.st != nil && f.ended == 0 && !f.hungUp
 }
 
-// hangUp ends a connection as frontends do.
+// hangUp closes a connection as frontends do.
 func (m *dialModel) hangUp(f *front) {
 	if f.st != nil && !f.hungUp {
 		f.hungUp = true

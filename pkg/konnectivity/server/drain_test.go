@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -15,23 +17,23 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestShutdownSparesFreshClients: a client that is connected but has not opened its
-// stream when the server is asked to stop can still dial, as the reference client,
-// which does so in two steps, would fail otherwise; one that never does holds the
-// server up for no longer than FirstStream.
+// TestShutdownSparesFreshClients checks that a client that is connected but has not
+// opened its stream when the server begins to stop can still dial. Upstream's client
+// does this in two steps, and would fail otherwise. A client that never opens a stream
+// delays the server by no more than FirstStream.
 func TestShutdownSparesFreshClients(t *testing.T) {
 	t.Run("dials", func(t *testing.T) {
-		r := konntest.NewRig(t, server.Config{FirstStream: konntest.Patience})
+		r := tunneltest.NewRig(t, server.Config{FirstStream: tunneltest.Patience})
 		r.StartAgent(agent.Config{}, "")
 		cc := connected(t, r.GRPC)
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); shutdown(t, r) }()
-		konntest.Eventually(t, konntest.Patience, "no new clients", func() bool {
-			c, err := konntest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
+		tunneltest.Eventually(t, tunneltest.Patience, "no new clients", func() bool {
+			c, err := tunneltest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
 			if err == nil {
 				_ = c.Close()
 			}
@@ -42,7 +44,7 @@ func TestShutdownSparesFreshClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		request := &client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
-			DialRequest: &client.DialRequest{Protocol: "tcp", Address: konntest.Target(t, konntest.Echo), Random: 7}}}
+			DialRequest: &client.DialRequest{Protocol: "tcp", Address: tunneltest.Target(t, tunneltest.Echo), Random: 7}}}
 		if err := st.Send(request); err != nil {
 			t.Fatal(err)
 		}
@@ -54,26 +56,27 @@ func TestShutdownSparesFreshClients(t *testing.T) {
 		<-stopped
 	})
 	t.Run("says nothing", func(t *testing.T) {
-		r := konntest.NewRig(t, server.Config{})
+		r := tunneltest.NewRig(t, server.Config{})
 		connected(t, r.GRPC)
 		start := time.Now()
 		shutdown(t, r)
-		if d := time.Since(start); d > konntest.Patience/2 {
+		if d := time.Since(start); d > tunneltest.Patience/2 {
 			t.Errorf("a client without a stream held the server up for %v", d)
 		}
 	})
 }
 
-// TestShutdownRefusesFurtherDials: a client that has dialled on a stream may not dial
-// there again when the server was asked to stop, and is told why; what it has goes on.
+// TestShutdownRefusesFurtherDials checks that, once the server is stopping, a client
+// that has already dialled on a stream cannot dial on it again and gets the reason.
+// Its existing connection continues.
 func TestShutdownRefusesFurtherDials(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{})
+	r := tunneltest.NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	st, err := client.NewProxyServiceClient(connected(t, r.GRPC)).Proxy(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := konntest.Target(t, konntest.Echo)
+	addr := tunneltest.Target(t, tunneltest.Echo)
 	dial := func(random int64) *client.DialResponse {
 		t.Helper()
 		request := &client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
@@ -93,14 +96,14 @@ func TestShutdownRefusesFurtherDials(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); shutdown(t, r) }()
-	konntest.Eventually(t, konntest.Patience, "the server takes no new clients", func() bool {
-		_, err := konntest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
+	tunneltest.Eventually(t, tunneltest.Patience, "the server takes no new clients", func() bool {
+		_, err := tunneltest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
 		return err != nil && refusedSocket(err)
 	})
 	if e := dial(2).GetError(); !strings.Contains(e, "server is stopping") {
 		t.Errorf("a further dial: %q", e)
 	}
-	if n := konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="no_agent"}`); n != 1 {
+	if n := tunneltest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_dial_errors_total{kind="no_agent"}`); n != 1 {
 		t.Errorf("metric counts %v, want 1", n)
 	}
 	data := &client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{
@@ -124,12 +127,12 @@ func connected(t *testing.T, socket string) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { _ = cc.Close() })
 	cc.Connect()
-	konntest.Eventually(t, konntest.Patience, "connected", func() bool { return cc.GetState() == connectivity.Ready })
+	tunneltest.Eventually(t, tunneltest.Patience, "connected", func() bool { return cc.GetState() == connectivity.Ready })
 	return cc
 }
 
-func shutdown(t *testing.T, r *konntest.Rig) {
-	ctx, cancel := context.WithTimeout(t.Context(), konntest.Patience)
+func shutdown(t *testing.T, r *tunneltest.Rig) {
+	ctx, cancel := context.WithTimeout(t.Context(), tunneltest.Patience)
 	defer cancel()
 	r.Shutdown(ctx)
 }

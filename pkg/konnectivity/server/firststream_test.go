@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -7,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel/sinktest"
 )
 
-// patience is a connection that knows until when it is read.
+// patience is a connection that records its read deadline.
 type patience struct {
 	net.Conn
 	until atomic.Pointer[time.Time]
@@ -23,7 +25,7 @@ func (p *patience) SetReadDeadline(t time.Time) error {
 }
 
 // A client of gRPC that opens no stream is not waited for without end; one that has had
-// one is, as the reference client may keep its connection; also if that came when the
+// one is, as upstream's client may keep its connection; also if that came when the
 // server, about to stop, waited for it no more.
 func TestClientWithoutStream(t *testing.T) {
 	for name, late := range map[string]bool{"in time": false, "late": true} {
@@ -42,11 +44,11 @@ func firstStream(t *testing.T, late bool) {
 	nc := &patience{Conn: near}
 	served := make(chan struct{})
 	go func() { defer close(served); s.serveGRPC(nc) }()
-	tunneltest.Eventually(t, "there is a deadline", func() bool {
+	sinktest.Eventually(t, "there is a deadline", func() bool {
 		until := nc.until.Load()
 		return until != nil && time.Until(*until) > 0 && time.Until(*until) <= headerTimeout
 	})
-	tunneltest.Eventually(t, "the client is known", func() bool {
+	sinktest.Eventually(t, "the client is known", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for g := range s.conns {
@@ -61,7 +63,7 @@ func firstStream(t *testing.T, late bool) {
 	go func() { defer close(ran); _ = c.Serve() }()
 	c.Open([]h2.Field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: proxyPath},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, nil)
-	tunneltest.Eventually(t, "there is none any more", func() bool { return nc.until.Load().IsZero() })
+	sinktest.Eventually(t, "there is none any more", func() bool { return nc.until.Load().IsZero() })
 	c.Close()
 	far.Close()
 	<-ran

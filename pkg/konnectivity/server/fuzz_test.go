@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -9,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
 // FuzzConnectRequest: what is taken for a request has one destination and nothing of
@@ -20,12 +22,19 @@ func FuzzConnectRequest(f *testing.F) {
 	f.Add("CONNECT [fd00::1]:443 HTTP/1.0\r\n\r\n")
 	f.Add("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	f.Add("CONNECT\r\n\r\n")
+	f.Add("CONNECT  HTTP/1.1\r\n\r\n")
+	f.Add("CONNECT  HTTP/0.0\r\n0:\r\n\r\n")
+	f.Add("CONNECT x:1 HTTP/2.0\r\n\r\n")
+	for _, c := range strictRequests {
+		f.Add(c.head)
+	}
 	f.Fuzz(func(t *testing.T, head string) {
-		addr, status, err := parseConnect([]byte(head))
+		request, status, err := parseConnect([]byte(head))
+		addr := request.address
 		if (status == 0) != (err == nil) {
 			t.Errorf("status %d, error %v", status, err)
 		}
-		if strings.ContainsAny(addr, "\r\n ") {
+		if strings.ContainsAny(addr, "\r\n @/?#") || err == nil && !strings.HasPrefix(head, "CONNECT "+addr+" HTTP/1.") {
 			t.Errorf("destination %q", addr)
 		}
 	})
@@ -38,6 +47,8 @@ func FuzzRequestInPieces(f *testing.F) {
 	f.Add("CONNECT x:1 HTTP/1.1\r\nA: "+strings.Repeat("a", maxRequest)+"\r\n\r\n", []byte{255, 255})
 	f.Add("CONNECT x:1 HTTP/1.1\r\n", []byte{3})
 	f.Add("\r\n\r\n\r\n\r\n", []byte{1, 1, 1})
+	f.Add("CONNECT x:1 HTTP/1.1\nHost: x\r\n\r\n", []byte{22, 1})
+	f.Add("CONNECT x:1 HTTP/1.1\r\nA: "+strings.Repeat("a", maxRequest)+"\n\r\n", []byte{255, 255})
 	f.Fuzz(func(t *testing.T, request string, cuts []byte) {
 		var pieces []string
 		left := request
@@ -80,12 +91,12 @@ func readPieces(t *testing.T, pieces []string) (r requestRead) {
 		}
 	})
 	defer near.Close()
-	c := &connectClient{in: sock.New(near)}
-	address, status, err := c.readRequest()
-	r = requestRead{address: address, status: status, failed: err != nil}
+	c := &connectClient{in: netx.New(near)}
+	request, status, err := c.readRequest()
+	r = requestRead{address: request.address, status: status, failed: err != nil}
 	for err == nil {
-		var chunk *buf.Chunk
-		if chunk, err = c.in.ReadChunk(buf.MaxPayload); err == nil {
+		var chunk *buffer.Chunk
+		if chunk, err = c.in.ReadChunk(buffer.MaxPayload); err == nil {
 			r.behind += string(chunk.Bytes())
 			chunk.Release()
 		}

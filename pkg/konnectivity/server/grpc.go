@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -5,10 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
 // grpcStream is one stream of a client. It carries one tunnelled connection or
@@ -19,21 +22,22 @@ type grpcStream struct {
 	st       *h2.Stream
 	to, from *[8]*counterValue
 	dec      wire.StreamDecoder
-	acc      *buf.Chunk // data being gathered for accID
+	acc      *buffer.Chunk // data being gathered for accID
 	accID    int64
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
 	ended   bool // the client has ended the stream in an orderly way
+	trace   trace.Context
 	unknown bool // it has sent a packet of an unknown type
 
 	mu    sync.Mutex
 	dials map[int64]*grpcConn
 	conns map[int64]*grpcConn
-	used  bool // there was a dial
-	told  bool // of packets for connections that never were
+	used  bool // the stream has carried a dial
+	told  bool // a packet for an unknown connection was reported
 	// first and last are the lowest and the highest number of its connections.
 	first, last int64
-	known       bool // not counted in Server.opening any more
+	known       bool // no longer counted in Server.opening
 	// holding counts connections that hold data back.
 	holding atomic.Int32
 	closed  bool
@@ -46,8 +50,8 @@ func (g *grpcStream) Headers([]h2.Field) {}
 func (g *grpcStream) Data(p []byte) error {
 	before := g.payload
 	err := g.dec.Feed(p, g)
-	// What is not payload of a connection is done with at once; the payload
-	// opens the window when it has gone into the link.
+	// Bytes that are not payload are consumed at once. Payload opens the window
+	// when it has gone into the link.
 	if rest := len(p) - int(g.payload-before); rest > 0 {
 		g.st.Consumed(rest)
 	}
@@ -58,7 +62,7 @@ func (g *grpcStream) Data(p []byte) error {
 	return nil
 }
 
-// Flush sends on what was gathered from one read.
+// Flush forwards the data that was gathered from one read.
 func (g *grpcStream) Flush() { g.flushAcc() }
 
 // End implements h2.StreamHandler: the client sends no more, which ends all that
@@ -101,6 +105,9 @@ func (g *grpcStream) over() {
 	for _, c := range dials {
 		c.cancel()
 	}
+	if len(conns) > 0 {
+		g.client.cut.Store(true)
+	}
 	for _, c := range conns {
 		c.clientGone()
 	}
@@ -114,7 +121,7 @@ func (g *grpcStream) HandleData(id int64, piece []byte) error {
 	}
 	for len(piece) > 0 {
 		if g.acc == nil {
-			g.acc, g.accID = buf.Get(gather(len(piece))), id
+			g.acc, g.accID = buffer.Get(gather(len(piece))), id
 		}
 		n := g.acc.Append(piece)
 		if piece = piece[n:]; len(piece) > 0 {
@@ -128,7 +135,7 @@ func (g *grpcStream) HandleData(id int64, piece []byte) error {
 // follow if the piece is large.
 func gather(n int) int {
 	if n >= 4096 {
-		return buf.MaxPayload
+		return buffer.MaxPayload
 	}
 	return n
 }
@@ -157,7 +164,7 @@ func (g *grpcStream) flushAcc() {
 func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 	g.flushAcc()
 	g.s.m.observe(g.from, p.Type)
-	if p.Type != p.Payload { // the reference ignores it, too
+	if p.Type != p.Payload { // upstream ignores it, too
 		g.client.unknown(!g.unknown, p.Type)
 		g.unknown = true
 		return nil
@@ -171,6 +178,7 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 		delete(g.dials, p.Random)
 		g.mu.Unlock()
 		if c != nil {
+			g.st.Waste()
 			c.cancel()
 		}
 		g.finishIfUnused()
@@ -211,7 +219,7 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 		c.Dialed(nil, e)
 		return nil
 	}
-	pending := g.s.Dial(p.Address, c)
+	pending := g.s.DialTraced(p.Address, c, g.trace)
 	g.mu.Lock()
 	g.openedLocked()
 	g.mu.Unlock()
@@ -275,7 +283,7 @@ func (g *grpcStream) send(p *wire.Packet) {
 	g.st.SendControl(wire.AppendMessage(nil, p))
 }
 
-// finishIfUnused ends the stream when nothing is left on it, as the reference
+// finishIfUnused ends the stream when nothing is left on it, as upstream
 // server does.
 func (g *grpcStream) finishIfUnused() {
 	g.mu.Lock()

@@ -1,15 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
 // proxyPath is the gRPC method with which clients dial.
@@ -46,6 +50,8 @@ type grpcClient struct {
 	// kube-apiserver never has it: then its reader may wait for none of them. While
 	// the first one is alone, it may; a second one can begin when that wait is over.
 	several atomic.Bool
+	// cut says that the connection ended while tunnelled connections were open.
+	cut atomic.Bool
 }
 
 // connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
@@ -59,9 +65,14 @@ func (g *grpcClient) connect(nc net.Conn) {
 	g.conn = h2.NewServer(nc, cfg)
 }
 
+// ended logs why a connection was cut off. A client whose tunnelled connections are over ends its own in an orderly
+// way, with GOAWAY or with a reset if it has not read all of the answers: that is no event. Breaches are logged by bad.
 func (g *grpcClient) ended(err error) {
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		g.s.cfg.Logf(4, "client at %s: %v", sock.Peer(g.conn.Net()), err)
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if g.cut.Load() || errors.Is(err, os.ErrDeadlineExceeded) {
+		g.s.said.Addf(4, netx.Peer(g.conn.Net()), "client at "+netx.Peer(g.conn.Net()), "connection was cut off: %v", err)
 	}
 }
 
@@ -69,7 +80,7 @@ func (g *grpcClient) ended(err error) {
 func (g *grpcClient) bad(format string, args ...any) { g.s.badClient(g.conn.Net(), format, args...) }
 
 func (g *grpcClient) unknown(first bool, t wire.Type) {
-	peer := sock.Peer(g.conn.Net())
+	peer := netx.Peer(g.conn.Net())
 	g.s.unknown(first, peer, "client at "+peer, t)
 }
 
@@ -83,7 +94,7 @@ func (s *Server) unknown(first bool, peer, who string, t wire.Type) {
 
 // badClient counts and logs what a client sent against the rules.
 func (s *Server) badClient(nc net.Conn, format string, args ...any) {
-	peer := sock.Peer(nc)
+	peer := netx.Peer(nc)
 	s.said.Addf(1, peer, "client at "+peer, format, args...)
 	s.m.badInput.With("client").Inc()
 }
@@ -96,7 +107,7 @@ func (g *grpcClient) opened() {
 }
 
 // goAway leaves a client that has just connected the time to open its stream: its
-// dial has succeeded so far, and a reference client does not begin it again.
+// dial has succeeded so far, and an upstream client does not begin it again.
 func (g *grpcClient) goAway() {
 	leave := func() {
 		g.opened()
@@ -112,9 +123,14 @@ func (g *grpcClient) goAway() {
 func (g *grpcClient) abort() { g.conn.Close() }
 
 func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
+	var parent trace.Context
 	for _, f := range fields {
+		if f.Name == trace.Header {
+			parent = trace.Parse(f.Value)
+		}
 		if f.Name == ":path" && f.Value != proxyPath {
 			g.bad("unknown method %q", f.Value)
+			st.Waste()
 			rejectStream(st, grpcUnimplemented, "unknown method "+f.Value)
 			return
 		}
@@ -126,7 +142,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 		g.several.Store(true)
 	}
 	g.opened()
-	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
+	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, trace: parent, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
 }

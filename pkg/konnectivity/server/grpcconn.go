@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -5,16 +7,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-type counterValue = metrics.Value
+type counterValue = promtext.Value
 
 // grpcConn is one tunnelled connection of a gRPC client. It has no goroutine: the
-// client's reader sends up, the link's reader sends down.
+// client's reader sends up, to the agent, and the link's reader sends down, to
+// the client.
 type grpcConn struct {
 	g       *grpcStream
 	id      int64
@@ -23,20 +26,20 @@ type grpcConn struct {
 
 	mu     sync.Mutex
 	st     tunnel.Stream
-	gone   bool // the client is, or gave up the dial
-	up     []*buf.Chunk
-	guard  *time.Timer // of guardUp
-	closed bool        // counted as not established any more
-	moving bool        // somebody sends from up
-	again  bool        // the window opened while somebody did
+	gone   bool // the client has gone, or it gave up the dial
+	up     []*buffer.Chunk
+	guard  *time.Timer // runs guardUp
+	closed bool        // no longer counted as established
+	moving bool        // a goroutine is sending from up
+	again  bool        // the window opened while that goroutine was sending
 
-	// Until the client has shown that it knows the connection, data for it is
-	// held back: its reader would drop it.
+	// Data for the client is held back until the client has shown that it knows
+	// the connection. Before that, its reader would drop the data.
 	known  bool
 	probed bool
-	held   []*buf.Chunk
-	letGo  bool   // somebody lets held data go
-	ended  func() // what follows the held data
+	held   []*buffer.Chunk
+	letGo  bool   // a goroutine is sending the held data
+	ended  func() // runs after the held data is sent
 }
 
 // Dialed implements tunnel.Receiver.
@@ -75,7 +78,7 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 	g.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, ConnID: c.id})
 }
 
-// cancel ends a dial that the client gave up.
+// cancel cancels a dial that the client gave up.
 func (c *grpcConn) cancel() {
 	c.mu.Lock()
 	c.gone = true
@@ -99,12 +102,12 @@ func (c *grpcConn) countClosed() {
 	}
 }
 
-// uplink sends what the client sent, as far as the link's window allows; the rest
-// waits, and keeps the client's window closed.
-func (c *grpcConn) uplink(chunk *buf.Chunk) {
+// uplink sends what the client sent, as far as the link's window allows. The rest
+// stays queued, and keeps the client's flow control window closed.
+func (c *grpcConn) uplink(chunk *buffer.Chunk) {
 	c.mu.Lock()
 	if len(c.up) > 0 { // it will wait
-		c.up = buf.Enqueue(c.up, chunk)
+		c.up = buffer.Enqueue(c.up, chunk)
 	} else {
 		c.up = append(c.up, chunk)
 	}
@@ -135,7 +138,7 @@ func (c *grpcConn) sendUp(mayWait bool) {
 		}
 		chunk := c.up[0]
 		if w < chunk.Len() {
-			part := buf.From(chunk.Bytes()[:w])
+			part := buffer.From(chunk.Bytes()[:w])
 			chunk.Consume(w)
 			chunk = part
 		} else {
@@ -156,7 +159,7 @@ func (c *grpcConn) sendUp(mayWait bool) {
 	c.moving = false
 	gone := c.gone
 	c.mu.Unlock()
-	if consumed > 0 { // also of a connection that is over: its stream may carry others
+	if consumed > 0 { // also for a closed connection: its stream may carry others
 		c.g.st.Consumed(consumed)
 	}
 	if gone && finished {
@@ -164,14 +167,14 @@ func (c *grpcConn) sendUp(mayWait bool) {
 	}
 }
 
-// dropUp forgets what waits for a far end that reads nothing any more.
+// dropUp discards data that waits for a far end that no longer reads.
 func (c *grpcConn) dropUp() {
 	c.mu.Lock()
 	up := c.up
 	c.up = nil
 	c.unguardLocked()
 	c.mu.Unlock()
-	if n := buf.Release(up); n > 0 {
+	if n := buffer.Release(up); n > 0 {
 		c.g.st.Consumed(n)
 	}
 }
@@ -179,8 +182,9 @@ func (c *grpcConn) dropUp() {
 // Writable implements tunnel.Receiver.
 func (c *grpcConn) Writable() { c.sendUp(false) }
 
-// clientGone ends the connection from the client's side: what it sent arrives,
-// as long as the destination takes it, and nothing is read any more.
+// clientGone ends the connection from the client's side. Data that the client
+// sent is still delivered, as long as the destination takes it, and nothing more
+// is read from the destination.
 func (c *grpcConn) clientGone() {
 	c.mu.Lock()
 	c.gone = true
@@ -189,7 +193,7 @@ func (c *grpcConn) clientGone() {
 	c.held = nil
 	empty := len(c.up) == 0 && !c.moving
 	c.mu.Unlock()
-	if n := buf.Release(held); n > 0 {
+	if n := buffer.Release(held); n > 0 {
 		st.Consumed(n)
 	}
 	c.clientKnows()
@@ -202,8 +206,9 @@ func (c *grpcConn) clientGone() {
 	}
 }
 
-// guardUp gives up what a client that is gone has left when the destination takes none of
-// it for a while. left is what there was when it was looked last.
+// guardUp resets the connection of a client that has gone when the destination
+// takes none of the remaining data for Pipe.Stall. left is how many bytes
+// remained at the last check.
 func (c *grpcConn) guardUp(left int) {
 	c.mu.Lock()
 	now := 0
@@ -226,7 +231,8 @@ func (c *grpcConn) guardUp(left int) {
 	}
 }
 
-// unguardLocked ends that, as nothing is left: a timer holds the whole client.
+// unguardLocked stops the timer of guardUp because no data is left. A running
+// timer would keep the whole client in memory.
 func (c *grpcConn) unguardLocked() {
 	if c.guard != nil {
 		c.guard.Stop()
@@ -235,12 +241,12 @@ func (c *grpcConn) unguardLocked() {
 }
 
 // Data implements tunnel.Receiver.
-func (c *grpcConn) Data(chunks ...*buf.Chunk) {
+func (c *grpcConn) Data(chunks ...*buffer.Chunk) {
 	c.mu.Lock()
 	if c.gone {
 		st := c.st
 		c.mu.Unlock()
-		st.Consumed(buf.Release(chunks))
+		st.Consumed(buffer.Release(chunks))
 		return
 	}
 	if !c.known {
@@ -251,7 +257,7 @@ func (c *grpcConn) Data(chunks ...*buf.Chunk) {
 	c.down(chunks)
 }
 
-func (c *grpcConn) down(chunks []*buf.Chunk) {
+func (c *grpcConn) down(chunks []*buffer.Chunk) {
 	n := 0
 	for _, chunk := range chunks {
 		c.g.to[wire.Data].Inc()
@@ -262,14 +268,15 @@ func (c *grpcConn) down(chunks []*buf.Chunk) {
 	}
 }
 
-// Sent implements h2.Sender: the client's window and socket took n bytes.
+// Sent implements h2.Sender: n bytes fitted into the client's flow control window
+// and were written to its socket.
 func (c *grpcConn) Sent(n int) { c.st.Consumed(n) }
 
-// End implements tunnel.Receiver. Clients know no half-close: the end of what the
-// destination sends is the end of the connection.
+// End implements tunnel.Receiver. The frontend protocol has no half-close: when
+// the destination stops sending, the connection ends.
 func (c *grpcConn) End() { c.whenKnown(func() { c.farEnd("") }) }
 
-// PeerClosed is called behind End when the destination reads nothing any more.
+// PeerClosed is called after End when the destination no longer reads.
 func (c *grpcConn) PeerClosed() { c.dropUp() }
 
 // Aborted implements tunnel.Receiver.
@@ -281,17 +288,17 @@ func (c *grpcConn) Aborted(err error) {
 	c.whenKnown(func() { c.farEnd(err.Error()) })
 }
 
-// drop forgets what the client has not taken yet.
+// drop discards data that the client has not taken yet.
 func (c *grpcConn) drop() {
 	c.mu.Lock()
 	held := c.held
 	c.held = nil
 	c.mu.Unlock()
-	buf.Release(held)
+	buffer.Release(held)
 	c.g.st.Drop(c)
 }
 
-// farEnd tells the client that the connection is over, behind all data.
+// farEnd tells the client, after all data, that the connection is closed.
 func (c *grpcConn) farEnd(reason string) {
 	if !c.g.remove(c) {
 		return // the client closed it first

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
 const (
@@ -36,9 +38,9 @@ func (c *grpcConn) whenKnown(f func()) {
 // hold keeps the first data of a destination that speaks first; mu is held and
 // released. To learn when the client is ready it is sent a packet that clients
 // ignore.
-func (c *grpcConn) hold(chunks []*buf.Chunk) {
+func (c *grpcConn) hold(chunks []*buffer.Chunk) {
 	for _, chunk := range chunks {
-		c.held = buf.Enqueue(c.held, chunk)
+		c.held = buffer.Enqueue(c.held, chunk)
 	}
 	first := !c.probed
 	c.probed = true

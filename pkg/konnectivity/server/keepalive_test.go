@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -6,12 +8,12 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestAgentKeepalive: an upstream agent that answers nothing is given up after the
-// keepalive time and the time for an answer, and not before (KON-30).
+// TestAgentKeepalive checks that the server gives up an upstream agent that answers
+// nothing after the keepalive time and the keepalive timeout, and not before.
 func TestAgentKeepalive(t *testing.T) {
 	for name, c := range map[string]struct {
 		keepalive time.Duration
@@ -19,12 +21,12 @@ func TestAgentKeepalive(t *testing.T) {
 	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := konntest.NewRig(t, server.Config{ReferenceOnly: true, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
-			p := konntest.NewProxy(t, r.AgentTLS)
+			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: true, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			p := tunneltest.NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{}, p.Addr)
 			time.Sleep(3 * time.Second) // silent, and answers pings
 			links := func() float64 {
-				return konntest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="reference"}`)
+				return tunneltest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="upstream"}`)
 			}
 			if links() != 1 {
 				t.Fatal("an agent that answers is given up")
@@ -32,7 +34,7 @@ func TestAgentKeepalive(t *testing.T) {
 			p.Freeze(true)
 			p.Refuse(true)
 			if c.gone {
-				konntest.Eventually(t, konntest.Patience, "the agent is given up", func() bool { return links() == 0 })
+				tunneltest.Eventually(t, tunneltest.Patience, "the agent is given up", func() bool { return links() == 0 })
 				return
 			}
 			time.Sleep(8 * time.Second) // longer than any ping goes unanswered above
@@ -43,9 +45,9 @@ func TestAgentKeepalive(t *testing.T) {
 	}
 }
 
-// TestFrontendKeepalive: a gRPC client that answers nothing is given up after
-// --frontend-keepalive-time and the time for an answer, and not before; one that is only
-// silent stays.
+// TestFrontendKeepalive checks that the server gives up a gRPC client that answers
+// nothing after --frontend-keepalive-time and the keepalive timeout, and not before. A
+// client that is only silent stays.
 func TestFrontendKeepalive(t *testing.T) {
 	for name, c := range map[string]struct {
 		keepalive time.Duration
@@ -53,16 +55,16 @@ func TestFrontendKeepalive(t *testing.T) {
 	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := konntest.NewRig(t, server.Config{FrontendKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			r := tunneltest.NewRig(t, server.Config{FrontendKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
 			r.StartAgent(agent.Config{}, "")
 			frontend, _ := r.FrontendsTLS()
 			cfg, err := r.AgentTLSConfig()()
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := konntest.NewProxy(t, frontend)
-			defer p.Freeze(false) // before the client ends, which tells the server of it
-			conn := konntest.MustDial(t, konntest.GRPCTLS(p.Addr, cfg), konntest.Target(t, konntest.Echo))
+			p := tunneltest.NewProxy(t, frontend)
+			defer p.Freeze(false) // before the client closes, so that the server sees the close
+			conn := tunneltest.MustDial(t, tunneltest.GRPCTLS(p.Addr, cfg), tunneltest.Target(t, tunneltest.Echo))
 			time.Sleep(3 * time.Second) // silent, and answers pings
 			if _, err := conn.Write([]byte{1}); err != nil {
 				t.Fatalf("a client that answers pings: %v", err)
@@ -72,7 +74,7 @@ func TestFrontendKeepalive(t *testing.T) {
 			}
 			p.Freeze(true)
 			if c.gone {
-				konntest.Eventually(t, konntest.Patience, "the client is given up", func() bool { return r.Server.Established() == 0 })
+				tunneltest.Eventually(t, tunneltest.Patience, "the client is given up", func() bool { return r.Server.Established() == 0 })
 				return
 			}
 			time.Sleep(8 * time.Second) // longer than any ping goes unanswered above

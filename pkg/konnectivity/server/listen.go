@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -11,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
 // Errors of ListenUnix.
@@ -22,8 +24,8 @@ var (
 
 var umaskMu sync.Mutex
 
-// ListenUnix listens on a socket that only user and group may use. With replace,
-// a socket that nobody listens on is removed first.
+// ListenUnix listens on a Unix socket that only its user and group may use. With replace,
+// it first removes a stale socket, on which no process listens.
 func ListenUnix(path string, replace bool) (net.Listener, error) {
 	if err := clearPath(path, replace); err != nil {
 		return nil, err
@@ -45,8 +47,8 @@ func ListenUnix(path string, replace bool) (net.Listener, error) {
 	return &unixListener{UnixListener: l, path: path, info: info}, nil
 }
 
-// clearPath removes a stale socket. A path that is something else, or a socket
-// on which a server answers, stays.
+// clearPath removes a stale socket. It keeps a path that is not a socket, and a socket on
+// which a server answers.
 func clearPath(path string, replace bool) error {
 	info, err := os.Lstat(path)
 	if os.IsNotExist(err) {
@@ -71,8 +73,8 @@ func clearPath(path string, replace bool) error {
 	return os.Remove(path)
 }
 
-// unixListener removes its socket when it closes or is about to, but not one that another
-// server has put in its place.
+// unixListener removes its socket file when it closes or stops accepting, unless another
+// server has replaced the file.
 type unixListener struct {
 	*net.UnixListener
 	path string
@@ -86,8 +88,8 @@ func (l *unixListener) Close() error {
 	return err
 }
 
-// SetDeadline removes the socket, so that who comes behind the last one that is accepted
-// finds none, instead of being reset.
+// SetDeadline removes the socket file. Clients that connect after the last accepted one
+// then find no socket, instead of getting a reset.
 func (l *unixListener) SetDeadline(t time.Time) error {
 	l.remove()
 	return l.UnixListener.SetDeadline(t)
@@ -101,18 +103,19 @@ func (l *unixListener) remove() {
 	})
 }
 
-// acceptSayAgain is for how long a failure to accept is not logged again.
+// acceptSayAgain is how long the server waits before it logs a failure to accept again.
 const acceptSayAgain = 10 * time.Second
 
-// listening is what a listener is for.
+// listening describes the purpose of a listener.
 type listening struct {
 	name   string // in metrics
 	serve  func(net.Conn)
-	refuse func(net.Conn) // says why a connection ends that cannot be served; may be nil
+	refuse func(net.Conn) // answers a connection that cannot be served with the reason; may be nil
 }
 
-// accept serves connections until the listener closes or, when the server is asked
-// to stop, its deadline has passed. While there are no descriptors, it refuses them.
+// accept serves connections until the listener closes or, once the server is stopping,
+// its deadline has passed. While the process has no free file descriptors, it refuses
+// connections.
 func (s *Server) accept(l net.Listener, on listening) error {
 	s.mu.Lock()
 	if s.draining {
@@ -178,7 +181,8 @@ func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "agents", serve: func(nc net.Conn) { s.serveAgent(nc, tlsConfig) }})
 }
 
-// secure makes the TLS handshake, or returns nil after closing the connection.
+// secure performs the TLS handshake. If the handshake fails, it closes the connection and
+// returns nil.
 func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	if cfg == nil {
 		return nc
@@ -194,8 +198,8 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	return tc
 }
 
-// plainConn lets Shutdown end a connection that has no protocol for going away.
+// plainConn lets Shutdown close a connection whose protocol has no GOAWAY.
 type plainConn struct{ nc net.Conn }
 
 func (p *plainConn) goAway() {}
-func (p *plainConn) abort()  { sock.Abort(p.nc) }
+func (p *plainConn) abort()  { netx.Abort(p.nc) }

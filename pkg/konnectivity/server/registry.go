@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -10,8 +12,8 @@ type registry struct {
 	mu    sync.RWMutex
 	pools []*pool
 	all   map[*Backend]struct{}
-	some  chan struct{} // closed and replaced when an agent comes
-	less  chan struct{} // closed and replaced when one goes
+	some  chan struct{} // closed and replaced when an agent connects
+	less  chan struct{} // closed and replaced when an agent disconnects
 	m     *Metrics
 }
 
@@ -24,16 +26,18 @@ func newRegistry(strategies []Strategy, m *Metrics) *registry {
 	return r
 }
 
-func (r *registry) add(b *Backend) {
+// add adds a link. It returns the hosts that became disputed by the link, with the
+// reasons, if any did.
+func (r *registry) add(b *Backend) (disputes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all[b] = struct{}{}
 	for _, p := range r.pools {
-		p.add(b)
+		disputes = append(disputes, p.add(b)...)
 	}
 	close(r.some)
 	r.some = make(chan struct{})
-	r.gauges()
+	return disputes
 }
 
 func (r *registry) remove(b *Backend) {
@@ -45,7 +49,6 @@ func (r *registry) remove(b *Backend) {
 	}
 	close(r.less)
 	r.less = make(chan struct{})
-	r.gauges()
 }
 
 // streams is the number of streams on all agents' links.
@@ -58,10 +61,26 @@ func (r *registry) streams() (n int) {
 	return n
 }
 
+// has reports whether the link is connected.
+func (r *registry) has(b *Backend) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, ok := r.all[b]
+	return ok
+}
+
+// gauges sets the gauges of links that take dials. They are counted when metrics are
+// read, because a link can stop taking dials at any time.
 func (r *registry) gauges() {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	for _, p := range r.pools {
-		r.m.backends.With(p.strategy.String()).Set(int64(len(p.groups)))
-		r.m.backendsOld.Set(int64(len(p.groups)))
+		n := 0
+		for _, g := range p.groups {
+			n += count(g.takesDials())
+		}
+		r.m.backends.With(p.strategy.String()).Set(int64(n))
+		r.m.backendsOld.Set(int64(n))
 	}
 }
 
@@ -92,8 +111,8 @@ func (r *registry) full(address string, tried []*Backend) *Backend {
 	return nil
 }
 
-// hasOther tells whether an agent that answers serves the address by the same strategy
-// as b, or by one that goes before it.
+// hasOther reports whether an agent that answers serves the address by the same
+// strategy as b, or by an earlier one.
 func (r *registry) hasOther(address string, b *Backend, tried []*Backend) bool {
 	host := hostOf(address)
 	tried = append(slices.Clip(tried), b)
@@ -110,11 +129,11 @@ func (r *registry) hasOther(address string, b *Backend, tried []*Backend) bool {
 	return false
 }
 
-// ready tells whether the first strategy has an agent.
+// ready reports whether the first strategy has an agent that takes dials.
 func (r *registry) ready() bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return len(r.pools[0].groups) > 0
+	return slices.ContainsFunc(r.pools[0].groups, (*group).takesDials)
 }
 
 func (r *registry) list() []*Backend {
@@ -139,8 +158,8 @@ func (r *registry) present(bs []*Backend) (kept []*Backend) {
 	return kept
 }
 
-// changes returns channels that are closed when the next agent comes, and when
-// the next one goes.
+// changes returns channels that are closed when the next agent connects, and when the
+// next one disconnects.
 func (r *registry) changes() (come, gone <-chan struct{}) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -11,20 +13,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// reserve is a descriptor that is held to be given up: with the one that comes free
-// for it a connection can be taken that has to be refused. Otherwise a client would
-// wait in the listener's queue without an answer.
+// reserve is a file descriptor that the server holds in order to release it. With the
+// descriptor that this frees, the server accepts a connection only to refuse it.
+// Otherwise a client would wait in the listener's queue without an answer.
 type reserve struct {
 	mu    sync.Mutex
 	file  *os.File
 	given bool
 }
 
-// give gives the descriptor up; false when it is given up already.
+// give releases the descriptor. It returns false when the descriptor is already
+// released.
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +39,8 @@ func (r *reserve) give() bool {
 	return true
 }
 
-// take takes a descriptor again, at the latest when one is needed.
+// take acquires the reserve descriptor again. If that fails now, give tries again
+// before it releases one.
 func (r *reserve) take() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,15 +48,15 @@ func (r *reserve) take() {
 	_ = r.fillLocked()
 }
 
-// lost takes a descriptor if there is no reserve, and reports whether there is none left
-// for it.
+// lost refills the reserve if it is empty, and reports whether that failed because no
+// descriptor is free.
 func (r *reserve) lost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return noneLeft(r.fillLocked())
 }
 
-// fillLocked needs no path: in a container there may be no /dev.
+// fillLocked opens an eventfd, which needs no path: a container may have no /dev.
 func (r *reserve) fillLocked() error {
 	if r.file != nil {
 		return nil
@@ -64,7 +68,7 @@ func (r *reserve) fillLocked() error {
 	return err
 }
 
-// noneLeft tells whether a call has failed for want of a descriptor.
+// noneLeft reports whether a call failed because no file descriptor was free.
 func noneLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
@@ -77,13 +81,13 @@ func (r *reserve) close() {
 	r.given = true
 }
 
-// turnAway refuses a connection that waits for a descriptor, and returns false when
-// that is not possible at present.
+// turnAway accepts a connection with the reserve descriptor and refuses it. It returns
+// false when that is not possible at present.
 func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
 	if !noneLeft(err) || !s.spare.give() {
 		return false
 	}
-	nc, err := sock.AcceptNow(l)
+	nc, err := netx.AcceptNow(l)
 	if err != nil {
 		s.spare.take()
 		return false
@@ -92,9 +96,10 @@ func (s *Server) turnAway(l net.Listener, err error, on listening) bool {
 	return true
 }
 
-// tookReserve refuses a connection that was accepted with the descriptor that another
-// listener had given up, or with one that came free in its place: were it served, there
-// would be no reserve, and nobody could be refused. It returns false when there is one.
+// tookReserve refuses a connection that took the descriptor of the reserve: another
+// listener had released it, or it was freed in its place. If the server served that
+// connection, it would have no reserve left to refuse others with. It returns false
+// when the reserve is intact.
 func (s *Server) tookReserve(nc net.Conn, on listening) bool {
 	if !s.spare.lost() {
 		return false
@@ -103,8 +108,8 @@ func (s *Server) tookReserve(nc net.Conn, on listening) bool {
 	return true
 }
 
-// dismiss ends a connection, with the reason if its protocol has a place for it, and
-// then takes the reserve again.
+// dismiss closes a connection and then refills the reserve. It sends the reason first
+// if the protocol has a place for it.
 func (s *Server) dismiss(nc net.Conn, on listening, restore func()) {
 	s.m.turnedAway.With(on.name).Inc()
 	s.wg.Add(1)
@@ -119,26 +124,27 @@ func (s *Server) dismiss(nc net.Conn, on listening, restore func()) {
 	}()
 }
 
-// refuseTime is for how long a client that is refused may keep the reserve: to make
-// its request and to read the answer.
+// refuseTime is how long a refused client may hold the reserve, to send its request and
+// read the answer.
 const refuseTime = time.Second
 
-// noDescriptors is what a client is told that is refused.
+// noDescriptors is the error message for clients that are refused for want of a file
+// descriptor.
 const noDescriptors = "server has no free file descriptors"
 
-// refuseConnect answers a client of HTTP CONNECT for which there is no descriptor. Its
-// request is read first: a connection that is closed with bytes unread is reset, and
-// the answer may be lost.
+// refuseConnect answers an HTTP CONNECT client for which there is no file descriptor.
+// It reads the request first: the kernel resets a connection that is closed with unread
+// bytes, and the answer may be lost.
 func (s *Server) refuseConnect(nc net.Conn, cfg *tls.Config) {
 	if nc = s.secure(nc, cfg); nc == nil {
 		return
 	}
-	c := &connectClient{s: s, in: sock.New(nc)}
+	c := &connectClient{s: s, in: netx.New(nc)}
 	if _, _, err := c.readRequest(); err != nil {
 		return
 	}
 	s.countFailure("no_agent", tunnel.CodeLimit)
 	e := tunnel.Errorf(tunnel.CodeLimit, noDescriptors)
 	_, _ = nc.Write(httpError(statusOf(e.Code), dialReason(e), e.Message))
-	_ = nc.Close() // of TLS
+	_ = nc.Close() // with TLS, sends the close alert
 }

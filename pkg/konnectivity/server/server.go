@@ -1,5 +1,7 @@
-// Package server accepts kube-apiserver on one side and agents on the other, and
-// connects what the first asks for through the second.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server accepts kube-apiserver on one side and agents on the other. It makes
+// the connections that kube-apiserver asks for through the agents.
 package server
 
 import (
@@ -11,20 +13,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/ledger"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/refusals"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
-// TokenChecker decides about agents' bearer tokens.
+// TokenChecker authenticates agents by their bearer tokens.
 type TokenChecker interface {
-	// Check returns an error for a token that is not accepted, and else the
-	// node that the token is bound to, if that is known. peer is who sent it,
-	// as "ADDRESS:PORT"; ctx ends when that has gone.
+	// Check returns an error for a token that is not accepted. Otherwise it returns
+	// the node that the token is bound to, if that is known. peer is the sender, as
+	// "ADDRESS:PORT". ctx is done when the sender has disconnected.
 	Check(ctx context.Context, peer, token string) (node string, err error)
 }
 
@@ -35,64 +39,79 @@ type Config struct {
 	Strategies  []Strategy
 	// Tokens checks agents; nil accepts every agent that TLS accepts.
 	Tokens TokenChecker
+	// ReviewInterval is how often the server reviews the tokens of connected agents
+	// again, if Tokens is a TokenReviewer. 0 means never.
+	ReviewInterval time.Duration
+	// ExpelGrace is how long a connected agent whose token is then refused still gets
+	// dials that no other agent can carry. Default 10 s.
+	ExpelGrace time.Duration
 	// DialTimeout bounds a dial, from the request to the agent's answer.
 	// Default 35 s, just longer than kube-apiserver waits.
 	DialTimeout time.Duration
-	// AgentWait is for how long a dial waits for an agent when there was one a
-	// short time ago, one is being let in, or the server has just started.
-	// Default 0.
+	// AgentWait is how long a dial waits for an agent if one was connected a short
+	// time ago, if one is being admitted, or if the server has just started. Default
+	// 0.
 	AgentWait time.Duration
-	// RetryAfter is for how long an agent may leave a dial unanswered before it
-	// is asked for a sign of life. Default 1 s.
+	// RetryAfter is how long an agent may leave a dial unanswered before the server
+	// probes whether the agent is alive. Default 1 s.
 	RetryAfter time.Duration
-	// FirstStream is for how long after it has connected a gRPC client may open its
-	// first stream, and an HTTP CONNECT client may send its request, though the
-	// server was asked to stop. Default 500 ms.
+	// FirstStream is how long after connecting a gRPC client may still open its first
+	// stream, and an HTTP CONNECT client may still send its request, although the
+	// server is stopping. Default 500 ms.
 	FirstStream time.Duration
-	// AgentKeepalive is the silence after which an upstream agent has to answer a
-	// ping within KeepaliveTimeout, as upstream's server wants it. Default 1 h.
-	// Agents are pinged after a few seconds already, to keep frozen ones out of new
-	// dials, and our own are given up within 20 s whatever this says.
+	// AgentKeepalive is the time without traffic after which the server pings an
+	// upstream agent, which must answer within KeepaliveTimeout, as with upstream's
+	// server. Default 1 h. The server also pings agents after a few seconds of
+	// silence, to keep frozen ones out of new dials. It gives up Fairlead's own agents
+	// within 20 s, regardless of this setting.
 	AgentKeepalive time.Duration
-	// FrontendKeepalive is the same for clients. Default 1 h.
+	// FrontendKeepalive is the same for frontends. Default 1 h.
 	FrontendKeepalive time.Duration
-	// KeepaliveTimeout is for how long an answer is awaited. Default 20 s.
+	// KeepaliveTimeout is how long the server waits for the answer to a ping. Default
+	// 20 s.
 	KeepaliveTimeout time.Duration
-	// HandshakeTimeout bounds TLS handshakes and, each by itself, agents'
-	// introductions. Default 20 s.
+	// HandshakeTimeout bounds the TLS handshake and, separately, an agent's hello.
+	// Default 20 s.
 	HandshakeTimeout time.Duration
-	// MaxPending bounds dials without an answer, MaxConns these and tunnelled
-	// connections together, MaxAgents agents' connections. Defaults 10,000, 200,000
-	// and 20,000.
+	// MaxPending limits dials without an answer. MaxConns limits these and the
+	// tunnelled connections together. MaxAgents limits the connections of agents.
+	// Defaults 10,000, 200,000 and 20,000.
 	MaxPending, MaxConns, MaxAgents int
-	// MaxPerAgent bounds what MaxConns counts on each connection of an agent. Dials go
-	// to another agent then, if one fits. Default 100,000.
+	// MaxPerAgent is the limit for the dials and tunnelled connections, counted as for
+	// MaxConns, on each connection of an agent. Beyond it, dials go to another agent
+	// that fits. Default 100,000.
 	MaxPerAgent int
-	// Links is how many connections each of our own agents should hold.
-	// Default 1.
+	// MaxPerOwner limits the connections of all agents of one node, or of one common
+	// name. Default 4 for each of Links, at least 64.
+	MaxPerOwner int
+	// Links is how many connections each Fairlead agent should hold. Default 1.
 	Links int
-	// ReferenceOnly never negotiates our own protocol with agents.
-	ReferenceOnly bool
+	// UpstreamOnly disables Fairlead's own protocol: the server negotiates only
+	// upstream's protocol with agents.
+	UpstreamOnly bool
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
 	ConnLimit int
-	// PeerBuffer and TotalBuffer bound what receivers that lag hold, of one
-	// agent's connections and of all. 0 is no bound.
+	// PeerBuffer and TotalBuffer limit the memory for data queued to slow receivers,
+	// per agent and in total. 0 means unlimited.
 	PeerBuffer, TotalBuffer int64
 	// Claims says what an agent may claim about itself.
 	Claims Claims
 
+	// Tracer records dials; nil records none.
+	Tracer *trace.Tracer
+
 	Link     link.Config
 	Frontend h2.Config
-	Pipe     pipe.Config
+	Pipe     endpoint.Config
 	Logf     func(level int, format string, args ...any)
-	// LogAgain is for how long the same refusal of the same peer is not logged again.
-	// Default 5 min.
+	// LogAgain is how long the server waits before it logs the same refusal of the
+	// same peer again. Default 5 min.
 	LogAgain time.Duration
 }
 
-// firstWindow is what a gRPC client may send ahead on a stream that has not sent much:
-// with all of it waiting for an agent, a buffer of the second size holds it.
+// firstWindow is the flow control window of a gRPC client's stream that has not sent
+// much. If all of it waits for an agent, one buffer of the second size holds it.
 const firstWindow = 15 << 10
 
 func (c *Config) defaults() {
@@ -108,23 +127,26 @@ func (c *Config) defaults() {
 	}
 	dur(&c.DialTimeout, 35*time.Second)
 	dur(&c.RetryAfter, time.Second)
+	dur(&c.ExpelGrace, expelGraceDefault)
 	dur(&c.FirstStream, 500*time.Millisecond)
 	dur(&c.AgentKeepalive, time.Hour)
 	dur(&c.FrontendKeepalive, time.Hour)
 	dur(&c.KeepaliveTimeout, 20*time.Second)
 	dur(&c.HandshakeTimeout, 20*time.Second)
-	dur(&c.Pipe.Stall, pipe.DefaultStall)
+	dur(&c.Claims.Recheck, recheckDefault)
+	dur(&c.Pipe.Stall, endpoint.DefaultStall)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxConns, 200_000)
 	num(&c.MaxAgents, 20_000)
 	num(&c.MaxPerAgent, 100_000)
 	num(&c.Links, 1)
+	num(&c.MaxPerOwner, max(64, 4*c.Links))
 	num(&c.ServerCount, 1)
-	num(&c.Link.Window, 256<<10)
+	num(&c.Link.Window, settings.DefaultLinkWindow)
 	num(&c.Frontend.StreamWindow, 192<<10)
 	num(&c.Frontend.FirstWindow, min(firstWindow, c.Frontend.StreamWindow))
 	if c.Link.Budget == nil {
-		c.Link.Budget = link.NewBudget(32 << 20)
+		c.Link.Budget = link.NewBudget(settings.DefaultLinkBudget)
 	}
 	if len(c.Strategies) == 0 {
 		c.Strategies = []Strategy{StrategyDefault}
@@ -139,28 +161,31 @@ type Server struct {
 	cfg     Config
 	m       *Metrics
 	reg     *registry
-	book    *ledger.Ledger
-	said    *refusals.Log
+	book    *membudget.Ledger
+	said    *logthrottle.Log
 	started atomic.Int64 // when this server began, unix nanoseconds
 	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
-	nextID  atomic.Int64 // connection numbers given to clients
-	opening atomic.Int64 // clients that have connected and not dialled yet
-	coming  atomic.Int64 // agents that have introduced themselves and are not connected yet
-	// carried counts the dials that are pending and the connections together: a dial
-	// that succeeds keeps its place.
-	carried metrics.Value
-	// seats counts the agents that are connected or about to be, strangers the
-	// connections on the agents' port that have yet to become one, and shaking those
-	// before that in their TLS handshake.
-	seats     metrics.Value
-	shaking   metrics.Value
+	nextID  atomic.Int64 // last connection ID given to a client
+	serial  atomic.Int64 // the last dial's serial number
+	opening atomic.Int64 // clients that are connected and have not dialled yet
+	coming  atomic.Int64 // agents that have sent their hello and are not connected yet
+	// carried counts pending dials and connections together: a dial that succeeds
+	// keeps its place.
+	carried promtext.Value
+	// seats counts the agents that are connected or about to be. strangers counts
+	// connections on the agents' port that have not authenticated yet. shaking counts
+	// connections that are still in their TLS handshake.
+	seats     promtext.Value
+	shaking   promtext.Value
 	strangers atomic.Int64
 	spare     reserve
-	turns     *turns // of agents' handshakes
+	local     *local // nil without local destinations; set before there are listeners
+	turns     *turns // limits concurrent handshakes of agents
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	conns     map[closer]struct{} // frontends' and agents' connections
+	conns     map[closer]struct{}   // frontends' and agents' connections
+	owners    map[string]ownerLinks // agents' connections that count in seats, by owner
 	draining  bool
 	stopped   bool
 	wg        sync.WaitGroup
@@ -172,28 +197,37 @@ type Server struct {
 // New returns a server without listeners.
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
-	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, stop: make(chan struct{}),
+	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, owners: map[string]ownerLinks{}, stop: make(chan struct{}),
 		turns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
-	s.said = refusals.New(cfg.Logf, cfg.LogAgain)
+	s.said = logthrottle.New(cfg.Logf, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
-	s.book = ledger.New(ledger.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
+	s.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
 	m.Registry.Before(s.countBlocked)
+	m.Registry.Before(s.reg.gauges)
 	s.spare.take()
 	s.wg.Add(1)
+	if r, ok := cfg.Tokens.(TokenReviewer); ok && cfg.ReviewInterval > 0 {
+		s.wg.Add(1)
+		go s.reviewTokens(r)
+	}
 	go s.watch()
+	if cfg.Claims.By == "node" && cfg.Claims.NodesWith != nil {
+		s.wg.Add(1)
+		go s.recheckClaims()
+	}
 	return s
 }
 
-// evicted is told that connections were reset for their memory.
+// evicted counts and logs connections that were reset because of the memory limit.
 func (s *Server) evicted(agent string, connections int, bytes int64) {
-	s.m.evictions.With(ledger.Bound(agent)).Add(int64(connections))
+	s.m.evictions.With(membudget.Bound(agent)).Add(int64(connections))
 	s.cfg.Logf(1, "reset %d connections whose clients do not read, which held %d bytes: %s", connections, bytes,
-		ledger.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer))
+		membudget.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer))
 }
 
-// Ready tells whether an agent is connected.
+// Ready reports whether a connected agent takes new dials.
 func (s *Server) Ready() (bool, string) {
 	if s.reg.ready() {
 		return true, ""
@@ -201,13 +235,13 @@ func (s *Server) Ready() (bool, string) {
 	return false, "no connection to any proxy agent"
 }
 
-// Connected tells whether an agent of that ID is connected.
+// Connected reports whether an agent with that ID is connected.
 func (s *Server) Connected(agentID string) bool {
 	return slices.ContainsFunc(s.reg.list(), func(b *Backend) bool { return b.agentID == agentID })
 }
 
-// awaitAgent calls p.next once an agent is there or the wait is over; false when
-// there is nothing to wait for.
+// awaitAgent calls p.next once an agent is available or the wait is over. It returns
+// false when there is no reason to wait.
 func (s *Server) awaitAgent(p *Pending) bool {
 	const recent = 30 * time.Second
 	wait := s.cfg.AgentWait
@@ -220,13 +254,13 @@ func (s *Server) awaitAgent(p *Pending) bool {
 	}
 	over := p.overChan()
 	if over == nil {
-		return true // nobody waits
+		return true // the dial is done, and its frontend no longer waits
 	}
 	come, gone := s.reg.changes()
 	if p.forgetGone() < maxTries {
 		gone = nil // any agent that comes may be asked
 	}
-	if p.pick() != nil { // one has come since the caller looked
+	if p.pick() != nil { // an agent has connected since the caller looked
 		return s.spawn(func() { p.next(true) })
 	}
 	return s.spawn(func() {
@@ -234,7 +268,7 @@ func (s *Server) awaitAgent(p *Pending) bool {
 		defer t.Stop()
 		select {
 		case <-come:
-		case <-gone: // makes room among those tried for one that is there already
+		case <-gone: // leaves room in the list of tried agents for one that is already connected
 		case <-t.C:
 		case <-over:
 			return

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -12,7 +14,7 @@ type closer interface {
 	abort()
 }
 
-// track registers a connection; false when the server is stopping.
+// track registers a connection. It returns false when the server is stopping.
 func (s *Server) track(c closer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +28,7 @@ func (s *Server) track(c closer) bool {
 	return true
 }
 
-// trackInstead registers a connection in the place of what it was before.
+// trackInstead registers c in place of before.
 func (s *Server) trackInstead(before, c closer) bool {
 	ok := s.track(c)
 	s.untrack(before)
@@ -39,7 +41,8 @@ func (s *Server) untrack(c closer) {
 	s.mu.Unlock()
 }
 
-// spawn runs f in a goroutine that Shutdown waits for; false when it does not wait any more.
+// spawn runs f in a goroutine that Shutdown waits for. It returns false when Shutdown no
+// longer waits.
 func (s *Server) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,13 +56,14 @@ func (s *Server) spawn(f func()) bool {
 // Established is the number of tunnelled connections and pending dials.
 func (s *Server) Established() int64 { return s.carried.Get() }
 
-// acceptLast is for how long connections are still accepted that the kernel has
-// taken before the server was asked to stop.
+// acceptLast is how long a stopping server still accepts connections that were already in
+// the kernel's accept queue.
 const acceptLast = 10 * time.Millisecond
 
-// Shutdown takes no new connections, tells agents to go elsewhere, waits until
-// the tunnelled connections have ended or ctx ends, and ends what is left. A connection
-// has ended when its agent has all of it, which can be long after its client is gone.
+// Shutdown stops accepting connections, asks agents to use other servers, waits until the
+// tunnelled connections have ended or ctx is done, and closes the rest. A connection has
+// ended when its agent has received all of its data, which can be long after its client has
+// disconnected.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
@@ -90,7 +94,8 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.spare.close()
 }
 
-// awaitIdle returns when no listener is open and nobody is served or about to be.
+// awaitIdle returns when ctx is done, or when all listeners are closed and the server has no
+// connection, no pending dial and no client that may still dial.
 func (s *Server) awaitIdle(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -108,7 +113,7 @@ func (s *Server) awaitIdle(ctx context.Context) {
 	}
 }
 
-// goingDown tells whether Shutdown was called.
+// goingDown reports whether Shutdown was called.
 func (s *Server) goingDown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -5,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestOnlyAgentPauses: a dial whose agent is silent for some seconds, and has no other
@@ -14,25 +16,25 @@ import (
 func TestOnlyAgentPauses(t *testing.T) {
 	perNode := []server.Strategy{server.StrategyDestHost, server.StrategyDefault}
 	for name, cfg := range map[string]server.Config{
-		"no wait":   {},
-		"wait":      {AgentWait: 5 * time.Second},
-		"reference": {ReferenceOnly: true},
-		"per node":  {Strategies: perNode},
+		"no wait":  {},
+		"wait":     {AgentWait: 5 * time.Second},
+		"upstream": {UpstreamOnly: true},
+		"per node": {Strategies: perNode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			r := konntest.NewRig(t, cfg)
-			p := konntest.NewProxy(t, r.AgentTLS)
+			r := tunneltest.NewRig(t, cfg)
+			p := tunneltest.NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{AgentID: "pausing", Identifiers: "ipv4=127.0.0.1"}, p.Addr)
-			var other *konntest.Agent
+			var other *tunneltest.Agent
 			if len(cfg.Strategies) > 1 { // it fits less well: it says nothing about the destination
 				other = r.StartAgent(agent.Config{AgentID: "other"}, "")
 			}
-			addr := konntest.Target(t, konntest.Echo)
+			addr := tunneltest.Target(t, tunneltest.Echo)
 			p.Freeze(true)
 			dialled := make(chan error, 1)
 			go func() {
-				c, err := konntest.Connect(r.Connect)(t.Context(), addr)
+				c, err := tunneltest.Connect(r.Connect)(t.Context(), addr)
 				if err == nil {
 					_ = c.Close()
 				}
@@ -43,7 +45,7 @@ func TestOnlyAgentPauses(t *testing.T) {
 			if err := <-dialled; err != nil {
 				t.Error(err)
 			}
-			if other != nil && konntest.Metric(other.Metrics.Registry, "konnectivity_network_proxy_agent_dial_duration_seconds_count") > 0 {
+			if other != nil && tunneltest.Metric(other.Metrics.Registry, "konnectivity_network_proxy_agent_dial_duration_seconds_count") > 0 {
 				t.Error("the dial went to an agent of a later strategy")
 			}
 		})
@@ -56,23 +58,23 @@ func TestOtherAgentTakesOver(t *testing.T) {
 	for name, strategies := range map[string][]server.Strategy{"default": nil, "per node": {server.StrategyDestHost}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			r := konntest.NewRig(t, server.Config{Strategies: strategies})
-			p := konntest.NewProxy(t, r.AgentTLS)
+			r := tunneltest.NewRig(t, server.Config{Strategies: strategies})
+			p := tunneltest.NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{AgentID: "silent", Identifiers: "ipv4=127.0.0.1"}, p.Addr)
-			addr := konntest.Target(t, konntest.Echo)
+			addr := tunneltest.Target(t, tunneltest.Echo)
 			p.Freeze(true)
 			start := time.Now()
 			dialled := make(chan error, 10)
 			for range cap(dialled) {
 				go func() {
-					c, err := konntest.Connect(r.Connect)(t.Context(), addr)
+					c, err := tunneltest.Connect(r.Connect)(t.Context(), addr)
 					if err == nil {
 						_ = c.Close()
 					}
 					dialled <- err
 				}()
 			}
-			konntest.Eventually(t, konntest.Patience, "dials are pending", func() bool { return r.Server.Established() == int64(cap(dialled)) })
+			tunneltest.Eventually(t, tunneltest.Patience, "dials are pending", func() bool { return r.Server.Established() == int64(cap(dialled)) })
 			r.StartAgent(agent.Config{AgentID: "other", Identifiers: "ipv4=127.0.0.1"}, "")
 			for range cap(dialled) {
 				if err := <-dialled; err != nil {

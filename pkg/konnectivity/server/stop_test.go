@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -8,9 +10,9 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest/kasdial"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/kasdial"
 )
 
 // hangs reviews tokens for as long as it may.
@@ -27,7 +29,7 @@ func (h hangs) Check(ctx context.Context, _, _ string) (string, error) {
 const stopBound = 10 * time.Second
 
 // wantStop stops the server without a grace.
-func wantStop(t *testing.T, r *konntest.Rig) {
+func wantStop(t *testing.T, r *tunneltest.Rig) {
 	t.Helper()
 	start := time.Now()
 	r.Stop()
@@ -39,11 +41,11 @@ func wantStop(t *testing.T, r *konntest.Rig) {
 // TestStopDuringReview: an API server that does not answer a TokenReview does not
 // hold the server up.
 func TestStopDuringReview(t *testing.T) {
-	for _, reference := range []bool{false, true} {
-		t.Run(fmt.Sprintf("reference=%v", reference), func(t *testing.T) {
+	for _, upstreamOnly := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			h := hangs{make(chan struct{}, 100)}
-			r := konntest.NewRig(t, server.Config{Tokens: h, ReferenceOnly: reference})
-			a := r.LaunchAgent(agent.Config{}, "")
+			r := tunneltest.NewRig(t, server.Config{Tokens: h, UpstreamOnly: upstreamOnly})
+			a := r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-h.asked
 			wantStop(t, r)
 			a.Stop()
@@ -54,7 +56,7 @@ func TestStopDuringReview(t *testing.T) {
 // TestStopDuringHandshake: peers that have connected and say nothing do not hold
 // the server up, on any of its TLS listeners.
 func TestStopDuringHandshake(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{})
+	r := tunneltest.NewRig(t, server.Config{})
 	grpc, connect := r.FrontendsTLS()
 	for _, addr := range []string{r.AgentTLS, grpc, connect} {
 		c, err := net.Dial("tcp", addr)
@@ -74,9 +76,9 @@ func TestStopDuringHandshake(t *testing.T) {
 // use up the grace, also where a part of the request has come. One that asks in time is
 // served.
 func TestStopBesideSilentClients(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{FirstStream: time.Second})
+	r := tunneltest.NewRig(t, server.Config{FirstStream: time.Second})
 	r.StartAgent(agent.Config{}, "")
-	addr := konntest.Target(t, konntest.Echo)
+	addr := tunneltest.Target(t, tunneltest.Echo)
 	var conns []net.Conn
 	for _, request := range []string{"", "CONNECT 10.0.0.1:", ""} {
 		c, err := net.Dial("unix", r.Connect)
@@ -90,7 +92,7 @@ func TestStopBesideSilentClients(t *testing.T) {
 		conns = append(conns, c)
 	}
 	time.Sleep(100 * time.Millisecond) // so that they are accepted
-	grace, cancel := context.WithTimeout(t.Context(), konntest.Patience)
+	grace, cancel := context.WithTimeout(t.Context(), tunneltest.Patience)
 	defer cancel()
 	done := make(chan time.Duration, 1)
 	go func() {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -5,23 +7,24 @@ import (
 	"context"
 	"sync"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
-// turns bounds how many agents' TLS handshakes compute at a time, to as many as there are
-// processors. The others wait in two lines, those with an answer in the first. Without it,
-// thousands of agents that come at once would all make progress together: dials would
-// wait behind all of them, and if the machine cannot serve all before the first gives up,
-// all would give up and begin again.
+// turns limits how many TLS handshakes of agents compute at a time to the number of CPUs.
+// The others wait in two queues, those that the server has already answered in the first.
+// Without this limit, thousands of agents that connect at once would all make progress
+// together. Dials would wait for all of them, and if the machine cannot serve all before
+// the first one gives up, all would give up and start again.
 type turns struct {
 	mu            sync.Mutex
 	free          int
-	answered, new list.List // of chan struct{}, closed for who gets a turn
+	answered, new list.List // queues of chan struct{}, which is closed for the handshake that gets a turn
 }
 
 func newTurns(n int) *turns { return &turns{free: n} }
 
-// take waits for a turn, in the first line if the server has paid for an answer already.
+// take waits for a turn, in the first queue if the server has already spent the work for
+// an answer.
 func (t *turns) take(ctx context.Context, answered bool) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -44,7 +47,7 @@ func (t *turns) take(ctx context.Context, answered bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-mine: // at the same moment
+	case <-mine: // the turn came at the same moment
 		t.passLocked()
 	default:
 		line.Remove(place)
@@ -52,7 +55,7 @@ func (t *turns) take(ctx context.Context, answered bool) error {
 	return ctx.Err()
 }
 
-// pass gives a turn to who is next.
+// pass gives a turn to the next handshake.
 func (t *turns) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,18 +72,17 @@ func (t *turns) passLocked() {
 	t.free++
 }
 
-// turn is that of one handshake. It is held while that computes and not while it waits
-// for its peer, who may be slow or hostile. All methods are called by one goroutine.
+// turn is the turn of one handshake.
 type turn struct {
 	of       *turns
 	ctx      context.Context //nolint:containedctx // of the handshake, which calls through net.Conn
 	answered bool
-	first    int // turns that it waited for in the first line
+	first    int // turns that it waited for in the first queue
 	held     bool
 	over     bool
 }
 
-// maxFirst is how many turns a handshake gets that goes first: what comes behind the
+// maxFirst is how many turns a handshake gets through the first queue. What follows the
 // server's answer takes one or two. Each segment takes one, and a hostile peer can send
 // its bytes one by one.
 const maxFirst = 8
@@ -111,11 +113,11 @@ func (t *turn) Computes() error {
 	if t.held = true; first {
 		t.first++
 	}
-	sock.Breathe() // what else is to be done goes first
+	netx.PollNetwork() // other pending work goes first
 	return nil
 }
 
-// end is called after the handshake, which needs no turn any more.
+// end is called after the handshake, which no longer needs a turn.
 func (t *turn) end() {
 	t.Waits()
 	t.over = true

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -10,14 +12,14 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestHandshakesTakeTurns: of many agents that connect at once, only so many handshakes
-// compute at a time, and all come to an end.
+// TestHandshakesTakeTurns checks that, when many agents connect at once, only a limited
+// number of handshakes compute at a time, and all complete.
 func TestHandshakesTakeTurns(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{})
+	r := tunneltest.NewRig(t, server.Config{})
 	crt, key := r.CA.Issue(t, "turns", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(crt, key)
 	if err != nil {
@@ -42,8 +44,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		}})
 	}()
 	wait := dialMany(t, r, l.Addr().String(), 4*runtime.GOMAXPROCS(0))
-	konntest.Eventually(t, konntest.Patience, "all turns are taken", func() bool { return int(now.Load()) >= runtime.GOMAXPROCS(0) })
-	time.Sleep(50 * time.Millisecond) // in which the others would come, too
+	tunneltest.Eventually(t, tunneltest.Patience, "all turns are taken", func() bool { return int(now.Load()) >= runtime.GOMAXPROCS(0) })
+	time.Sleep(50 * time.Millisecond) // time for further handshakes to start, if the limit did not hold
 	release()
 	wait()
 	if n := int(most.Load()); n > runtime.GOMAXPROCS(0) {
@@ -51,8 +53,9 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	}
 }
 
-// dialMany has n clients make a handshake with an address, and returns what waits for all.
-func dialMany(t *testing.T, r *konntest.Rig, address string, n int) (wait func()) {
+// dialMany starts n clients that make a TLS handshake with an address. The returned
+// function waits for all of them.
+func dialMany(t *testing.T, r *tunneltest.Rig, address string, n int) (wait func()) {
 	t.Helper()
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {
@@ -73,7 +76,7 @@ func dialMany(t *testing.T, r *konntest.Rig, address string, n int) (wait func()
 	return wg.Wait
 }
 
-// silentBehind sends what it is given until the first read.
+// silentBehind sends what it is given and blocks at the first read.
 type silentBehind struct {
 	net.Conn
 	silent *sync.WaitGroup
@@ -86,10 +89,10 @@ func (s silentBehind) Read([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// TestStalledHandshakes: peers that go silent in the middle of a handshake hold up
-// nobody.
+// TestStalledHandshakes checks that peers that stop answering in the middle of a handshake
+// do not delay other agents.
 func TestStalledHandshakes(t *testing.T) {
-	r := konntest.NewRig(t, server.Config{HandshakeTimeout: time.Hour})
+	r := tunneltest.NewRig(t, server.Config{HandshakeTimeout: time.Hour})
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {
 		t.Fatal(err)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -11,8 +13,9 @@ import (
 	"time"
 )
 
-// TestAnsweredHandshakesGoFirst: who has an answer does not line up behind all who have
-// none, unless it comes again and again, and who gives up leaves the line.
+// TestAnsweredHandshakesGoFirst checks that a handshake that the server has already
+// answered goes ahead of all that it has not answered, unless the handshake returns to
+// the queue again and again. A handshake that gives up leaves the queue.
 func TestAnsweredHandshakesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTurns(1)
@@ -60,7 +63,8 @@ func TestAnsweredHandshakesGoFirst(t *testing.T) {
 	})
 }
 
-// TestTurnsAreNotLost: whoever gives up whenever, all turns come back, and no more.
+// TestTurnsAreNotLost checks that every turn is returned exactly once, no matter which
+// handshake gives up and when.
 func TestTurnsAreNotLost(t *testing.T) {
 	const n = 2
 	all := newTurns(n)

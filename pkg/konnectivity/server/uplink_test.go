@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server_test
 
 import (
@@ -9,28 +11,28 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/buf"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest/kasdial"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/pipe"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/sock"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/kasdial"
 )
 
 // TestStuckUploadIsForgotten: what waits for a destination that stopped reading takes
 // no memory any more when the destination goes away.
 func TestStuckUploadIsForgotten(t *testing.T) {
-	for name, reference := range map[string]bool{"link": false, "reference": true} {
+	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
-			r := konntest.NewRig(t, server.Config{ReferenceOnly: reference})
+			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
 			r.StartAgent(agent.Config{}, "")
-			for mode, dial := range map[string]konntest.Dialer{"grpc": konntest.GRPC(r.GRPC), "connect": konntest.Connect(r.Connect)} {
-				before := konntest.Settled(t)
+			for mode, dial := range map[string]tunneltest.Dialer{"grpc": tunneltest.GRPC(r.GRPC), "connect": tunneltest.Connect(r.Connect)} {
+				before := tunneltest.Settled(t)
 				leave := make(chan struct{})
 				release := sync.OnceFunc(func() { close(leave) })
 				defer release()
-				sink := konntest.Target(t, func(net.Conn) { <-leave })
-				c := konntest.MustDial(t, dial, sink)
+				sink := tunneltest.Target(t, func(net.Conn) { <-leave })
+				c := tunneltest.MustDial(t, dial, sink)
 				wrote := make(chan struct{})
 				go func() {
 					defer close(wrote)
@@ -40,10 +42,10 @@ func TestStuckUploadIsForgotten(t *testing.T) {
 						}
 					}
 				}()
-				konntest.Eventually(t, konntest.Patience, "bytes wait", func() bool { return buf.InUse() > before+(64<<10) })
-				stuck := konntest.Settled(t)
+				tunneltest.Eventually(t, tunneltest.Patience, "bytes wait", func() bool { return buffer.InUse() > before+(64<<10) })
+				stuck := tunneltest.Settled(t)
 				release() // unread bytes make that a reset
-				konntest.Eventually(t, konntest.Patience, mode+": they are forgotten", func() bool { return buf.InUse() <= before })
+				tunneltest.Eventually(t, tunneltest.Patience, mode+": they are forgotten", func() bool { return buffer.InUse() <= before })
 				t.Logf("%s: %d bytes waited", mode, stuck-before)
 				_ = c.Close()
 				<-wrote
@@ -57,33 +59,33 @@ func TestStuckUploadIsForgotten(t *testing.T) {
 // all of it.
 func TestLeftUploadEnds(t *testing.T) {
 	const stall = time.Second
-	for name, reference := range map[string]bool{"link": false, "reference": true} {
+	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		for mode, connect := range map[string]bool{"grpc": false, "connect": true} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
-				times := pipe.Config{Stall: stall}
-				r := konntest.NewRig(t, server.Config{ReferenceOnly: reference, Pipe: times})
+				times := endpoint.Config{Stall: stall}
+				r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Pipe: times})
 				r.StartAgent(agent.Config{Pipe: times}, "")
 				life, cut := context.WithCancel(t.Context())
 				defer cut()
-				dial := konntest.Dialer(func(ctx context.Context, address string) (net.Conn, error) {
+				dial := tunneltest.Dialer(func(ctx context.Context, address string) (net.Conn, error) {
 					return kasdial.GRPCUntil(ctx, life, r.GRPC, address)
 				})
 				if connect {
-					dial = konntest.Connect(r.Connect)
+					dial = tunneltest.Connect(r.Connect)
 				}
-				before := konntest.Settled(t)
+				before := tunneltest.Settled(t)
 				over := make(chan struct{})
-				leave(t, dial, cut, konntest.Target(t, func(c net.Conn) {
+				leave(t, dial, cut, tunneltest.Target(t, func(c net.Conn) {
 					defer close(over)
-					konntest.Eventually(t, konntest.Patience, "the destination sees an end", sock.New(c).HungUp)
+					tunneltest.Eventually(t, tunneltest.Patience, "the destination sees an end", netx.New(c).HungUp)
 				}), before)
 				select {
 				case <-over:
-				case <-time.After(konntest.Patience):
+				case <-time.After(tunneltest.Patience):
 					t.Error("the destination's connection is still there")
 				}
-				konntest.Eventually(t, konntest.Patience, "nothing is held", func() bool { return buf.InUse() <= before })
-				konntest.Eventually(t, konntest.Patience, "nothing is counted", func() bool { return r.Server.Established() == 0 })
+				tunneltest.Eventually(t, tunneltest.Patience, "nothing is held", func() bool { return buffer.InUse() <= before })
+				tunneltest.Eventually(t, tunneltest.Patience, "nothing is counted", func() bool { return r.Server.Established() == 0 })
 			})
 		}
 	}
@@ -93,13 +95,13 @@ func TestLeftUploadEnds(t *testing.T) {
 // it, though its client has long been gone.
 func TestSlowDestinationGetsAll(t *testing.T) {
 	const stall, size = 400 * time.Millisecond, 2 << 20
-	for name, reference := range map[string]bool{"link": false, "reference": true} {
+	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
-			times := pipe.Config{Stall: stall}
-			r := konntest.NewRig(t, server.Config{ReferenceOnly: reference, Pipe: times})
+			times := endpoint.Config{Stall: stall}
+			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Pipe: times})
 			r.StartAgent(agent.Config{Pipe: times}, "")
 			got := make(chan int, 1)
-			c := konntest.MustDial(t, konntest.Connect(r.Connect), konntest.Target(t, func(c net.Conn) {
+			c := tunneltest.MustDial(t, tunneltest.Connect(r.Connect), tunneltest.Target(t, func(c net.Conn) {
 				n := 0
 				for b := make([]byte, 128<<10); ; time.Sleep(stall / 4) {
 					m, err := io.ReadFull(c, b)
@@ -124,7 +126,7 @@ func TestSlowDestinationGetsAll(t *testing.T) {
 				if after := time.Since(<-left); after < stall {
 					t.Errorf("the last bytes waited for %v only", after)
 				}
-			case <-time.After(konntest.Patience):
+			case <-time.After(tunneltest.Patience):
 				t.Error("no end")
 			}
 		})
@@ -132,9 +134,9 @@ func TestSlowDestinationGetsAll(t *testing.T) {
 }
 
 // leave uploads until nothing is taken any more, and goes away.
-func leave(t *testing.T, dial konntest.Dialer, cut func(), addr string, before int64) {
+func leave(t *testing.T, dial tunneltest.Dialer, cut func(), addr string, before int64) {
 	t.Helper()
-	c := konntest.MustDial(t, dial, addr)
+	c := tunneltest.MustDial(t, dial, addr)
 	wrote := make(chan struct{})
 	go func() {
 		defer close(wrote)
@@ -144,9 +146,9 @@ func leave(t *testing.T, dial konntest.Dialer, cut func(), addr string, before i
 			}
 		}
 	}()
-	konntest.Eventually(t, konntest.Patience, "bytes wait", func() bool { return buf.InUse() > before+(64<<10) })
-	konntest.Settled(t)
-	cut() // the reference client's Close would wait for its turn to say so
+	tunneltest.Eventually(t, tunneltest.Patience, "bytes wait", func() bool { return buffer.InUse() > before+(64<<10) })
+	tunneltest.Settled(t)
+	cut() // upstream's client's Close would wait for its turn to say so
 	_ = c.Close()
 	<-wrote
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -6,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunnel/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel/sinktest"
 )
 
-// TestDialsThatWait: a dial that waits for an agent leaves nothing behind when it is
-// cancelled, and gets its answer when the server stops.
+// TestDialsThatWait checks that a dial that waits for an agent leaves no goroutine
+// when it is cancelled, and gets its answer when the server stops.
 func TestDialsThatWait(t *testing.T) {
 	s := New(Config{AgentWait: time.Hour, DialTimeout: time.Hour}, NewMetrics())
 	before := runtime.NumGoroutine()
 	for range 100 {
 		s.Dial(addressOf(1), &front{}).Cancel()
 	}
-	tunneltest.Eventually(t, "nobody waits", func() bool { return runtime.NumGoroutine() <= before })
+	sinktest.Eventually(t, "no dial waits", func() bool { return runtime.NumGoroutine() <= before })
 	f := &front{}
 	s.Dial(addressOf(1), f)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,6 +29,6 @@ func TestDialsThatWait(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.answers != 1 || f.err == nil || f.err.Code != tunnel.CodeNoAgent {
-		t.Errorf("behind Shutdown there are %d answers, the last is %v", f.answers, f.err)
+		t.Errorf("after Shutdown there are %d answers, the last is %v", f.answers, f.err)
 	}
 }

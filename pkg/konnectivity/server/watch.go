@@ -1,6 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+)
 
 // watch finds agents that do not answer, gives their unanswered dials to others that fit,
 // and sends keepalives to agents and clients.
@@ -19,6 +26,7 @@ func (s *Server) watch() {
 		if now.Sub(last) < 4*time.Second { // else it was this process that stood still
 			for _, b := range s.reg.list() {
 				s.watchAgent(b, now)
+				s.endExpelled(b, now)
 			}
 			s.pingFrontends(now)
 		}
@@ -39,7 +47,7 @@ func (s *Server) watchAgent(b *Backend, now time.Time) {
 	if b.h2 != nil {
 		silent, open := b.h2.Silence(now)
 		if open > s.cfg.KeepaliveTimeout && silent > s.cfg.AgentKeepalive+s.cfg.KeepaliveTimeout {
-			s.cfg.Logf(1, "agent %q does not answer", b.agentID)
+			s.said.Add(1, b.logPeer(), fmt.Sprintf("agent %q at %s", logthrottle.Clip(b.agentID), b.peer), "does not answer")
 			b.close()
 			return
 		}

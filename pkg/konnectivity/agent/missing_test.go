@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
+)
+
+// finds runs an agent for some time. Each server address answers with a server ID. It
+// records the warnings, and the information about addresses, that the agent logged.
+type finds struct {
+	a     *Agent
+	lines []string
+	leads map[string]string // the server ID that an address answers with; an address without an ID refuses
+	ends  []chan struct{}
+}
+
+func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open func(context.Context, string, string) error) {
+	f = &finds{leads: leads}
+	cfg.Address = "servers.test:1"
+	cfg.Lookup = func(context.Context, string) (ips []string, err error) {
+		for addr := range leads {
+			ips = append(ips, strings.TrimSuffix(addr, ":1"))
+		}
+		return ips, nil
+	}
+	cfg.Logf = func(level int, format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); level == 0 || strings.Contains(line, "addresses") {
+			f.lines = append(f.lines, line)
+		}
+	}
+	f.a = New(cfg, NewMetrics())
+	open = func(_ context.Context, addr, _ string) error {
+		time.Sleep(time.Millisecond)
+		id := f.leads[addr]
+		if id == "" {
+			return errors.New("connection refused")
+		}
+		c := &client{serverID: id, addr: addr, links: 1, session: upstream.New(nil, false, upstream.Config{}), done: make(chan struct{})}
+		if !f.a.add(c, count, false) {
+			return heldBy(id)
+		}
+		end := make(chan struct{})
+		f.ends = append(f.ends, end)
+		go f.a.serve(c, func() error { <-end; return errors.New("gone") })
+		return nil
+	}
+	return f, open
+}
+
+// about returns the warnings about missing servers.
+func (f *finds) about() []string {
+	return slices.DeleteFunc(slices.Clone(f.lines), func(l string) bool { return strings.Contains(l, "cannot connect") })
+}
+
+// TestMissingIsSaid checks that the agent logs one warning when servers are missing for
+// 30 s. It repeats the warning after five minutes at the earliest, and not at all if the
+// servers return before that.
+func TestMissingIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, open := newFinds(Config{}, 2, map[string]string{"10.0.0.1:1": "a", "10.0.0.2:1": ""})
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { f.a.search(open).until(ctx); close(over) }()
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if got := f.about(); len(got) > 0 {
+			t.Errorf("too soon: %q", got)
+		}
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		want := `connected to 1 of 2 servers: connected: "a": start the missing servers, or correct --server-count`
+		if got := f.about(); len(got) != 1 || got[0] != want {
+			t.Errorf("within five minutes %q, want once %q", got, want)
+		}
+		if n := f.a.m.missing.Get(); n != 1 {
+			t.Errorf("%d servers are counted as missing, want 1", n)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(f.about()); n != 2 {
+			t.Errorf("%d lines after nine minutes, want 2", n)
+		}
+		f.leads["10.0.0.2:1"] = "b"
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(f.about()); n != 2 || f.a.m.missing.Get() != 0 {
+			t.Errorf("with all servers there are %d lines, and %d are missing", n, f.a.m.missing.Get())
+		}
+		stop()
+		<-over
+		for _, end := range f.ends {
+			close(end)
+		}
+		f.a.wg.Wait()
+	})
+}
+
+// TestMissingSaysWhy checks that the warning names the addresses that answer with an ID
+// that is already connected, and that the agent warns when --server-count is below the
+// number of addresses.
+func TestMissingSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		count   int
+		forever bool
+		leads   map[string]string
+		want    string // {1} and {2} are the addresses, in either order
+	}{
+		"two servers with one ID": {2, false, map[string]string{"10.0.0.1:1": "cloned", "10.0.0.2:1": "cloned"},
+			`connected to 1 of 2 servers: connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id`},
+		"for ever": {2, true, map[string]string{"10.0.0.1:1": "cloned", "10.0.0.2:1": "cloned"},
+			`connected to 1 of 2 servers: connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id`},
+		"one address": {3, false, map[string]string{"10.0.0.1:1": "a"},
+			`connected to 1 of 3 servers: connected: "a"; {1} answers as a server that is connected: "a": start the missing servers, give each its own --server-id, or correct --server-count`},
+		"none": {1, false, map[string]string{"10.0.0.1:1": ""},
+			`connected to 0 of 1 servers: none is connected: start the missing servers, or correct --server-count`},
+		"count too low": {1, false, map[string]string{"10.0.0.1:1": "a", "10.0.0.2:1": "b"},
+			`the servers' name has 2 addresses, and the agent is connected to all 1 servers that there are to be: if each address is a server, set --server-count=2 at the servers, or --sync-forever at the agent`},
+		"dual stack": {1, false, map[string]string{"10.0.0.1:1": "a", "[fd00::1]:1": "a"}, ""},
+		"all there":  {2, false, map[string]string{"10.0.0.1:1": "a", "10.0.0.2:1": "b"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, open := newFinds(Config{SyncForever: c.forever}, c.count, c.leads)
+				ctx, stop := context.WithCancel(t.Context())
+				over := make(chan struct{})
+				go func() { f.a.search(open).until(ctx); close(over) }()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				got := strings.Join(f.about(), "\n")
+				one := strings.NewReplacer("{1}", "10.0.0.1:1", "{2}", "10.0.0.2:1").Replace(c.want)
+				two := strings.NewReplacer("{1}", "10.0.0.2:1", "{2}", "10.0.0.1:1").Replace(c.want)
+				if got != one && got != two {
+					t.Errorf("logged\n%s\nwant\n%s", got, one)
+				}
+				stop()
+				<-over
+				for _, end := range f.ends {
+					close(end)
+				}
+				f.a.wg.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
+)
+
+// dialTimeout bounds connecting and the handshake, each.
+const dialTimeout = 10 * time.Second
+
+var errNoCA = errors.New("certificate-authority holds no certificate")
+
+// roots are the CAs by which the API server is verified. They are read again for
+// each connection, so that a CA that is being rotated, with an overlap in which both
+// are trusted, needs no restart. While they cannot be read whole, as when half of the
+// file is written, the last ones stay in use.
+type roots struct {
+	// read returns the CAs as PEM.
+	read func() ([]byte, error)
+
+	mu   sync.Mutex
+	last *x509.CertPool
+}
+
+func (r *roots) current() *x509.CertPool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if pem, err := r.read(); err == nil && whole(pem) {
+		if pool, err := poolOf(pem); err == nil {
+			r.last = pool
+		}
+	}
+	return r.last
+}
+
+// whole tells whether each part of a PEM file can be read.
+func whole(pem []byte) bool {
+	_, unreadable := pemcheck.Count(pem)
+	return unreadable == 0
+}
+
+func poolOf(pem []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errNoCA
+	}
+	return pool, nil
+}
+
+// kubeconfigCA reads the CAs of a kubeconfig's current cluster.
+func kubeconfigCA(path string) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		cl, _, err := readCurrent(path)
+		if err != nil {
+			return nil, err
+		}
+		return content(cl.CAData, cl.CAFile, filepath.Dir(path))
+	}
+}
+
+// dialTLS connects with the CAs of this moment. Through a proxy the transport
+// connects by itself, with those of the start.
+func (c *Config) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	cfg := c.TLS.Clone()
+	cfg.RootCAs = c.roots.current()
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		cfg.ServerName = host
+	}
+	raw, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiclient
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// servingOfNewCA returns a certificate for loopback, issued by a CA that it creates.
+func servingOfNewCA(t *testing.T) (tls.Certificate, []byte) {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, template, template, &caKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"}, NotBefore: template.NotBefore, NotAfter: template.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, parsed, &key.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca})
+}
+
+// TestRotatedCA checks that the client follows a CA rotation while it runs. As the
+// kubeconfig says at that moment, the client first trusts both CAs, then the new one
+// alone. A file that is half written changes nothing, and the client no longer trusts
+// a CA that was removed.
+func TestRotatedCA(t *testing.T) {
+	oldCert, oldCA := servingOfNewCA(t)
+	newCert, newCA := servingOfNewCA(t)
+	var serving atomic.Pointer[tls.Certificate]
+	serving.Store(&oldCert)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.Load(), nil }}
+	server.Config.ErrorLog = nil
+	// httptest would put its own certificate first.
+	listener := tls.NewListener(server.Listener, server.TLS)
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	write := func(cas []byte) {
+		t.Helper()
+		text := fmt.Sprintf(`{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"k"}}],"clusters":[{"name":"k","cluster":{"server":"https://%s","certificate-authority-data":%q}}]}`,
+			server.Listener.Addr(), base64.StdEncoding.EncodeToString(cas))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(oldCA)
+	cfg, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	client := NewClient(cfg)
+	call := func(step string, good bool) {
+		t.Helper()
+		client.CloseIdle()
+		resp, err := client.request(t.Context(), "", http.MethodGet, "/", nil)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if (err == nil) != good {
+			t.Errorf("%s: %v, want success %v", step, err, good)
+		}
+	}
+	call("before", true)
+	write(append(append([]byte{}, oldCA...), newCA...))
+	call("both CAs are trusted", true)
+	serving.Store(&newCert)
+	call("the API server has a certificate of the new CA", true)
+	write(append(append([]byte{}, oldCA...), newCA[:len(newCA)/2]...))
+	call("the second CA of the file is cut", true)
+	if err := os.WriteFile(file, []byte(`{"current-context":"c","clusters":[{"na`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call("half of the file is written", true)
+	write(newCA)
+	call("only the new CA is trusted", true)
+	serving.Store(&oldCert)
+	call("the API server still has a certificate of the old CA", false)
+}

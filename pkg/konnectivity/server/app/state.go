@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/apiclient"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
+)
+
+// stateLimits bound the listeners for state. Few programs ask, once a second each.
+var stateLimits = func() httplimits.Limits {
+	l := httplimits.Short
+	l.Conns = 32
+	return l
+}()
+
+// stateSource is what the server knows of itself, and what its options add.
+type stateSource struct {
+	o      *Options
+	s      *server.Server
+	leases *leaseKeeper // nil without --enable-lease-controller
+}
+
+// State implements state.Source.
+func (a *stateSource) State() state.State {
+	st := a.s.State()
+	st.Server.Host, _ = os.Hostname()
+	st.Server.ProgramVersion, st.Server.Mode = version.Get().Version, a.o.Mode
+	if a.o.agentCertificate != nil {
+		if at := a.o.agentCertificate.NotAfter(); !at.IsZero() {
+			at = at.UTC()
+			st.Server.CertificateNotAfter = &at
+		}
+	}
+	if a.leases != nil {
+		st.Server.CountMode, st.Server.Count = state.CountByLeases, int(a.leases.valid.Load())
+	}
+	return st
+}
+
+// Connections implements state.Source.
+func (a *stateSource) Connections(after int64, limit int) state.Connections {
+	return a.s.Connections(after, limit)
+}
+
+// serveState opens the listeners for state.
+func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateSource, client *apiclient.Client) error {
+	if o.StateSocket != "" {
+		l, err := server.ListenUnix(o.StateSocket, true)
+		if err != nil {
+			return fmt.Errorf("--state-socket: %w", err)
+		}
+		serveOn(ctx, "state socket", l, state.Handler(src))
+	}
+	if o.StatePort == 0 {
+		return nil
+	}
+	cfg, err := o.tls(m, "state", tlsreload.Files{Cert: o.ClusterCert, Key: o.ClusterKey}, "http/1.1")
+	if err != nil {
+		return err
+	}
+	namespace, name, _ := strings.Cut(o.StateServiceAccount, "/")
+	auth := &apiclient.TokenAuth{Client: client, Namespace: namespace, ServiceAccount: name, Audience: o.StateAudience, Keep: o.TokenCache}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", cmdutil.Address(o.StateBindAddress, o.StatePort))
+	if err != nil {
+		return fmt.Errorf("--state-port: %w", err)
+	}
+	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, state.Handler(src)))
+	return nil
+}
+
+// authenticated lets requests through whose bearer token is accepted. Refusals of one peer are
+// logged once, and then counted.
+func authenticated(auth *apiclient.TokenAuth, next http.Handler) http.Handler {
+	refused := logthrottle.New(cmdutil.Logf, 0)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, err := auth.Check(r.Context(), r.RemoteAddr, token); err != nil {
+			refused.Add(1, r.RemoteAddr, "refused a request for state from "+r.RemoteAddr, err.Error())
+			var public interface{ Public() string }
+			status, text := http.StatusServiceUnavailable, "the token cannot be reviewed now"
+			if errors.As(err, &public) {
+				status, text = http.StatusUnauthorized, public.Public()
+			}
+			http.Error(w, text, status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

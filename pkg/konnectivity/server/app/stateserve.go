@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+
+	"k8s.io/klog/v2"
+)
+
+// serveOn serves a handler on a listener until ctx ends.
+func serveOn(ctx context.Context, name string, l net.Listener, h http.Handler) {
+	srv := stateLimits.Server(h)
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	go func() {
+		if err := srv.Serve(stateLimits.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "Listener failed", "name", name)
+		}
+	}()
+}
+
+// serveTLSOn does the same with TLS.
+func serveTLSOn(ctx context.Context, name string, l net.Listener, cfg *tls.Config, h http.Handler) {
+	serveOn(ctx, name, tls.NewListener(l, cfg), h)
+}

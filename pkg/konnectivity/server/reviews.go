@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// TokenReviewer is a TokenChecker that can look again at a token which it has accepted.
+type TokenReviewer interface {
+	TokenChecker
+	// Review asks about a token, whatever Check remembers of it. refused says why the
+	// token is not good any more; err says that this could not be found out.
+	Review(ctx context.Context, token string) (refused, err error)
+}
+
+const (
+	// reviewTime bounds one review of a connected agent's token.
+	reviewTime = 10 * time.Second
+	// confirmMost is the longest time between a refusal and the review that confirms it.
+	confirmMost = time.Minute
+	// expelGraceDefault is for how long an expelled link gets dials that no other link
+	// can carry. In that time an agent that has a good token comes back.
+	expelGraceDefault = 10 * time.Second
+)
+
+// tenure is what decides how long an agent's connection may last.
+type tenure struct {
+	token    string
+	reviewAt time.Time // guarded by being used before the registry has the link, and by reviewTokens then
+	doubted  bool      // the last review refused the token; likewise
+
+	expelled atomic.Int64 // when the link was asked to end, unix nanoseconds; 0 is not
+	barred   atomic.Bool  // it gets no dials
+	expired  atomic.Bool  // the token has expired, so that the agent may have a newer one
+}
+
+// nextReview is jittered, because the agents of a server that has just started come at once.
+func (s *Server) nextReview() time.Time {
+	d := s.cfg.ReviewInterval
+	return time.Now().Add(d*4/5 + rand.N(d*2/5+1))
+}
+
+// reviewTokens reviews the tokens of connected agents, one after the other, so that new
+// agents wait for at most one of these reviews.
+func (s *Server) reviewTokens(r TokenReviewer) {
+	defer s.wg.Done()
+	tick := time.NewTicker(max(s.cfg.ReviewInterval/100, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		for _, b := range s.reg.list() {
+			if !s.reviewIfDue(r, b) {
+				break
+			}
+		}
+	}
+}
+
+// reviewIfDue is false if the API server does not answer, which says nothing about the
+// token: the others are reviewed later.
+func (s *Server) reviewIfDue(r TokenReviewer, b *Backend) bool {
+	t := &b.tenure
+	if t.token == "" || t.expelled.Load() != 0 || time.Now().Before(t.reviewAt) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, reviewTime)
+	defer cancel()
+	refused, err := r.Review(ctx, t.token)
+	soon := min(s.cfg.ReviewInterval/10, confirmMost)
+	switch {
+	case s.ctx.Err() != nil:
+		return false
+	case err != nil:
+		s.m.tokenAgain.With("failed").Inc()
+		s.said.Addf(1, "reviews", "cannot review tokens of connected agents", "%v: their connections stay", err)
+		t.reviewAt = time.Now().Add(soon)
+		return false
+	case refused == nil:
+		s.m.tokenAgain.With("accepted").Inc()
+		s.said.Forget("reviews")
+		t.doubted, t.reviewAt = false, s.nextReview()
+	case expired(t.token, time.Now()): // as each projected token does, within the hour
+		s.m.tokenAgain.With("expired").Inc()
+		s.expel(b, refused)
+	default:
+		s.m.tokenAgain.With("refused").Inc()
+		// An API server that could not look answers as it does for a bad token.
+		if !t.doubted {
+			t.doubted, t.reviewAt = true, time.Now().Add(soon)
+			return true
+		}
+		s.expel(b, refused)
+	}
+	return true
+}
+
+// expel asks an agent to connect again, with the token that it has now. Its link carries on
+// with what it has, see endExpelled.
+func (s *Server) expel(b *Backend, why error) {
+	b.tenure.expired.Store(expired(b.tenure.token, time.Now()))
+	b.tenure.expelled.Store(time.Now().UnixNano())
+	s.vacate(b)
+	protocol := "upstream"
+	if b.link != nil {
+		protocol = "fairlead"
+		b.link.GoingAway()
+	}
+	s.m.expelled.With(protocol).Inc()
+	level, what := 1, "is not accepted any more"
+	if b.tenure.expired.Load() { // in normal operation: the agent comes back with its next token
+		level, what = 5, "has expired"
+	}
+	s.said.Addf(level, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "draining its connection, as its token %s: %v", what, why)
+}
+
+// endExpelled ends an expelled link behind its last connection. Until then it is the last
+// resort of dials, and after a grace it gets none. An upstream agent cannot be asked to
+// connect again while it is connected, so one whose token has only expired, which is
+// normal for a projected one, remains the last resort.
+func (s *Server) endExpelled(b *Backend, now time.Time) {
+	at := b.tenure.expelled.Load()
+	if at == 0 || now.Sub(time.Unix(0, at)) < s.cfg.ExpelGrace {
+		return
+	}
+	if b.link != nil || !b.tenure.expired.Load() {
+		if !b.tenure.barred.Swap(true) {
+			s.lost.Store(now.UnixNano()) // dials may wait for the agent
+		}
+	}
+	if b.streams() == 0 {
+		b.close()
+	}
+}
+
+// expired tells whether a token that was accepted once says that its time is over.
+func expired(token string, now time.Time) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	var claims struct {
+		Exp int64 `json:"exp"`
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(text, &claims) != nil {
+		return false
+	}
+	return claims.Exp != 0 && now.Unix() >= claims.Exp
+}

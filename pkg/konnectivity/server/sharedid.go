@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+)
+
+// sharedIDAfter is how long an agent may believe that it is connected to a server that has
+// lost it or was replaced.
+const sharedIDAfter = time.Minute
+
+// noteDuplicate handles an agent that wants no link because it has one to a server with this
+// ID. If this server does not have that link, another server uses the same ID, and the agent
+// will never connect to both. The agent is not authenticated yet, so this is only a hint.
+func (s *Server) noteDuplicate(peer string, hello *link.Hello) {
+	now := time.Now()
+	started, lost := time.Unix(0, s.started.Load()), time.Unix(0, s.lost.Load())
+	if hello.Only != "" || now.Sub(started) < sharedIDAfter || now.Sub(lost) < sharedIDAfter || s.Connected(hello.AgentID) {
+		return
+	}
+	s.m.sharedID.Inc()
+	s.said.Addf(1, peer, "agent at "+peer, "it is connected to a server with the ID %q, which this server has, too: give each server its own --server-id", s.cfg.ServerID)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
+)
+
+// State returns what the server knows of itself and its agents.
+func (s *Server) State() state.State {
+	out := state.State{Version: state.Version, Time: time.Now().UTC(), Links: []state.Link{}}
+	out.Server = state.Server{
+		ID: s.cfg.ServerID, Started: time.Unix(0, s.started.Load()).UTC(), Ready: s.reg.ready(), Stopping: s.goingDown(),
+		CountMode: state.CountByFlag, Count: s.cfg.ServerCount,
+		PendingDials: s.m.pendingDials.Get(), Connections: s.m.established.Get(),
+	}
+	if s.local != nil {
+		out.Server.LocalConnections = int64(s.local.b.streams())
+	}
+	for _, st := range s.cfg.Strategies {
+		out.Server.Strategies = append(out.Server.Strategies, st.String())
+	}
+	for _, b := range s.reg.list() {
+		out.Links = append(out.Links, b.state())
+	}
+	slices.SortFunc(out.Links, func(a, b state.Link) int {
+		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Peer, b.Peer))
+	})
+	return out
+}
+
+func (b *Backend) state() state.Link {
+	b.mu.Lock()
+	pending := len(b.dials)
+	b.mu.Unlock()
+	l := state.Link{
+		AgentID: b.agentID, Owner: b.ids.owner, Peer: b.peer, AgentVersion: b.version, Protocol: state.ProtocolUpstream,
+		Identifiers: b.ids.list(), Since: b.since.UTC(),
+		OpenConnections: max(0, b.streams()-pending), PendingDials: pending,
+		DialsTotal: b.tally.dials.Load(), DialFailures: b.tally.failures.Load(),
+		BytesToAgent: b.tally.sent.Load(), BytesFromAgent: b.tally.received.Load(),
+		Draining: b.draining.Load() || b.tenure.expelled.Load() != 0, Silent: b.suspect(),
+	}
+	if b.link != nil {
+		l.Protocol, l.RTTMicroseconds = state.ProtocolFairlead, b.link.RTT().Microseconds()
+	}
+	return l
+}
+
+// list returns the identifiers as "kind=value".
+func (ids *Identifiers) list() (out []string) {
+	for _, kind := range []struct {
+		name   string
+		values []string
+	}{{"host", ids.Host}, {"ipv4", ids.IPv4}, {"ipv6", ids.IPv6}, {"cidr", ids.CIDR}} {
+		for _, v := range kind.values {
+			out = append(out, kind.name+"="+v)
+		}
+	}
+	if ids.DefaultRoute {
+		out = append(out, "default-route=true")
+	}
+	return out
+}
+
+// Connections returns the connections with serial numbers greater than after, at most limit of them.
+func (s *Server) Connections(after int64, limit int) state.Connections {
+	out := state.Connections{Version: state.Version, Time: time.Now().UTC(), ServerID: s.cfg.ServerID,
+		Started: time.Unix(0, s.started.Load()).UTC(), Connections: []state.Connection{}}
+	var found []*attempt
+	for _, b := range s.backends() {
+		b.each(func(r tunnel.Receiver) {
+			if at, ok := r.(*attempt); ok && at.p.serial > after {
+				found = append(found, at)
+			}
+		})
+	}
+	slices.SortFunc(found, func(a, b *attempt) int { return cmp.Compare(a.p.serial, b.p.serial) })
+	for _, at := range found {
+		since, up := at.upSince()
+		if !up {
+			continue
+		}
+		if len(out.Connections) == limit {
+			out.More = true
+			break
+		}
+		out.Connections = append(out.Connections, state.Connection{
+			Serial: at.p.serial, Destination: at.p.address, AgentID: at.b.agentID, Owner: at.b.ids.owner, Since: since.UTC(),
+			BytesToAgent: at.moved.sent.Load(), BytesFromAgent: at.moved.received.Load(),
+		})
+	}
+	return out
+}
+
+// each calls f with the receiver of each stream of the link. f must not call methods of the link or its streams.
+func (b *Backend) each(f func(tunnel.Receiver)) {
+	if b.link != nil {
+		b.link.Each(f)
+	} else {
+		b.session.Each(f)
+	}
+}
+
+// upSince returns when the destination answered, and whether it has.
+func (at *attempt) upSince() (time.Time, bool) {
+	at.p.mu.Lock()
+	defer at.p.mu.Unlock()
+	return at.since, at.dialed
+}

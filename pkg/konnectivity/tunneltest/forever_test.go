@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunneltest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestSyncForever: an agent with --sync-forever finds a server that comes later behind the
+// address of the one that it has, though that says that there is no other, and has no
+// server twice; without, it looks for none.
+func TestSyncForever(t *testing.T) {
+	for _, upstreamOnly := range []bool{false, true} {
+		for _, forever := range []bool{false, true} {
+			t.Run(fmt.Sprintf("forever=%v, upstream=%v", forever, upstreamOnly), func(t *testing.T) {
+				a := NewRig(t, server.Config{ServerID: "a", ServerCount: 1, UpstreamOnly: upstreamOnly})
+				b := NewRig(t, server.Config{ServerID: "b", ServerCount: 1, UpstreamOnly: upstreamOnly})
+				p := NewProxy(t, a.AgentTLS)
+				ag := a.StartAgent(agent.Config{SyncForever: forever, TLS: tlsOf(t, a, b)}, p.Addr)
+				time.Sleep(time.Second) // 20 times as long as the agent waits for its next look
+				p.To(b.AgentTLS)
+				if forever {
+					Eventually(t, Patience, "the other server is found", func() bool { return b.Server.Connected(ag.ID) })
+				}
+				time.Sleep(time.Second)
+				if b.Server.Connected(ag.ID) != forever || !a.Server.Connected(ag.ID) {
+					t.Errorf("the servers that are connected: %q", ag.Servers())
+				}
+				for _, r := range []*Rig{a, b} {
+					if n := r.links(upstreamOnly); n > 1 {
+						t.Errorf("%v links to one server", n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// links is the number of links that a server has.
+func (r *Rig) links(upstreamOnly bool) float64 {
+	protocol := map[bool]string{false: "fairlead", true: "upstream"}[upstreamOnly]
+	return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="`+protocol+`"}`)
+}

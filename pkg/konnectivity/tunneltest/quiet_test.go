@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunneltest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// defaultVerbosity is the -v of both programs when no flag sets another.
+const defaultVerbosity = 4
+
+// TestQuietCalls: a call that succeeds leaves no line in the logs of server and agent at the default verbosity, in
+// both modes, over Unix sockets and over TCP, however its client says goodbye.
+func TestQuietCalls(t *testing.T) {
+	var mu sync.Mutex
+	var lines []string
+	record := func(who string) func(int, string, ...any) {
+		return func(level int, format string, args ...any) {
+			if level <= defaultVerbosity {
+				mu.Lock()
+				defer mu.Unlock()
+				lines = append(lines, who+": "+fmt.Sprintf(format, args...))
+			}
+		}
+	}
+	r := NewRig(t, server.Config{Logf: record("server")})
+	r.StartAgent(agent.Config{Logf: record("agent")}, "")
+	g, c := r.FrontendsTLS()
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 250
+	if testing.Short() {
+		calls = 100
+	}
+	echo := Target(t, Echo)
+	for name, dial := range map[string]Dialer{
+		"GRPC, UDS": GRPC(r.GRPC), "HTTP CONNECT, UDS": Connect(r.Connect), "GRPC, TCP": GRPCTLS(g, cfg), "HTTP CONNECT, TCP": ConnectTLS(c, cfg),
+	} {
+		t.Run(name, func(t *testing.T) {
+			time.Sleep(100 * time.Millisecond) // the goodbyes of earlier connections are through
+			mu.Lock()
+			lines = nil
+			mu.Unlock()
+			for range calls {
+				conn := MustDial(t, dial, echo)
+				if _, err := conn.Write([]byte("x")); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := readFull(conn, make([]byte, 1), Patience); err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.Close()
+			}
+			Eventually(t, Patience, "all connections are over", func() bool {
+				return Metric(r.Metrics.Registry, "konnectivity_network_proxy_server_established_connections") == 0
+			})
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(lines) > 0 {
+				t.Errorf("%d good calls left %d lines, the first is %q", calls, len(lines), lines[0])
+			}
+		})
+	}
+}

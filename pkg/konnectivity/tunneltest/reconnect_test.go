@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunneltest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestReconnectsAreLoggedOnce: a host whose agent connects and goes in a loop, each time
+// with another ID, has one line of each kind. An agent of another node at the same address
+// has lines of its own.
+func TestReconnectsAreLoggedOnce(t *testing.T) {
+	const times = 20
+	for _, upstreamOnly := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			said := &logs{}
+			r := NewRig(t, server.Config{Tokens: boundTokens{}, UpstreamOnly: upstreamOnly,
+				Logf: func(_ int, format string, args ...any) { said.logf(0, format, args...) }, LogAgain: Patience})
+			reconnect := func(node, id string) {
+				a := r.StartAgent(agentOf(node, agent.Config{AgentID: id}), "")
+				a.Stop()
+				Eventually(t, Patience, "the agent is gone", func() bool { return connected(r) == 0 })
+			}
+			for i := range times {
+				reconnect("node-1", fmt.Sprint("loops", string(rune('a'+i))))
+			}
+			said.wantOneOf(t, "connected (", `agent "loopsa" at 127.0.0.1:`)
+			said.wantOneOf(t, "is gone: ", `agent "loopsa" at 127.0.0.1:`)
+			reconnect("another node", "other")
+			Eventually(t, Patience, "the other agent is logged", func() bool {
+				return len(said.logged("connected (")) == 2 && len(said.logged("is gone: ")) == 2
+			})
+		})
+	}
+}
