@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ManagementPolicy says what the operator does with a bundle.
+// +kubebuilder:validation:Enum=Enforce;Observe
+type ManagementPolicy string
+
+// The management policies.
+const (
+	// ManagementEnforce applies the bundle.
+	ManagementEnforce ManagementPolicy = "Enforce"
+	// ManagementObserve reports what differs and changes nothing.
+	ManagementObserve ManagementPolicy = "Observe"
+)
+
+// Types of conditions of a Bundle. All are True when all is well.
+const (
+	// BundleReady sums up the others.
+	BundleReady = "Ready"
+	// BundleReconciled is True if all objects are as the bundle says.
+	BundleReconciled = "Reconciled"
+	// BundleTunnelAvailable is True if agents run.
+	BundleTunnelAvailable = "TunnelAvailable"
+	// BundleSchedulerLeading is True if a replica of the second scheduler leads.
+	BundleSchedulerLeading = "SchedulerLeading"
+	// BundleCertificatesValid is True if the operator's certificates are valid.
+	BundleCertificatesValid = "CertificatesValid"
+)
+
+// Bundle is the configuration of Fairlead in a cluster: the second scheduler and the
+// Konnectivity tunnel. A cluster has one, named default. The operator applies it; the
+// commands of fairlead read it from a file.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=flb,categories=fairlead
+// +kubebuilder:selectablefield:JSONPath=`.spec.managementPolicy`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.managementPolicy`,priority=1
+// +kubebuilder:printcolumn:name="Tunnel",type=string,JSONPath=`.status.conditions[?(@.type=="TunnelAvailable")].status`,priority=1
+// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.conditions[?(@.type=="SchedulerLeading")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a cluster has one Bundle: name it default"
+type Bundle struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard metadata. The name is default.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what you want.
+	// +optional
+	Spec BundleSpec `json:"spec,omitempty"`
+
+	// Status is what the operator sees.
+	// +optional
+	Status BundleStatus `json:"status,omitempty"`
+}
+
+// BundleList is a list of bundles.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type BundleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Bundle `json:"items"`
+}
+
+// BundleStatus is what the operator sees.
+type BundleStatus struct {
+	// Conditions: Ready, Reconciled, TunnelAvailable, SchedulerLeading and
+	// CertificatesValid.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// ObservedGeneration is the generation of the spec that the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Version of the operator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+
+	// Components are the workloads of the bundle.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Components []ComponentStatus `json:"components,omitempty"`
+
+	// Drift lists fields that another owner has set to another value.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Drift []DriftedField `json:"drift,omitempty"`
+}
+
+// ComponentStatus is a workload.
+type ComponentStatus struct {
+	// Kind of the workload: Deployment or DaemonSet.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Name of the workload.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Desired number of Pods.
+	// +optional
+	Desired int32 `json:"desired"`
+	// Ready Pods.
+	// +optional
+	Ready int32 `json:"ready"`
+}
+
+// DriftedField is a difference between the bundle and the cluster.
+type DriftedField struct {
+	// Object, as kind namespace/name.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	Object string `json:"object"`
+	// Field of the object; empty if the object is missing or not Fairlead's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Field string `json:"field,omitempty"`
+	// Owner is the field manager that has set the value.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Owner string `json:"owner,omitempty"`
+	// Message says what differs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/crd"
+	"github.com/fairlead-dev/fairlead/pkg/crd/lint"
+	"github.com/fairlead-dev/fairlead/pkg/crd/validate"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+const bound = 30 * time.Second
+
+// env is a real etcd and kube-apiserver.
+type env struct {
+	*daemontest.ControlPlane
+	cfg    *rest.Config
+	client *http.Client
+	crds   apiextensions.Interface
+}
+
+// TestAgainstAPIServer runs all tests that need a real API server against one server.
+func TestAgainstAPIServer(t *testing.T) {
+	cp := daemontest.StartControlPlane(t, "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1beta1=true")
+	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{ControlPlane: cp, cfg: cfg, client: client, crds: apiextensions.NewForConfigOrDie(cfg)}
+	t.Run("definitions and objects", e.testAnswers)
+	t.Run("changes", e.testChanges)
+	t.Run("conversions", e.testConversions)
+	t.Run("migrate", e.testMigrate)
+}
+
+// answer is a response of the API server.
+type answer struct {
+	status   *metav1.Status // of a refusal
+	object   *unstructured.Unstructured
+	warnings []string
+}
+
+func (e *env) do(t *testing.T, method, path string, body []byte) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, e.cfg.Host+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := e.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a answer
+	headers, _ := utilnet.ParseWarningHeaders(resp.Header.Values("Warning"))
+	for _, h := range headers {
+		a.warnings = append(a.warnings, h.Text)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		a.status = &metav1.Status{Code: int32(resp.StatusCode)}
+		if json.Unmarshal(text, a.status) != nil {
+			a.status.Message = string(text) // the path is not served
+		}
+		return a
+	}
+	a.object = &unstructured.Unstructured{}
+	if err := a.object.UnmarshalJSON(text); err != nil {
+		t.Fatalf("%s %s: %v\n%s", method, path, err, text)
+	}
+	return a
+}
+
+const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// testAnswers proves that kube-apiserver says of each definition and object in
+// testdata/cases what the tools say of it.
+func (e *env) testAnswers(t *testing.T) {
+	accepted := map[*testCase]*crd.Definition{}
+	for _, c := range cases(t) {
+		schema := c.Schema
+		if c.Before != nil {
+			schema = c.Before
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			d := c.definition(t, schema)
+			got := e.do(t, http.MethodPost, definitionsPath+"?fieldValidation=Ignore", d.Document.Raw)
+			findings, err := lint.Definition(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareDefinition(t, got, findings)
+			if got.status == nil {
+				accepted[c] = d
+			}
+		})
+	}
+	for c, d := range accepted {
+		t.Run(c.Name+" objects", func(t *testing.T) {
+			if len(c.Objects) == 0 {
+				return
+			}
+			e.established(t, d.Name)
+			if c.Before == nil {
+				e.compareObjects(t, c, d)
+				return
+			}
+			e.compareRatcheting(t, c)
+		})
+	}
+}
+
+func compareDefinition(t *testing.T, got answer, findings []lint.Finding) {
+	t.Helper()
+	var want, have []string
+	for _, f := range lint.Refused(findings) {
+		_, detail, _ := strings.Cut(f.Message, ": ")
+		want = append(want, f.Field+" "+lastLine(detail))
+	}
+	if got.status != nil {
+		if got.status.Details == nil {
+			t.Fatalf("the API server says %+v", got.status)
+		}
+		for _, cause := range got.status.Details.Causes {
+			have = append(have, crd.PathInV1(cause.Field)+" "+lastLine(cause.Message))
+		}
+	}
+	// Messages with values differ in how they show these, so they are compared by their ends.
+	if len(want) != len(have) {
+		t.Fatalf("the API server says\n%s\nlint says\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	for i := range want {
+		field, detail, _ := strings.Cut(want[i], " ")
+		if !strings.HasPrefix(have[i], field+" ") || !strings.HasSuffix(have[i], detail) {
+			t.Errorf("the API server says\n%s\nlint says\n%s", have[i], want[i])
+		}
+	}
+}
+
+func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
+
+func (e *env) established(t *testing.T, name string) {
+	t.Helper()
+	daemontest.Eventually(t, bound, func() error {
+		d, err := e.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range d.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not established", name)
+	})
+}
+
+// url is the path of the objects of a definition, in the version of an object.
+func url(d *crd.Definition, body []byte, name string, query ...string) string {
+	var object metav1.PartialObjectMetadata
+	_ = json.Unmarshal(body, &object)
+	path := "/apis/" + d.Spec.Group + "/" + object.GroupVersionKind().Version
+	if d.Spec.Scope == apiextensionsv1.NamespaceScoped {
+		path += "/namespaces/default"
+	}
+	path += "/" + d.Spec.Names.Plural
+	if name != "" {
+		path += "/" + name
+	}
+	return path + "?" + strings.Join(query, "&")
+}
+
+func (e *env) compareObjects(t *testing.T, c *testCase, d *crd.Definition) {
+	v, err := validate.New(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range c.Objects {
+		t.Run(fmt.Sprintf("%d %s", i, o.Name), func(t *testing.T) {
+			mode := "fieldValidation=Warn"
+			if o.Strict {
+				mode = "fieldValidation=Strict"
+			}
+			body := c.body(d, o, i, o.Object)
+			var got answer
+			if o.Old == nil {
+				got = e.served(t, d, http.MethodPost, url(d, body, "", mode), body)
+			} else {
+				old := e.do(t, http.MethodPost, url(d, body, ""), c.body(d, o, i, o.Old))
+				if old.status != nil {
+					t.Fatalf("the old object is refused: %+v", old.status)
+				}
+				got = e.do(t, http.MethodPut, url(d, body, subresource(o, old.object.GetName()), mode), withVersion(t, body, old.object.GetResourceVersion()))
+			}
+			compareAnswer(t, got, c.tool(t, v, d, o, i))
+			if got.object != nil {
+				e.compareStored(t, d, got.object, c.tool(t, v, d, o, i))
+			}
+		})
+	}
+}
+
+// served waits until the API server serves the objects: discovery is a little late.
+func (e *env) served(t *testing.T, d *crd.Definition, method, path string, body []byte) (a answer) {
+	t.Helper()
+	var object metav1.PartialObjectMetadata
+	_ = json.Unmarshal(body, &object)
+	v := crd.Version(d.CustomResourceDefinition, object.GroupVersionKind().Version)
+	daemontest.Eventually(t, bound, func() error {
+		if a = e.do(t, method, path, body); a.status != nil && a.status.Code == http.StatusNotFound && v != nil && v.Served {
+			return errors.New(a.status.Message)
+		}
+		return nil
+	})
+	return a
+}
+
+func subresource(o objectCase, name string) string {
+	if o.Status {
+		return name + "/status"
+	}
+	return name
+}
+
+func withVersion(t *testing.T, body []byte, version string) []byte {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(body); err != nil {
+		t.Fatal(err)
+	}
+	u.SetResourceVersion(version)
+	text, err := u.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// compareRatcheting stores the old objects under the old schema, changes the schema, and
+// compares the answers to dry runs once the API server uses the new one.
+func (e *env) compareRatcheting(t *testing.T, c *testCase) {
+	before, d := c.definition(t, c.Before), c.definition(t, c.Schema)
+	v, err := validate.New(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[int]string{}
+	for i, o := range c.Objects {
+		if o.Old == nil {
+			continue
+		}
+		body := c.body(before, o, i, o.Old)
+		old := e.served(t, before, http.MethodPost, url(before, body, ""), body)
+		if old.status != nil {
+			t.Fatalf("the old object is refused: %+v", old.status)
+		}
+		versions[i] = old.object.GetResourceVersion()
+	}
+	stored, err := e.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), d.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec = d.Spec
+	if _, err := e.crds.ApiextensionsV1().CustomResourceDefinitions().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range c.Objects {
+		body := c.body(d, o, i, o.Object)
+		want := c.tool(t, v, d, o, i)
+		daemontest.Eventually(t, bound, func() error {
+			var got answer
+			if o.Old == nil {
+				got = e.do(t, http.MethodPost, url(d, body, "", "dryRun=All"), body)
+			} else {
+				got = e.do(t, http.MethodPut, url(d, body, fmt.Sprintf("o%d", i), "dryRun=All"), withVersion(t, body, versions[i]))
+			}
+			if diff := gocmp.Diff(view(got), viewOf(want)); diff != "" {
+				return fmt.Errorf("object %d (-kube-apiserver +tool):\n%s", i, diff)
+			}
+			return nil
+		})
+	}
+}
+
+// verdict is what is compared of an answer.
+type verdict struct {
+	Code     int32
+	Causes   []metav1.StatusCause
+	Warnings []string
+}
+
+func view(a answer) verdict {
+	v := verdict{Warnings: a.warnings}
+	if a.status != nil {
+		v.Code = a.status.Code
+		if a.status.Details != nil && v.Code == http.StatusUnprocessableEntity {
+			v.Causes = a.status.Details.Causes
+		}
+	}
+	return v.sorted()
+}
+
+func viewOf(r *validate.Result) verdict {
+	v := verdict{Warnings: r.Warnings}
+	if s := r.Status(); s != nil {
+		v.Code = s.Code
+		if s.Details != nil && v.Code == http.StatusUnprocessableEntity {
+			v.Causes = s.Details.Causes
+		}
+	}
+	return v.sorted()
+}
+
+func (v verdict) sorted() verdict {
+	slices.Sort(v.Warnings)
+	slices.SortFunc(v.Causes, func(a, b metav1.StatusCause) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Message, b.Message))
+	})
+	return v
+}
+
+func compareAnswer(t *testing.T, got answer, tool *validate.Result) {
+	t.Helper()
+	if tool.Err != nil && tool.Status() == nil {
+		t.Fatalf("the tool fails: %v", tool.Err)
+	}
+	if diff := gocmp.Diff(view(got), viewOf(tool)); diff != "" {
+		t.Errorf("answer (-kube-apiserver +tool):\n%s\n%v", diff, got.status)
+	}
+}
+
+// compareStored compares the body of the response, and what etcd holds.
+func (e *env) compareStored(t *testing.T, d *crd.Definition, got *unstructured.Unstructured, tool *validate.Result) {
+	t.Helper()
+	if tool.Err != nil {
+		return // compareAnswer has said so
+	}
+	stored := e.etcd(t, d.Spec.Group+"/"+d.Spec.Names.Plural+"/")[got.GetName()]
+	if stored == nil {
+		t.Fatalf("etcd has no %s", got.GetName())
+	}
+	for name, pair := range map[string][2]*unstructured.Unstructured{"response": {got, tool.Returned}, "stored object": {stored, tool.Stored}} {
+		if diff := gocmp.Diff(withoutServerFields(pair[0]), withoutServerFields(pair[1])); diff != "" {
+			t.Errorf("%s (-kube-apiserver +tool):\n%s", name, diff)
+		}
+	}
+}
+
+// withoutServerFields leaves out what the API server makes up.
+func withoutServerFields(u *unstructured.Unstructured) map[string]any {
+	out := u.DeepCopy()
+	for _, f := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(out.Object, "metadata", f)
+	}
+	return asJSON(out.Object)
+}
+
+// etcd reads the stored objects below a prefix, by name.
+func (e *env) etcd(t *testing.T, prefix string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	key := "/registry/" + prefix
+	end := key[:len(key)-1] + string(key[len(key)-1]+1)
+	body := fmt.Sprintf(`{"key":%q,"range_end":%q}`, base64.StdEncoding.EncodeToString([]byte(key)), base64.StdEncoding.EncodeToString([]byte(end)))
+	resp, err := http.Post(e.Etcd+"/v3/kv/range", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Kvs []struct{ Key, Value []byte } `json:"kvs"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*unstructured.Unstructured{}
+	for _, kv := range answer.Kvs {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(kv.Value); err != nil {
+			t.Fatalf("%s: %v", kv.Key, err)
+		}
+		out[u.GetName()] = u
+	}
+	return out
+}
