@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// secretName is the Secret that all replicas share.
+const secretName = "fairlead-operator-webhook"
+
+// Keys of the Secret.
+const (
+	keyCABundle = "ca.crt" // the current CA first, then older ones
+	keyCAKey    = "ca.key"
+	keyCert     = corev1.TLSCertKey
+	keyKey      = corev1.TLSPrivateKeyKey
+)
+
+// Validities. A CA is replaced when a third of its time is left, a certificate likewise.
+const (
+	caValidity   = 365 * 24 * time.Hour
+	certValidity = 90 * 24 * time.Hour
+	// overlap is how long a new CA is published before a certificate of it is served.
+	overlap = time.Hour
+)
+
+// certificates are the CA and the certificate of the webhook. The CA is our own, so that
+// conversion depends on no other component, and is the same for all replicas.
+type certificates struct {
+	client    kubernetes.Interface
+	namespace string
+	names     []string
+	now       func() time.Time
+
+	serving atomic.Pointer[tls.Certificate]
+}
+
+// get implements the field of tls.Config.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cert := c.serving.Load(); cert != nil {
+		return cert, nil
+	}
+	return nil, errors.New("no certificate yet")
+}
+
+// ensure makes or renews what is missing or due, loads the certificate, and returns the
+// CAs that clients must trust.
+func (c *certificates) ensure(ctx context.Context) ([]byte, error) {
+	secrets := c.client.CoreV1().Secrets(c.namespace)
+	for range 5 { // other replicas may write at the same time
+		secret, err := secrets.Get(ctx, secretName, metav1.GetOptions{})
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return nil, fmt.Errorf("read Secret %s/%s: %w", c.namespace, secretName, err)
+		}
+		if missing {
+			secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName, Namespace: c.namespace}, Type: corev1.SecretTypeTLS}
+		}
+		changed, err := c.renew(secret)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case missing:
+			_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+		case changed:
+			_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		}
+		if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("write Secret %s/%s: %w", c.namespace, secretName, err)
+		}
+		return secret.Data[keyCABundle], c.load(secret)
+	}
+	return nil, fmt.Errorf("write Secret %s/%s: other replicas change it all the time: look for several operators in namespace %s", c.namespace, secretName, c.namespace)
+}
+
+func (c *certificates) load(secret *corev1.Secret) error {
+	cert, err := tls.X509KeyPair(secret.Data[keyCert], secret.Data[keyKey])
+	if err != nil {
+		return fmt.Errorf("Secret %s/%s: %w: delete it, and the operator makes another", c.namespace, secretName, err)
+	}
+	c.serving.Store(&cert)
+	return nil
+}
+
+// renew changes the data of the Secret if that is due. A new CA is first published beside
+// the old one; a certificate of it follows after overlap.
+func (c *certificates) renew(secret *corev1.Secret) (bool, error) {
+	now := c.now()
+	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: certValidity, CAValidity: caValidity}
+	ca, changed, err := renewCA(secret, settings, now)
+	if err != nil {
+		return false, err
+	}
+	serving, err := pki.ParseKeyPair(secret.Data[keyCert], secret.Data[keyKey])
+	switch {
+	case err == nil && !due(serving, now) && slices.Equal(serving.Cert.DNSNames, dnsNames(c.names)) && signedBy(serving, ca):
+		return changed, nil
+	case err == nil && now.Before(serving.Cert.NotAfter) && !signedBy(serving, ca) && now.Before(ca.Cert.NotBefore.Add(pki.Backdate+overlap)):
+		return changed, nil // not every API server trusts the new CA yet
+	}
+	issued, err := ca.Issue(settings, pki.Request{CommonName: secretName, DNSNames: dnsNames(c.names), IPs: ips(c.names), Usages: pki.ServerAuth}, now)
+	if err != nil {
+		return false, err
+	}
+	secret.Data[keyCert] = issued.CertPEM()
+	secret.Data[keyKey], err = issued.KeyPEM()
+	return true, err
+}
+
+// renewCA makes a new CA if the Secret has none that can be read, or a third of its time is left.
+func renewCA(secret *corev1.Secret, settings pki.Config, now time.Time) (ca pki.KeyPair, changed bool, err error) {
+	ca, err = pki.ParseKeyPair(firstPEM(secret.Data[keyCABundle]), secret.Data[keyCAKey])
+	if err == nil && !due(ca, now) {
+		return ca, false, nil
+	}
+	older := secret.Data[keyCABundle]
+	if err != nil {
+		older = nil // unreadable, so no certificate of it is served
+	}
+	if ca, err = pki.NewCA(settings, "fairlead-operator-webhook-ca", now); err != nil {
+		return ca, false, err
+	}
+	keyPEM, err := ca.KeyPEM()
+	if err != nil {
+		return ca, false, err
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	secret.Data[keyCAKey], secret.Data[keyCABundle] = keyPEM, append(ca.CertPEM(), firstPEM(older)...)
+	if older == nil {
+		delete(secret.Data, keyCert)
+	}
+	return ca, true, nil
+}
+
+// due tells whether less than a third of a certificate's time is left.
+func due(p pki.KeyPair, now time.Time) bool {
+	return p.Cert.NotAfter.Sub(now) < p.Cert.NotAfter.Sub(p.Cert.NotBefore)/3
+}
+
+func signedBy(p, ca pki.KeyPair) bool { return p.Cert.CheckSignatureFrom(ca.Cert) == nil }
+
+func firstPEM(data []byte) []byte {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil
+	}
+	return pem.EncodeToMemory(block)
+}
+
+func dnsNames(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return net.ParseIP(n) != nil })
+}
+
+func ips(names []string) []net.IP {
+	var out []net.IP
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			out = append(out, ip)
+		}
+	}
+	return out
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
+)
+
+// NewCommand makes the command fairlead-operator.
+func NewCommand() *cobra.Command {
+	o := Options{Version: version.Get().Version}
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use: "fairlead-operator", Short: "Keep a cluster as its Bundle says", Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			return Run(cmd.Context(), cfg, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the Pod's ServiceAccount")
+	f.StringVar(&o.Namespace, "namespace", "kube-system", "namespace of the operator's Lease and Secret")
+	f.StringVar(&o.WebhookAddress, "webhook-bind-address", ":9443", "address at which the conversion webhook listens")
+	f.StringVar(&o.WebhookService, "webhook-service", "fairlead-operator", "Service in --namespace by which the API server calls the webhook")
+	f.StringVar(&o.WebhookURL, "webhook-url", "", "URL at which the API server calls the webhook, instead of --webhook-service")
+	f.StringSliceVar(&o.WebhookNames, "webhook-names", nil, "names and addresses in the webhook's certificate besides the Service's name")
+	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", `address at which metrics are served; "0" turns them off`)
+	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", `address at which /healthz and /readyz are served; "0" turns them off`)
+	f.BoolVar(&o.LeaderElect, "leader-elect", true, "elect one of several replicas that reconciles; all serve the webhook")
+	return cmd
+}

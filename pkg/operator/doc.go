@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operator is fairlead-operator: it keeps a cluster as its Bundle says.
+//
+// Start with [Run]. It makes the certificates of the conversion webhook ([certificates]),
+// serves the webhook, applies the CustomResourceDefinitions with the webhook's CA, and only
+// then starts controller-runtime's manager. So every replica converts, also before it leads,
+// and the API server never calls a webhook whose CA it does not know. The operator itself
+// reads the storage version only and never needs the webhook.
+//
+// [BundleReconciler] calls pkg/bundle.Render and pkg/install, as the command
+// `fairlead install` does, so both make the same objects, and the operator adopts what the
+// command installed. It owns objects in the cluster; it never changes files of control plane
+// nodes. Deleting the Bundle leaves all objects: `fairlead uninstall` deletes them.
+//
+// No command installs the operator yet, and nothing renders its objects.
+package operator

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+)
+
+// fieldManager owns the CustomResourceDefinitions.
+const fieldManager = "fairlead-operator"
+
+// certificatesEvery is how often certificates are renewed if due.
+const certificatesEvery = 10 * time.Minute
+
+// Options are the settings of the operator.
+type Options struct {
+	// Namespace of the operator's Secret and Lease.
+	Namespace string
+	// WebhookAddress is where the conversion webhook listens.
+	WebhookAddress string
+	// WebhookService is the Service, in Namespace, by which the API server calls the
+	// webhook, through the tunnel.
+	WebhookService string
+	// WebhookURL replaces WebhookService, for a webhook that the API server reaches
+	// itself, such as https://127.0.0.1:9443/convert.
+	WebhookURL string
+	// WebhookNames are names and addresses in the certificate besides the Service's.
+	WebhookNames []string
+	// MetricsAddress and HealthAddress are where these are served; "0" is nowhere.
+	MetricsAddress, HealthAddress string
+	// LeaderElect lets one of several replicas reconcile.
+	LeaderElect bool
+	// Version of the operator, for status.
+	Version string
+}
+
+// Run runs the operator until ctx ends.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	certs := &certificates{client: clients, namespace: o.Namespace, names: o.names(), now: time.Now}
+	cas, err := certs.ensure(ctx)
+	if err != nil {
+		return err
+	}
+	convert := webhook.New(webhook.Options{})
+	if err := metrics.Registry.Register(convert); err != nil {
+		return err
+	}
+	defer metrics.Registry.Unregister(convert)
+	stopped, err := serveWebhook(ctx, o.WebhookAddress, convert, certs)
+	if err != nil {
+		return err
+	}
+	if err := applyDefinitions(ctx, cfg, o, cas); err != nil {
+		return err
+	}
+	m, err := newManager(cfg, o)
+	if err != nil {
+		return err
+	}
+	if err := m.Add(renewal{every: certificatesEvery, certs: certs, cfg: cfg, o: o, published: cas}); err != nil {
+		return err
+	}
+	return errors.Join(m.Start(ctx), <-stopped)
+}
+
+func (o Options) names() []string {
+	host := o.WebhookService + "." + o.Namespace + ".svc"
+	return append([]string{host}, o.WebhookNames...)
+}
+
+// clientConfig is how the API server calls the webhook.
+func (o Options) clientConfig(cas []byte) apiextensionsv1.WebhookClientConfig {
+	if o.WebhookURL != "" {
+		return apiextensionsv1.WebhookClientConfig{URL: &o.WebhookURL, CABundle: cas}
+	}
+	return apiextensionsv1.WebhookClientConfig{CABundle: cas, Service: &apiextensionsv1.ServiceReference{
+		Namespace: o.Namespace, Name: o.WebhookService, Path: ptr.To(webhook.Path), Port: ptr.To(int32(443)),
+	}}
+}
+
+// serveWebhook serves until ctx ends. The channel gets the server's error, or nil, then.
+func serveWebhook(ctx context.Context, address string, convert http.Handler, certs *certificates) (<-chan error, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(webhook.Path, convert)
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get},
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			stopped <- err
+		}
+		close(stopped)
+	}()
+	context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = server.Shutdown(bounded) // connections that are left end with the process
+	})
+	return stopped, nil
+}
+
+// applyDefinitions applies the definitions, with the CAs, and waits until they are served.
+func applyDefinitions(ctx context.Context, cfg *rest.Config, o Options, cas []byte) error {
+	definitions, err := crds.WithWebhook(o.clientConfig(cas))
+	if err != nil {
+		return err
+	}
+	clients, err := apiextensions.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	client := clients.ApiextensionsV1().CustomResourceDefinitions()
+	for _, crd := range definitions {
+		crd.APIVersion, crd.Kind = apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition"
+		manifest, err := bundle.EncodeYAML(crd)
+		if err != nil {
+			return err
+		}
+		data, err := yaml.YAMLToJSON(manifest)
+		if err != nil {
+			return err
+		}
+		if _, err := client.Patch(ctx, crd.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: ptr.To(true)}); err != nil {
+			return fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, crd := range definitions {
+		for !established(bounded, client.Get, crd.Name) {
+			select {
+			case <-bounded.Done():
+				return fmt.Errorf("CustomResourceDefinition %s is not established: %w: look at its conditions", crd.Name, bounded.Err())
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+type getDefinition func(context.Context, string, metav1.GetOptions) (*apiextensionsv1.CustomResourceDefinition, error)
+
+func established(ctx context.Context, get getDefinition, name string) bool {
+	crd, err := get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	m, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: fieldManager, LeaderElectionNamespace: o.Namespace,
+		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: o.HealthAddress,
+		Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		// A Lease is written every second, and is read once per look: no cache.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version}
+	// A change of any workload leads to a look at the one Bundle.
+	look := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
+	})
+	err = ctrl.NewControllerManagedBy(m).Named("bundle").For(&v1beta1.Bundle{}).
+		Watches(&appsv1.Deployment{}, look).Watches(&appsv1.DaemonSet{}, look).Complete(r)
+	if err != nil {
+		return nil, err
+	}
+	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
+}
+
+// renewal renews certificates on every replica. One patch publishes a new CA.
+type renewal struct {
+	every     time.Duration
+	certs     *certificates
+	cfg       *rest.Config
+	o         Options
+	published []byte
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves the
+// webhook.
+func (renewal) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (r renewal) Start(ctx context.Context) error {
+	ticker := time.NewTicker(r.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		cas, err := r.certs.ensure(ctx)
+		if err == nil && !bytes.Equal(cas, r.published) {
+			err = applyDefinitions(ctx, r.cfg, r.o, cas)
+		}
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Certificates of the webhook were not renewed; trying again", "in", r.every)
+			continue
+		}
+		r.published = cas
+	}
+}
