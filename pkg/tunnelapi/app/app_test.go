@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+)
+
+// showState serves the state of a real server on a socket.
+func showState(t *testing.T, r *tunneltest.Rig) string {
+	t.Helper()
+	path := filepath.Join(tunneltest.ShortDir(t), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: state.Handler(r.Server), ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return path
+}
+
+// start runs the API server without a kube-apiserver: only its own loopback client is authorised.
+func start(t *testing.T, servers ...string) *rest.Config {
+	t.Helper()
+	o := NewOptions()
+	o.Servers, o.CountsInterval = servers, 100*time.Millisecond
+	o.PollInterval = 100 * time.Millisecond
+	o.Authentication.RemoteKubeConfigFileOptional, o.Authorization.RemoteKubeConfigFileOptional = true, true
+	o.SecureServing.BindAddress, o.SecureServing.ServerCert.CertDirectory = net.IPv4(127, 0, 0, 1), t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.SecureServing.Listener, o.SecureServing.BindPort = l, l.Addr().(*net.TCPAddr).Port
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := o.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cfg.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.install(s); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.PrepareRun().RunWithContext(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	tunneltest.Eventually(t, time.Minute, "the API server is ready", func() bool {
+		_, err := get(s.LoopbackClientConfig, "/readyz", "")
+		return err == nil
+	})
+	return s.LoopbackClientConfig
+}
+
+// get asks for a path with an Accept header.
+func get(cfg *rest.Config, path, accept string) ([]byte, error) {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if accept != "" {
+		req.Header.Set("Accept", accept)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return body, err
+}
+
+func connected(o *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == v1alpha1.ConditionConnected {
+			return fmt.Sprint(m["status"])
+		}
+	}
+	return ""
+}
+
+// TestAPI: with two real konnectivity-servers and a real agent at both, a client reads, lists, watches and prints what
+// the servers know. What goes away is shown as that.
+func TestAPI(t *testing.T) {
+	one, two := tunneltest.NewRig(t, server.Config{ServerID: "one"}), tunneltest.NewRig(t, server.Config{ServerID: "Two_2"})
+	one.StartAgent(agent.Config{AgentID: "a1", Identifiers: "host=x"}, "")
+	two.StartAgent(agent.Config{AgentID: "a1", Identifiers: "host=x"}, "")
+	leaving := one.StartAgent(agent.Config{AgentID: "Agent/Two"}, "")
+	cfg := start(t, "unix://"+showState(t, one), "unix://"+showState(t, two), "unix://"+filepath.Join(t.TempDir(), "none"))
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("tunnelagents"))
+	w := watching(t, agents)
+	tunneltest.Eventually(t, tunneltest.Patience, "two agents", func() bool {
+		list, err := agents.List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(list.Items) == 2
+	})
+	t.Run("merged", func(t *testing.T) { merged(t, agents) })
+	t.Run("servers", func(t *testing.T) {
+		checkServers(t, client.Resource(v1alpha1.SchemeGroupVersion.WithResource("tunnelservers")))
+	})
+	t.Run("selectors", func(t *testing.T) { selectors(t, agents) })
+	t.Run("connections", func(t *testing.T) { connections(t, one, client) })
+	t.Run("formats", func(t *testing.T) { formats(t, cfg) })
+	t.Run("read only", func(t *testing.T) {
+		err := agents.Delete(t.Context(), "a1", metav1.DeleteOptions{})
+		if !apierrors.IsMethodNotSupported(err) {
+			t.Errorf("delete: %v", err)
+		}
+	})
+	leaving.Stop()
+	for e := range w.ResultChan() {
+		o, ok := e.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("%v: %v", e.Type, e.Object)
+		}
+		if strings.HasPrefix(o.GetName(), "agent-two-") && connected(o) == "False" {
+			break
+		}
+	}
+}
+
+// watching begins a watch with a streaming list and returns once that has ended.
+func watching(t *testing.T, agents dynamic.ResourceInterface) watch.Interface {
+	t.Helper()
+	yes, limit := true, int64(60)
+	w, err := agents.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, TimeoutSeconds: &limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	for e := range w.ResultChan() {
+		o, ok := e.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("%v: %v", e.Type, e.Object)
+		}
+		if e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			return w
+		}
+	}
+	t.Fatal("the initial events do not end")
+	return nil
+}
+
+func merged(t *testing.T, agents dynamic.ResourceInterface) {
+	o, err := agents.Get(t.Context(), "a1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, _, _ := unstructured.NestedSlice(o.Object, "status", "servers")
+	if len(servers) != 2 || connected(o) != "True" || o.GetUID() == "" || o.GetResourceVersion() == "" {
+		t.Errorf("%v", o.Object)
+	}
+	if _, err := agents.Get(t.Context(), "other", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an agent that is not there: %v", err)
+	}
+}
+
+// checkServers: a server that does not answer is shown, with the reason.
+func checkServers(t *testing.T, servers dynamic.ResourceInterface) {
+	list, err := servers.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 3 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	reasons := map[string]string{}
+	for _, o := range list.Items {
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		first, _ := conditions[0].(map[string]any)
+		reasons[o.GetName()] = fmt.Sprint(first["type"], "=", first["status"], ": ", first["message"])
+	}
+	for name, text := range reasons {
+		want := "Reachable=True"
+		if strings.HasPrefix(name, "unknown-") {
+			want = "no such file"
+		}
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+func selectors(t *testing.T, agents dynamic.ResourceInterface) {
+	for selector, want := range map[string]int{"metadata.name=a1": 1, "status.agentID=Agent/Two": 1, "status.draining=false": 2, "status.nodeName=x": 0} {
+		list, err := agents.List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		if err != nil || len(list.Items) != want {
+			t.Errorf("%s: %v, %v", selector, list, err)
+		}
+	}
+	for name, bad := range map[string]metav1.ListOptions{
+		"unknown field": {FieldSelector: "status.color=red"}, "bad selector": {LabelSelector: "a in"},
+		"bad version": {ResourceVersion: "abc"}, "bad token": {Continue: "abc"}, "match without version": {ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+	} {
+		if _, err := agents.List(t.Context(), bad); !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	exact := metav1.ListOptions{ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	if _, err := agents.List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a version of another process: %v", err)
+	}
+}
+
+// connections: all pages of a list are one moment.
+func connections(t *testing.T, r *tunneltest.Rig, client dynamic.Interface) {
+	target := tunneltest.Target(t, tunneltest.Echo)
+	for range 5 {
+		c, err := tunneltest.Connect(r.Connect)(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	resource := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("tunnelconnections"))
+	opts := metav1.ListOptions{Limit: 2, FieldSelector: "status.destination=" + target}
+	names := map[string]bool{}
+	for range 3 {
+		list, err := resource.List(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			names[o.GetName()] = true
+		}
+		opts.Continue = list.GetContinue()
+	}
+	if len(names) != 5 || opts.Continue != "" {
+		t.Errorf("connections: %v, and then %q", names, opts.Continue)
+	}
+	for name := range names {
+		if o, err := resource.Get(t.Context(), name, metav1.GetOptions{}); err != nil || o.GetName() != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := resource.Watch(t.Context(), metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("watch: %v", err)
+	}
+}
+
+// formats: kubectl gets tables, clients that prefer protobuf get JSON, and discovery and OpenAPI describe the API.
+func formats(t *testing.T, cfg *rest.Config) {
+	const path = "/apis/tunnel.fairlead.dev/v1alpha1"
+	body, err := get(cfg, path+"/tunnelagents", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	var table metav1.Table
+	if err == nil {
+		err = json.Unmarshal(body, &table)
+	}
+	if err != nil || len(table.Rows) != 2 || table.ColumnDefinitions[1].Name != "Node" || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
+		t.Errorf("table: %v, %s", err, body)
+	}
+	for name, c := range map[string]struct{ path, accept, want string }{
+		"protobuf":  {path + "/tunnelservers", "application/vnd.kubernetes.protobuf,application/json", `"kind":"TunnelServerList"`},
+		"discovery": {path, "", `"shortNames":["ta"]`},
+		"v2":        {"/openapi/v2", "", "rttMicroseconds"},
+		"v3":        {"/openapi/v3/apis/tunnel.fairlead.dev/v1alpha1", "", "shortest round trip"},
+	} {
+		if body, err := get(cfg, c.path, c.accept); err != nil || !strings.Contains(string(body), c.want) {
+			t.Errorf("%s: %v, %.300s", name, err, body)
+		}
+	}
+}
+
+// TestValidate: wrong flags are refused with what to do.
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no server":      {func(o *Options) { o.Servers = nil }, "must name at least one server"},
+		"plain http":     {func(o *Options) { o.Servers = []string{"http://a:1"} }, "neither unix:///PATH nor https://HOST:PORT"},
+		"no token":       {func(o *Options) { o.Servers = []string{"https://a:1"} }, "needs --konnectivity-server-token-file"},
+		"stale too soon": {func(o *Options) { o.StaleAfter = o.PollInterval }, "at least twice --poll-interval"},
+		"no requests":    {func(o *Options) { o.MaxRequestsInFlight = 0 }, "--max-requests-inflight must be at least 1"},
+	} {
+		o := NewOptions()
+		o.Servers = []string{"unix:///a"}
+		c.change(o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
+)
+
+// sink keeps objects by name, and counts what is written.
+type sink struct {
+	objects map[string]runtime.Object
+	writes  int
+}
+
+func (s *sink) Put(key string, obj runtime.Object) error {
+	s.objects[strings.TrimPrefix(key, "/")] = obj
+	s.writes++
+	return nil
+}
+
+func (s *sink) Remove(key string) error {
+	delete(s.objects, strings.TrimPrefix(key, "/"))
+	s.writes++
+	return nil
+}
+
+// fake is a server whose answer the test sets. It is also the finder of servers.
+type fake struct {
+	state *state.State
+	err   error
+}
+
+func (f *fake) State(context.Context) (*state.State, error) { return f.state, f.err }
+func (f *fake) Connections(context.Context, int64, int) (*state.Connections, error) {
+	return nil, errors.New("not asked")
+}
+
+type finder map[string]*fake
+
+func (f finder) Find(context.Context) (map[string]Asker, error) {
+	out := map[string]Asker{}
+	for address, s := range f {
+		out[address] = s
+	}
+	return out, nil
+}
+
+// world is a collector with a clock that the test moves.
+type world struct {
+	t               *testing.T
+	now             time.Time
+	servers         finder
+	agents, objects *sink
+	c               *Collector
+}
+
+func newWorld(t *testing.T, servers finder) *world {
+	w := &world{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), servers: servers,
+		agents: &sink{objects: map[string]runtime.Object{}}, objects: &sink{objects: map[string]runtime.Object{}}}
+	w.c = New(Config{Finder: servers, Agents: w.agents, Servers: w.objects, AgentsPrefix: "/", ServersPrefix: "/", MaxGone: 2, Now: func() time.Time { return w.now }})
+	return w
+}
+
+// after moves the clock and collects.
+func (w *world) after(d time.Duration) {
+	w.now = w.now.Add(d)
+	for _, s := range w.servers {
+		if s.state != nil {
+			s.state.Time = w.now
+		}
+	}
+	w.c.Round(w.t.Context())
+}
+
+// condition is the status of a condition of an agent, "" if there is no such agent.
+func (w *world) condition(agent string) string {
+	a, ok := w.agents.objects[agent].(*v1alpha1.TunnelAgent)
+	if !ok {
+		return ""
+	}
+	return string(a.Status.Conditions[0].Status)
+}
+
+func answer(id string, links ...state.Link) *state.State {
+	return &state.State{Version: 1, Server: state.Server{ID: id, Ready: len(links) > 0}, Links: links}
+}
+
+// TestAgentComesAndGoes: an agent is connected while a server that answers has a link to it, unknown when only a server
+// that has stopped to answer had one, gone when no server has one, and forgotten after a while.
+func TestAgentComesAndGoes(t *testing.T) {
+	one, two := &fake{state: answer("one", state.Link{AgentID: "a"})}, &fake{state: answer("two", state.Link{AgentID: "a"})}
+	w := newWorld(t, finder{"1": one, "2": two})
+	steps := []struct {
+		name string
+		do   func()
+		wait time.Duration
+		want string
+	}{
+		{"at both", func() {}, time.Second, "True"},
+		{"one is late", func() { one.err = errors.New("no answer") }, 5 * time.Second, "True"},
+		{"one is lost", func() {}, 10 * time.Second, "True"},
+		{"both are lost", func() { two.err = errors.New("no answer") }, 15 * time.Second, "Unknown"},
+		{"one is back", func() { one.err = nil }, time.Second, "True"},
+		{"the agent leaves one", func() { one.state.Links, two.err = nil, nil }, time.Second, "True"},
+		{"the agent leaves both", func() { two.state.Links = nil }, time.Second, "False"},
+		{"some time later", func() {}, 9 * time.Minute, "False"},
+		{"long after", func() {}, 2 * time.Minute, ""},
+	}
+	for _, s := range steps {
+		s.do()
+		w.after(s.wait)
+		if got := w.condition("a"); got != s.want {
+			t.Errorf("%s: Connected is %q, want %q", s.name, got, s.want)
+		}
+	}
+}
+
+// TestCountsAreBounded: a change of counts alone is written once in ten seconds, every other change at once.
+func TestCountsAreBounded(t *testing.T) {
+	s := &fake{state: answer("one", state.Link{AgentID: "a"})}
+	w := newWorld(t, finder{"1": s})
+	for range 60 {
+		s.state.Links[0].BytesToAgent++
+		w.after(time.Second)
+	}
+	if w.agents.writes < 6 || w.agents.writes > 7 {
+		t.Errorf("%d writes in a minute", w.agents.writes)
+	}
+	before := w.agents.writes
+	s.state.Links[0].Draining = true
+	w.after(time.Second)
+	if w.agents.writes != before+1 {
+		t.Error("a change of draining was not written at once")
+	}
+	before = w.agents.writes
+	for range 60 {
+		w.after(time.Second)
+	}
+	if w.agents.writes > before+1 {
+		t.Errorf("%d writes without a change", w.agents.writes-before)
+	}
+}
+
+// TestServerReasons: a server that does not answer, never answered or is older is shown with the reason and the age of
+// what is known.
+func TestServerReasons(t *testing.T) {
+	good, old, dead := &fake{state: answer("good")}, &fake{err: state.ErrOlder}, &fake{err: errors.New("connection refused")}
+	w := newWorld(t, finder{"1": good, "2": old, "3": dead})
+	w.after(0)
+	observed := metav1.NewTime(w.now)
+	good.err = errors.New("frozen")
+	w.after(time.Minute)
+	got := map[string]string{}
+	for name, o := range w.objects.objects {
+		s := o.(*v1alpha1.TunnelServer)
+		got[name] = fmt.Sprintf("%s %s %s", s.Status.Conditions[0].Status, s.Status.Conditions[0].Reason, s.Status.Conditions[0].Message)
+		if name == "good" && !s.Status.ObservedTime.Equal(&observed) {
+			t.Errorf("observed at %v, want %v", s.Status.ObservedTime, observed)
+		}
+	}
+	want := map[string]string{"good": "False NoAnswer frozen", "unknown-2": "False NotSupported " + state.ErrOlder.Error(), "unknown-3": "False NoAnswer connection refused"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNames: each ID of an agent becomes a name that the API accepts, and different agents get different names, also if
+// one chooses what another's name would be.
+func TestNames(t *testing.T) {
+	ids := []agentKey{{"a", ""}, {"A", ""}, {"a/b", ""}, {"ä", ""}, {"", "n"}, {strings.Repeat("x", 256), ""}, {"a", "node-1"}, {"a", "node-2"}, {nameFor("A"), ""}}
+	all := map[agentKey]*links{}
+	for _, id := range ids {
+		all[id] = nil
+	}
+	names := agentNames(all)
+	unique := slices.Compact(slices.Sorted(maps.Values(names)))
+	if len(unique) != len(ids) {
+		t.Errorf("%d agents have the names %v", len(ids), unique)
+	}
+	for key, name := range names {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%q has the name %q: %v", key, name, problems)
+		}
+	}
+}
+
+// TestGoneAreBounded: of many agents that come and go, only the last ones stay.
+func TestGoneAreBounded(t *testing.T) {
+	s := &fake{state: answer("one")}
+	w := newWorld(t, finder{"1": s})
+	for i := range 10 {
+		s.state.Links = []state.Link{{AgentID: fmt.Sprint("a", i)}}
+		w.after(time.Second)
+	}
+	if got := slices.Sorted(maps.Keys(w.agents.objects)); !slices.Equal(got, []string{"a7", "a8", "a9"}) {
+		t.Errorf("agents: %v", got)
+	}
+}

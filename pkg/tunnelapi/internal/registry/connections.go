@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/collect"
+)
+
+// ConnectionSource asks for connections. *collect.Collector is one.
+type ConnectionSource interface {
+	Connections(ctx context.Context, keep func(*v1alpha1.TunnelConnection) bool, limit int) ([]*v1alpha1.TunnelConnection, []collect.Missing, error)
+}
+
+// Limits of lists of connections.
+const (
+	// MaxConnections is how many connections a list has at most, over all its pages.
+	MaxConnections = 100_000
+	// snapshotAge is how old a snapshot may be for a new list.
+	snapshotAge = time.Second
+	// snapshotKept is how long a snapshot is kept for later pages.
+	snapshotKept = 5 * time.Minute
+	// snapshotsKept and snapshotItems bound what is kept.
+	snapshotsKept, snapshotItems = 16, 2 * MaxConnections
+)
+
+const connectionsPrefix = "/tunnelconnections/"
+
+// snapshot is a list of connections, as later pages need it.
+type snapshot struct {
+	rv       uint64
+	selector string
+	at       time.Time
+	items    []*v1alpha1.TunnelConnection // ordered by name
+	missing  []collect.Missing
+}
+
+// Connections serves connections by get and list. A list takes a snapshot, whose pages are consistent.
+type Connections struct {
+	source ConnectionSource
+	now    func() time.Time
+
+	mu    sync.Mutex
+	rv    uint64
+	first uint64
+	kept  []*snapshot // oldest first
+}
+
+var (
+	_ rest.Lister               = (*Connections)(nil)
+	_ rest.Getter               = (*Connections)(nil)
+	_ rest.Scoper               = (*Connections)(nil)
+	_ rest.ShortNamesProvider   = (*Connections)(nil)
+	_ rest.SingularNameProvider = (*Connections)(nil)
+)
+
+func newConnections(source ConnectionSource, started time.Time) *Connections {
+	first := uint64(started.Unix()) << 32 // as in memstore
+	return &Connections{source: source, now: time.Now, rv: first, first: first}
+}
+
+// New implements rest.Storage.
+func (c *Connections) New() runtime.Object { return &v1alpha1.TunnelConnection{} }
+
+// Destroy implements rest.Storage.
+func (c *Connections) Destroy() {}
+
+// NewList implements rest.Lister.
+func (c *Connections) NewList() runtime.Object { return &v1alpha1.TunnelConnectionList{} }
+
+// NamespaceScoped implements rest.Scoper.
+func (c *Connections) NamespaceScoped() bool { return false }
+
+// ShortNames implements rest.ShortNamesProvider.
+func (c *Connections) ShortNames() []string { return []string{"tc"} }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (c *Connections) GetSingularName() string { return "tunnelconnection" }
+
+// ConvertToTable implements rest.TableConvertor.
+func (c *Connections) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return connectionTable.ConvertToTable(ctx, object, options)
+}
+
+// Get implements rest.Getter.
+func (c *Connections) Get(ctx context.Context, name string, opts *metav1.GetOptions) (runtime.Object, error) {
+	s, err := c.fresh(ctx, labels.Everything(), fields.OneTermEqualSelector(v1alpha1.FieldName, name))
+	if err != nil {
+		return nil, err
+	}
+	if err := notFuture(opts.ResourceVersion, s.rv); err != nil {
+		return nil, err
+	}
+	if len(s.items) == 0 {
+		if len(s.missing) > 0 {
+			return nil, apierrors.NewServiceUnavailable(missingText(s.missing[0]))
+		}
+		return nil, apierrors.NewNotFound(v1alpha1.Resource("tunnelconnections"), name)
+	}
+	return s.items[0].DeepCopy(), nil
+}
+
+func notFuture(version string, rv uint64) error {
+	want, err := storage.APIObjectVersioner{}.ParseResourceVersion(version)
+	switch {
+	case err != nil:
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	case want > rv:
+		return storage.NewTooLargeResourceVersionError(want, rv, 1)
+	}
+	return nil
+}
+
+// List implements rest.Lister.
+func (c *Connections) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	label, field := labels.Everything(), fields.Everything()
+	if options.LabelSelector != nil {
+		label = options.LabelSelector
+	}
+	if options.FieldSelector != nil {
+		field = options.FieldSelector
+	}
+	opts := storage.ListOptions{ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch, Recursive: true,
+		Predicate: storage.SelectionPredicate{Label: label, Field: field, Limit: options.Limit, Continue: options.Continue}}
+	wanted, from, err := storage.ValidateListOptions(connectionsPrefix, storage.APIObjectVersioner{}, opts)
+	if err != nil {
+		return nil, err
+	}
+	var s *snapshot
+	if wanted > 0 {
+		s, err = c.old(uint64(wanted), selectorOf(label, field))
+	} else if s, err = c.fresh(ctx, label, field); err == nil && options.Continue == "" {
+		err = notFuture(options.ResourceVersion, s.rv)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range s.missing {
+		warning.AddWarning(ctx, "", missingText(m))
+	}
+	return page(s, from, opts)
+}
+
+func missingText(m collect.Missing) string {
+	if m.Err == nil {
+		return fmt.Sprintf("konnectivity-server %s has not answered yet: its connections are not shown", m.Server)
+	}
+	return fmt.Sprintf("konnectivity-server %s does not show its connections: %v", m.Server, m.Err)
+}
+
+// page is a part of a snapshot.
+func page(s *snapshot, from string, opts storage.ListOptions) (runtime.Object, error) {
+	name := strings.TrimPrefix(from, connectionsPrefix)
+	start := sort.Search(len(s.items), func(i int) bool { return s.items[i].Name >= name })
+	rest := s.items[start:]
+	more := opts.Predicate.Limit > 0 && int64(len(rest)) > opts.Predicate.Limit
+	shown := rest
+	if more {
+		shown = rest[:opts.Predicate.Limit]
+	}
+	list := &v1alpha1.TunnelConnectionList{Items: make([]v1alpha1.TunnelConnection, 0, len(shown))}
+	last := ""
+	for _, o := range shown {
+		list.Items = append(list.Items, *o)
+		last = connectionsPrefix + o.Name
+	}
+	token, remaining, err := storage.PrepareContinueToken(last, connectionsPrefix, int64(s.rv), int64(len(rest)), more, opts)
+	if err != nil {
+		return nil, err
+	}
+	list.ResourceVersion, list.Continue, list.RemainingItemCount = strconv.FormatUint(s.rv, 10), token, remaining
+	return list, nil
+}
+
+func selectorOf(label labels.Selector, field fields.Selector) string {
+	return label.String() + "\x00" + field.String()
+}
+
+// fresh returns a snapshot that is new enough.
+func (c *Connections) fresh(ctx context.Context, label labels.Selector, field fields.Selector) (*snapshot, error) {
+	key, now := selectorOf(label, field), c.now()
+	c.mu.Lock()
+	for _, s := range slices.Backward(c.kept) {
+		if s.selector == key && now.Sub(s.at) <= snapshotAge {
+			c.mu.Unlock()
+			return s, nil
+		}
+	}
+	c.mu.Unlock()
+	keep := func(o *v1alpha1.TunnelConnection) bool {
+		return label.Matches(labels.Set(o.Labels)) && field.Matches(connectionFields(o))
+	}
+	items, missing, err := c.source.Connections(ctx, keep, MaxConnections)
+	if errors.Is(err, collect.ErrTooMany) {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%v: select fewer of them with a field selector, for example status.agentID=ID", err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv++
+	for _, o := range items {
+		o.ResourceVersion = strconv.FormatUint(c.rv, 10)
+	}
+	s := &snapshot{rv: c.rv, selector: key, at: now, items: items, missing: missing}
+	c.kept = append(c.kept, s)
+	c.trimLocked(now)
+	return s, nil
+}
+
+func connectionFields(o *v1alpha1.TunnelConnection) fields.Set {
+	return fields.Set{v1alpha1.FieldName: o.Name, v1alpha1.FieldAgentID: o.Status.AgentID, v1alpha1.FieldNodeName: o.Status.NodeName,
+		v1alpha1.FieldServerID: o.Status.ServerID, v1alpha1.FieldDestination: o.Status.Destination}
+}
+
+// trimLocked drops the oldest snapshots, but not the last one.
+func (c *Connections) trimLocked(now time.Time) {
+	total := 0
+	for _, s := range c.kept {
+		total += len(s.items)
+	}
+	for len(c.kept) > 1 && (len(c.kept) > snapshotsKept || total > snapshotItems || now.Sub(c.kept[0].at) > snapshotKept) {
+		total -= len(c.kept[0].items)
+		c.kept = c.kept[1:]
+	}
+}
+
+// old returns the snapshot of an earlier page.
+func (c *Connections) old(rv uint64, selector string) (*snapshot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rv > c.rv {
+		return nil, storage.NewTooLargeResourceVersionError(rv, c.rv, 1)
+	}
+	for _, s := range c.kept {
+		if s.rv != rv {
+			continue
+		}
+		if s.selector != selector {
+			return nil, apierrors.NewBadRequest("the continue parameter is of a list with other selectors: use the same ones for all pages")
+		}
+		return s, nil
+	}
+	return nil, apierrors.NewResourceExpired("The provided continue parameter or resource version is too old: the list is no longer kept. You can start a new list without it.")
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+)
+
+var (
+	// Scheme has the types of the API.
+	Scheme = runtime.NewScheme()
+	// Codecs encode them.
+	Codecs = serializer.NewCodecFactory(Scheme)
+)
+
+func init() { //nolint:gochecknoinits // schemes are filled as the API groups of Kubernetes do
+	utilruntime.Must(v1alpha1.AddToScheme(Scheme))
+	utilruntime.Must(Scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(Scheme, unversioned)
+	Scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+}
+
+// Group is the API group.
+type Group struct {
+	Agents, Servers *Watched
+	Connections     *Connections
+}
+
+// New returns the group. started is when the process started: it is the epoch of resource versions.
+func New(source ConnectionSource, started time.Time) (*Group, error) {
+	codec := Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)
+	a, err := newWatched(agents, codec, started)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newWatched(servers, codec, started)
+	if err != nil {
+		a.Destroy()
+		return nil, err
+	}
+	return &Group{Agents: a, Servers: s, Connections: newConnections(source, started)}, nil
+}
+
+// Info is what an API server installs.
+func (g *Group) Info() *genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, metav1.ParameterCodec, Codecs)
+	info.NegotiatedSerializer = withoutProtobuf{info.NegotiatedSerializer}
+	info.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"tunnelagents": g.Agents, "tunnelservers": g.Servers, "tunnelconnections": g.Connections,
+	}
+	return &info
+}
+
+// withoutProtobuf leaves out protobuf, which the types do not have. A client that prefers protobuf and accepts JSON, as
+// those of Kubernetes do, gets JSON then, and not an error.
+type withoutProtobuf struct{ runtime.NegotiatedSerializer }
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (w withoutProtobuf) SupportedMediaTypes() (out []runtime.SerializerInfo) {
+	for _, m := range w.NegotiatedSerializer.SupportedMediaTypes() {
+		if m.MediaType != runtime.ContentTypeProtobuf {
+			out = append(out, m)
+		}
+	}
+	return out
+}
