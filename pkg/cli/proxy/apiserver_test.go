@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// The steps of the Kubernetes documentation on accessing a cluster with an HTTP proxy, and
+// a watch, against a real kube-apiserver, with curl as the client where there is one.
+func TestAgainstAPIServer(t *testing.T) {
+	cp := daemontest.StartControlPlane(t)
+	p := start(t, cp.Kubeconfig, "--port", "0")
+	daemontest.Eventually(t, bound, func() error {
+		_, err := cp.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	curl := func(path string) string {
+		if _, err := exec.LookPath("curl"); err != nil {
+			_, body := p.get(t, path)
+			return body
+		}
+		out, err := exec.CommandContext(t.Context(), "curl", "-sS", "--fail", "http://"+p.address+path).Output()
+		if err != nil {
+			t.Fatalf("curl %s: %v\n%s", path, err, out)
+		}
+		return string(out)
+	}
+
+	var versions metav1.APIVersions
+	if err := json.Unmarshal([]byte(curl("/api/")), &versions); err != nil {
+		t.Fatal(err)
+	}
+	if versions.Kind != "APIVersions" || len(versions.Versions) != 1 || versions.Versions[0] != "v1" ||
+		len(versions.ServerAddressByClientCIDRs) == 0 || versions.ServerAddressByClientCIDRs[0].ClientCIDR != "0.0.0.0/0" {
+		t.Errorf("/api/ is %+v", versions)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hello", Labels: map[string]string{"app": "hello"}},
+		Spec: corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := cp.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cp.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := json.Unmarshal([]byte(curl("/api/v1/namespaces/default/pods")), &pods); err != nil {
+		t.Fatal(err)
+	}
+	if pods.Kind != "PodList" || pods.ResourceVersion == "" || len(pods.Items) != 1 || pods.Items[0].Name != "hello" || pods.Items[0].UID == "" {
+		t.Errorf("the list of Pods is %+v", pods)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/api/v1/namespaces/default/configmaps?watch=true&resourceVersion="+pods.ResourceVersion, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}
+	if _, err := cp.Client.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The event arrives while the answer goes on: it is not held back in a buffer.
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"name":"seen"`) {
+		t.Errorf("the watch sent %q, %v", line, err)
+	}
+	cancel()
+
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.code(t); code != 0 {
+		t.Errorf("after SIGTERM it ended with %d\n%s", code, p.stderr.String())
+	}
+	if log := p.stderr.String(); !strings.Contains(log, `path="/api/v1/namespaces/default/pods"`) || strings.Contains(log, "daemontest-admin") {
+		t.Errorf("the log is\n%s", log)
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
+	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/kubeconfig"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/resolve"
+)
+
+// connect finds the cluster, the path into it and the resolver for its names. With an SSH
+// path the API server is reached through the bastion, too.
+func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
+	if o.resolver != nil && o.dialer != nil {
+		return nil, nil
+	}
+	target, err := o.Cluster.Load()
+	if err != nil {
+		return nil, err
+	}
+	target.Config.QPS = -1 // names and reviews of many clients; the API server has its own limits
+	klog.ClearLogger()     // Load silences client-go, but audit lines are logs
+	path, err := dial.New(o.Via, o.dialOptions(target.Config))
+	if err != nil {
+		return nil, fmt.Errorf("--via %s: %w", o.Via, err)
+	}
+	o.dialer = path
+	if strings.HasPrefix(o.Via, "ssh=") {
+		if target.Config.Dial, err = dial.SSHDialContext(path); err != nil {
+			_ = path.Close()
+			return nil, err
+		}
+	}
+	if err := clusterflags.Reach(ctx, target); err != nil {
+		_ = path.Close()
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(target.Config)
+	if err != nil {
+		_ = path.Close()
+		return nil, fmt.Errorf("make a client for %s: %w", target, err)
+	}
+	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain})
+	return target.Config, nil
+}
+
+func (o *Options) dialOptions(config *rest.Config) dial.Options {
+	return dial.Options{
+		Config:         config,
+		Timeout:        o.DialTimeout,
+		MaxConnections: o.MaxConns,
+		Alternatives: func(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
+			if r, ok := o.resolver.(*resolve.Resolver); ok {
+				return r.Alternatives(ctx, d)
+			}
+			return nil, nil
+		},
+		Logf:   func(format string, args ...any) { klog.Infof(format, args...) },
+		Direct: o.Direct,
+	}
+}
+
+// addContext adds the context of --write-kubeconfig, which reaches the API server through the
+// proxy. remove takes it out again.
+func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
+	if o.WriteKubeconfig == "" {
+		return func() {}, nil
+	}
+	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	from := cmp.Or(*o.Cluster.Context, source.CurrentContext)
+	entry, warnings, err := kubeconfig.Through(&source, from, cmp.Or(o.ContextName, "socks5-"+from), proxy)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(o.Streams.ErrOut, "Warning: %s\n", w)
+	}
+	return serving.AddContext(o.WriteKubeconfig, entry, o.Streams.ErrOut)
+}
+
+// apiServerAddress returns host:port of the API server, in the form of --allow: kubectl goes
+// there through the proxy.
+func apiServerAddress(config *rest.Config) (string, error) {
+	u, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return "", fmt.Errorf("read the API server's address: %w", err)
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}

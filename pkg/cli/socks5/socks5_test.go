@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
+)
+
+// cluster resolves hello.default to a web server of this machine and dials with its network.
+type cluster struct{ web netip.AddrPort }
+
+func (c *cluster) Resolve(_ context.Context, host string, port uint16) (gateway.Destination, error) {
+	if host != "hello.default" {
+		return gateway.Destination{}, gateway.Errorf(gateway.ReasonNotFound, "", "no Service %q", host)
+	}
+	return gateway.Destination{Host: host, Port: port, Kind: gateway.KindService, Namespace: "default", Name: "hello", Addr: c.web}, nil
+}
+
+func (c *cluster) Dial(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
+	var nd net.Dialer
+	nc, err := nd.DialContext(ctx, "tcp", d.Addr.String())
+	if err != nil {
+		return nil, err
+	}
+	return nc.(*net.TCPConn), nil
+}
+
+// buffer can be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newOptions(t *testing.T) (*Options, *buffer) {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
+	t.Cleanup(srv.Close)
+	var out buffer
+	o := NewOptions(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+	c := &cluster{netip.MustParseAddrPort(srv.Listener.Addr().String())}
+	o.resolver, o.dialer, o.Listen, o.InsecureAllowLocal = c, c, "127.0.0.1:0", true
+	o.AuditLog = filepath.Join(t.TempDir(), "audit.json")
+	return o, &out
+}
+
+func run(ctx context.Context, o *Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	return o.Run(ctx)
+}
+
+// TestServe: the URL is in a file that only its owner can read, it works, the audit log has
+// the connection, the password is in no output and no log, and the end of the command removes
+// the file.
+func TestServe(t *testing.T) {
+	o, out := newOptions(t)
+	o.URLFile = filepath.Join(t.TempDir(), "dir", "url")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	var text []byte
+	for end := time.Now().Add(20 * time.Second); len(text) == 0; time.Sleep(5 * time.Millisecond) {
+		text, _ = os.ReadFile(o.URLFile)
+		if time.Now().After(end) {
+			t.Fatal(out.String())
+		}
+	}
+	info, err := os.Stat(o.URLFile)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	u, err := url.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Scheme != "socks5" {
+		t.Errorf("kubectl does not accept the scheme %q in proxy-url", u.Scheme)
+	}
+	res, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(u), DisableKeepAlives: true}}).Get("http://hello.default/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	anyone := *u
+	anyone.User = nil
+	if res, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&anyone)}}).Get("http://hello.default/"); err == nil {
+		_ = res.Body.Close()
+		t.Error("the proxy needs no password")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(o.URLFile); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	log, err := os.ReadFile(o.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	if strings.Contains(out.String(), password) || bytes.Contains(log, []byte(password)) || password == "" {
+		t.Errorf("the password %q is in %s or %s", password, out, log)
+	}
+	var records []gatewaysocks5.Record
+	for _, line := range strings.Split(strings.TrimSpace(string(log)), "\n") {
+		var r gatewaysocks5.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		records = append(records, r)
+	}
+	served := slices.IndexFunc(records, func(r gatewaysocks5.Record) bool { return r.Result == gatewaysocks5.ResultOK })
+	if len(records) != 2 || served < 0 {
+		t.Fatalf("%+v", records)
+	}
+	if r := records[served]; r.User != "fairlead" || r.Destination != "hello.default:80" || r.Kind != "Service" || r.Name != "hello" || r.BytesReceived == 0 || r.BytesSent == 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := records[1-served]; r.Result != string(gatewaysocks5.ReasonUnauthenticated) || r.Destination != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestCommand: a program without proxy settings of its own reaches a Service by its name,
+// even if the user's environment excludes hosts from proxies; the password is not in its
+// arguments, and its exit code is ours.
+func TestCommand(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("SKIPPED: curl is not installed, so that nothing is proven about it")
+	}
+	t.Setenv("NO_PROXY", "*")
+	t.Setenv("http_proxy", "http://192.0.2.1:1")
+	o, out := newOptions(t)
+	o.Command = []string{"sh", "-c", "curl -sS --max-time 20 http://hello.default:8080/ && exit 3"}
+	err := run(t.Context(), o)
+	if out := out.String(); !strings.HasSuffix(out, "\nhello") {
+		t.Errorf("%q", out)
+	}
+	var code interface{ CommandExitCode() int }
+	if err == nil || !errors.As(err, &code) || code.CommandExitCode() != 3 {
+		t.Errorf("%v", err)
+	}
+	o, out = newOptions(t)
+	o.Command = []string{"no-such-program"}
+	if err := run(t.Context(), o); err == nil {
+		t.Error(out)
+	}
+}
+
+// slowEnd dials connections that pass on the end of what the client has sent with a delay.
+type slowEnd struct{ *cluster }
+
+func (c slowEnd) Dial(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
+	nc, err := c.cluster.Dial(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return slowEndConn{nc}, nil
+}
+
+type slowEndConn struct{ gateway.Conn }
+
+func (c slowEndConn) CloseWrite() error {
+	time.Sleep(300 * time.Millisecond)
+	return c.Conn.CloseWrite()
+}
+
+// TestEndOfCommandCutsNothing: a connection that the command has closed ends in an orderly
+// way, although the command itself ends first.
+func TestEndOfCommandCutsNothing(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("SKIPPED: curl is not installed, so that nothing is proven about it")
+	}
+	o, out := newOptions(t)
+	o.dialer = slowEnd{o.dialer.(*cluster)}
+	o.Command = []string{"curl", "-sS", "--max-time", "20", "http://hello.default:8080/"}
+	if err := run(t.Context(), o); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	audit, err := os.ReadFile(o.AuditLog)
+	if err != nil || !strings.Contains(string(audit), `"result":"ok"`) {
+		t.Errorf("%v, %s", err, audit)
+	}
+}
+
+// TestExposureIsRefused: beyond loopback the proxy needs TLS and a way to authenticate, unless
+// a flag whose name says so waives it; flags that contradict each other are errors.
+func TestExposureIsRefused(t *testing.T) {
+	tls := func(o *Options) { o.TLSCert, o.TLSKey = "c", "k" }
+	for _, c := range []struct {
+		listen string
+		change func(*Options)
+		ok     bool
+	}{
+		{"127.0.0.1:1080", func(*Options) {}, true},
+		{"[::1]:1080", func(*Options) {}, true},
+		{"localhost:0", func(*Options) {}, true},
+		{"127.0.0.1:1080", tls, true},
+		{":1080", func(*Options) {}, false},
+		{"0.0.0.0:1080", func(*Options) {}, false},
+		{"[::]:1080", func(*Options) {}, false},
+		{"192.0.2.1:1080", func(*Options) {}, false},
+		{"proxy.example:1080", func(*Options) {}, false},
+		{":1080", tls, false},
+		{":1080", func(o *Options) { o.PasswordFile = "f" }, false},
+		{":1080", func(o *Options) { o.InsecureNoAuth = true }, false},
+		{":1080", func(o *Options) { o.InsecureNoTLS = true }, false},
+		{":1080", func(o *Options) { o.InsecureNoTLS, o.PasswordFile = true, "f" }, true},
+		{":1080", func(o *Options) { o.InsecureNoTLS, o.InsecureNoAuth = true, true }, true},
+		{":1080", func(o *Options) { tls(o); o.ClientCA = "ca" }, true},
+		{":1080", func(o *Options) { tls(o); o.TokenReview = true }, true},
+		{":1080", func(o *Options) { tls(o); o.PasswordFile = "f" }, true},
+		{"127.0.0.1:1080", func(o *Options) { o.ClientCA = "ca" }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.TLSCert = "c" }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.AccessReview = true }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.InsecureNoAuth, o.PasswordFile = true, "f" }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.TokenReview, o.Command = true, []string{"x"} }, false},
+		{"127.0.0.1", func(*Options) {}, false},
+		{"127.0.0.1:1080", func(o *Options) { o.Via = "socks5" }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.Via = "ssh=-oProxyCommand=x" }, false},
+		{"127.0.0.1:1080", func(o *Options) { o.Via = "ssh=me@bastion" }, true},
+		{"127.0.0.1:1080", func(o *Options) { o.Allow = []string{"10.0.0.0/33"} }, false},
+	} {
+		o, _ := newOptions(t)
+		o.Listen = c.listen
+		c.change(o)
+		if err := o.Validate(); (err == nil) != c.ok {
+			t.Errorf("%s %+v: %v, want ok %v", c.listen, o, err, c.ok)
+		}
+	}
+}
+
+// TestInstructionsAgree: what the instructions set, they unset, and nothing else.
+func TestInstructionsAgree(t *testing.T) {
+	for _, withTLS := range []bool{false, true} {
+		var b bytes.Buffer
+		instructions(&b, "/run/url", withTLS)
+		names := func(verb string) (all []string) {
+			for _, m := range regexp.MustCompile(verb+` (\w+)`).FindAllStringSubmatch(b.String(), -1) {
+				all = append(all, m[1])
+			}
+			return all
+		}
+		if set, unset := names("export"), names("unset"); len(set) == 0 || !slices.Equal(set, unset) {
+			t.Errorf("set %q, unset %q", set, unset)
+		}
+	}
+}
+
+// TestOwnPortIsDenied: the proxy does not connect to itself, by none of its addresses.
+func TestOwnPortIsDenied(t *testing.T) {
+	o, _ := newOptions(t)
+	o.Allow = []string{"0.0.0.0/0", "::/0"}
+	a, err := o.authorizer(nil, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1080")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, ok := range map[string]bool{"127.0.0.1:1080": false, "[::ffff:127.0.0.1]:1080": false, "127.0.0.1:1081": true} {
+		ap := netip.MustParseAddrPort(addr)
+		err := a.Authorize(t.Context(), nil, gateway.Destination{Kind: gateway.KindExternal, Host: ap.Addr().String(), Port: ap.Port(), Addr: ap})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	if all := ownAddresses(&net.TCPAddr{IP: net.IPv6unspecified, Port: 1080}); !slices.Contains(all, "127.0.0.1:1080") {
+		t.Errorf("%q", all)
+	}
+}
+
+// TestMetrics: the listener for metrics has the connections of the proxy.
+func TestMetrics(t *testing.T) {
+	var out bytes.Buffer
+	registry := prometheus.NewRegistry()
+	gatewaysocks5.NewMetrics(registry)
+	stop, err := serving.Metrics(t.Context(), "127.0.0.1:0", registry, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	address := regexp.MustCompile(`http://\S+`).FindString(out.String())
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	_, _ = b.ReadFrom(res.Body)
+	if !strings.Contains(b.String(), "fairlead_socks5_open_connections 0") {
+		t.Error(b.String())
+	}
+}
+
+// TestAddContext: the context has the proxy as its proxy-url and the credentials of the
+// current one; afterwards the file is as it was. The command warns about an API server on
+// loopback.
+func TestAddContext(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	const text = `apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, out := newOptions(t)
+	o.Cluster.KubeConfig, o.WriteKubeconfig = &file, file
+	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080", User: url.UserPassword("fairlead", "hidden")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := config.Contexts["socks5-c"]
+	if added == nil || added.Namespace != "team" || config.Clusters[added.Cluster].ProxyURL != "socks5://fairlead:hidden@127.0.0.1:1080" ||
+		config.AuthInfos[added.AuthInfo].Token != "secret" || config.CurrentContext != "c" {
+		t.Errorf("%+v", config)
+	}
+	if !strings.Contains(out.String(), "Warning: the API server's address 127.0.0.1:6443") || strings.Contains(out.String(), "hidden") {
+		t.Errorf("%q", out)
+	}
+	remove()
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("%v, the file is now %q", err, now)
+	}
+	none := "none"
+	o.Cluster.Context = &none
+	if _, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"}); err == nil || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("a context that does not exist: %v", err)
+	}
+}
+
+// TestAPIServerAddress: the API server's address is one that --allow takes.
+func TestAPIServerAddress(t *testing.T) {
+	for host, want := range map[string]string{
+		"https://api.example.com": "api.example.com:443", "https://10.0.0.1:6443/path": "10.0.0.1:6443", "http://api.example.com": "api.example.com:80",
+		"https://[fd00::1]:6443": "[fd00::1]:6443",
+	} {
+		got, err := apiServerAddress(&rest.Config{Host: host})
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", host, got, err)
+		}
+		if _, err := destinations.ParseRules(got); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// TestDocs: docs/socks5.md names only flags that exist, and has the defaults of the limits.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/socks5.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := NewCommand(genericiooptions.IOStreams{})
+	theirs := []string{"--proxytunnel", "--deny-destinations"} // of curl and of the agent
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(string(text), -1) {
+		if cmd.Flags().Lookup(flag[2:]) == nil && !slices.Contains(theirs, flag) {
+			t.Errorf("the page has %s, which does not exist", flag)
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (\\d\\w*) \\|").FindAllStringSubmatch(string(text), -1)
+	if len(rows) != 5 {
+		t.Errorf("%q", rows)
+	}
+	for _, row := range rows {
+		if f := cmd.Flags().Lookup(row[1]); f == nil || f.DefValue != row[2] {
+			t.Errorf("%s: the page has %s, the flag %+v", row[1], row[2], f)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiproxy
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+)
+
+// The default prefixes of kubectl proxy.
+const (
+	DefaultAPIPrefix    = "/"
+	DefaultStaticPrefix = "/static/"
+)
+
+// Options configure a [Handler].
+type Options struct {
+	// Config reaches the API server.
+	Config *rest.Config
+	// Filter decides what is forwarded; nil forwards everything.
+	Filter *Filter
+	// APIPrefix is the path below which the API is served. It is removed from the path
+	// unless it begins with /api.
+	APIPrefix string
+	// StaticDir, if not empty, is served below StaticPrefix.
+	StaticDir, StaticPrefix string
+	// AppendServerPath puts the path of the API server's URL before every path.
+	AppendServerPath bool
+	// Keepalive is the period of keep-alive probes on connections to the API server; 0 is
+	// Go's default, negative values disable them.
+	Keepalive time.Duration
+	// Token, if not empty, is what clients have to send as a bearer token. The API server
+	// does not receive it.
+	Token string
+	// TLS is what Serve speaks to clients; nil is plain HTTP.
+	TLS *tls.Config
+	// Log receives one line for each request.
+	Log logr.Logger
+	// Registry receives the metrics; nil keeps none.
+	Registry prometheus.Registerer
+	// Explain turns an error of reaching the API server into what is wrong and what to do;
+	// nil uses the error's text.
+	Explain func(error) string
+}
+
+// Handler is the proxy.
+type Handler struct {
+	o           Options
+	api, static http.Handler
+	metrics     *metrics
+	token       [sha256.Size]byte
+	// open is the number of requests that are being answered, upgrades among them.
+	open atomic.Int64
+}
+
+// New makes the handler.
+func New(o Options) (*Handler, error) {
+	if o.Config == nil {
+		return nil, errors.New("the API server's configuration is missing")
+	}
+	if o.Explain == nil {
+		o.Explain = func(err error) string { return err.Error() }
+	}
+	o.APIPrefix = withSlashes(cmp.Or(o.APIPrefix, DefaultAPIPrefix))
+	o.StaticPrefix = withSlashes(cmp.Or(o.StaticPrefix, DefaultStaticPrefix))
+	if o.StaticDir != "" && o.StaticPrefix == o.APIPrefix {
+		return nil, fmt.Errorf("static files and the API have the same prefix %q: choose another --www-prefix or --api-prefix", o.APIPrefix)
+	}
+	h := &Handler{o: o, token: sha256.Sum256([]byte(o.Token))}
+	var err error
+	if h.metrics, err = newMetrics(o.Registry); err != nil {
+		return nil, err
+	}
+	if h.api, err = h.newAPI(); err != nil {
+		return nil, err
+	}
+	if o.StaticDir != "" {
+		h.static = http.StripPrefix(strings.TrimSuffix(o.StaticPrefix, "/"), http.FileServer(http.Dir(o.StaticDir)))
+	}
+	return h, nil
+}
+
+// withSlashes makes a prefix begin and end with a slash.
+func withSlashes(prefix string) string {
+	if !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
+	}
+	if !strings.HasPrefix(prefix, "/") {
+		prefix = "/" + prefix
+	}
+	return prefix
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h.open.Add(1)
+	defer h.open.Add(-1)
+	rec := h.begin(w, req)
+	defer rec.end() // also where the reverse proxy panics to cut an answer short
+	h.route(rec, req)
+}
+
+// route checks the client, and chooses by prefix. It is no ServeMux: that redirects paths
+// with "//", which paths below a Service's proxy may have.
+func (h *Handler) route(rec *recorder, req *http.Request) {
+	if h.o.Token != "" && !h.authenticated(req) {
+		rec.Header().Set("WWW-Authenticate", "Bearer")
+		rec.refuse(http.StatusUnauthorized, refusal{"token", "the proxy requires the bearer token of its kubeconfig or of --token-file"})
+		return
+	}
+	if h.o.Filter != nil {
+		if r := h.o.Filter.checkSource(req); r != nil {
+			rec.refuse(http.StatusForbidden, *r)
+			return
+		}
+	}
+	switch p := req.URL.Path; {
+	case h.static != nil && strings.HasPrefix(p, h.o.StaticPrefix):
+		h.static.ServeHTTP(rec, req)
+	case strings.HasPrefix(p, h.o.APIPrefix):
+		h.serveAPI(rec, req)
+	case p+"/" == h.o.APIPrefix, h.static != nil && p+"/" == h.o.StaticPrefix:
+		http.Redirect(rec, req, p+"/", http.StatusMovedPermanently)
+	default:
+		rec.refuse(http.StatusNotFound, refusal{"prefix", fmt.Sprintf("the proxy serves the API below %s", h.o.APIPrefix)})
+	}
+}
+
+func (h *Handler) serveAPI(rec *recorder, req *http.Request) {
+	if !strings.HasPrefix(h.o.APIPrefix, "/api") {
+		req = stripPrefix(req, strings.TrimSuffix(h.o.APIPrefix, "/"))
+	}
+	if h.o.Filter != nil {
+		if r := h.o.Filter.checkTarget(req); r != nil {
+			rec.refuse(http.StatusForbidden, *r)
+			return
+		}
+	}
+	h.api.ServeHTTP(rec, req)
+}
+
+// stripPrefix returns the request without the prefix in its path. The encoded path loses
+// it too; where that spells the prefix in another way, it is encoded again.
+func stripPrefix(req *http.Request, prefix string) *http.Request {
+	if prefix == "" {
+		return req
+	}
+	u := *req.URL
+	u.Path = strings.TrimPrefix(u.Path, prefix)
+	if raw, ok := strings.CutPrefix(u.RawPath, prefix); ok {
+		u.RawPath = raw
+	} else {
+		u.RawPath = ""
+	}
+	out := *req
+	out.URL = &u
+	return &out
+}
+
+// authenticated compares hashes, so that neither length nor content shows in the time.
+func (h *Handler) authenticated(req *http.Request) bool {
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], h.token[:]) == 1
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+)
+
+const (
+	acceptedFor   = time.Minute
+	refusedFor    = 10 * time.Second
+	reviewTimeout = 10 * time.Second
+)
+
+// NewTokens reviews bearer tokens with TokenReviews and keeps the answers for some time.
+// With audiences, tokens must be valid for one of them.
+func NewTokens(client authenticationclient.TokenReviewInterface, audiences []string) authenticator.Token {
+	return cache.New(&reviewer{client, audiences}, false, acceptedFor, refusedFor)
+}
+
+type reviewer struct {
+	client    authenticationclient.TokenReviewInterface
+	audiences []string
+}
+
+// AuthenticateToken implements authenticator.Token.
+func (r *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: r.audiences}}
+	answer, err := r.client.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	s := answer.Status
+	if !s.Authenticated {
+		return nil, false, nil
+	}
+	// An API server that does not know about audiences returns none.
+	if len(r.audiences) > 0 && !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(r.audiences, a) }) {
+		return nil, false, nil
+	}
+	extra := map[string][]string{}
+	for key, values := range s.User.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{
+		Audiences: s.Audiences,
+		User:      &user.DefaultInfo{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups, Extra: extra},
+	}, true, nil
+}

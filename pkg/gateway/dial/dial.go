@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+)
+
+// Ways to dial, as New takes them.
+const (
+	ViaPortForward = "portforward"
+	ViaDirect      = "direct"
+	ViaNetwork     = "network"
+	ViaSSH         = "ssh="
+	ViaAPI         = "api"
+)
+
+// maxAttempts bounds how many endpoints of a Service one Dial tries.
+const maxAttempts = 3
+
+// Options of all paths. The zero value of each field has the default that it names.
+type Options struct {
+	// Config reaches the API server, for portforward. Its Dial and Proxy are used for
+	// streams too.
+	Config *rest.Config
+	// Alternatives returns other destinations to try when one cannot be reached, such as
+	// the other endpoints of a Service (resolve.Resolver has this method). Without it there
+	// is no failover.
+	Alternatives func(context.Context, gateway.Destination) ([]gateway.Destination, error)
+	// Timeout bounds one Dial, with all of its attempts. The default is 30 seconds.
+	Timeout time.Duration
+	// MaxConnections bounds the open connections and pending dials. The default is 1024.
+	MaxConnections int
+	// Logf takes messages on changes of the path itself. The default drops them.
+	Logf func(format string, args ...any)
+
+	PortForward PortForwardOptions
+	Direct      DirectOptions
+	SSH         SSHOptions
+}
+
+// Dialer is a gateway.Dialer. Close closes its connections and waits for its goroutines.
+type Dialer interface {
+	gateway.Dialer
+	io.Closer
+}
+
+// path opens connections in one way.
+type path interface {
+	Dialer
+	// external tells whether the path reaches hosts outside of the cluster.
+	external() bool
+}
+
+// New returns the Dialer for a way to dial: "portforward", "direct", "network" or
+// "ssh=[USER@]HOST[:PORT]".
+func New(via string, o Options) (Dialer, error) {
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	p, err := newPath(via, o)
+	if err != nil {
+		return nil, err
+	}
+	return &dialer{path: p, o: o, slots: make(chan struct{}, o.MaxConnections)}, nil
+}
+
+func newPath(via string, o Options) (path, error) {
+	switch target, isSSH := strings.CutPrefix(via, ViaSSH); {
+	case isSSH:
+		return newSSH(target, o)
+	case via == ViaPortForward:
+		return newPortForward(o)
+	case via == ViaDirect:
+		return newDirect(o)
+	case via == ViaNetwork:
+		return newNetwork(), nil
+	case via == ViaAPI:
+		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST",
+			"the path %q needs the extension API server", via)
+	}
+	return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST", "there is no path %q", via)
+}
+
+// dialer adds to a path what all have in common.
+type dialer struct {
+	path
+	o     Options
+	slots chan struct{}
+}
+
+// Dial opens a connection. If it fails in a way that may be due to one endpoint, it tries
+// others.
+func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
+	if to.Kind == gateway.KindExternal && !d.external() {
+		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST for hosts outside of the cluster",
+			"port-forwarding reaches only Pods and nodes, and %s is neither", to)
+	}
+	select {
+	case d.slots <- struct{}{}:
+	default:
+		return nil, gateway.Errorf(gateway.ReasonBusy, "close some of them, or raise the limit", "%d connections are open", d.o.MaxConnections)
+	}
+	release := func() { <-d.slots }
+	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
+	defer cancel()
+	c, err := d.attempt(ctx, to)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &slotted{Conn: c, release: sync.OnceFunc(release)}, nil
+}
+
+func (d *dialer) attempt(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
+	c, first := d.path.Dial(ctx, to)
+	if first == nil {
+		return c, nil
+	}
+	first = asError(ctx, first, to)
+	if d.o.Alternatives == nil || to.Kind != gateway.KindService || !oneEndpoint(first) {
+		return nil, first
+	}
+	others, err := d.o.Alternatives(ctx, to)
+	if err != nil {
+		return nil, first // it says more than that the search for others failed
+	}
+	for _, other := range others[:min(len(others), maxAttempts-1)] {
+		c, err := d.path.Dial(ctx, other)
+		if err == nil {
+			return c, nil
+		}
+		if err = asError(ctx, err, other); !oneEndpoint(err) {
+			return nil, err
+		}
+	}
+	return nil, first
+}
+
+// oneEndpoint tells whether a failure may be that of one endpoint only.
+func oneEndpoint(err error) bool {
+	switch gateway.ReasonOf(err) {
+	case gateway.ReasonRefused, gateway.ReasonHostUnreachable, gateway.ReasonNotFound, gateway.ReasonTimeout:
+		return true
+	}
+	return false
+}
+
+// asError gives a reason to errors that have none yet.
+func asError(ctx context.Context, err error, to gateway.Destination) error {
+	var known *gateway.Error
+	var network net.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return gateway.Errorf(gateway.ReasonInternal, "", "dial %s: %w", to, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return gateway.Errorf(gateway.ReasonTimeout, "check that the destination answers", "dial %s: %w", to, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return gateway.Errorf(gateway.ReasonRefused, "check that something listens on this port", "dial %s: %w", to, err)
+	}
+	return gateway.Errorf(gateway.ReasonInternal, "", "dial %s: %w", to, err)
+}
+
+// slotted gives back its slot when it is closed.
+type slotted struct {
+	gateway.Conn
+	release func()
+}
+
+// Close closes the connection.
+func (s *slotted) Close() error {
+	defer s.release()
+	return s.Conn.Close()
+}
+
+// target returns host:port of what a path that takes names dials. External names end with a
+// dot, so that no search domain makes a name of the cluster out of them.
+func target(to gateway.Destination) string {
+	if to.Addr.IsValid() {
+		return to.Addr.String()
+	}
+	return net.JoinHostPort(strings.TrimSuffix(to.Host, ".")+".", fmt.Sprint(to.Port))
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+)
+
+// PortForwardOptions are those of "portforward".
+type PortForwardOptions struct {
+	// IdleTimeout is how long the upstream connection of a Pod is kept without
+	// connections. The default is 1 minute.
+	IdleTimeout time.Duration
+	// StreamsPerConnection bounds the connections that share an upstream connection. The
+	// default is 32.
+	StreamsPerConnection int
+	// ReceiveBuffer is what is held for a client that does not read, in bytes. The default
+	// is 1 MiB.
+	ReceiveBuffer int
+	// StallTimeout is how long a client with a full buffer may hold up other connections
+	// to the same Pod. The default is 10 seconds.
+	StallTimeout time.Duration
+	// Settle is how long a dial waits for the report of a failure, because the protocol
+	// reports no success. The default is 50 milliseconds.
+	Settle time.Duration
+}
+
+func (o *PortForwardOptions) complete() {
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
+	o.StreamsPerConnection = cmp.Or(o.StreamsPerConnection, 32)
+	o.ReceiveBuffer = cmp.Or(o.ReceiveBuffer, 1<<20)
+	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
+	o.Settle = cmp.Or(o.Settle, 50*time.Millisecond)
+}
+
+// portForward dials through pods/portforward.
+type portForward struct {
+	upgrade    *upgrader
+	client     kubernetes.Interface
+	o          Options
+	life       context.Context
+	end        context.CancelFunc
+	goroutines sync.WaitGroup
+
+	mu    sync.Mutex
+	pods  map[types.NamespacedName]*podConns
+	hosts map[string]hostPod
+}
+
+// podConns are the upstream connections of a Pod.
+type podConns struct {
+	conns   []*upstream
+	dialing chan struct{} // closed when the dial under way has ended
+}
+
+// hostPod is a Pod in a node's network, and until when that is assumed.
+type hostPod struct {
+	types.NamespacedName
+	until time.Time
+}
+
+func newPortForward(o Options) (*portForward, error) {
+	if o.Config == nil {
+		return nil, errors.New("portforward needs the configuration of an API server: pass a kubeconfig")
+	}
+	o.PortForward.complete()
+	u, err := newUpgrader(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	p := &portForward{upgrade: u, client: client, o: o, pods: map[types.NamespacedName]*podConns{}, hosts: map[string]hostPod{}}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p, nil
+}
+
+func (p *portForward) external() bool { return false }
+
+// Dial opens a connection to a port of the destination's Pod or, for a node, of a Pod in the
+// node's network.
+func (p *portForward) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
+	if to.Kind == gateway.KindNode {
+		pod, err := p.hostPod(ctx, to.Node)
+		if err != nil {
+			return nil, err
+		}
+		to.Pod = pod
+	}
+	if to.Pod.Name == "" {
+		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST",
+			"port-forwarding reaches only Pods, and the endpoint %s of %s is none", to.Addr, to)
+	}
+	const tries = 3 // an upstream may end, by its idle timeout or otherwise, while it is picked
+	var last error
+	for range tries {
+		u, fresh, err := p.upstream(ctx, to.Pod)
+		if err != nil {
+			return nil, err
+		}
+		f, err := u.open(ctx, to, port(to.Addr, to.Port))
+		if err == nil {
+			return f, nil
+		}
+		if last = err; fresh || !u.lost() || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+func port(a netip.AddrPort, sent uint16) uint16 {
+	if a.IsValid() {
+		return a.Port()
+	}
+	return sent
+}
+
+// upstream returns a connection with a reserved place for a stream, and whether it is new.
+// At most one is dialled for a Pod at a time; others wait for it.
+func (p *portForward) upstream(ctx context.Context, pod types.NamespacedName) (*upstream, bool, error) {
+	for {
+		p.mu.Lock()
+		if p.life.Err() != nil {
+			p.mu.Unlock()
+			return nil, false, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
+		}
+		pc := p.pods[pod]
+		if pc == nil {
+			pc = &podConns{}
+			p.pods[pod] = pc
+		}
+		pc.conns = slices.DeleteFunc(pc.conns, (*upstream).lost)
+		for _, u := range pc.conns {
+			if u.reserve() {
+				p.mu.Unlock()
+				return u, false, nil
+			}
+		}
+		if wait := pc.dialing; wait != nil {
+			p.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, false, context.Cause(ctx)
+			}
+		}
+		pc.dialing = make(chan struct{})
+		p.mu.Unlock()
+		u, err := p.connect(ctx, pod, pc)
+		return u, true, err
+	}
+}
+
+func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc *podConns) (*upstream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(p.life, func() { cancel(context.Canceled) }) //nolint:contextcheck // the dialer's own life, too
+	defer stop()
+	url := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	raw, err := p.upgrade.dial(ctx, url)
+	var u *upstream
+	if err == nil {
+		u, err = newUpstream(pod.String(), raw, p.o.PortForward, &p.goroutines)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(pc.dialing)
+	pc.dialing = nil
+	if err != nil {
+		if len(pc.conns) == 0 {
+			delete(p.pods, pod)
+		}
+		return nil, upgradeError(err, pod)
+	}
+	u.reserve()
+	pc.conns = append(pc.conns, u)
+	p.goroutines.Go(func() {
+		<-u.down
+		p.forget(pod, u)
+	})
+	if p.life.Err() != nil {
+		u.close()
+	}
+	return u, nil
+}
+
+func (p *portForward) forget(pod types.NamespacedName, u *upstream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pc := p.pods[pod]
+	if pc == nil {
+		return
+	}
+	pc.conns = slices.DeleteFunc(pc.conns, func(o *upstream) bool { return o == u })
+	if len(pc.conns) == 0 && pc.dialing == nil {
+		delete(p.pods, pod)
+	}
+}
+
+// Close closes all connections.
+func (p *portForward) Close() error {
+	p.end()
+	p.mu.Lock()
+	for _, pc := range p.pods {
+		for _, u := range pc.conns {
+			u.close()
+		}
+	}
+	p.mu.Unlock()
+	p.goroutines.Wait()
+	return nil
+}
+
+// hostPodTTL is short, because host network Pods come and go with rollouts.
+const hostPodTTL = 30 * time.Second
+
+// hostPod finds a ready Pod in a node's network: agents of the tunnel first, then kube-proxy,
+// then any.
+func (p *portForward) hostPod(ctx context.Context, node string) (types.NamespacedName, error) {
+	p.mu.Lock()
+	known, ok := p.hosts[node]
+	p.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.NamespacedName, nil
+	}
+	list, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+		FieldSelector: "spec.nodeName=" + node + ",status.phase=Running", ResourceVersion: "0",
+	})
+	if apierrors.IsForbidden(err) {
+		return types.NamespacedName{}, gateway.Errorf(gateway.ReasonDenied, "ask for the right to list Pods in all namespaces",
+			"a node is reached through a Pod in its network, but Pods cannot be listed: %w", err)
+	}
+	if err != nil {
+		return types.NamespacedName{}, gateway.Errorf(gateway.ReasonPathDown, "check that the API server answers: kubectl get --raw /readyz",
+			"list the Pods of node %s: %w", node, err)
+	}
+	best, rank := types.NamespacedName{}, len(hostPodApps)+1
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if r := hostPodRank(pod); r < rank {
+			best, rank = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, r
+		}
+	}
+	if best.Name == "" {
+		return best, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST",
+			"node %s runs no ready Pod in its own network, and port-forwarding reaches a node through one", node)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.hosts) > 10000 {
+		clear(p.hosts)
+	}
+	p.hosts[node] = hostPod{best, time.Now().Add(hostPodTTL)}
+	return best, nil
+}
+
+var hostPodApps = []string{"konnectivity-agent", "kube-proxy"}
+
+// hostPodRank is lower for better Pods; it is past the end of the ranks for those that will
+// not do.
+func hostPodRank(pod *corev1.Pod) int {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if !pod.Spec.HostNetwork || !ready || pod.DeletionTimestamp != nil {
+		return len(hostPodApps) + 1
+	}
+	for i, app := range hostPodApps {
+		if pod.Labels["k8s-app"] == app || pod.Labels["app.kubernetes.io/name"] == app {
+			return i
+		}
+	}
+	return len(hostPodApps)
+}
+
+func upgradeError(err error, pod types.NamespacedName) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case apierrors.IsForbidden(err):
+		return gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("ask for a Role in namespace %q with verbs get and create on pods/portforward", pod.Namespace),
+			"port-forward to Pod %s: %w", pod, err)
+	case apierrors.IsNotFound(err):
+		return gateway.Errorf(gateway.ReasonNotFound, "the Pod is gone or is being replaced: try again", "port-forward to Pod %s: %w", pod, err)
+	case apierrors.IsUnauthorized(err):
+		return gateway.Errorf(gateway.ReasonPathDown, "renew the credentials of the kubeconfig", "port-forward to Pod %s: %w", pod, err)
+	case apierrors.IsBadRequest(err):
+		return gateway.Errorf(gateway.ReasonHostUnreachable, "the Pod does not run: see kubectl describe pod", "port-forward to Pod %s: %w", pod, err)
+	}
+	return gateway.Errorf(gateway.ReasonPathDown, "check that the API server answers and that it reaches the kubelet: kubectl logs -n "+pod.Namespace+" "+pod.Name,
+		"port-forward to Pod %s: %w", pod, err)
+}

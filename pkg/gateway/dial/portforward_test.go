@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dial
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
+)
+
+func podAt(name string, port uint16) gateway.Destination {
+	return gateway.Destination{
+		Host: name, Port: port, Kind: gateway.KindPod, Namespace: "default", Name: name,
+		Addr: netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port), Pod: types.NamespacedName{Namespace: "default", Name: name}, Node: "node-1",
+	}
+}
+
+type forwardTest struct {
+	*clustertest.Cluster
+	kubelet *clustertest.Kubelet
+}
+
+// TestPortForward dials through a real API server and the kubelet's own streaming code.
+func TestPortForward(t *testing.T) {
+	c := forwardTest{clustertest.Start(t), clustertest.StartKubelet(t)}
+	c.Node("node-1", "127.0.0.1", c.kubelet.On)
+	c.Pod("default", "web", "node-1", []string{"10.1.0.1"})
+	for name, test := range map[string]func(*testing.T, forwardTest){
+		"bytes": forwardBytes, "shared": forwardShared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
+		"forbidden": forwardForbidden, "spdy": forwardSPDY, "api server gone": forwardLost, "node": forwardNode,
+		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+}
+
+func (c forwardTest) dialer(t testing.TB, o Options) Dialer {
+	t.Helper()
+	if o.Config == nil {
+		o.Config = c.Config
+	}
+	return newDialer(t, ViaPortForward, o)
+}
+
+// forwardBytes: what is sent arrives whole and unchanged, in both directions at once.
+func forwardBytes(t *testing.T, c forwardTest) {
+	conn := mustDial(t, c.dialer(t, Options{}), podAt("web", listen(t, echo)))
+	sent := make([]byte, 8<<20)
+	_, _ = rand.Read(sent)
+	go func() {
+		_, _ = conn.Write(sent)
+		_ = conn.CloseWrite()
+	}()
+	got, err := io.ReadAll(conn)
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("sent %d bytes, got %d, equal: %v, %v", len(sent), len(got), bytes.Equal(got, sent), err)
+	}
+	if _, ok := conn.LocalAddr().(*net.TCPAddr); !ok {
+		t.Errorf("local address %T: SOCKS5 servers expect *net.TCPAddr", conn.LocalAddr())
+	}
+}
+
+// forwardShared: connections to a Pod share upstream connections, up to a bound.
+func forwardShared(t *testing.T, c forwardTest) {
+	d, to := c.dialer(t, Options{PortForward: PortForwardOptions{StreamsPerConnection: 8}}), podAt("web", listen(t, echo))
+	before := c.kubelet.Connections.Load()
+	var wg sync.WaitGroup
+	for i := range 32 {
+		conn := mustDial(t, d, to)
+		wg.Go(func() { ping(t, conn, "word "+strconv.Itoa(i)) })
+	}
+	wg.Wait()
+	if n := c.kubelet.Connections.Load() - before; n != 4 {
+		t.Errorf("32 connections use %d upstream connections, want 4 for 8 each", n)
+	}
+}
+
+// forwardHalfClose: the destination sees the end of what the client sends, and the client
+// still gets the answer.
+func forwardHalfClose(t *testing.T, c forwardTest) {
+	conn := mustDial(t, c.dialer(t, Options{}), podAt("web", listen(t, answerAtEnd)))
+	if _, err := io.WriteString(conn, "question"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.CloseWrite()
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "question" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// forwardRefused: the node's report arrives as a failed dial.
+func forwardRefused(t *testing.T, c forwardTest) {
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{Settle: testTimeout}})
+	wantReason(t, d, podAt("web", refusing(t)), gateway.ReasonRefused, "connection refused", "default/web")
+	// The upstream is not harmed.
+	ping(t, mustDial(t, c.dialer(t, Options{}), podAt("web", listen(t, echo))), "after")
+}
+
+func forwardPodGone(t *testing.T, c forwardTest) {
+	wantReason(t, c.dialer(t, Options{}), podAt("gone", 80), gateway.ReasonNotFound, "default/gone", "not found")
+}
+
+// forwardForbidden: the error names the missing right.
+func forwardForbidden(t *testing.T, c forwardTest) {
+	wantReason(t, c.dialer(t, Options{Config: c.As("jane")}), podAt("web", 80), gateway.ReasonDenied, "pods/portforward", "create")
+}
+
+// forwardSPDY: a user whose rights allow SPDY, but not WebSockets, which begin with GET, is
+// served as well.
+func forwardSPDY(t *testing.T, c forwardTest) {
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spdy"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/portforward"}},
+	}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spdy"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "spdy", APIGroup: rbacv1.GroupName}},
+		RoleRef:    rbacv1.RoleRef{Kind: "Role", Name: "spdy", APIGroup: rbacv1.GroupName},
+	}
+	if _, err := c.Client.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d := c.dialer(t, Options{Config: c.As("spdy")})
+	to := podAt("web", listen(t, echo))
+	deadline := time.Now().Add(testTimeout)
+	for { // RBAC is read from a cache
+		conn, err := d.Dial(t.Context(), to)
+		if err == nil {
+			_ = conn.SetDeadline(deadline)
+			ping(t, conn, "over SPDY")
+			_ = conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// cuttable dials connections that a test can cut all at once.
+type cuttable struct {
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (c *cuttable) config(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			c.mu.Lock()
+			c.conns = append(c.conns, conn)
+			c.mu.Unlock()
+		}
+		return conn, err
+	}
+	return config
+}
+
+func (c *cuttable) cut() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	return len(c.conns)
+}
+
+// forwardLost: when the API server goes away, open connections fail; they do not seem to
+// end. The next dial connects again.
+func forwardLost(t *testing.T, c forwardTest) {
+	var wire cuttable
+	d, to := c.dialer(t, Options{Config: wire.config(c.Config)}), podAt("web", listen(t, echo))
+	conn := mustDial(t, d, to)
+	ping(t, conn, "before")
+	if wire.cut() == 0 {
+		t.Fatal("streams do not use the Dial of the configuration")
+	}
+	_, err := conn.Read(make([]byte, 1))
+	if err == nil || errors.Is(err, io.EOF) || gateway.ReasonOf(err) != gateway.ReasonPathDown {
+		t.Errorf("read after the loss: %v, want reason %s", err, gateway.ReasonPathDown)
+	}
+	ping(t, mustDial(t, d, to), "again")
+}
+
+// forwardNode: a node is reached through a Pod in its network, and not through another.
+func forwardNode(t *testing.T, c forwardTest) {
+	to := gateway.Destination{Host: "node-1", Port: listen(t, echo), Kind: gateway.KindNode, Name: "node-1", Node: "node-1"}
+	to.Addr = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), to.Port)
+	wantReason(t, c.dialer(t, Options{}), to, gateway.ReasonUnsupported, "no ready Pod in its own network")
+	c.Pod("default", "host", "node-1", []string{"127.0.0.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	ping(t, mustDial(t, c.dialer(t, Options{}), to), "node")
+	wantReason(t, c.dialer(t, Options{Config: c.As("jane")}), to, gateway.ReasonDenied, "list Pods")
+}
+
+// forwardStalled: a client that reads nothing does not hold up others for long, and sees an
+// error rather than an end. SPDY has no flow control, so that takes buffers and a reset.
+func forwardStalled(t *testing.T, c forwardTest) {
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{ReceiveBuffer: 128 << 10, StallTimeout: time.Second}})
+	neighbour := mustDial(t, d, podAt("web", listen(t, echo)))
+	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
+	for i := range 50 {
+		ping(t, neighbour, "word "+strconv.Itoa(i))
+		time.Sleep(20 * time.Millisecond)
+	}
+	ping(t, mustDial(t, d, podAt("web", listen(t, echo))), "new")
+	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+		ping(t, neighbour, "word")
+		f := stalled.(*slotted).Conn.(*forwarded)
+		if !f.in.full() {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the stalled connection is not reset")
+		}
+	}
+	n, err := io.Copy(io.Discard, stalled)
+	if gateway.ReasonOf(err) != gateway.ReasonBusy {
+		t.Errorf("the stalled client read %d bytes and got %v, want reason %s", n, err, gateway.ReasonBusy)
+	}
+}
+
+// forwardIdle: the upstream of a Pod ends when it has had no connections for a time.
+func forwardIdle(t *testing.T, c forwardTest) {
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{IdleTimeout: 300 * time.Millisecond}})
+	to := podAt("web", listen(t, echo))
+	p := d.(*dialer).path.(*portForward)
+	conn := mustDial(t, d, to)
+	time.Sleep(time.Second)
+	ping(t, conn, "an open connection is not idle time")
+	_ = conn.Close()
+	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+		p.mu.Lock()
+		n := len(p.pods)
+		p.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the idle upstream is not closed")
+		}
+	}
+	ping(t, mustDial(t, d, to), "again")
+}
+
+// forwardDeadlines: reads, writes and dials end in time, also if the other side is stuck.
+func forwardDeadlines(t *testing.T, c forwardTest) {
+	conn := mustDial(t, c.dialer(t, Options{}), podAt("web", listen(t, silent)))
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read: %v", err)
+	}
+	stuck := rest.CopyConfig(c.Config)
+	stuck.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(listen(t, silent)))))
+	}
+	wantReason(t, c.dialer(t, Options{Config: stuck, Timeout: 200 * time.Millisecond}), podAt("web", 80), gateway.ReasonTimeout)
+	gone := rest.CopyConfig(c.Config)
+	gone.Host = "https://127.0.0.1:" + strconv.Itoa(int(refusing(t)))
+	wantReason(t, c.dialer(t, Options{Config: gone}), podAt("web", 80), gateway.ReasonPathDown, "check that the API server answers")
+}
+
+// forwardNotAPod: the path says what it cannot reach, and what can.
+func forwardNotAPod(t *testing.T, c forwardTest) {
+	d := c.dialer(t, Options{})
+	to := podAt("web", 80)
+	to.Kind, to.Pod = gateway.KindService, types.NamespacedName{}
+	wantReason(t, d, to, gateway.ReasonUnsupported, "--via direct")
+	wantReason(t, d, gateway.Destination{Host: "example.com", Port: 80, Kind: gateway.KindExternal}, gateway.ReasonUnsupported, "--via ssh")
+}
+
+// forwardLeaks: Close ends every goroutine, with connections open, and clients see that.
+func forwardLeaks(t *testing.T, c forwardTest) {
+	d, err := New(ViaPortForward, Options{Config: c.Config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listen(t, func(conn *net.TCPConn) { silent(conn) })
+	conn, err := d.Dial(t.Context(), podAt("web", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("read after Close: %v", err)
+	}
+	_ = conn.Close()
+	wantReason(t, d, podAt("web", port), gateway.ReasonPathDown, "closed")
+	noLeaks(t)
+}

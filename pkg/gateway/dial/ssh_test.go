@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dial
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	"golang.org/x/crypto/ssh/knownhosts"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+)
+
+func newKey(t testing.TB) (ed25519.PrivateKey, ssh.Signer) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, signer
+}
+
+// keyFile writes a private key, with a passphrase if that is not empty.
+func keyFile(t testing.TB, key ed25519.PrivateKey, passphrase string) string {
+	t.Helper()
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if passphrase != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(passphrase))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "id", pem.EncodeToMemory(block))
+}
+
+func writeFile(t testing.TB, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// bastion is an SSH server that permits direct-tcpip channels.
+type bastion struct {
+	port   uint16
+	host   ssh.Signer
+	logins atomic.Int64
+
+	mu     sync.Mutex
+	conns  []net.Conn
+	silent atomic.Bool // answers no requests
+}
+
+func startBastion(t testing.TB, user ssh.PublicKey) *bastion {
+	t.Helper()
+	b := &bastion{}
+	_, b.host = newKey(t)
+	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if !bytes.Equal(key.Marshal(), user.Marshal()) {
+			return nil, errors.New("unknown key")
+		}
+		return nil, nil
+	}}
+	config.AddHostKey(b.host)
+	b.port = listen(t, func(c *net.TCPConn) { b.serve(c, config) })
+	return b
+}
+
+func (b *bastion) serve(c net.Conn, config *ssh.ServerConfig) {
+	b.mu.Lock()
+	b.conns = append(b.conns, c)
+	b.mu.Unlock()
+	_, channels, requests, err := ssh.NewServerConn(c, config)
+	if err != nil {
+		return
+	}
+	b.logins.Add(1)
+	go func() {
+		for r := range requests {
+			if !b.silent.Load() && r.WantReply {
+				_ = r.Reply(false, nil)
+			}
+		}
+	}()
+	for ch := range channels {
+		go forwardChannel(ch)
+	}
+}
+
+// forwardChannel serves a channel as OpenSSH does, with the texts of the C library.
+func forwardChannel(ch ssh.NewChannel) {
+	var to struct {
+		Host       string
+		Port       uint32
+		Origin     string
+		OriginPort uint32
+	}
+	if err := ssh.Unmarshal(ch.ExtraData(), &to); err != nil || ch.ChannelType() != "direct-tcpip" {
+		_ = ch.Reject(ssh.UnknownChannelType, "unknown")
+		return
+	}
+	switch to.Port {
+	case 1:
+		_ = ch.Reject(ssh.Prohibited, "open failed")
+		return
+	case 2:
+		_ = ch.Reject(ssh.ConnectionFailed, "Name or service not known")
+		return
+	}
+	if strings.TrimSuffix(to.Host, ".") == "inner.example" {
+		to.Host = "127.0.0.1"
+	}
+	target, err := net.Dial("tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
+	if err != nil {
+		_ = ch.Reject(ssh.ConnectionFailed, "Connection refused")
+		return
+	}
+	c, requests, err := ch.Accept()
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	go func() {
+		_, _ = io.Copy(target, c)
+		_ = target.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(c, target)
+	_ = c.CloseWrite()
+}
+
+func (b *bastion) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.conns {
+		_ = c.Close()
+	}
+	b.conns = nil
+}
+
+func (b *bastion) via() string { return "ssh=me@127.0.0.1:" + strconv.Itoa(int(b.port)) }
+
+// knows returns a file with the bastion's host key.
+func (b *bastion) knows(t testing.TB, key ssh.PublicKey) string {
+	t.Helper()
+	address := knownhosts.Normalize(net.JoinHostPort("127.0.0.1", strconv.Itoa(int(b.port))))
+	return writeFile(t, "known_hosts", []byte(knownhosts.Line([]string{address}, key)+"\n"))
+}
+
+// options log in with a file and touch nothing of the user who runs the tests.
+func (b *bastion) options(t testing.TB, identity string) Options {
+	t.Helper()
+	return Options{SSH: SSHOptions{ConfigFile: "none", AgentSocket: "none", IdentityFiles: []string{identity}, KnownHosts: []string{b.knows(t, b.host.PublicKey())}}}
+}
+
+// TestSSH: bytes, half-close, names and refusals through a bastion, over one connection.
+func TestSSH(t *testing.T) {
+	key, signer := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	d := newDialer(t, b.via(), b.options(t, keyFile(t, key, "")))
+	sshTraffic(t, d)
+	c := mustDial(t, d, address(gateway.KindExternal, "inner.example", listen(t, echo)))
+	ping(t, c, "the bastion resolves names")
+	wantReason(t, d, address(gateway.KindExternal, "192.0.2.1", 1), gateway.ReasonDenied, "AllowTcpForwarding")
+	wantReason(t, d, address(gateway.KindExternal, "nothing.example", 2), gateway.ReasonNotFound, "resolve")
+	if n := b.logins.Load(); n != 1 {
+		t.Errorf("%d logins for all connections, want 1", n)
+	}
+}
+
+func sshTraffic(t *testing.T, d Dialer) {
+	t.Helper()
+	c := mustDial(t, d, address(gateway.KindNode, "127.0.0.1", listen(t, echo)))
+	sent := make([]byte, 4<<20)
+	_, _ = rand.Read(sent)
+	go func() {
+		_, _ = c.Write(sent)
+		_ = c.CloseWrite()
+	}()
+	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("sent %d bytes, got %d: %v", len(sent), len(got), err)
+	}
+	c = mustDial(t, d, address(gateway.KindNode, "127.0.0.1", listen(t, answerAtEnd)))
+	_, _ = io.WriteString(c, "question")
+	_ = c.CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "question" {
+		t.Errorf("after the end of the question: %q, %v", got, err)
+	}
+	c = mustDial(t, d, address(gateway.KindNode, "127.0.0.1", listen(t, silent)))
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read past its deadline: %v", err)
+	}
+	wantReason(t, d, address(gateway.KindNode, "127.0.0.1", refusing(t)), gateway.ReasonRefused, "refused")
+}
+
+// TestSSHHostKeys: an unknown and a changed host key are refused before the user's key is
+// shown, with what to run and with both fingerprints.
+func TestSSHHostKeys(t *testing.T) {
+	key, signer := newKey(t)
+	_, other := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
+	o := b.options(t, keyFile(t, key, ""))
+	o.SSH.KnownHosts = []string{filepath.Join(t.TempDir(), "none")}
+	wantReason(t, newDialer(t, b.via(), o), to, gateway.ReasonDenied, "ssh-keyscan -p "+strconv.Itoa(int(b.port))+" 127.0.0.1", ssh.FingerprintSHA256(b.host.PublicKey()))
+	o.SSH.KnownHosts = []string{b.knows(t, other.PublicKey())}
+	wantReason(t, newDialer(t, b.via(), o), to, gateway.ReasonDenied, "has changed", ssh.FingerprintSHA256(b.host.PublicKey()), ssh.FingerprintSHA256(other.PublicKey()), "ssh-keygen -R")
+	if n := b.logins.Load(); n != 0 {
+		t.Errorf("%d logins at a host with the wrong key", n)
+	}
+}
+
+// TestSSHKeys: keys come from files and from an agent; what hinders a login is named.
+func TestSSHKeys(t *testing.T) {
+	key, signer := newKey(t)
+	stranger, _ := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
+	locked := keyFile(t, key, "secret")
+	wantReason(t, newDialer(t, b.via(), b.options(t, locked)), to, gateway.ReasonDenied, "passphrase", "ssh-add "+locked)
+	wantReason(t, newDialer(t, b.via(), b.options(t, keyFile(t, stranger, ""))), to, gateway.ReasonDenied, "accepts none of 1 keys")
+	wantReason(t, newDialer(t, b.via(), b.options(t, "/nonexistent")), to, gateway.ReasonDenied, "no key", "ssh-add")
+
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(tunneltest.ShortDir(t), "agent")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go func() { _ = agent.ServeAgent(ring, c) }()
+		}
+	}()
+	o := b.options(t, locked)
+	o.SSH.AgentSocket = socket
+	ping(t, mustDial(t, newDialer(t, b.via(), o), to), "with the agent's key")
+}
+
+// TestSSHReconnects: when the bastion goes away, open connections fail rather than seem to
+// end, and the connection comes back without a dial.
+func TestSSHReconnects(t *testing.T) {
+	key, signer := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	d := newDialer(t, b.via(), b.options(t, keyFile(t, key, "")))
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
+	for i := range 5 {
+		c := mustDial(t, d, to)
+		ping(t, c, "before")
+		b.cut()
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, io.EOF) || gateway.ReasonOf(err) != gateway.ReasonPathDown {
+			t.Fatalf("read after the loss: %v, want reason %s", err, gateway.ReasonPathDown)
+		}
+		tunneltest.Eventually(t, testTimeout, "connects again in the background", func() bool { return b.logins.Load() == int64(i+2) })
+	}
+	ping(t, mustDial(t, d, to), "after")
+}
+
+// TestSSHKeepAlive: a bastion that stopped answering, without an end of the connection, is
+// given up.
+func TestSSHKeepAlive(t *testing.T) {
+	key, signer := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	o := b.options(t, keyFile(t, key, ""))
+	o.SSH.KeepAlive = 50 * time.Millisecond
+	c := mustDial(t, newDialer(t, b.via(), o), address(gateway.KindNode, "127.0.0.1", listen(t, echo)))
+	ping(t, c, "before")
+	b.silent.Store(true)
+	if _, err := c.Read(make([]byte, 1)); gateway.ReasonOf(err) != gateway.ReasonPathDown {
+		t.Errorf("read: %v, want reason %s", err, gateway.ReasonPathDown)
+	}
+}
+
+// TestSSHPathDown: a bastion that cannot be reached is named, one that says nothing costs no
+// more than the dial's time, and Close ends every goroutine.
+func TestSSHPathDown(t *testing.T) {
+	key, signer := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	o := b.options(t, keyFile(t, key, ""))
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, silent))
+	gone, err := New("ssh=me@127.0.0.1:"+strconv.Itoa(int(refusing(t))), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, gone, to, gateway.ReasonPathDown, "bastion me@127.0.0.1", "sshd")
+	_ = gone.Close()
+	mute := o
+	mute.Timeout = 200 * time.Millisecond
+	stuck, err := New("ssh=me@127.0.0.1:"+strconv.Itoa(int(listen(t, silent))), mute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, stuck, to, gateway.ReasonTimeout)
+	_ = stuck.Close()
+
+	d, err := New(b.via(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.Dial(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = d.Close()
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("read after Close: %v", err)
+	}
+	wantReason(t, d, to, gateway.ReasonPathDown, "closed")
+	noLeaks(t)
+}
+
+// TestSSHDialContext: client-go reaches an API server that only the bastion can resolve.
+func TestSSHDialContext(t *testing.T) {
+	key, signer := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"gitVersion": "v1.36.3"}`)
+	}))
+	defer api.Close()
+	d := newDialer(t, b.via(), b.options(t, keyFile(t, key, "")))
+	dial, err := SSHDialContext(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := netip.MustParseAddrPort(api.Listener.Addr().String()).Port()
+	config := &rest.Config{Host: "https://inner.example:" + strconv.Itoa(int(port)), Dial: dial, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := client.Discovery().ServerVersion(); err != nil || v.GitVersion != "v1.36.3" {
+		t.Errorf("version %v, %v", v, err)
+	}
+	if _, err := SSHDialContext(newDialer(t, ViaDirect, Options{Direct: DirectOptions{Socket: "/x"}})); err == nil {
+		t.Error("a dialer of another path is accepted")
+	}
+}
+
+// TestSSHConfig: the target is completed from the client's configuration, and the target
+// wins.
+func TestSSHConfig(t *testing.T) {
+	file := writeFile(t, "config", []byte("Host jump\n  HostName bastion.example\n  User alice\n  Port 2222\n  IdentityFile /keys/a\n  IdentityFile /keys/b\n  IdentitiesOnly yes\n  UserKnownHostsFile /keys/known\n\nHost hop\n  ProxyJump jump\n"))
+	for target, want := range map[string]string{
+		"jump": "alice@bastion.example:2222", "bob@jump:22": "bob@bastion.example", "carol@other": "carol@other", "dave@[2001:db8::1]:23": "dave@[2001:db8::1]:23",
+	} {
+		got, err := parseSSHTarget(target)
+		o := SSHOptions{ConfigFile: file, AgentSocket: "/agent"}
+		if err == nil {
+			err = got.readConfig(&o)
+		}
+		if err != nil || got.String() != want {
+			t.Errorf("%s: %s, %v, want %s", target, got, err, want)
+		}
+		if target == "jump" && (len(o.IdentityFiles) != 2 || o.KnownHosts[0] != "/keys/known" || o.AgentSocket != "") {
+			t.Errorf("options of jump: %+v", o)
+		}
+	}
+	if _, err := New("ssh=hop", Options{SSH: SSHOptions{ConfigFile: file}}); err == nil || !strings.Contains(err.Error(), "ProxyJump") {
+		t.Errorf("ProxyJump: %v", err)
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Kind tells what a destination is in the cluster.
+type Kind string
+
+const (
+	// KindService is a Service, reached through one of its ready endpoints.
+	KindService Kind = "Service"
+	// KindPod is a Pod.
+	KindPod Kind = "Pod"
+	// KindNode is a node.
+	KindNode Kind = "Node"
+	// KindExternal is an address that belongs to no object of the cluster.
+	KindExternal Kind = "External"
+)
+
+// Destination is what a client asks for, after resolution.
+type Destination struct {
+	// Host and Port are what the client sent: a name or a literal address, and a port.
+	Host string
+	Port uint16
+
+	// Kind, Namespace and Name identify the object that the host belongs to. Namespace is
+	// empty for nodes, both are empty for external addresses.
+	Kind      Kind
+	Namespace string
+	Name      string
+
+	// Addr is the address and port to connect to. For a Service it is that of one ready
+	// endpoint, with its target port.
+	Addr netip.AddrPort
+
+	// Pod and Node run what is behind Addr; they are empty where that is unknown.
+	Pod  types.NamespacedName
+	Node string
+}
+
+// String returns host:port as the client sent them.
+func (d Destination) String() string {
+	return net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
+}
+
+// Resolver turns a host and a port into a destination. Its errors are of type *Error.
+type Resolver interface {
+	Resolve(ctx context.Context, host string, port uint16) (Destination, error)
+}
+
+// Conn is a connection that can be closed in one direction.
+type Conn interface {
+	net.Conn
+	// CloseWrite tells the other side that no more bytes follow.
+	CloseWrite() error
+}
+
+// Dialer opens connections to destinations. Its errors are of type *Error.
+type Dialer interface {
+	Dial(ctx context.Context, d Destination) (Conn, error)
+}
+
+// Authorizer decides whether a client may connect to a destination. It returns nil, or an
+// *Error with ReasonDenied that names the rule.
+type Authorizer interface {
+	Authorize(ctx context.Context, client user.Info, d Destination) error
+}
+
+// Reason is why a connection was not opened. Each has one SOCKS5 reply code and one HTTP
+// status, and is the value of a metric's label.
+type Reason string
+
+const (
+	// ReasonDenied: rules do not allow this client to connect to this destination.
+	ReasonDenied Reason = "denied"
+	// ReasonNotFound: no Service, Pod or node has this name, or the name does not resolve.
+	ReasonNotFound Reason = "not-found"
+	// ReasonNoEndpoints: the Service exists but has no ready endpoint for this port.
+	ReasonNoEndpoints Reason = "no-endpoints"
+	// ReasonRefused: the destination refused the connection.
+	ReasonRefused Reason = "refused"
+	// ReasonHostUnreachable: there is no route to the destination.
+	ReasonHostUnreachable Reason = "host-unreachable"
+	// ReasonTimeout: the destination or the dial path did not answer in time.
+	ReasonTimeout Reason = "timeout"
+	// ReasonPathDown: the dial path itself does not work: the API server, the
+	// konnectivity-server, its agents or the bastion cannot be reached.
+	ReasonPathDown Reason = "path-down"
+	// ReasonUnsupported: this dial path cannot reach this kind of destination, or the
+	// client asked for something other than a TCP connection.
+	ReasonUnsupported Reason = "unsupported"
+	// ReasonBusy: a limit on connections is reached.
+	ReasonBusy Reason = "busy"
+	// ReasonInternal: anything else.
+	ReasonInternal Reason = "internal"
+)
+
+// Error says why a connection was not opened and what to do about it.
+type Error struct {
+	Reason Reason
+	// Err says what failed, and why. It may be sent to the client.
+	Err error
+	// Hint says what to do; it may be empty.
+	Hint string
+}
+
+// Errorf returns an *Error whose Err is made by fmt.Errorf.
+func Errorf(r Reason, hint, format string, args ...any) *Error {
+	return &Error{Reason: r, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// Error returns what failed, followed by the hint.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + ": " + e.Hint
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ReasonOf returns the reason of the first *Error in err's chain, ReasonTimeout for a
+// deadline that has passed, and ReasonInternal for anything else.
+func ReasonOf(err error) Reason {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Reason
+	case errors.Is(err, context.DeadlineExceeded):
+		return ReasonTimeout
+	}
+	return ReasonInternal
+}
+
+// IsLoopback tells whether a host, an address or a name, is this machine.
+func IsLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}

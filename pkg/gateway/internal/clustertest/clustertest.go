@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clustertest makes the objects of a small cluster in a real API server, and serves
+// the kubelet of its nodes.
+package clustertest
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// Cluster is a real API server without controllers.
+type Cluster struct {
+	*daemontest.ControlPlane
+	// Config has all rights.
+	Config *rest.Config
+	t      testing.TB
+}
+
+// Start runs an API server for as long as the test.
+func Start(t *testing.T, args ...string) *Cluster {
+	t.Helper()
+	// There is no controller that makes service accounts.
+	plane := daemontest.StartControlPlane(t, append([]string{"--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"}, args...)...)
+	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	c := &Cluster{ControlPlane: plane, Config: config, t: t}
+	daemontest.Eventually(t, time.Minute, func() error {
+		_, err := plane.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return c
+}
+
+// As returns a configuration with a user's rights.
+func (c *Cluster) As(user string) *rest.Config {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate.UserName = user
+	return config
+}
+
+// ClientAs returns a client with a user's rights.
+func (c *Cluster) ClientAs(user string) kubernetes.Interface {
+	c.t.Helper()
+	client, err := kubernetes.NewForConfig(c.As(user))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return client
+}
+
+// Namespace makes a namespace.
+func (c *Cluster) Namespace(name string) {
+	c.t.Helper()
+	_, err := c.Client.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	c.check(err)
+}
+
+// Node makes a node with an internal address and further settings.
+func (c *Cluster) Node(name, addr string, edit ...func(*corev1.Node)) {
+	c.t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}, {Type: corev1.NodeHostName, Address: name}}
+	for _, f := range edit {
+		f(n)
+	}
+	status := n.Status
+	made, err := c.Client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{})
+	c.check(err)
+	made.Status = status
+	_, err = c.Client.CoreV1().Nodes().UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
+	c.check(err)
+}
+
+// Pod makes a ready Pod on a node.
+func (c *Cluster) Pod(namespace, name, node string, ips []string, edit ...func(*corev1.Pod)) {
+	c.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	for _, ip := range ips {
+		p.Status.PodIP = ips[0]
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
+	}
+	for _, f := range edit {
+		f(p)
+	}
+	status := p.Status
+	made, err := c.Client.CoreV1().Pods(namespace).Create(c.t.Context(), p, metav1.CreateOptions{})
+	c.check(err)
+	made.Status = status
+	_, err = c.Client.CoreV1().Pods(namespace).UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
+	c.check(err)
+}
+
+// Service makes a Service.
+func (c *Cluster) Service(namespace, name string, spec corev1.ServiceSpec) *corev1.Service {
+	c.t.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
+	s, err := c.Client.CoreV1().Services(namespace).Create(c.t.Context(), s, metav1.CreateOptions{})
+	c.check(err)
+	return s
+}
+
+// Slice makes an EndpointSlice of a Service.
+func (c *Cluster) Slice(namespace, service, name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) {
+	c.t.Helper()
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family, Ports: ports, Endpoints: endpoints,
+	}
+	_, err := c.Client.DiscoveryV1().EndpointSlices(namespace).Create(c.t.Context(), s, metav1.CreateOptions{})
+	c.check(err)
+}
+
+// Port is a port of an EndpointSlice.
+func Port(name string, number int32) discoveryv1.EndpointPort {
+	protocol := corev1.ProtocolTCP
+	return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: &protocol}
+}
+
+// Endpoint is an endpoint that a Pod stands behind.
+func Endpoint(namespace, pod, addr string, ready bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{
+		Addresses:  []string{addr},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod},
+	}
+}
+
+func (c *Cluster) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubeconfig writes contexts for ways into a cluster into kubeconfig files, and
+// takes them out again.
+//
+// An [Entry] is one context with its cluster and its user: [ForServer] makes one for a
+// proxy that serves the API itself, [Through] one that reaches a context's API server
+// through a SOCKS5 or HTTP proxy. [Add] writes it into a file, and [Added.Remove] restores
+// the file.
+package kubeconfig
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// Entry is a context, and a cluster and a user of the same name.
+type Entry struct {
+	Name      string
+	Namespace string
+	Cluster   *clientcmdapi.Cluster
+	User      *clientcmdapi.AuthInfo
+}
+
+// ForServer is the entry of a proxy that serves the API at a URL. ca in PEM and token are
+// empty where the proxy serves plain HTTP: client-go sends no token over that.
+func ForServer(name, server, namespace string, ca []byte, token string) Entry {
+	return Entry{Name: name, Namespace: namespace,
+		Cluster: &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca},
+		User:    &clientcmdapi.AuthInfo{Token: token}}
+}
+
+// Encode returns a kubeconfig that holds nothing but the entry. It may hold credentials:
+// write it with mode 0600.
+func (e Entry) Encode() ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	e.put(config)
+	config.CurrentContext = e.Name
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kubeconfig of %s: %w", e.Name, err)
+	}
+	return data, nil
+}
+
+func (e Entry) put(config *clientcmdapi.Config) {
+	config.Clusters[e.Name], config.AuthInfos[e.Name] = e.Cluster, e.User
+	context := clientcmdapi.NewContext()
+	context.Cluster, context.AuthInfo, context.Namespace = e.Name, e.Name, e.Namespace
+	config.Contexts[e.Name] = context
+}
+
+// extension marks clusters that this package has written. Its value tells runs apart.
+const extension = "fairlead.dev/gateway"
+
+type mark struct {
+	Run string `json:"run"`
+}
+
+// marked returns the run that has written a cluster's entry, "" if none has.
+func marked(c *clientcmdapi.Cluster) string {
+	if c == nil {
+		return ""
+	}
+	raw, ok := c.Extensions[extension].(*runtime.Unknown)
+	var m mark
+	if !ok || json.Unmarshal(raw.Raw, &m) != nil {
+		return ""
+	}
+	return m.Run
+}
+
+// Added is an entry in a file.
+type Added struct {
+	file, name, run string
+	// before and after are the file's content; before is nil where there was no file.
+	before, after []byte
+}
+
+// Add writes the entry into a kubeconfig file, which need not exist, and leaves its
+// current context as it is. It replaces an entry of the same name that a killed run has
+// left, and refuses to replace any other.
+func Add(file string, e Entry) (*Added, error) {
+	a := &Added{file: file, name: e.Name, run: rand.Text()}
+	value, err := json.Marshal(mark{a.run})
+	if err != nil {
+		return nil, err
+	}
+	e.Cluster = e.Cluster.DeepCopy()
+	e.Cluster.Extensions = map[string]runtime.Object{extension: &runtime.Unknown{Raw: value, ContentType: runtime.ContentTypeJSON}}
+	err = cluster.ChangeKubeconfig(file, func(old []byte) ([]byte, error) {
+		config, err := a.load(old)
+		if err != nil {
+			return nil, err
+		}
+		left := marked(config.Clusters[e.Name]) != ""
+		if !left && has(config, e.Name) {
+			return nil, fmt.Errorf("adding context %q to kubeconfig %s: an entry of that name is there: choose another with --context-name", e.Name, file)
+		}
+		e.put(config)
+		if a.after, err = clientcmd.Write(*config); err != nil {
+			return nil, fmt.Errorf("encoding kubeconfig %s: %w", file, err)
+		}
+		if a.before = old; left || len(old) == 0 && old != nil {
+			a.after = nil // the former content must not come back, or cannot be told from none
+			return clientcmd.Write(*config)
+		}
+		return a.after, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Remove takes the entry out of the file. The file gets its former content, byte for byte,
+// unless another program has changed it since; then only the entry goes.
+func (a *Added) Remove() error {
+	return cluster.ChangeKubeconfig(a.file, func(now []byte) ([]byte, error) {
+		if now == nil {
+			return nil, nil
+		}
+		if a.after != nil && bytes.Equal(now, a.after) {
+			if a.before == nil {
+				return []byte{}, nil
+			}
+			return a.before, nil
+		}
+		config, err := a.load(now)
+		if err != nil || marked(config.Clusters[a.name]) != a.run {
+			return nil, err
+		}
+		delete(config.Clusters, a.name)
+		delete(config.AuthInfos, a.name)
+		delete(config.Contexts, a.name)
+		if config.CurrentContext == a.name {
+			config.CurrentContext = ""
+		}
+		return clientcmd.Write(*config)
+	})
+}
+
+func (a *Added) load(data []byte) (*clientcmdapi.Config, error) {
+	if data == nil {
+		return clientcmdapi.NewConfig(), nil
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w: correct it, or choose another file", a.file, err)
+	}
+	return config, nil
+}
+
+func has(config *clientcmdapi.Config, name string) bool {
+	_, isCluster := config.Clusters[name]
+	_, isUser := config.AuthInfos[name]
+	_, isContext := config.Contexts[name]
+	return isCluster || isUser || isContext
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
+)
+
+// Authorizer is a gateway.Authorizer. Its zero value allows Services, Pods and nodes whose
+// addresses are not local ones.
+type Authorizer struct {
+	// Allow are addresses outside of the cluster that clients may connect to.
+	Allow []destinations.Rule
+	// Deny are hosts and addresses that no client may connect to.
+	Deny []destinations.Rule
+	// AllowLocal lifts the denial of loopback, link-local and metadata addresses.
+	AllowLocal bool
+	// File has the rules by user; nil has none.
+	File *File
+	// Review asks the API server; nil does not.
+	Review *Review
+}
+
+// alwaysDenied are the addresses that an agent denies by default, too.
+var alwaysDenied = func() []destinations.Rule {
+	list, err := destinations.ParseRules(destinations.DefaultDeny)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return list
+}()
+
+// Authorize implements gateway.Authorizer.
+func (a *Authorizer) Authorize(ctx context.Context, client user.Info, d gateway.Destination) error {
+	allowed, err := a.checkAddress(d)
+	if err != nil {
+		return denied(d, "", "%w", err)
+	}
+	if a.File != nil {
+		matched, err := a.File.check(client, d)
+		if err != nil {
+			return err
+		}
+		allowed = allowed || matched
+	}
+	if d.Kind == gateway.KindExternal {
+		if !allowed {
+			return denied(d, "add it to --allow or to the rule file", "no Service, Pod or node has the address %v", d.Addr)
+		}
+		return nil // the API server has no object to authorize
+	}
+	if a.Review != nil {
+		return a.Review.check(ctx, client, d)
+	}
+	return nil
+}
+
+// checkAddress judges the destination after resolution, and the host as the client sent it.
+// It tells whether a rule of --allow names the destination.
+func (a *Authorizer) checkAddress(d gateway.Destination) (allowed bool, err error) {
+	if !d.Addr.IsValid() {
+		return false, fmt.Errorf("its address is not known, so it cannot be checked")
+	}
+	deny := destinations.Policy{Deny: a.Deny}
+	if !a.AllowLocal {
+		deny.Deny = slices.Concat(alwaysDenied, a.Deny)
+	}
+	port := int(d.Port)
+	if _, err := deny.CheckName(d.Host, port); err != nil {
+		return false, err
+	}
+	if err := deny.CheckAddr(d.Addr.String(), destinations.GrantNone); err != nil {
+		return false, err
+	}
+	literal := net.JoinHostPort(d.Host, strconv.Itoa(port))
+	if net.ParseIP(d.Host) != nil {
+		if err := deny.CheckAddr(literal, destinations.GrantNone); err != nil {
+			return false, err
+		}
+	}
+	if len(a.Allow) == 0 {
+		return false, nil
+	}
+	allow := destinations.Policy{Allow: a.Allow}
+	grant, err := allow.CheckName(d.Host, port)
+	if err != nil {
+		return false, err
+	}
+	return allow.CheckAddr(d.Addr.String(), grant) == nil, nil
+}
+
+// denied returns the refusal of a destination.
+func denied(d gateway.Destination, hint, format string, args ...any) error {
+	return gateway.Errorf(gateway.ReasonDenied, hint, "%s is denied: %w", d, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
+)
+
+// pipe is a connection that has been read in full and remembers what was written.
+type pipe struct {
+	io.Reader
+	bytes.Buffer
+}
+
+func (p *pipe) Read(b []byte) (int, error)       { return p.Reader.Read(b) }
+func (p *pipe) Write(b []byte) (int, error)      { return p.Buffer.Write(b) }
+func (p *pipe) Close() error                     { return nil }
+func (p *pipe) CloseWrite() error                { return nil }
+func (p *pipe) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (p *pipe) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
+func (p *pipe) SetDeadline(time.Time) error      { return nil }
+func (p *pipe) SetReadDeadline(time.Time) error  { return nil }
+func (p *pipe) SetWriteDeadline(time.Time) error { return nil }
+
+func fuzz(f *testing.F, prefix func([]byte) []byte) {
+	password, err := auth.NewPassword(auth.Login{Name: testUser, Password: testPassword})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = prefix(b)
+		dialled := 0
+		w := &world{names: map[string]netip.AddrPort{"echo.default": netip.MustParseAddrPort("192.0.2.9:7")}, dial: func(context.Context, gateway.Destination) (gateway.Conn, error) {
+			dialled++
+			return &pipe{Reader: bytes.NewReader([]byte("answer"))}, nil
+		}}
+		var rec Record
+		s := NewServer(Config{
+			Resolver: w, Authorizer: w, Dialer: w, Authenticator: &auth.Authenticator{Password: password}, FailureDelay: time.Nanosecond,
+			Audit: func(r Record) { rec = r },
+		})
+		client := &pipe{Reader: bytes.NewReader(b)}
+		s.serve(client, false)
+		if rec.Result == "" {
+			t.Error("the connection has no result")
+		}
+		knows := bytes.Contains(b, []byte(testPassword)) || bytes.Contains(bytes.ToLower(b), []byte("basic"))
+		if dialled > 0 && (!knows || rec.User != testUser) {
+			t.Errorf("dialled without the password: %+v", rec)
+		}
+		if dialled == 0 && rec.BytesSent+rec.BytesReceived > 0 {
+			t.Errorf("bytes without a connection: %+v", rec)
+		}
+		if (rec.Result == ResultOK) != (dialled == 1) {
+			t.Errorf("%d dials, but %+v", dialled, rec)
+		}
+	})
+}

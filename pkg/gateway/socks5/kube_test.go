@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/net/http/httpproxy"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+)
+
+// The API server of these tests has a certificate for this name, which no DNS server knows.
+const apiServer = "example.com"
+
+// fakeAPI is a kube-apiserver that lists no Pods and runs one kind of exec.
+func fakeAPI(t *testing.T) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case websocket.IsWebSocketUpgrade(r):
+			execByWebSocket(t, w, r)
+		case httpstream.IsUpgradeRequest(r):
+			execBySPDY(t, w, r)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "hello"}}]}`)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+const success = `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`
+
+func execByWebSocket(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	u := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}
+	ws, err := u.Upgrade(w, r, nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer ws.Close() //nolint:errcheck // the client has what it wants
+	_ = ws.WriteMessage(websocket.BinaryMessage, []byte("\x01by websocket"))
+	_ = ws.WriteMessage(websocket.BinaryMessage, []byte("\x03"+success))
+	_ = ws.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
+	_, _, _ = ws.ReadMessage()
+}
+
+func execBySPDY(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
+		t.Error(err)
+		return
+	}
+	streams := make(chan httpstream.Stream, 4)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		streams <- s
+		return nil
+	})
+	if conn == nil {
+		return
+	}
+	defer conn.Close() //nolint:errcheck // the client has what it wants
+	for range 2 {
+		s := <-streams
+		text := "by spdy"
+		if s.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+			text = success
+		}
+		_, _ = io.WriteString(s, text)
+		_ = s.Close()
+	}
+	<-conn.CloseChan()
+}
+
+// sniffer keeps what passes through the proxy.
+type sniffer struct {
+	gateway.Conn
+	w *tap
+}
+
+type tap struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *sniffer) Write(b []byte) (int, error) {
+	s.w.mu.Lock()
+	s.w.b.Write(b)
+	s.w.mu.Unlock()
+	return s.Conn.Write(b)
+}
+
+// kubeconfig writes one as the documents have it and loads it.
+func kubeconfig(t *testing.T, srv *httptest.Server, server, proxyURL string) (*rest.Config, error) {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["default"] = &clientcmdapi.Cluster{
+		Server: server, ProxyURL: proxyURL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}),
+	}
+	c.AuthInfos["default"] = &clientcmdapi.AuthInfo{Token: "secret-token"}
+	c.Contexts["default"] = &clientcmdapi.Context{Cluster: "default", AuthInfo: "default"}
+	c.CurrentContext = "default"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return clientcmd.BuildConfigFromFlags("", path)
+}
+
+// newAPIWorld is a world with the API server, and everything that clients send to it.
+func newAPIWorld(t *testing.T) (*world, *httptest.Server, *tap) {
+	t.Helper()
+	srv, sent := fakeAPI(t), &tap{}
+	w := newWorld(t, func(w *world, _ *Config) {
+		w.names[apiServer] = netip.MustParseAddrPort(srv.Listener.Addr().String())
+	})
+	w.dial = func(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
+		nc, err := (&world{}).Dial(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		return &sniffer{nc, sent}, nil
+	}
+	return w, srv, sent
+}
+
+func userinfo() *url.Userinfo { return url.UserPassword(testUser, testPassword) }
+
+// TestKubeconfigWithProxyURL: a client with proxy-url lists Pods of an API server that only
+// the proxy can name, by socks5 and by http; also one on loopback goes through the proxy. The
+// proxy sees TLS and none of its content.
+func TestKubeconfigWithProxyURL(t *testing.T) {
+	for _, scheme := range []string{"socks5", "http"} {
+		w, srv, sent := newAPIWorld(t)
+		proxyURL := (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String()
+		for _, server := range []string{"https://" + apiServer + ":6443", srv.URL} {
+			config, err := kubeconfig(t, srv, server, proxyURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "hello" {
+				t.Errorf("%s by %s: %v, %v", server, scheme, pods, err)
+			}
+		}
+		if got := w.hosts(); !slices.Equal(got, []string{apiServer, "127.0.0.1"}) {
+			t.Errorf("%s: the proxy was asked for %q", scheme, got)
+		}
+		sent.mu.Lock()
+		b := sent.b.Bytes()
+		if len(b) == 0 || b[0] != 0x16 || bytes.Contains(b, []byte("secret-token")) || bytes.Contains(b, []byte("/pods")) {
+			t.Errorf("%s: the proxy saw %.100q", scheme, b)
+		}
+		sent.mu.Unlock()
+		srv.CloseClientConnections()
+	}
+}
+
+// TestProxyURLSchemes: kubeconfigs accept socks5 and refuse socks5h.
+func TestProxyURLSchemes(t *testing.T) {
+	srv := fakeAPI(t)
+	for scheme, ok := range map[string]bool{"socks5": true, "http": true, "https": true, "socks5h": false} {
+		if _, err := kubeconfig(t, srv, "https://"+apiServer, scheme+"://127.0.0.1:1080"); (err == nil) != ok {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
+// TestProxyEnvironment: clients read both spellings of the variable, send socks5 and socks5h
+// to the proxy, and ignore it for a server on this machine.
+func TestProxyEnvironment(t *testing.T) {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
+		for _, scheme := range []string{"socks5", "socks5h", "http"} {
+			for _, other := range []string{"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"} {
+				t.Setenv(other, "")
+				if err := os.Unsetenv(other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, srv, _ := newAPIWorld(t)
+			u := &url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}
+			t.Setenv(name, u.String())
+			choose := httpproxy.FromEnvironment().ProxyFunc()
+			for i, server := range []string{"https://" + apiServer + ":6443", srv.URL} {
+				config, err := kubeconfig(t, srv, server, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				config.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) } // as net/http does, which reads it once
+				if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Errorf("%s=%s, server %d: %v", name, scheme, i, err)
+				}
+			}
+			if got := w.hosts(); !slices.Equal(got, []string{apiServer}) {
+				t.Errorf("%s=%s: the proxy was asked for %q", name, scheme, got)
+			}
+			srv.CloseClientConnections()
+		}
+	}
+}
+
+// TestExecThroughProxy: exec works by WebSocket and by SPDY, through socks5 and http proxies
+// with a user and a password.
+func TestExecThroughProxy(t *testing.T) {
+	for _, scheme := range []string{"socks5", "http"} {
+		w, srv, _ := newAPIWorld(t)
+		config, err := kubeconfig(t, srv, "https://"+apiServer+":6443", (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := url.Parse(config.Host + "/api/v1/namespaces/default/pods/hello/exec?stdout=true&command=x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		byWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		bySPDY, err := remotecommand.NewSPDYExecutor(config, "POST", target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want, executor := range map[string]remotecommand.Executor{"by websocket": byWebSocket, "by spdy": bySPDY} {
+			var out strings.Builder
+			if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil || out.String() != want {
+				t.Errorf("%s: %q, %v; want %q", scheme, out.String(), err, want)
+			}
+		}
+		if got := w.hosts(); !slices.Equal(got, []string{apiServer, apiServer}) {
+			t.Errorf("%s: the proxy was asked for %q", scheme, got)
+		}
+		srv.CloseClientConnections()
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+)
+
+// drainTime is how long a destination that takes nothing more may go on sending: its answer
+// and the reset that follows it arrive together.
+const drainTime = 2 * time.Second
+
+// flow is what became of one direction: the bytes that were copied, the failure of the copy,
+// and that of passing on its end.
+type flow struct {
+	n        int64
+	err, end error
+}
+
+// relay copies in both directions until both have ended, and passes on the end of each
+// direction by itself. An end that is not orderly is passed on as a reset: a client must
+// not take half an answer for a whole one.
+func relay(c *conn, dest gateway.Conn) {
+	up, down := make(chan flow, 1), make(chan flow, 1)
+	heard := &heard{r: dest}
+	from := io.Reader(heard)
+	if tcp, ok := dest.(*net.TCPConn); ok {
+		from = tcp // it can be half-closed, and the kernel copies between two sockets
+	}
+	go func() { up <- upload(c, dest) }()
+	go func() {
+		n, err := io.Copy(c.nc, from)
+		if err != nil {
+			down <- flow{n: n, err: err}
+			return
+		}
+		down <- flow{n: n, end: c.nc.CloseWrite()}
+	}()
+	var u, d flow
+	var silent error
+	select {
+	case u = <-up:
+		switch {
+		case errors.Is(u.end, errors.ErrUnsupported):
+			d, silent = heard.untilSilent(down, dest)
+		case u.err != nil || u.end != nil:
+			timer := time.AfterFunc(drainTime, func() { _ = dest.Close() })
+			defer timer.Stop()
+			d = <-down
+		default:
+			d = <-down
+		}
+	case d = <-down:
+		if d.err != nil {
+			abort(c.raw)
+			_ = dest.Close()
+		}
+		u = <-up
+	}
+	c.finish(u, d, silent)
+}
+
+// finish records how both directions ended, and ends the client's connection.
+func (c *conn) finish(u, d flow, silent error) {
+	if errors.Is(u.end, errors.ErrUnsupported) {
+		u.end = nil // silent is set if that made a difference
+	}
+	if u.err == nil && u.end == nil && errors.Is(d.end, syscall.ENOTCONN) {
+		d.end = nil // the client had ended its direction, and has left since
+	}
+	if silent != nil {
+		d.err = silent
+	}
+	sent, received := errors.Join(u.err, u.end), errors.Join(d.err, d.end)
+	c.rec.BytesSent, c.rec.BytesReceived = u.n, d.n
+	c.rec.Result = ResultOK
+	for _, err := range []error{sent, received} {
+		if err != nil {
+			c.rec.Result, c.rec.Error = ResultAborted, err.Error()
+		}
+	}
+	switch {
+	case received != nil:
+		abort(c.raw)
+	case sent != nil:
+		c.linger() // the answer is whole
+	}
+}
+
+// heard notes when a destination has last sent something.
+type heard struct {
+	r    io.Reader
+	last atomic.Int64 // in nanoseconds since 1970; 0 is never
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.last.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// untilSilent waits for the end of a destination that cannot learn of the client's. One that
+// sends nothing for drainTime may be waiting for that end: it is closed, and the error says so.
+func (h *heard) untilSilent(down <-chan flow, dest gateway.Conn) (flow, error) {
+	begin := time.Now()
+	for {
+		last := begin
+		if ns := h.last.Load(); ns > last.UnixNano() {
+			last = time.Unix(0, ns)
+		}
+		timer := time.NewTimer(time.Until(last.Add(drainTime)))
+		select {
+		case d := <-down:
+			timer.Stop()
+			return d, nil
+		case <-timer.C:
+		}
+		if h.last.Load() > last.UnixNano() {
+			continue
+		}
+		_ = dest.Close()
+		return <-down, fmt.Errorf("the client ended its direction, and the destination sent nothing for %v after that: "+
+			"this path cannot half-close a connection, so it was closed", drainTime)
+	}
+}
+
+// upload copies what the client sends, beginning with what it sent ahead of the reply.
+func upload(c *conn, dest gateway.Conn) flow {
+	var ahead int64
+	if n := c.in.Buffered(); n > 0 {
+		head, _ := c.in.Peek(n)
+		written, err := dest.Write(head)
+		ahead = int64(written)
+		if err != nil {
+			return flow{n: ahead, err: err}
+		}
+	}
+	c.in = nil // its memory is free for the rest of the connection
+	n, err := io.Copy(dest, c.nc)
+	if err != nil {
+		return flow{n: ahead + n, err: err}
+	}
+	return flow{n: ahead + n, end: dest.CloseWrite()}
+}
+
+// abort closes a connection so that the other side sees a reset.
+func abort(nc net.Conn) {
+	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = nc.Close()
+}
