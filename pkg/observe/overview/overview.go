@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package overview sums up a Snapshot on one screen: Of, then Overview.Write.
+package overview
+
+import (
+	"crypto/x509"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
+)
+
+// Overview is what "fairlead status" shows.
+type Overview struct {
+	Cluster string `json:"cluster"`
+	Server  string `json:"server"`
+	Version string `json:"version,omitempty"`
+	// Healthy means that the API server answers, and that all parts that there are work.
+	Healthy bool   `json:"healthy"`
+	Nodes   Ratio  `json:"nodes"`
+	Tunnel  Tunnel `json:"tunnel"`
+	// Scheduler is the second one.
+	Scheduler    Scheduler     `json:"scheduler"`
+	Certificates []Certificate `json:"certificates,omitempty"`
+	// Problems say in one line each what is wrong, Unknown what could not be read.
+	Problems []string `json:"problems,omitempty"`
+	Unknown  []string `json:"unknown,omitempty"`
+}
+
+// Ratio is how many of all are ready.
+type Ratio struct {
+	Ready int `json:"ready"`
+	All   int `json:"all"`
+}
+
+func (r Ratio) String() string { return fmt.Sprintf("%d/%d", r.Ready, r.All) }
+
+// Tunnel is the Konnectivity tunnel.
+type Tunnel struct {
+	// Installed means that a program of it, or kube-apiserver's part, is there.
+	Installed bool  `json:"installed"`
+	Servers   Ratio `json:"servers"`
+	Agents    Ratio `json:"agents"`
+	// Each has the servers one by one.
+	Each []Server `json:"each,omitempty"`
+	// Egress counts the dials of the API server that answered, since it started.
+	Egress *Dials `json:"egress,omitempty"`
+}
+
+// Server is one konnectivity-server. Numbers are absent if its metrics could not be read.
+type Server struct {
+	Name        string `json:"name"`
+	Ready       bool   `json:"ready"`
+	Restarts    int    `json:"restarts"`
+	Agents      *int   `json:"agents,omitempty"`
+	Connections *int   `json:"connections,omitempty"`
+	Dials       *Dials `json:"dials,omitempty"`
+}
+
+// Dials are connections that were opened since the start of a program.
+type Dials struct {
+	All    int `json:"all"`
+	Failed int `json:"failed"`
+	// P50 and P99 are estimates in milliseconds; absent without dials.
+	P50 *float64 `json:"p50ms,omitempty"`
+	P99 *float64 `json:"p99ms,omitempty"`
+}
+
+// Scheduler is the second scheduler.
+type Scheduler struct {
+	Installed bool  `json:"installed"`
+	Replicas  Ratio `json:"replicas"`
+	// Leader holds the Lease; Renewed is how many seconds ago it renewed it.
+	Leader   string   `json:"leader,omitempty"`
+	Renewed  *float64 `json:"renewedSeconds,omitempty"`
+	Profiles []string `json:"profiles,omitempty"`
+	// Queue are Pods in the leader's queues, by queue.
+	Queue map[string]int `json:"queue,omitempty"`
+	// Pending are Pods that are on no node, by the scheduler that they name.
+	Pending map[string]int `json:"pending,omitempty"`
+}
+
+// Certificate is one with its expiry.
+type Certificate struct {
+	Use     string    `json:"use"`
+	Subject string    `json:"subject"`
+	Expires time.Time `json:"expires"`
+	Days    int       `json:"days"`
+}
+
+// Of sums up a snapshot.
+func Of(s *observe.Snapshot) *Overview {
+	o := &Overview{Cluster: s.Context, Server: s.Host}
+	if s.Version.Err == nil && s.Version.Value != nil {
+		o.Version = s.Version.Value.GitVersion
+	}
+	if err := s.Reach.Err; err != nil {
+		o.Problems = append(o.Problems, err.Error())
+	}
+	for i := range s.Nodes.Value {
+		o.Nodes.count(observe.NodeReady(&s.Nodes.Value[i]))
+	}
+	o.tunnel(s)
+	o.second(s)
+	o.certificates(s)
+	if s.Reach.Err == nil {
+		o.unknown("nodes", s.Nodes.Err)
+		o.unknown("programs", s.Programs.Err)
+		o.unknown("Leases", s.Leases.Err)
+		o.unknown("pending Pods", s.Pending.Err)
+		o.unknown("the API server's metrics", s.APIServerMetrics.Err)
+	}
+	o.Healthy = len(o.Problems) == 0
+	return o
+}
+
+func (r *Ratio) count(ready bool) {
+	r.All++
+	if ready {
+		r.Ready++
+	}
+}
+
+func (o *Overview) unknown(what string, err error) {
+	if err != nil && !check.IsSkip(err) {
+		o.Unknown = append(o.Unknown, what+": "+err.Error())
+	}
+}
+
+func (o *Overview) problem(format string, args ...any) {
+	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
+}
+
+func (o *Overview) tunnel(s *observe.Snapshot) {
+	t := &o.Tunnel
+	for _, p := range s.Programs.Value {
+		switch p.Role {
+		case check.RoleAgent:
+			t.Agents.count(p.Ready)
+		case check.RoleServer:
+			t.Servers.count(p.Ready)
+			t.Each = append(t.Each, o.server(s, p))
+		}
+	}
+	if m, err := s.APIServerMetrics.Get(); err == nil {
+		if all, ok := m.Sum(observe.MetricEgressStart, nil); ok {
+			failed, _ := m.Sum(observe.MetricEgressFailed, nil)
+			t.Egress = &Dials{All: int(all), Failed: int(failed)}
+			t.Egress.times(m, "apiserver_egress_dialer_dial_duration_seconds")
+		}
+	}
+	t.Installed = t.Servers.All+t.Agents.All > 0 || t.Egress != nil
+	if t.Servers.Ready < t.Servers.All {
+		o.problem("%d of %d servers of the tunnel are not ready", t.Servers.All-t.Servers.Ready, t.Servers.All)
+	}
+	if t.Installed && s.Programs.Err == nil && t.Agents.Ready == 0 {
+		o.problem("no agent of the tunnel is ready: the API server reaches no node")
+	} else if t.Agents.Ready < t.Agents.All {
+		o.problem("%d of %d agents of the tunnel are not ready", t.Agents.All-t.Agents.Ready, t.Agents.All)
+	}
+}
+
+func (o *Overview) server(s *observe.Snapshot, p observe.Program) Server {
+	out := Server{Name: p.Name, Ready: p.Ready, Restarts: p.Restarts}
+	fact, read := s.ServerMetrics[p.Name]
+	if !read || fact.Err != nil {
+		o.unknown("metrics of "+p.Name, fact.Err)
+		return out
+	}
+	m := fact.Value
+	out.Agents, out.Connections = whole(m, observe.MetricBackends), whole(m, observe.MetricEstablished)
+	all, _ := m.Sum(observe.MetricDialSeconds, nil)
+	failed, _ := m.Sum(observe.MetricDialFailures, nil)
+	out.Dials = &Dials{All: int(all + failed), Failed: int(failed)}
+	out.Dials.times(m, observe.MetricDialSeconds)
+	return out
+}
+
+func whole(m observe.Metrics, name string) *int {
+	if n, ok := m.Sum(name, nil); ok {
+		return ptr.To(int(n))
+	}
+	return nil
+}
+
+func (d *Dials) times(m observe.Metrics, name string) {
+	for q, to := range map[float64]**float64{0.5: &d.P50, 0.99: &d.P99} {
+		if v := m.Quantile(name, q); !math.IsNaN(v) {
+			*to = ptr.To(math.Round(v*100000) / 100)
+		}
+	}
+}
+
+func (o *Overview) second(s *observe.Snapshot) {
+	out := &o.Scheduler
+	for _, p := range observe.Of(s.Programs.Value, check.RoleScheduler) {
+		out.Replicas.count(p.Ready)
+		m := s.SchedulerMetrics[p.Name].Value
+		if leads, _ := m.Sum(observe.MetricLeader, nil); leads > 0 {
+			out.Queue = map[string]int{}
+			for queue, n := range m.Values(observe.MetricQueue, "queue") {
+				out.Queue[queue] = int(n)
+			}
+		}
+	}
+	out.Installed = out.Replicas.All > 0
+	if out.Installed {
+		out.Profiles = scheduler.ProfileNames(s.Bundle)
+		o.lease(s)
+		if out.Replicas.Ready == 0 {
+			o.problem("no replica of the second scheduler is ready")
+		}
+	}
+	if s.Pending.Err == nil && len(s.Pending.Value) > 0 {
+		out.Pending = map[string]int{}
+		for _, p := range s.Pending.Value {
+			out.Pending[p.Spec.SchedulerName]++
+		}
+	}
+}
+
+func (o *Overview) lease(s *observe.Snapshot) {
+	if !ptr.Deref(s.Bundle.Scheduler.LeaderElection.LeaderElect, true) || s.Leases.Err != nil {
+		return
+	}
+	for _, l := range s.Leases.Value {
+		if l.Namespace != s.Names.Lease.Namespace || l.Name != s.Names.Lease.Name || l.Spec.RenewTime == nil {
+			continue
+		}
+		o.Scheduler.Leader = ptr.Deref(l.Spec.HolderIdentity, "")
+		age := s.Taken.Add(-s.Reach.Value.Skew).Sub(l.Spec.RenewTime.Time)
+		o.Scheduler.Renewed = ptr.To(math.Round(max(0, age.Seconds())*10) / 10)
+		if limit := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second; age > limit+5*time.Second {
+			o.problem("the leader of the second scheduler has not renewed its Lease for %s", age.Round(time.Second))
+		}
+	}
+	if o.Scheduler.Leader == "" {
+		o.problem("no replica of the second scheduler leads")
+	}
+}
+
+func (o *Overview) certificates(s *observe.Snapshot) {
+	add := func(use string, certs ...*x509.Certificate) {
+		for _, c := range certs {
+			if c == nil {
+				continue
+			}
+			days := int(math.Floor(c.NotAfter.Sub(s.Taken).Hours() / 24))
+			o.Certificates = append(o.Certificates, Certificate{Use: use, Subject: c.Subject.CommonName, Expires: c.NotAfter.UTC(), Days: days})
+			if days < 0 {
+				o.problem("%s: certificate %q has expired", use, c.Subject.CommonName)
+			}
+		}
+	}
+	if len(s.Reach.Value.Certificates) > 0 {
+		add("API server", s.Reach.Value.Certificates[0])
+	}
+	add("this kubeconfig", s.ClientCert.Value)
+	add("cluster CA", s.ClusterCAs.Value...)
+	for _, p := range observe.Of(s.Programs.Value, check.RoleServer) {
+		if chain := s.Shown[p.Name].Value; len(chain) > 0 {
+			add("server to agents", chain[0])
+		}
+	}
+	slices.SortStableFunc(o.Certificates, func(a, b Certificate) int { return a.Expires.Compare(b.Expires) })
+}

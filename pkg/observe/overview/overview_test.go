@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
+)
+
+func gauge(m observe.Metrics, name string, value float64, labels ...*dto.LabelPair) {
+	m[name] = &dto.MetricFamily{Name: &name, Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &value}, Label: labels}}}
+}
+
+// snapshot is a cluster with a server, two agents and two replicas.
+func snapshot() *observe.Snapshot {
+	b := (&v1alpha1.Bundle{}).Defaulted()
+	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := &observe.Snapshot{Taken: now, Context: "prod", Host: "https://10.0.0.1", Bundle: b, Names: incluster.NamesOf(b),
+		Version: observe.Known(&version.Info{GitVersion: "v1.36.3"}), ServerMetrics: map[string]observe.Fact[observe.Metrics]{}, SchedulerMetrics: map[string]observe.Fact[observe.Metrics]{}}
+	s.Nodes = observe.Known([]corev1.Node{{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}, {}})
+	for role, names := range map[check.Role][]string{check.RoleServer: {"server"}, check.RoleAgent: {"a1", "a2"}, check.RoleScheduler: {"s1", "s2"}} {
+		for _, n := range names {
+			s.Programs.Value = append(s.Programs.Value, observe.Program{Program: check.Program{Role: role, Name: "Pod x/" + n, Ready: true}})
+		}
+	}
+	server, leader := observe.Metrics{}, observe.Metrics{}
+	gauge(server, observe.MetricBackends, 2)
+	gauge(server, observe.MetricEstablished, 5)
+	gauge(leader, observe.MetricLeader, 1)
+	gauge(leader, observe.MetricQueue, 4, &dto.LabelPair{Name: ptr.To("queue"), Value: ptr.To("unschedulable")})
+	s.ServerMetrics["Pod x/server"], s.SchedulerMetrics["Pod x/s1"] = observe.Known(server), observe.Known(leader)
+	s.Leases = observe.Known([]coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "my-scheduler"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("s1_x"), RenewTime: &metav1.MicroTime{Time: now.Add(-1500 * time.Millisecond)}}}})
+	s.Pending = observe.Known([]corev1.Pod{{Spec: corev1.PodSpec{SchedulerName: "my-scheduler"}}, {Spec: corev1.PodSpec{SchedulerName: "typo"}}})
+	return s
+}
+
+func text(t *testing.T, o *Overview, wide bool) string {
+	t.Helper()
+	var out strings.Builder
+	if err := o.Write(&out, wide); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestScreen proves that a healthy cluster's screen has every number of the snapshot.
+func TestScreen(t *testing.T) {
+	o := Of(snapshot())
+	if !o.Healthy {
+		t.Errorf("not healthy: %v", o.Problems)
+	}
+	got := text(t, o, true)
+	for _, want := range []string{"prod: ready, Kubernetes v1.36.3", "1/2 ready", "servers 1/1 ready, agents 2/2 ready", "2 links of agents, 5 connections", "replicas 2/2 ready, profiles my-scheduler",
+		"leader s1_x, renewed 1.5 s ago", "queue: 4 unschedulable", "1 my-scheduler, 1 typo", "SERVER"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestTroubles proves that each trouble is a problem or unknown, and that the other parts are shown all the same.
+func TestTroubles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do        func(*observe.Snapshot)
+		want      string
+		unhealthy bool
+	}{
+		"no agents": {func(s *observe.Snapshot) {
+			s.Programs.Value = append(observe.Of(s.Programs.Value, check.RoleServer), observe.Of(s.Programs.Value, check.RoleScheduler)...)
+		},
+			"no agent of the tunnel is ready", true},
+		"dead leader": {func(s *observe.Snapshot) { s.Leases.Value[0].Spec.RenewTime.Time = s.Taken.Add(-time.Minute) }, "has not renewed its Lease for 1m0s", true},
+		"no metrics": {func(s *observe.Snapshot) {
+			s.ServerMetrics["Pod x/server"] = observe.Fact[observe.Metrics]{Err: errors.New("timeout")}
+		}, "metrics of Pod x/server: timeout", false},
+		"forbidden":      {func(s *observe.Snapshot) { s.Nodes = observe.Fact[[]corev1.Node]{Err: errors.New("forbidden")} }, "nodes: forbidden", false},
+		"no API server":  {func(s *observe.Snapshot) { s.Reach.Err = errors.New("connection refused") }, "connection refused", true},
+		"nothing there":  {func(s *observe.Snapshot) { s.Programs.Value = nil }, "Tunnel        none", false},
+		"no second one":  {func(s *observe.Snapshot) { s.Programs.Value = nil }, "no second scheduler", false},
+		"broken server":  {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleServer) }, "1 of 1 servers of the tunnel are not ready", true},
+		"broken replica": {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleScheduler) }, "no replica of the second scheduler is ready", true},
+	} {
+		s := snapshot()
+		tc.do(s)
+		o := Of(s)
+		if got := text(t, o, false); !strings.Contains(got, tc.want) || o.Healthy == tc.unhealthy || !strings.Contains(got, "Pods waiting") {
+			t.Errorf("%s: healthy %v, no %q in\n%s", name, o.Healthy, tc.want, got)
+		}
+	}
+}
+
+// crash makes all programs of a role not ready.
+func crash(s *observe.Snapshot, role check.Role) []observe.Program {
+	for i := range s.Programs.Value {
+		if s.Programs.Value[i].Role == role {
+			s.Programs.Value[i].Ready = false
+		}
+	}
+	return s.Programs.Value
+}

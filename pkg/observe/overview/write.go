@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Write prints the overview; wide adds a table of servers and all certificates.
+func (o *Overview) Write(out io.Writer, wide bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	state := "ready"
+	if !o.Healthy {
+		state = "not healthy"
+	}
+	version := o.Version
+	if version == "" {
+		version = "version unknown"
+	}
+	row("Cluster", "%s: %s, Kubernetes %s", or(o.Cluster, "(no context)"), state, version)
+	row("API server", "%s", o.Server)
+	row("Nodes", "%s ready", o.Nodes)
+	o.writeTunnel(row)
+	o.writeScheduler(row)
+	if len(o.Certificates) > 0 {
+		c := o.Certificates[0]
+		row("Certificates", "%s expires first, in %d days (%s)", c.Use, c.Days, c.Expires.Format(time.DateOnly))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if wide {
+		if err := o.writeWide(out); err != nil {
+			return err
+		}
+	}
+	for _, list := range []struct {
+		title string
+		lines []string
+	}{{"Problems", o.Problems}, {"Unknown", o.Unknown}} {
+		if len(list.lines) > 0 {
+			_, _ = fmt.Fprintf(out, "\n%s:\n", list.title)
+			for _, l := range list.lines {
+				_, _ = fmt.Fprintf(out, "  %s\n", l)
+			}
+		}
+	}
+	return nil
+}
+
+func or(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
+	t := o.Tunnel
+	if !t.Installed {
+		row("Tunnel", "none")
+		return
+	}
+	row("Tunnel", "servers %s ready, agents %s ready", t.Servers, t.Agents)
+	agents, connections, known := 0, 0, 0
+	for _, s := range t.Each {
+		if s.Agents == nil {
+			continue
+		}
+		known++
+		agents += *s.Agents
+		if s.Connections != nil {
+			connections += *s.Connections
+		}
+	}
+	if known > 0 {
+		row("", "%d links of agents, %d connections", agents, connections)
+	}
+	if t.Egress != nil {
+		row("", "%s", t.Egress)
+	}
+}
+
+func (d *Dials) String() string {
+	text := fmt.Sprintf("%d dials, %d failed", d.All, d.Failed)
+	if d.P50 != nil && d.P99 != nil {
+		text += fmt.Sprintf(", p50 %.3g ms, p99 %.3g ms", *d.P50, *d.P99)
+	}
+	return text
+}
+
+func (o *Overview) writeScheduler(row func(name, format string, args ...any)) {
+	s := o.Scheduler
+	if !s.Installed {
+		row("Scheduler", "no second scheduler")
+	} else {
+		row("Scheduler", "replicas %s ready, profiles %s", s.Replicas, strings.Join(s.Profiles, ", "))
+		if s.Leader != "" && s.Renewed != nil {
+			row("", "leader %s, renewed %.1f s ago", s.Leader, *s.Renewed)
+		}
+		if s.Queue != nil {
+			row("", "queue: %s", countsOf(s.Queue))
+		}
+	}
+	if len(s.Pending) > 0 {
+		row("Pods waiting", "%s", countsOf(s.Pending))
+	} else {
+		row("Pods waiting", "none")
+	}
+}
+
+func countsOf(m map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[k], or(k, "(no scheduler)")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (o *Overview) writeWide(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(o.Tunnel.Each) > 0 {
+		_, _ = fmt.Fprintln(w, "\nSERVER\tREADY\tRESTARTS\tAGENTS\tCONNS\tDIALS\tFAILED\tP50\tP99")
+		for _, s := range o.Tunnel.Each {
+			dials := "-\t-\t-\t-"
+			if s.Dials != nil {
+				dials = fmt.Sprintf("%d\t%d\t%s\t%s", s.Dials.All, s.Dials.Failed, milliseconds(s.Dials.P50), milliseconds(s.Dials.P99))
+			}
+			_, _ = fmt.Fprintf(w, "%s\t%v\t%d\t%s\t%s\t%s\n", short(s.Name), s.Ready, s.Restarts, number(s.Agents), number(s.Connections), dials)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(o.Certificates) > 0 {
+		_, _ = fmt.Fprintln(w, "\nCERTIFICATE\tSUBJECT\tEXPIRES\tDAYS")
+		for _, c := range o.Certificates {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", c.Use, c.Subject, c.Expires.Format(time.DateOnly), c.Days)
+		}
+	}
+	return w.Flush()
+}
+
+func number(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}
+
+func milliseconds(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3gms", *v)
+}
+
+// short drops the kind of a program's name.
+func short(name string) string { return name[strings.LastIndex(name, " ")+1:] }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+)
+
+// attributes reads a right such as "create pods/binding" or "get leases.coordination.k8s.io/my-scheduler in kube-system": verb, resource with
+// subresource, group, and in the last form a name.
+func attributes(right string) *authorizationv1.ResourceAttributes {
+	verb, rest, _ := strings.Cut(right, " ")
+	resource, space, _ := strings.Cut(rest, " in ")
+	out := &authorizationv1.ResourceAttributes{Verb: verb, Namespace: space}
+	resource, name, _ := strings.Cut(resource, " named ")
+	out.Name = name
+	resource, out.Group, _ = strings.Cut(resource, ".")
+	out.Resource, out.Subresource, _ = strings.Cut(resource, "/")
+	if group, sub, ok := strings.Cut(out.Group, "/"); ok {
+		out.Group, out.Subresource = group, sub
+	}
+	return out
+}
+
+func (c *collector) mayI(ctx context.Context, right string) (bool, error) {
+	r, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes(right)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return r.Status.Allowed, nil
+}
+
+// schedulerRights are those without which a scheduler binds no Pod or does not lead.
+func schedulerRights(b *v1alpha1.Bundle) []string {
+	out := []string{
+		"list pods", "watch pods", "list nodes", "watch nodes", "create pods/binding", "patch pods/status", "delete pods", "create events.events.k8s.io",
+		"list persistentvolumeclaims", "list persistentvolumes", "list storageclasses.storage.k8s.io", "list csinodes.storage.k8s.io",
+		"update persistentvolumeclaims", "list replicasets.apps", "list poddisruptionbudgets.policy", "list namespaces",
+	}
+	if l := b.Scheduler.LeaderElection; ptr.Deref(l.LeaderElect, true) {
+		out = append(out, "create leases.coordination.k8s.io in "+l.LeaseNamespace,
+			fmt.Sprintf("get leases.coordination.k8s.io named %s in %s", l.LeaseName, l.LeaseNamespace),
+			fmt.Sprintf("update leases.coordination.k8s.io named %s in %s", l.LeaseName, l.LeaseNamespace))
+	}
+	return out
+}
+
+// reviews asks what the identities of the programs may do. A review changes nothing.
+func (c *collector) reviews(ctx context.Context) ([]Review, error) {
+	var out []Review
+	ask := func(role check.Role, user string, groups []string, rights []string) error {
+		for _, right := range rights {
+			r, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: attributes(right)},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("ask for the rights of %s: %w", user, err)
+			}
+			out = append(out, Review{Identity: user, Role: string(role), Right: right, Allowed: r.Status.Allowed})
+		}
+		return nil
+	}
+	programs := c.s.Programs.Value
+	if p := Of(programs, check.RoleScheduler); len(p) > 0 {
+		user, groups := identity(p[0], c.s.Bundle)
+		if err := ask(check.RoleScheduler, user, groups, schedulerRights(c.s.Bundle)); err != nil {
+			return out, err
+		}
+	}
+	if p := Of(programs, check.RoleServer); len(p) > 0 && p[0].Flag("agent-namespace", "") != "" {
+		user, groups := konnectivity.ServerUser, []string{"system:authenticated"}
+		if p[0].Pod != nil && p[0].Flag("kubeconfig", "") == "" {
+			user, groups = serviceAccount(p[0].Pod.Namespace, p[0].Pod.Spec.ServiceAccountName)
+		}
+		if err := ask(check.RoleServer, user, groups, []string{"create tokenreviews.authentication.k8s.io"}); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// identity is a scheduler's: its Pod's ServiceAccount, or that of the bundle for a process.
+func identity(p Program, b *v1alpha1.Bundle) (user string, groups []string) {
+	if p.Pod != nil && p.Pod.Spec.ServiceAccountName != "" && b.Scheduler.Form != v1alpha1.FormStaticPod {
+		return serviceAccount(p.Pod.Namespace, p.Pod.Spec.ServiceAccountName)
+	}
+	if b.Scheduler.Form == v1alpha1.FormStaticPod {
+		return "fairlead:" + b.Scheduler.Name, []string{"system:authenticated"}
+	}
+	return serviceAccount(b.Namespace, b.Scheduler.Name)
+}
+
+func serviceAccount(namespace, name string) (string, []string) {
+	return "system:serviceaccount:" + namespace + ":" + name, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+}
+
+// bound finds which of the schedulers that pending Pods name have ever bound a Pod that still exists.
+func (c *collector) bound(ctx context.Context) (map[string]int, error) {
+	out := map[string]int{}
+	for _, p := range c.s.Pending.Value {
+		name := p.Spec.SchedulerName
+		if _, done := out[name]; done || name == "" {
+			continue
+		}
+		l, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.schedulerName=" + name + ",spec.nodeName!=", Limit: 1})
+		if err != nil {
+			return out, fmt.Errorf("list Pods of scheduler %s: %w", name, err)
+		}
+		out[name] = len(l.Items)
+	}
+	return out, nil
+}
+
+func (c *collector) preflight(ctx context.Context) ([]install.Finding, error) {
+	return install.Preflight(ctx, c.cfg, c.s.Bundle, false)
+}
+
+// blocked compares the cluster with the bundle by dry runs, which the API server does not store.
+func (c *collector) blocked(ctx context.Context) ([]install.Problem, error) {
+	rendered, err := bundle.Render(c.s.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	d, err := install.Diff(ctx, c.cfg, rendered.Objects)
+	if err != nil {
+		return nil, err
+	}
+	return d.Problems, nil
+}
+
+func (c *collector) missing(ctx context.Context) ([]string, error) {
+	rendered, err := bundle.Render(c.s.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	return install.MissingRights(ctx, c.cfg, rendered.Objects)
+}

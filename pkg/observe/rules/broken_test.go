@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
+)
+
+// fault breaks one thing in a healthy cluster.
+type fault struct {
+	id string
+	// warning is the result that is expected in place of failed.
+	warning bool
+	do      func(w *world)
+}
+
+// TestEachFaultHasItsID proves that each rule sees what it is for, and that no other rule reports the same fault: what depends on it is
+// skipped, and names it. Every rule has a fault here.
+func TestEachFaultHasItsID(t *testing.T) {
+	covered := map[string]bool{}
+	for _, f := range faults() {
+		covered[f.id] = true
+		t.Run(f.id, func(t *testing.T) {
+			w := healthy(t)
+			f.do(w)
+			want := rules.Failed
+			if f.warning {
+				want = rules.Warning
+			}
+			got := map[string]rules.Status{}
+			for _, r := range rules.Judge(w.Snapshot, rules.Options{Before: strings.HasPrefix(f.id, "FL-PRE")}).Checks {
+				if r.Status != rules.OK && r.Status != rules.Skipped {
+					got[r.ID] = r.Status
+				}
+				if r.ID == f.id && len(r.Findings) > 0 && r.Findings[0].Fix == "" {
+					t.Errorf("no fix for %q", r.Findings[0].Message)
+				}
+			}
+			if diff := cmp.Diff(map[string]rules.Status{f.id: want}, got); diff != "" {
+				t.Errorf("results that are not ok (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, r := range rules.All() {
+		if !covered[r.ID] {
+			t.Errorf("%s has no fault", r.ID)
+		}
+	}
+}
+
+// TestHealthy proves that nothing is reported of a healthy cluster, before and after an installation.
+func TestHealthy(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		w := healthy(t)
+		if before {
+			w.Programs.Value = nil
+		}
+		for _, r := range rules.Judge(w.Snapshot, rules.Options{Before: before}).Checks {
+			if r.Status != rules.OK && r.Status != rules.Skipped {
+				t.Errorf("before %v: %s is %s: %s %+v", before, r.ID, r.Status, r.Reason, r.Findings)
+			}
+		}
+	}
+}
+
+func faults() []fault {
+	var out []fault
+	for _, list := range [][]fault{apiFaults(), beforeFaults(), tunnelFaults(), flagFaults(), schedulerFaults(), extensionFaults(), certificateFaults()} {
+		out = append(out, list...)
+	}
+	return out
+}
+
+func apiFaults() []fault {
+	return []fault{
+		{"FL-API-001", false, func(w *world) { w.Reach.Err = errors.New("connection refused") }},
+		{"FL-API-002", false, func(w *world) { w.Ready.Value = "[+]ping ok\n[-]etcd failed: reason withheld\n" }},
+		{"FL-API-003", false, func(w *world) { w.Nodes.Value[0].Status.NodeInfo.KubeletVersion = "v1.37.0" }},
+		{"FL-API-004", false, func(w *world) { w.Authentication.Value["requestheader-client-ca-file"] = pemOf(w.ca.cert) }},
+		{"FL-API-005", false, func(w *world) { w.Authentication.Value["requestheader-allowed-names"] = "[]" }},
+		{"FL-API-006", true, func(w *world) { w.Reach.Value.Skew = 7 * time.Second }},
+		{"FL-API-007", true, func(w *world) {
+			w.APIServers.Value["Pod kube-system/kube-apiserver-cp"] = []string{"kube-apiserver", "--egress-selector-config-file=/x"}
+		}},
+		{"FL-API-008", true, func(w *world) { w.Proxy = observe.Known("http://proxy:3128") }},
+		{"FL-API-009", true, func(w *world) { w.Denied = observe.Known([]string{"list nodes"}) }},
+		{"FL-API-010", true, func(w *world) { w.NodeLeases.Value[1].Spec.RenewTime.Time = now.Add(-5 * time.Minute) }},
+		{"FL-API-011", true, func(w *world) { w.Nodes.Value[1].Status.Conditions[0].Status = corev1.ConditionUnknown }},
+	}
+}
+
+func beforeFaults() []fault {
+	// An installation has not happened yet.
+	bare := func(do func(w *world)) func(w *world) {
+		return func(w *world) { w.Programs.Value = nil; do(w) }
+	}
+	out := []fault{
+		{"FL-PRE-001", false, bare(func(w *world) { w.Missing = observe.Known([]string{"create nodes"}) })},
+		{"FL-PRE-010", false, bare(func(w *world) {
+			w.Blocked = observe.Known([]install.Problem{{Object: install.Ref{Kind: "Deployment", Name: "my-scheduler"}, Message: "belongs to another"}})
+		})},
+		{"FL-PRE-011", true, bare(func(w *world) { w.Validating.Value[0].Webhooks[0].Rules = podRules() })},
+		{"FL-PRE-012", false, func(w *world) {
+			w.all(check.RoleAgent, func(p *observe.Program) { p.Image = "registry.k8s.io/kas-network-proxy/proxy-agent:v0.36.0" })
+		}},
+	}
+	for id, finding := range map[string]string{
+		"FL-PRE-002": install.FindingVersion, "FL-PRE-003": install.FindingManaged, "FL-PRE-004": install.FindingNoNodes, "FL-PRE-005": install.FindingSimulated,
+		"FL-PRE-006": install.FindingCount, "FL-PRE-007": install.FindingLease, "FL-PRE-008": install.FindingPartition, "FL-PRE-009": install.FindingInUse,
+	} {
+		out = append(out, fault{id, false, bare(func(w *world) { w.Preflight = observe.Known([]install.Finding{{ID: finding, Message: "wrong"}}) })})
+	}
+	return out
+}
+
+func podRules() []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{"CREATE"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
+}
+
+func tunnelFaults() []fault {
+	return []fault{
+		{"FL-KON-001", false, func(w *world) {
+			w.Programs.Value = append(observe.Of(w.Programs.Value, check.RoleServer), observe.Of(w.Programs.Value, check.RoleScheduler)...)
+		}},
+		{"FL-KON-002", false, func(w *world) {
+			// Neither its ports nor its socket are open then.
+			p := w.find(check.RoleServer)
+			p.Ready = false
+			w.ServerMetrics[p.Name] = observe.Fact[observe.Metrics]{Err: errors.New("connection refused")}
+			w.Shown[p.Name] = observe.Fact[[]*x509.Certificate]{Err: errors.New("connection refused")}
+			w.Node.Value.Socket.Err = errors.New("no such file")
+		}},
+		{"FL-KON-003", false, func(w *world) { w.all(check.RoleAgent, func(p *observe.Program) { p.Ready = false }); w.Kubelets = nil }},
+		{"FL-KON-004", false, func(w *world) { w.DaemonSets.Value[0].Status.DesiredNumberScheduled = 3 }},
+		{"FL-KON-005", true, func(w *world) {
+			w.ServerMetrics[w.find(check.RoleServer).Name] = observe.Known(metric(observe.MetricBackends, 1))
+		}},
+		{"FL-KON-006", false, func(w *world) { w.Kubelets["b"] = errors.New("No agent available") }},
+		{"FL-KON-007", false, func(w *world) { setFlag(w.find(check.RoleServer), "--server-count=3") }},
+		{"FL-KON-008", false, func(w *world) {
+			w.all(check.RoleServer, func(p *observe.Program) { setFlag(p, "--enable-lease-controller=true") })
+		}},
+		{"FL-KON-009", false, func(w *world) {
+			w.APIServers.Value["Pod kube-system/kube-apiserver-2"] = []string{"kube-apiserver", "--kubelet-certificate-authority=/ca"}
+		}},
+		{"FL-KON-010", true, func(w *world) {
+			for name, family := range metric(observe.MetricEgressFailed, 50) {
+				w.APIServerMetrics.Value[name] = family
+			}
+		}},
+		{"FL-KON-011", true, func(w *world) {
+			for name, family := range metric(observe.MetricTurnedAway, 4) {
+				w.ServerMetrics[w.find(check.RoleServer).Name].Value[name] = family
+			}
+		}},
+		{"FL-KON-012", true, func(w *world) { w.find(check.RoleAgent).Restarts = 9 }},
+		{"FL-KON-013", false, func(w *world) {
+			w.Nodes.Value[0].Status.NodeInfo.Architecture = "arm64"
+			w.find(check.RoleScheduler).Image += "-amd64"
+		}},
+	}
+}
+
+func flagFaults() []fault {
+	agents := func(edit func(*observe.Program)) func(w *world) {
+		return func(w *world) { w.all(check.RoleAgent, edit) }
+	}
+	flags := func(arg string) func(w *world) { return agents(func(p *observe.Program) { setFlag(p, arg) }) }
+	server := func(arg string) func(w *world) { return func(w *world) { setFlag(w.find(check.RoleServer), arg) } }
+	return []fault{
+		{"FL-KON-020", false, func(w *world) {
+			w.APIServerMetrics = observe.Known(metric(observe.MetricEgressStart, 9, "protocol", "http_connect"))
+		}},
+		{"FL-KON-021", false, flags("--proxy-server-host=tunnel.example")},
+		{"FL-KON-022", false, func(w *world) {
+			w.Shown[w.find(check.RoleServer).Name] = observe.Known([]*x509.Certificate{w.fp.leaf(w.t, serverHost, now.Add(year))})
+		}},
+		{"FL-KON-023", false, flags("--proxy-server-port=9999")},
+		{"FL-KON-024", false, server("--agent-namespace=")},
+		{"FL-KON-025", false, server("--authentication-audience=other")},
+		{"FL-KON-026", false, agents(func(p *observe.Program) { p.Pod.Spec.ServiceAccountName = "default" })},
+		{"FL-KON-027", false, func(w *world) { w.Accounts.Value = []types.NamespacedName{} }},
+		{"FL-KON-028", false, func(w *world) { w.Reviews.Value[1].Allowed = false }},
+		{"FL-KON-029", false, func(w *world) {
+			w.Policies = observe.Known([]networkingv1.NetworkPolicy{policy("kube-system", networkingv1.PolicyTypeEgress)})
+		}},
+		{"FL-KON-030", false, server("--proxy-strategies=destHost")},
+		{"FL-KON-031", true, agents(func(p *observe.Program) {
+			p.Image = "registry.k8s.io/kas-network-proxy/proxy-agent:" + observe.ImageTag(p.Image)
+		})},
+		{"FL-KON-032", true, agents(func(p *observe.Program) { p.Image = "fairlead-dev/konnectivity-agent:v9" })},
+		{"FL-KON-033", true, agents(func(p *observe.Program) { p.Pod.Spec.PriorityClassName = "" })},
+	}
+}
+
+// policy selects all Pods of a namespace, and allows them nothing.
+func policy(namespace string, kind networkingv1.PolicyType) networkingv1.NetworkPolicy {
+	return networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deny"}, Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{kind}}}
+}
+
+func schedulerFaults() []fault {
+	config := func(edit func(*schedulerv1.KubeSchedulerConfiguration)) func(w *world) {
+		return func(w *world) {
+			c := observe.Configuration{ConfigMap: types.NamespacedName{Namespace: "other", Name: "scheduler"}, Key: "config.yaml"}
+			c.Config.LeaderElection.ResourceName, c.Config.LeaderElection.ResourceNamespace = "other", "other"
+			edit(&c.Config)
+			w.Configurations = observe.Known([]observe.Configuration{c})
+		}
+	}
+	pending := func(name string, age time.Duration) func(w *world) {
+		return func(w *world) {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: metav1.Time{Time: now.Add(-age)}}, Spec: corev1.PodSpec{SchedulerName: name}}
+			w.Pending = observe.Known([]corev1.Pod{pod})
+		}
+	}
+	replicas := func(edit func(*observe.Program)) func(w *world) {
+		return func(w *world) { w.all(check.RoleScheduler, edit) }
+	}
+	return []fault{
+		{"FL-SCH-001", false, replicas(func(p *observe.Program) { p.Ready = false })},
+		{"FL-SCH-002", false, func(w *world) { w.Leases.Value[0].Spec.RenewTime.Time = now.Add(-time.Minute) }},
+		{"FL-SCH-003", false, func(w *world) { w.Leases.Value[0].Spec.HolderIdentity = ptr.To("intruder_1") }},
+		{"FL-SCH-004", false, config(func(c *schedulerv1.KubeSchedulerConfiguration) {
+			c.LeaderElection.ResourceNamespace, c.LeaderElection.ResourceName = "kube-system", "my-scheduler"
+		})},
+		{"FL-SCH-005", false, config(func(c *schedulerv1.KubeSchedulerConfiguration) {
+			c.Profiles = []schedulerv1.KubeSchedulerProfile{{SchedulerName: ptr.To("my-scheduler")}}
+		})},
+		{"FL-SCH-006", false, func(w *world) { w.Leases.Value[1].Spec.HolderIdentity = ptr.To("my-scheduler-1_x") }},
+		{"FL-SCH-007", false, func(w *world) { w.Reviews.Value[0].Allowed = false }},
+		{"FL-SCH-008", true, func(w *world) { w.Deployments.Value[0].Spec.Replicas = ptr.To(int32(1)) }},
+		{"FL-SCH-009", true, func(w *world) { w.PDBs.Value = nil }},
+		{"FL-SCH-010", true, pending("no-such-scheduler", 3*time.Minute)},
+		{"FL-SCH-011", true, pending("my-scheduler", time.Hour)},
+		{"FL-SCH-012", false, func(w *world) {
+			w.Bundle.Scheduler.Partition = &v1alpha1.Partition{NodeLabels: map[string]string{"pool": "x"}}
+		}},
+		{"FL-SCH-013", true, func(w *world) {
+			w.Configurations = observe.Known([]observe.Configuration{{ConfigMap: types.NamespacedName{Namespace: "a", Name: "b"}, Err: errors.New("yaml: line 3")}})
+		}},
+		{"FL-SCH-014", true, func(w *world) { w.FlowSchemas.Value = w.FlowSchemas.Value[1:] }},
+		{"FL-SCH-015", false, func(w *world) {
+			w.Version = observe.Known(&version.Info{GitVersion: "v1.34.0"})
+			for i := range w.Nodes.Value {
+				w.Nodes.Value[i].Status.NodeInfo.KubeletVersion = "v1.34.0"
+			}
+		}},
+		{"FL-SCH-016", true, replicas(func(p *observe.Program) { p.Node = "a" })},
+	}
+}
+
+func extensionFaults() []fault {
+	gone := func(w *world) { w.Services.Value = map[types.NamespacedName]observe.ServiceState{} }
+	return []fault{
+		{"FL-EXT-001", false, func(w *world) { gone(w); w.CRDs.Value = nil }},
+		{"FL-EXT-002", false, func(w *world) { w.APIServices.Value[0].Available = false }},
+		{"FL-EXT-003", false, func(w *world) { gone(w); w.Validating.Value = nil }},
+		{"FL-EXT-004", true, func(w *world) { w.CRDs.Value[0].Stored = []string{"v1beta1", "v1"} }},
+		{"FL-EXT-005", true, func(w *world) { w.CRDs.Value[0].Strategy = "None" }},
+		{"FL-EXT-006", true, func(w *world) { w.Validating.Value[0].Webhooks[0].Rules = podRules() }},
+		{"FL-EXT-007", true, func(w *world) {
+			w.Policies = observe.Known([]networkingv1.NetworkPolicy{policy("shop", networkingv1.PolicyTypeIngress)})
+		}},
+		{"FL-EXT-008", false, func(w *world) {
+			w.APIServices.Value[0].Service = &observe.ServiceRef{Namespace: "shop", Name: "hook", Port: 8443}
+		}},
+	}
+}
+
+func certificateFaults() []fault {
+	old := func(w *world) authority { return newAuthority(w.t, "old", now.Add(20*24*time.Hour)) }
+	host := func(edit func(*observe.HostFacts)) func(w *world) { return func(w *world) { edit(&w.Node.Value) } }
+	return []fault{
+		{"FL-CRT-001", true, func(w *world) {
+			w.Reach.Value.Certificates[0] = w.ca.leaf(w.t, "kube-apiserver", now.Add(48*time.Hour))
+		}},
+		{"FL-CRT-002", false, func(w *world) { w.ClientCert.Value = w.ca.leaf(w.t, "admin", now.Add(-time.Hour)) }},
+		{"FL-CRT-003", true, func(w *world) { w.Authentication.Value["client-ca-file"] = pemOf(old(w).cert) }},
+		{"FL-CRT-004", true, func(w *world) { w.Authentication.Value["requestheader-client-ca-file"] = pemOf(old(w).cert) }},
+		{"FL-CRT-005", true, func(w *world) {
+			w.Shown[w.find(check.RoleServer).Name] = observe.Known([]*x509.Certificate{w.ca.leaf(w.t, serverHost, now.Add(time.Hour))})
+		}},
+		{"FL-CRT-006", true, func(w *world) { w.CRDs.Value[0].CABundle = []byte(pemOf(old(w).cert)) }},
+		{"FL-CRT-007", true, func(w *world) {
+			w.CSRs = observe.Known([]certificatesv1.CertificateSigningRequest{{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeletServingSignerName}}})
+		}},
+		{"FL-HST-001", false, host(func(h *observe.HostFacts) { h.Egress.Value.Selected = false })},
+		{"FL-HST-002", false, host(func(h *observe.HostFacts) { h.Egress.Value.UDS = "/elsewhere.socket" })},
+		{"FL-HST-003", false, host(func(h *observe.HostFacts) { h.Socket.Value.IsSocket = false })},
+		{"FL-HST-004", false, host(func(h *observe.HostFacts) { h.Socket.Value.Mode, h.Socket.Value.Parent = 0o777, 0o755 })},
+		{"FL-HST-005", false, host(func(h *observe.HostFacts) { h.Certificates.Value[0].State = controlplane.CertExpired })},
+	}
+}

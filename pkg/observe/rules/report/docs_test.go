@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the table in docs/check.md")
+
+// TestDocs proves that the table in docs/check.md has every check as the program has it. With -update it rewrites the table.
+func TestDocs(t *testing.T) {
+	const file, begin, end = "../../../../docs/check.md", "<!-- checks: begin -->\n", "<!-- checks: end -->"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), begin)
+	table, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s lacks the marks of the table", file)
+	}
+	want := report.Markdown(rules.All()) + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Errorf("the table is not up to date: run go test ./pkg/observe/rules/report -update (-want +got):\n%s", diff)
+	}
+}

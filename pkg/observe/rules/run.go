@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
+)
+
+// Status is the outcome of a rule.
+type Status string
+
+// The outcomes.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning"
+	Failed  Status = "failed"
+	// Unknown means that what the rule looks at could not be read.
+	Unknown Status = "unknown"
+	// Skipped means that the rule does not apply, or needs another that did not pass.
+	Skipped Status = "skipped"
+	// Suppressed means that all findings are suppressed.
+	Suppressed Status = "suppressed"
+)
+
+// Result is the outcome of one rule.
+type Result struct {
+	ID     string `json:"id"`
+	Group  string `json:"group"`
+	Title  string `json:"title"`
+	Status Status `json:"status"`
+	// Reason says why the status is unknown or skipped.
+	Reason   string    `json:"reason,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Report is the outcome of all rules.
+type Report struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Cluster    string         `json:"cluster"`
+	Server     string         `json:"server"`
+	Version    string         `json:"version,omitempty"`
+	Taken      string         `json:"taken"`
+	Before     bool           `json:"before,omitempty"`
+	Counts     map[Status]int `json:"counts"`
+	Checks     []Result       `json:"checks"`
+}
+
+// Options select and soften rules.
+type Options struct {
+	// Before judges what an installation needs instead of an installed cluster.
+	Before bool
+	// Only are IDs, with * as a wildcard; empty means all.
+	Only []string
+	// Suppress are IDs, or ID=OBJECT, both with * as a wildcard.
+	Suppress []string
+}
+
+// Validate refuses patterns that match no ID: they would silently do nothing.
+func (o Options) Validate() error {
+	for _, pattern := range slices.Concat(o.Only, o.Suppress) {
+		id, _, _ := strings.Cut(pattern, "=")
+		if _, err := path.Match(id, ""); err != nil {
+			return fmt.Errorf("%q: %w", pattern, err)
+		}
+		known := slices.ContainsFunc(All(), func(r Rule) bool { return match(id, r.ID) })
+		if _, retired := Retired[id]; !known && !retired {
+			return fmt.Errorf("%q matches no check: `fairlead check --list` has all", id)
+		}
+	}
+	return nil
+}
+
+func match(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return err == nil && ok
+}
+
+// matchObject lets * stand for any text, also for slashes and blanks.
+func matchObject(pattern, object string) bool {
+	return match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(object, "/", "\x00"))
+}
+
+// Judge applies the rules to a snapshot.
+func Judge(s *observe.Snapshot, o Options) *Report {
+	r := &Report{APIVersion: "fairlead.dev/v1alpha1", Kind: "ClusterReport", Cluster: s.Context, Server: s.Host, Taken: s.Taken.UTC().Format("2006-01-02T15:04:05Z"),
+		Before: o.Before, Counts: map[Status]int{}}
+	if s.Version.Err == nil && s.Version.Value != nil {
+		r.Version = s.Version.Value.GitVersion
+	}
+	done := map[string]Status{}
+	for _, rule := range All() {
+		if rule.Phase == Before && !o.Before || rule.Phase == After && o.Before {
+			continue
+		}
+		result := judge(s, rule, done)
+		done[rule.ID] = result.Status
+		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(p string) bool { return match(p, rule.ID) }) {
+			continue
+		}
+		suppress(&result, o.Suppress)
+		r.Counts[result.Status]++
+		r.Checks = append(r.Checks, result)
+	}
+	return r
+}
+
+func judge(s *observe.Snapshot, rule Rule, done map[string]Status) Result {
+	out := Result{ID: rule.ID, Group: rule.Group, Title: rule.Title}
+	for _, id := range rule.Needs {
+		if status, ran := done[id]; ran && status != OK && status != Warning {
+			out.Status, out.Reason = Skipped, fmt.Sprintf("because %s is %s", id, status)
+			return out
+		}
+	}
+	for _, id := range rule.NotIf {
+		if done[id] == Failed {
+			out.Status, out.Reason = Skipped, fmt.Sprintf("because %s is %s", id, Failed)
+			return out
+		}
+	}
+	findings, err := rule.run(s)
+	switch {
+	case check.IsSkip(err):
+		out.Status, out.Reason = Skipped, err.Error()
+		return out
+	case err != nil:
+		out.Status, out.Reason = Unknown, err.Error()
+		if hint := check.HintOf(err); hint != "" {
+			out.Reason += ": " + hint
+		}
+		return out
+	}
+	out.Status, out.Findings = OK, findings
+	for i := range out.Findings {
+		if out.Findings[i].Fix == "" {
+			out.Findings[i].Fix = rule.Fix
+		}
+	}
+	out.Status = statusOf(out.Findings)
+	return out
+}
+
+func statusOf(findings []Finding) Status {
+	status := OK
+	for _, f := range findings {
+		switch {
+		case f.Suppressed && status == OK:
+			status = Suppressed
+		case f.Suppressed:
+		case !f.Warning:
+			return Failed
+		default:
+			status = Warning
+		}
+	}
+	return status
+}
+
+func suppress(r *Result, patterns []string) {
+	for _, pattern := range patterns {
+		id, object, limited := strings.Cut(pattern, "=")
+		if !match(id, r.ID) {
+			continue
+		}
+		for i := range r.Findings {
+			if !limited || matchObject(object, r.Findings[i].Object) {
+				r.Findings[i].Suppressed = true
+			}
+		}
+		if r.Status == Unknown && !limited {
+			r.Status = Suppressed
+		}
+	}
+	if len(r.Findings) > 0 {
+		r.Status = statusOf(r.Findings)
+	}
+}
+
+// Success tells whether nothing is as bad as the threshold: Failed, Unknown (which includes Failed) or Warning (which includes both).
+func (r *Report) Success(threshold Status) bool {
+	bad := r.Counts[Failed]
+	if threshold == Unknown || threshold == Warning {
+		bad += r.Counts[Unknown]
+	}
+	if threshold == Warning {
+		bad += r.Counts[Warning]
+	}
+	return bad == 0
+}
