@@ -1,6 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
-import "net"
+import (
+	"context"
+	"net"
+)
+
+const addressID = "node-address"
+
+// addressCheck fails with what is wrong with the nodes' address. It is only made when there is something to say.
+func addressCheck(fault error) Check {
+	return Check{ID: addressID, Title: "The nodes' address belongs to this machine", Run: func(context.Context, *Scope) error { return fault }}
+}
 
 // HostAddress returns an address of this machine that is neither loopback nor link-local, IPv4 before IPv6; "" if there is none.
 func HostAddress() string {

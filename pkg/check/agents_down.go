@@ -1,26 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
 )
 
-// tunnelCall is one kind of call that must go through the tunnel.
+// Names of the calls that need a server of the check's own.
+const (
+	callServiceProxy = "service-proxy"
+	callWebhook      = "webhook"
+)
+
+// tunnelCall is one kind of call that must go through the tunnel. "tunnel-" and its name are the ID of the check that makes it alone.
 type tunnelCall struct {
 	name string
 	do   func(ctx context.Context) error
 }
 
-// agentsDown proves KON-11 and KON-85 from the other side: with all agents stopped the same calls fail, with a clear error and in time; with the
-// agents back they all work again.
+// agentsDown proves tunnelling from the other side. With all agents stopped the same calls fail, with a clear error and in time; with the agents
+// back they all work again.
 func agentsDown(ctx context.Context, s *Scope) error {
 	if s.Parts == nil {
-		return Skip("nobody told how to stop and start the Konnectivity agents of this cluster")
+		return Skip("stopping Konnectivity agents is not supported on this cluster")
 	}
 	calls, err := s.tunnelCalls(ctx)
 	if err != nil {
@@ -31,8 +40,8 @@ func agentsDown(ctx context.Context, s *Scope) error {
 
 func (s *Scope) withoutAgents(ctx context.Context, calls []tunnelCall) error {
 	for _, c := range calls {
-		if err := c.do(ctx); err != nil {
-			return WithHint(fmt.Errorf("before any agent was stopped, %s failed: %w", c.name, err), "%s", callHint(err))
+		if err := s.works(ctx, c); err != nil {
+			return WithHint(fmt.Errorf("%s failed before any agent was stopped: %w", c.name, err), "%s", callHint(err))
 		}
 	}
 	s.Defer("start the agents", s.Parts.StartAgents)
@@ -50,8 +59,17 @@ func (s *Scope) withoutAgents(ctx context.Context, calls []tunnelCall) error {
 	return s.allRecover(ctx, calls, begin)
 }
 
-// waitNoBackends gives the servers a moment to notice that the agents are gone: a dial handed to an agent at the moment of its death is lost, and
-// only times out. It gives up quietly: that the metrics cannot be read may be because they were read through the tunnel.
+// works makes a call until it works. The Service of a webhook is new: until kube-proxy has programmed its address on the agent's node, a connection
+// to it may leave the cluster.
+func (s *Scope) works(ctx context.Context, c tunnelCall) error {
+	ctx, cancel := context.WithTimeout(ctx, s.times.programmed)
+	defer cancel()
+	return waitFor(ctx, s.times.again, c.do)
+}
+
+// waitNoBackends gives the servers a moment to notice that the agents are gone: a dial that a server hands to an agent at the moment when the agent
+// dies is lost, and only times out. waitNoBackends gives up without an error: the metrics may be unreadable because they too are read through the
+// tunnel.
 func (s *Scope) waitNoBackends(ctx context.Context) {
 	if s.ServerMetrics == nil {
 		return
@@ -84,24 +102,36 @@ func (s *Scope) tunnelCalls(ctx context.Context) ([]tunnelCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.startHook(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.registerHook(ctx, h); err != nil {
-		return nil, err
-	}
-	if err := s.standInPod(ctx, h); err != nil {
-		return nil, err
-	}
-	return []tunnelCall{
+	var h *hook // made below, if a call needs it
+	calls := slices.DeleteFunc([]tunnelCall{
 		{"logs", func(ctx context.Context) error { return s.readLogs(ctx, pod) }},
 		{"exec", func(ctx context.Context) error { return s.exec(ctx, pod) }},
 		{"port-forward", func(ctx context.Context) error { return s.portForward(ctx, pod) }},
 		{"node-proxy", func(ctx context.Context) error { return s.nodeHealthz(ctx, pod.Spec.NodeName) }},
-		{"service-proxy", func(ctx context.Context) error { return s.serviceProxyEcho(ctx, h) }},
-		{"webhook", func(ctx context.Context) error { return s.callWebhook(ctx, h) }},
-	}, nil
+		{callServiceProxy, func(ctx context.Context) error { return s.serviceProxyEcho(ctx, h) }},
+		{callWebhook, func(ctx context.Context) error { return s.callWebhook(ctx, h) }},
+	}, func(c tunnelCall) bool {
+		return s.switchedOff(Check{ID: "tunnel-" + c.name, Component: ComponentTunnel}) != ""
+	})
+	needs := func(name string) bool {
+		return slices.ContainsFunc(calls, func(c tunnelCall) bool { return c.name == name })
+	}
+	if needs(callServiceProxy) || needs(callWebhook) {
+		if h, err = s.startHook(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if needs(callWebhook) {
+		if err := s.registerHook(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	if needs(callServiceProxy) {
+		if err := s.standInPod(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
 }
 
 // allFailClearly makes all calls at once and judges how each fails.
@@ -122,14 +152,14 @@ func (s *Scope) failsClearly(ctx context.Context, c tunnelCall) error {
 	err := c.do(callCtx)
 	took := time.Since(begin)
 	if err == nil {
-		return WithHint(fmt.Errorf("%s still works with all agents stopped", c.name), "it does not go through the tunnel, or an agent still runs")
+		return WithHint(fmt.Errorf("%s still works with all agents stopped", c.name), "the call does not go through the tunnel, or an agent still runs")
 	}
 	if callCtx.Err() != nil {
 		return WithHint(fmt.Errorf("%s hung for %s with all agents stopped, instead of failing within kube-apiserver's dial timeout of 30 s", c.name, took.Round(time.Second)),
-			"konnectivity-server must answer a dial at once when it has no agent (--backend-dial-timeout bounds it)")
+			"konnectivity-server must answer a dial at once when it has no agent (limit: --backend-dial-timeout)")
 	}
 	if !namesTunnel(err) {
-		return fmt.Errorf("%s failed with all agents stopped, but its error does not say that the tunnel is at fault: %w", c.name, err)
+		return fmt.Errorf("%s failed with all agents stopped, but its error does not mention the tunnel: %w", c.name, err)
 	}
 	s.Detail("down-"+c.name, "failed after %.1f s: %s", took.Seconds(), lastWords(err))
 	return nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -9,11 +11,19 @@ import (
 	"time"
 )
 
-// TestWithoutAgents proves KON-85: what the check demands of calls while no agent runs, and afterwards.
+// TestWithoutAgents proves what the check requires of calls while no agent runs, and after the agents
+// are back.
 func TestWithoutAgents(t *testing.T) {
 	up := func(context.Context) error { return nil }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	noAgent := func(context.Context) error { return errors.New("error dialing backend: No agent available") }
+	var tries atomic.Int64
+	late := func(context.Context) error { // a Service that kube-proxy has not programmed yet
+		if tries.Add(1) < 3 {
+			return errors.New("x509: certificate is valid for elsewhere.example.com")
+		}
+		return nil
+	}
 	vague := func(context.Context) error { return errors.New("unknown error") }
 	tests := map[string]struct {
 		before, down, after func(context.Context) error
@@ -22,11 +32,12 @@ func TestWithoutAgents(t *testing.T) {
 		wantStarted         bool
 	}{
 		"fails clearly and recovers": {up, noAgent, up, nil, "", true},
-		"broken from the start":      {noAgent, noAgent, up, nil, "before any agent was stopped, logs failed", false},
+		"works after some tries":     {late, noAgent, up, nil, "", true},
+		"broken from the start":      {noAgent, noAgent, up, nil, "logs failed before any agent was stopped", false},
 		"agents do not stop":         {up, noAgent, up, errors.New("refuse"), "stop the agents: refuse", true},
 		"still works":                {up, up, up, nil, "logs still works with all agents stopped", true},
 		"hangs":                      {up, hang, up, nil, "logs hung", true},
-		"fails vaguely":              {up, vague, up, nil, "does not say that the tunnel is at fault", true},
+		"fails vaguely":              {up, vague, up, nil, "does not mention the tunnel", true},
 		"does not recover":           {up, noAgent, noAgent, nil, "logs did not recover within 1s", true},
 		"recovery hangs":             {up, noAgent, hang, nil, "logs did not recover", true},
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -11,7 +13,7 @@ func apiServer(ctx context.Context, s *Scope) error {
 	}
 	version, err := s.Client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("ask for the version: %w", err)
+		return fmt.Errorf("get the version: %w", err)
 	}
 	s.Detail("version", "%s", version.GitVersion)
 	if _, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {

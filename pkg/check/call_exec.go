@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -14,7 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// randomText returns text that nobody can guess; n is its number of random bytes.
+// randomText returns unguessable text; n is its number of random bytes.
 func randomText(n int) string {
 	buf := make([]byte, n)
 	_, _ = rand.Read(buf) // never fails (crypto/rand)
@@ -37,7 +39,7 @@ func (s *Scope) exec(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("%s: %w %s", strings.Join(s.Probe.ExecCommand, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	if got.String() != sent {
-		return fmt.Errorf("sent %d bytes to %q, other %d bytes came back, and on standard error %q", len(sent), strings.Join(s.Probe.ExecCommand, " "), got.Len(),
+		return fmt.Errorf("sent %d bytes to %q, but got %d different bytes, and %q on standard error", len(sent), strings.Join(s.Probe.ExecCommand, " "), got.Len(),
 			strings.TrimSpace(errOut.String()))
 	}
 	return nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -19,7 +21,7 @@ func (s *Scope) readLogs(ctx context.Context, pod *corev1.Pod) error {
 		return errors.New("the log is empty")
 	}
 	if want := s.Probe.LogWant; !strings.Contains(string(text), want) {
-		return fmt.Errorf("the log does not hold %q: %.200q", want, text)
+		return fmt.Errorf("the log does not contain %q: %.200q", want, text)
 	}
 	return nil
 }

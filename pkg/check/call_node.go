@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -33,7 +35,7 @@ func (s *Scope) nodeHealthz(ctx context.Context, node string) error {
 		return err
 	}
 	if strings.TrimSpace(string(body)) != "ok" {
-		return fmt.Errorf("the kubelet's /healthz says %.100q", body)
+		return fmt.Errorf("the kubelet's /healthz returned %.100q", body)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -8,10 +10,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
@@ -19,11 +24,17 @@ import (
 
 // portForward forwards a local port to the pod, sends something through it and compares what comes back.
 func (s *Scope) portForward(ctx context.Context, pod *corev1.Pod) error {
+	return Forward(ctx, s.Config, s.Client, pod, s.Probe.PortForwardPort, s.useForward)
+}
+
+// Forward forwards a local port to the pod's port, as "kubectl port-forward" does, and calls use with the local address.
+func Forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod, port int32, use func(ctx context.Context, address string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan struct{})
 	var log lockedBuffer
-	forwarder, err := s.forwarder(ctx, pod, ready, &log)
+	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	forwarder, err := forwarder(ctx, config, url, port, ready, &log)
 	if err != nil {
 		return err
 	}
@@ -47,7 +58,7 @@ func (s *Scope) portForward(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := s.useForward(ctx, fmt.Sprintf("127.0.0.1:%d", ports[0].Local)); err != nil {
+	if err := use(ctx, fmt.Sprintf("127.0.0.1:%d", ports[0].Local)); err != nil {
 		return fmt.Errorf("%w %s", err, strings.TrimSpace(log.String()))
 	}
 	cancel()
@@ -56,21 +67,20 @@ func (s *Scope) portForward(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // forwarder speaks WebSocket and falls back to SPDY, as kubectl does. The forward ends with ctx.
-func (s *Scope) forwarder(ctx context.Context, pod *corev1.Pod, ready chan struct{}, log io.Writer) (*portforward.PortForwarder, error) {
-	url := s.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(s.Config)
+func forwarder(ctx context.Context, config *rest.Config, url *url.URL, port int32, ready chan struct{}, log io.Writer) (*portforward.PortForwarder, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return nil, err
 	}
 	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	tunnelled, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, s.Config)
+	tunnelled, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
 	if err != nil {
 		return nil, err
 	}
 	dialer := portforward.NewFallbackDialerForStreaming(tunnelled, plain, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
-	ports := []string{fmt.Sprintf("0:%d", s.Probe.PortForwardPort)}
+	ports := []string{fmt.Sprintf("0:%d", port)}
 	return portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), ready, io.Discard, log)
 }
 
@@ -105,7 +115,7 @@ func echo(ctx context.Context, address, word string) error {
 		return fmt.Errorf("read from the forwarded port: %w", err)
 	}
 	if string(got) != word {
-		return fmt.Errorf("sent %q through the forwarded port, %q came back", word, got)
+		return fmt.Errorf("sent %q through the forwarded port, but got %q", word, got)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -32,11 +34,11 @@ func (s *Scope) hookDenies(ctx context.Context, h *hook) error {
 	err := s.createReviewed(ctx, h, map[string]string{LabelCheck: s.id, labelDeny: "true"})
 	switch {
 	case err == nil:
-		return errors.New("the API server admitted a ConfigMap that the webhook refuses: it does not ask the webhook")
+		return errors.New("the API server admitted a ConfigMap that the webhook refuses: it does not call the webhook")
 	case !strings.Contains(err.Error(), denyMessage):
 		return err
 	case h.reviews.Load() == seen:
-		return errors.New("the refusal came from elsewhere: the check's webhook was not asked")
+		return errors.New("another component refused the request: the check's webhook was not called")
 	}
 	return nil
 }
@@ -48,7 +50,7 @@ func (s *Scope) hookAdmits(ctx context.Context, h *hook) error {
 		return err
 	}
 	if h.reviews.Load() == seen {
-		return errors.New("a ConfigMap was admitted without asking the check's webhook")
+		return errors.New("a ConfigMap was admitted without a call to the check's webhook")
 	}
 	return nil
 }

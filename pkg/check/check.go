@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -9,6 +11,9 @@ import (
 type Check struct {
 	// ID is stable and kebab-case; --only matches it.
 	ID string
+	// Component is the part of the bundle that the check is about; empty is the cluster. A check of a component that
+	// Env.SwitchedOff names is skipped.
+	Component Component
 	// Title says in one line what holds when the check passes.
 	Title string
 	// Disruptive checks stop a part of the cluster and put it back.
@@ -17,13 +22,26 @@ type Check struct {
 	Timeout time.Duration
 	// Hint is the advice printed when the error carries none of its own.
 	Hint string
-	// probe says that Run talks to a pod that it leaves as it was, so that several checks may share one.
-	probe bool
-	// lease says that Run waits for a renewal of the second scheduler's Lease.
-	lease bool
+	// UsesProbePod says that Run calls a probe pod and leaves it as it was, so several checks may share one.
+	UsesProbePod bool
+	// WatchesLease says that Run waits for a renewal of the second scheduler's Lease. The Lease is read when the run begins, so the
+	// wait is shorter.
+	WatchesLease bool
 	// Run returns nil when the check passes, Skip(…) when it cannot be made, and any other error when it fails.
 	Run func(ctx context.Context, s *Scope) error
 }
+
+// Component is a part of the bundle.
+type Component string
+
+const (
+	// ComponentScheduler is the second scheduler.
+	ComponentScheduler Component = "scheduler"
+	// ComponentTunnel is the Konnectivity server and its agents.
+	ComponentTunnel Component = "tunnel"
+	// ComponentGateway is the shared way into the cluster network, which a bundle has only if it says so.
+	ComponentGateway Component = "gateway"
+)
 
 // Status is the outcome of a check.
 type Status string
@@ -49,6 +67,8 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 	// Hint says what to do about Error.
 	Hint string `json:"hint,omitempty"`
+	// Warnings are what is unsafe although the check passed, each with what to do about it.
+	Warnings []string `json:"warnings,omitempty"`
 	// Details are measurements and observations, for example the takeover time of the Lease.
 	Details map[string]string `json:"details,omitempty"`
 }
@@ -65,7 +85,7 @@ type Report struct {
 	Failed  int      `json:"failed"`
 	Skipped int      `json:"skipped"`
 	Checks  []Result `json:"checks"`
-	// NotAsked lists the ids of the disruptive checks that were left out because nobody asked for them.
+	// NotAsked lists the ids of the disruptive checks that were not requested.
 	NotAsked []string `json:"notAsked,omitempty"`
 	// Interrupted is true when the run was cut short.
 	Interrupted bool `json:"interrupted,omitempty"`

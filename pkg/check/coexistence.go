@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -22,7 +24,7 @@ import (
 type Coexistence struct {
 	// SchedulerNames are its profiles.
 	SchedulerNames []string
-	// ConfigMap holds its configuration, in clusters where it does. Without a name others' are not looked at.
+	// ConfigMap holds its configuration, in clusters where it does. Without a name the check does not read other schedulers' ConfigMaps.
 	ConfigMap types.NamespacedName
 	// Partition is its nodes; nil if it shares all nodes.
 	Partition *v1alpha1.Partition
@@ -38,8 +40,9 @@ func CoexistenceOf(b *v1alpha1.Bundle) Coexistence {
 	}
 }
 
-// schedulerCoexistence proves that no other scheduler in the cluster serves the second scheduler's names or takes its Lease (SCHED-03, SCHED-35), and
-// that the nodes of its partition are as the bundle says.
+// schedulerCoexistence proves that no other scheduler in the cluster serves the second scheduler's names or takes its Lease, and that the nodes of
+// its partition match the bundle. A device that is allocated twice proves that another scheduler gives out devices beside it. It warns of pods that
+// name a scheduler which does not exist.
 func schedulerCoexistence(ctx context.Context, s *Scope) error {
 	if err := s.leaseHolderIsOurs(ctx); err != nil {
 		return err
@@ -50,7 +53,11 @@ func schedulerCoexistence(ctx context.Context, s *Scope) error {
 	if err := s.noForeignBindings(ctx); err != nil {
 		return err
 	}
-	return s.partitionHolds(ctx)
+	s.warnOfIgnoredPods(ctx)
+	if err := s.partitionHolds(ctx); err != nil {
+		return err
+	}
+	return s.noDeviceTwice(ctx)
 }
 
 // ours says whether an identity is that of a replica, or was at that time.
@@ -65,7 +72,7 @@ func (s *Scope) ours(ctx context.Context, identity string, at time.Time) (bool, 
 // noForeignConfiguration reads all configurations of schedulers that ConfigMaps hold.
 func (s *Scope) noForeignConfiguration(ctx context.Context) error {
 	if s.Coexistence.ConfigMap.Name == "" {
-		s.Detail("other-configurations", "not looked at: nothing here tells which ConfigMap is the second scheduler's")
+		s.Detail("other-configurations", "not checked: the second scheduler's ConfigMap is unknown")
 		return nil
 	}
 	maps, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -92,7 +99,8 @@ func (s *Scope) noForeignConfiguration(ctx context.Context) error {
 	return nil
 }
 
-// foreignConfiguration compares one configuration's names and Lease with ours. What cannot be read configures nobody.
+// foreignConfiguration compares one configuration's names and Lease with ours. It ignores text that is not a valid configuration, because no
+// scheduler can use that.
 func (s *Scope) foreignConfiguration(where, text string) error {
 	var config schedulerv1.KubeSchedulerConfiguration
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil || config.Kind != "KubeSchedulerConfiguration" {
@@ -110,7 +118,7 @@ func (s *Scope) foreignConfiguration(where, text string) error {
 	setDefault(&lease.Name, v1alpha1.DefaultSchedulerLease)
 	if ptr.Deref(l.LeaderElect, true) && lease == s.Lease {
 		return WithHint(fmt.Errorf("%s configures another scheduler with Lease %s, which is ours", where, lease),
-			"one of the two schedulers never leads: give the other a Lease of its own")
+			"one of the two schedulers never leads: give the other its own Lease")
 	}
 	return nil
 }

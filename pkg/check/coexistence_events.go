@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -21,7 +23,7 @@ const (
 )
 
 // noForeignBindings looks at who has bound pods under our names of late. Every scheduler signs its events with its profile's name and the name of its
-// host, so that also one shows that no ConfigMap configures: in a static Pod, by flags, or outside of the cluster.
+// host, so this also finds a scheduler that no ConfigMap configures: one in a static Pod, configured by flags, or outside of the cluster.
 func (s *Scope) noForeignBindings(ctx context.Context) error {
 	if s.OwnsIdentity == nil {
 		s.Detail("bindings", unknownReplicas)
@@ -38,11 +40,11 @@ func (s *Scope) noForeignBindings(ctx context.Context) error {
 		for _, host := range slices.Sorted(maps.Keys(hosts)) {
 			ours, err := s.ours(ctx, host, hosts[host].at)
 			if err != nil {
-				return fmt.Errorf("whose scheduler runs on host %s: %w", host, err)
+				return fmt.Errorf("find the owner of the scheduler on host %s: %w", host, err)
 			}
 			if !ours {
-				return WithHint(fmt.Errorf("a scheduler on host %q has bound pod %s as %q, which is our profile, and is no replica of this bundle's scheduler", host, hosts[host].pod, name),
-					"two schedulers bind the same pods: find the other one on that host (a pod of that name in another namespace, a static Pod, a flag, a file outside of the cluster) and give it a name of its own")
+				return WithHint(fmt.Errorf("a scheduler on host %q bound pod %s as %q, which is our profile, but is not a replica of this bundle's scheduler", host, hosts[host].pod, name),
+					"two schedulers bind the same pods: find the other one on that host (a pod of that name in another namespace, a static Pod, a flag, a file outside of the cluster) and give it another name")
 			}
 		}
 	}

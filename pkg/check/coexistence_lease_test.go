@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -16,21 +18,22 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// inTurn names one holder after another, and then the last for good. "" renews nothing.
+// inTurn returns one holder after another, and then always the last one. "" does not renew the Lease.
 func inTurn(holders ...string) func() string {
 	var n atomic.Int64
 	return func() string { return holders[min(n.Add(1), int64(len(holders)))-1] }
 }
 
-// TestLeaseOfAStranger: who is no replica and renews our Lease is another scheduler; who does not is a leader of ours that has died, and whose pod is gone.
+// TestLeaseOfAStranger: a holder that is not one of our replicas and renews our Lease is another scheduler. A holder
+// that does not renew it is a former leader of ours that has died and whose pod is gone.
 func TestLeaseOfAStranger(t *testing.T) {
 	for name, tc := range map[string]struct {
 		holder       func() string
 		want, detail string
 	}{
-		"a stranger renews":               {holder: always("stranger_1"), want: "held by stranger_1, which is no replica"},
+		"a stranger renews":               {holder: always("stranger_1"), want: "held by stranger_1, which is not a replica"},
 		"our leader":                      {holder: always("ours_1")},
-		"our leader has died":             {holder: inTurn("gone_1", ""), detail: "gone_1 is no replica, and does not renew"},
+		"our leader has died":             {holder: inTurn("gone_1", ""), detail: "gone_1 is not a replica and does not renew"},
 		"a standby takes over":            {holder: inTurn("gone_1", "", "ours_2")},
 		"a stranger takes over":           {holder: inTurn("gone_1", "", "stranger_2"), want: "held by stranger_2"},
 		"a replica that is being stopped": {holder: always("former_1")},
@@ -56,7 +59,7 @@ func TestLeaseOfAStranger(t *testing.T) {
 	}
 }
 
-// TestLeaseIsNotWatchedForEver: when the check's time is up before the Lease, neither is proved.
+// TestLeaseIsNotWatchedForEver: if the check times out before the Lease expires, the check proves neither.
 func TestLeaseIsNotWatchedForEver(t *testing.T) {
 	api := newStubAPI(t)
 	api.put(secondLease, &coordinationv1.Lease{
@@ -67,12 +70,12 @@ func TestLeaseIsNotWatchedForEver(t *testing.T) {
 	env.OwnsIdentity = func(context.Context, string) (bool, error) { return false, nil }
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := newScope(env, "x").leaseHolderIsOurs(ctx); err == nil || !strings.Contains(err.Error(), "whether it renews could not be seen") {
+	if err := newScope(env, "x").leaseHolderIsOurs(ctx); err == nil || !strings.Contains(err.Error(), "whether it renews the Lease is unknown") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestDetailsSayWhatWasNotLookedAt: a check that passes tells what it has not proved.
+// TestDetailsSayWhatWasNotLookedAt: the details of a check that passes name what it has not proved.
 func TestDetailsSayWhatWasNotLookedAt(t *testing.T) {
 	b := v1alpha1.New()
 	b.Scheduler.Partition = &v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}
@@ -80,8 +83,8 @@ func TestDetailsSayWhatWasNotLookedAt(t *testing.T) {
 		env  Env
 		want map[string]string
 	}{
-		"no replicas known": {Env{Coexistence: CoexistenceOf(v1alpha1.New())}, map[string]string{"lease-holder": "not looked at", "bindings": "not looked at"}},
-		"no configuration":  {Env{}, map[string]string{"other-configurations": "not looked at"}},
+		"no replicas known": {Env{Coexistence: CoexistenceOf(v1alpha1.New())}, map[string]string{"lease-holder": "not checked", "bindings": "not checked"}},
+		"no configuration":  {Env{}, map[string]string{"other-configurations": "not checked"}},
 		"hosts alike":       {Env{OwnsIdentity: func(context.Context, string) (bool, error) { return true, nil }, IdentityLimit: "hosts are alike"}, map[string]string{"bindings": "hosts are alike"}},
 		"no taint":          {Env{Coexistence: CoexistenceOf(b)}, map[string]string{"partition": "1 of 1 nodes", "partition-taint": "other schedulers still place their pods"}},
 	} {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -29,7 +31,8 @@ func poolNode(name, pool, taint string) *corev1.Node {
 	return n
 }
 
-// boundBy is what a scheduler on a host says of a pod that it has bound.
+// boundBy is the Scheduled event of a scheduler on a host for a pod that it has
+// bound.
 func boundBy(scheduler, host string, ago time.Duration) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0." + scheduler + host}, Reason: "Scheduled",
@@ -38,7 +41,8 @@ func boundBy(scheduler, host string, ago time.Duration) *corev1.Event {
 	}
 }
 
-// TestCoexistence proves SCHED-03 and SCHED-35, and the bundle's partition.
+// TestCoexistence proves that the check finds another scheduler with our names
+// or our Lease, and nodes that do not match the bundle's partition.
 func TestCoexistence(t *testing.T) {
 	const kind = "kind: KubeSchedulerConfiguration\n"
 	held := func(holder string) *coordinationv1.Lease {
@@ -63,9 +67,9 @@ func TestCoexistence(t *testing.T) {
 		"holder cannot be judged": {objects: []runtime.Object{held("ours")}, owns: errors.New("no list"), want: "no list"},
 		"no holder":               {objects: []runtime.Object{held("")}},
 		"our own bindings":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "my-scheduler-1-old", time.Minute), boundBy("default-scheduler", "cp", time.Minute)}},
-		"a stranger of our name":  {objects: []runtime.Object{boundBy("my-scheduler", "my-scheduler-1-other", time.Minute)}, want: `a scheduler on host "my-scheduler-1-other" has bound pod default/web-0`},
+		"a stranger of our name":  {objects: []runtime.Object{boundBy("my-scheduler", "my-scheduler-1-other", time.Minute)}, want: `a scheduler on host "my-scheduler-1-other" bound pod default/web-0`},
 		"bindings of long ago":    {objects: []runtime.Object{boundBy("my-scheduler", "cp", time.Hour)}},
-		"a stranger binds":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "cp-1", time.Minute)}, want: `a scheduler on host "cp-1" has bound pod default/web-0 as "my-scheduler"`},
+		"a stranger binds":        {objects: []runtime.Object{boundBy("my-scheduler", "ours", time.Minute), boundBy("my-scheduler", "cp-1", time.Minute)}, want: `a scheduler on host "cp-1" bound pod default/web-0 as "my-scheduler"`},
 		"partition":               {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "", "")}},
 		"partition without nodes": {partition: partition, objects: []runtime.Object{poolNode("b", "", "")}, want: "no node has the labels pool=batch"},
 		"partition not tainted":   {partition: partition, objects: []runtime.Object{poolNode("a", "batch", "batch"), poolNode("b", "batch", "other")}, want: "nodes b are in the scheduler's partition but do not have its taint pool=batch:NoSchedule"},

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -26,7 +28,7 @@ func Connect(ctx context.Context, env *Env) error {
 	defer cancel()
 	_, err := env.Client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	if err == nil {
-		// /version is open to everybody; whether we are somebody shows only here.
+		// Anonymous clients can read /version. Only /api shows whether the credentials are valid.
 		_, err = env.Client.Discovery().RESTClient().Get().AbsPath("/api").DoRaw(ctx)
 	}
 	if err == nil {
@@ -42,7 +44,7 @@ func Explain(err error, cfg *rest.Config, now time.Time) error {
 }
 
 func diagnose(err error, cfg *rest.Config, now time.Time) (what, hint string) {
-	const renew = "fetch a new kubeconfig from where the cluster was made (fairlead kubeconfig, kind get kubeconfig, /etc/kubernetes/admin.conf)"
+	const renew = "get a new kubeconfig of the cluster (fairlead kubeconfig, kind get kubeconfig, /etc/kubernetes/admin.conf)"
 	if what, ok := diagnoseTLS(err); ok {
 		return what, renew
 	}
@@ -51,17 +53,17 @@ func diagnose(err error, cfg *rest.Config, now time.Time) (what, hint string) {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the name %q does not resolve", dns.Name), "check `server:` in the kubeconfig, and DNS or /etc/hosts"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused: nothing listens there", "is the cluster up? `fairlead status`, then `fairlead up`"
+		return "connection refused: no program listens there", "check that the cluster runs: `fairlead status`, then `fairlead up`"
 	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
-		return "no answer within 10 s", "is a firewall, VPN or proxy (HTTPS_PROXY, NO_PROXY) in between? is the API server alive?"
+		return "no answer within 10 s", "check firewalls, VPN and proxies (HTTPS_PROXY, NO_PROXY), and that the API server runs"
 	case errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH):
 		return "no route to it", "check `server:` in the kubeconfig, and the network or VPN"
 	case apierrors.IsUnauthorized(err):
 		return diagnoseCredentials(cfg, now), renew
 	case apierrors.IsNotFound(err):
-		return "what listens there is not a Kubernetes API server (404)", "check `server:` in the kubeconfig: has another program taken the port?"
+		return "the program that listens there is not a Kubernetes API server (404)", "check `server:` in the kubeconfig: another program may use the port"
 	case apierrors.IsForbidden(err):
-		return "this user may not do that: " + err.Error(), "use a kubeconfig of a cluster administrator"
+		return "this user lacks the right: " + err.Error(), "use the kubeconfig of a cluster administrator"
 	}
 	return err.Error(), "try `kubectl version` with the same --kubeconfig and --context"
 }
@@ -84,9 +86,9 @@ func diagnoseTLS(err error) (string, bool) {
 		return fmt.Sprintf("its certificate does not name %s", host.Host), true
 	// net/http hides the tls.RecordHeaderError behind this text.
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return "what listens there does not speak TLS: is `server:` in the kubeconfig right?", true
+		return "the program that listens there does not speak TLS: check `server:` in the kubeconfig", true
 	case errors.As(err, &alert):
-		return "it refused our client certificate: " + alert.Error(), true
+		return "it refused the client certificate: " + alert.Error(), true
 	}
 	return "", false
 }
@@ -108,5 +110,5 @@ func diagnoseCredentials(cfg *rest.Config, now time.Time) string {
 	if now.After(cert.NotAfter) {
 		return fmt.Sprintf("the client certificate of %q in the kubeconfig expired on %s", cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.DateTime))
 	}
-	return fmt.Sprintf("it does not accept the client certificate of %q (401): another cluster's kubeconfig?", cert.Subject.CommonName)
+	return fmt.Sprintf("it does not accept the client certificate of %q (401): the kubeconfig may belong to another cluster", cert.Subject.CommonName)
 }

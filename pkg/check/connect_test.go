@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -81,17 +83,17 @@ func TestConnectExplains(t *testing.T) {
 		want     string
 		wantHint string
 	}{
-		"nothing listens":  {rest.Config{Host: refused}, "connection refused", "fairlead up"},
-		"wrong CA":         {rest.Config{Host: serveTLS(t, good, 200), TLSClientConfig: rest.TLSClientConfig{CAData: otherPEM}}, "not signed by the CA", "kubeconfig"},
-		"expired server":   {rest.Config{Host: serveTLS(t, expired, 200), TLSClientConfig: rest.TLSClientConfig{CAData: expiredPEM}}, "was valid until", "kubeconfig"},
-		"other name":       {rest.Config{Host: serveTLS(t, elsewhere, 200), TLSClientConfig: rest.TLSClientConfig{CAData: elsewherePEM}}, "does not name 127.0.0.1", "kubeconfig"},
-		"no TLS there":     {rest.Config{Host: strings.Replace(plain.URL, "http:", "https:", 1)}, "does not speak TLS", "kubeconfig"},
-		"bad token":        {rest.Config{Host: serveTLS(t, good, 401), BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "does not accept the credentials", "kubeconfig"},
-		"expired client":   {rest.Config{Host: serveTLS(t, good, 401), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM, CertData: oldClient, KeyData: oldKey}}, `client certificate of "kubernetes-admin" in the kubeconfig expired on`, "kubeconfig"},
-		"another's client": {rest.Config{Host: serveTLS(t, good, 401), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM, CertData: client, KeyData: clientKey}}, "another cluster's kubeconfig?", "kubeconfig"},
-		"forbidden":        {rest.Config{Host: serveTLS(t, good, 403), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "may not do that", "administrator"},
-		"not Kubernetes":   {rest.Config{Host: serveTLS(t, good, 404), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "not a Kubernetes API server", "port"},
-		"unknown name":     {rest.Config{Host: "https://no-such-name.invalid:6443"}, "does not resolve", "DNS"},
+		"no program listens": {rest.Config{Host: refused}, "connection refused", "fairlead up"},
+		"wrong CA":           {rest.Config{Host: serveTLS(t, good, 200), TLSClientConfig: rest.TLSClientConfig{CAData: otherPEM}}, "not signed by the CA", "kubeconfig"},
+		"expired server":     {rest.Config{Host: serveTLS(t, expired, 200), TLSClientConfig: rest.TLSClientConfig{CAData: expiredPEM}}, "was valid until", "kubeconfig"},
+		"other name":         {rest.Config{Host: serveTLS(t, elsewhere, 200), TLSClientConfig: rest.TLSClientConfig{CAData: elsewherePEM}}, "does not name 127.0.0.1", "kubeconfig"},
+		"no TLS there":       {rest.Config{Host: strings.Replace(plain.URL, "http:", "https:", 1)}, "does not speak TLS", "kubeconfig"},
+		"bad token":          {rest.Config{Host: serveTLS(t, good, 401), BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "does not accept the credentials", "kubeconfig"},
+		"expired client":     {rest.Config{Host: serveTLS(t, good, 401), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM, CertData: oldClient, KeyData: oldKey}}, `client certificate of "kubernetes-admin" in the kubeconfig expired on`, "kubeconfig"},
+		"another's client":   {rest.Config{Host: serveTLS(t, good, 401), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM, CertData: client, KeyData: clientKey}}, "may belong to another cluster", "kubeconfig"},
+		"forbidden":          {rest.Config{Host: serveTLS(t, good, 403), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "lacks the right", "administrator"},
+		"not Kubernetes":     {rest.Config{Host: serveTLS(t, good, 404), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "not a Kubernetes API server", "port"},
+		"unknown name":       {rest.Config{Host: "https://no-such-name.invalid:6443"}, "does not resolve", "DNS"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package check proves, after installation, that a cluster does what Fairlead promises: pods choose the second scheduler, exactly one of
 // its replicas leads, and the API server reaches nodes, Services and webhooks through the Konnectivity tunnel and in no other way.
 //

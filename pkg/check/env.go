@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -26,7 +28,7 @@ type Env struct {
 	Client kubernetes.Interface
 	// Cluster is the name for people; default: the API server's URL.
 	Cluster string
-	// Bundle is what the cluster was made with, where its provider has recorded that; nil where nobody knows. Informational.
+	// Bundle is the bundle that the cluster was created with, if its provider recorded it; nil if unknown. Informational.
 	Bundle *v1alpha1.Bundle
 
 	// SchedulerName is the second scheduler's profile; default my-scheduler.
@@ -35,12 +37,12 @@ type Env struct {
 	Lease types.NamespacedName
 	// StockLease is kube-scheduler's own; default kube-system/kube-scheduler.
 	StockLease types.NamespacedName
-	// OwnsIdentity says whether a Lease's holderIdentity, or the host that a scheduler names in its events, is that of a replica of the second scheduler.
-	// Optional: without it nobody looks for others, which the check's details say.
+	// OwnsIdentity says whether a Lease's holderIdentity, or the host that a scheduler names in its events, is that of a replica of the second
+	// scheduler. Optional: without it the checks do not look for other schedulers, and their details say so.
 	OwnsIdentity func(ctx context.Context, holder string) (bool, error)
 	// FormerIdentity says the same of a replica that is gone; at is when it was last heard of. Optional.
 	FormerIdentity func(ctx context.Context, holder string, at time.Time) (bool, error)
-	// IdentityLimit is what OwnsIdentity cannot tell of hosts, for the check's details; empty where it tells all.
+	// IdentityLimit describes which hosts OwnsIdentity cannot tell apart, for the check's details; empty if it can tell all.
 	IdentityLimit string
 	// Coexistence is what no other scheduler may use; default: the profile SchedulerName alone.
 	Coexistence Coexistence
@@ -55,12 +57,21 @@ type Env struct {
 	Leftovers func(ctx context.Context) ([]Leftover, error)
 	// ServerMetrics returns the Prometheus text of all konnectivity servers, one after another. Nil: the tunnel checks fail and say so.
 	ServerMetrics func(ctx context.Context) ([]byte, error)
-	// ServerMetricsAside says that ServerMetrics does not ask the API server, whose way there may be the tunnel: reading
-	// then raises none of the counters, and proofs need not look for that.
+	// ServerMetricsAside says that ServerMetrics does not go through the API server, which may reach the servers through the tunnel. Reading then
+	// raises no counter, and proofs need not account for it.
 	ServerMetricsAside bool
 	// APIServerMetrics returns the Prometheus text of all API servers, one after another. Nil: that of the one that answers, which is all there
 	// is, or, behind a load balancer, any of them; see proof.go.
 	APIServerMetrics func(ctx context.Context) ([]byte, error)
+	// APIServerArgs returns the arguments of every kube-apiserver by name. Nil: those of the static Pods in kube-system, which a control plane
+	// outside the cluster does not show.
+	APIServerArgs func(ctx context.Context) (map[string][]string, error)
+	// Gateway is how to reach the gateway; nil if the bundle has none.
+	Gateway *Gateway
+	// Programs returns the parts that run as processes of this machine instead of as Pods. Nil: all parts are Pods.
+	Programs func(ctx context.Context) ([]Program, error)
+	// SchedulerMetrics returns the Prometheus text of each replica of the second scheduler that is a process of this machine. Nil: all are Pods.
+	SchedulerMetrics func(ctx context.Context) (map[string][]byte, error)
 	// HostIP is an address of the machine this process runs on that the tunnel's agents can reach; not loopback, because EndpointSlices and
 	// the API server's proxies refuse that.
 	HostIP string
@@ -68,8 +79,11 @@ type Env struct {
 	HostPort int
 	// Probe says what pods the checks run and how such pods answer.
 	Probe Probe
-	// SwitchedOff tells of parts that this cluster is not meant to have, and why: "scheduler" and "tunnel" are skipped with the reason.
+	// SwitchedOff says what cannot be checked in this cluster, and why: the key is a Component, or the ID of one check. These checks are
+	// skipped with the reason.
 	SwitchedOff map[string]string
+	// AddressFault says that the nodes' address leads nowhere, and in its hint what repairs that. A check of its own fails with it. Nil: none.
+	AddressFault error
 
 	times times
 }
@@ -82,12 +96,14 @@ type times struct {
 	podEvery time.Duration
 	// steady is how long a new leader is watched: long enough for the old one to come back and try.
 	steady time.Duration
-	// settle is how long an event that is sent may be on its way, events how long a scheduler may hold it back before.
+	// settle is how long an event may take to arrive after it is sent; events is how long a scheduler may hold it back before that.
 	settle, events time.Duration
 	// clear is how long a call may take to fail: the 30 s that kube-apiserver waits for an answer to a dial, and room for its answer.
 	clear time.Duration
 	// notice is how long konnectivity-server may take to see that its agents are gone; what comes after is measured anyway.
 	notice time.Duration
+	// programmed is how long kube-proxy may take to program the address of a new Service.
+	programmed time.Duration
 	// try bounds one try while waiting for recovery, so that a hanging one does not hide that the next would work.
 	try time.Duration
 	// again is the pause before a measurement is made again.
@@ -97,7 +113,7 @@ type times struct {
 func defaultTimes() times {
 	return times{
 		pending: 5 * time.Second, podEvery: 500 * time.Millisecond, steady: 6 * time.Second, settle: eventOnItsWay, events: eventLost,
-		clear: 35 * time.Second, notice: 10 * time.Second, try: 10 * time.Second, again: 300 * time.Millisecond,
+		clear: 35 * time.Second, notice: 10 * time.Second, programmed: 20 * time.Second, try: 10 * time.Second, again: 300 * time.Millisecond,
 	}
 }
 
@@ -149,6 +165,14 @@ const (
 	stockSchedulerName = v1alpha1.DefaultSchedulerProfile
 )
 
+// switchedOff returns why the check is skipped in this cluster; "" if it is not.
+func (e *Env) switchedOff(c Check) string {
+	if reason := e.SwitchedOff[c.ID]; reason != "" {
+		return reason
+	}
+	return e.SwitchedOff[string(c.Component)]
+}
+
 // Complete fills in defaults and makes the client.
 func (e *Env) Complete() error {
 	if e.Config == nil {
@@ -158,11 +182,11 @@ func (e *Env) Complete() error {
 		// The default of 5 requests a second would make the checks measure this client instead of the cluster.
 		cfg := rest.CopyConfig(e.Config)
 		cfg.QPS = -1
-		// What the server warns of (Endpoints are deprecated) is no news to the checks.
+		// The checks know about the warnings of the server (Endpoints are deprecated).
 		cfg.WarningHandler = rest.NoWarnings{}
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
-			return fmt.Errorf("make a client for %s: %w", e.Config.Host, err)
+			return fmt.Errorf("create a client for %s: %w", e.Config.Host, err)
 		}
 		e.Client = client
 	}

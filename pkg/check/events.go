@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -15,7 +17,7 @@ type binding struct {
 	count            int32
 }
 
-// scheduledEvents returns the Scheduled events of the pods in namespace, by pod UID (SCHED-42).
+// scheduledEvents returns the Scheduled events of the pods in namespace, by pod UID.
 func (s *Scope) scheduledEvents(ctx context.Context, namespace string) (map[types.UID][]binding, error) {
 	list, err := s.Client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 	if err != nil {
@@ -40,7 +42,7 @@ func bindingsOf(events []eventsv1.Event) map[types.UID][]binding {
 }
 
 func noEvent(pod, node string) error {
-	return fmt.Errorf("pod %s is bound to %s, but no Scheduled event says by whom", pod, node)
+	return fmt.Errorf("pod %s is bound to %s, but no Scheduled event names the scheduler", pod, node)
 }
 
 // boundOnlyBy says whether bindings are exactly one, by scheduler.
@@ -50,7 +52,7 @@ func boundOnlyBy(pod string, bindings []binding, scheduler string) error {
 		total += b.count
 		if b.reporter != scheduler {
 			return WithHint(fmt.Errorf("pod %s names scheduler %q but was bound by %q", pod, scheduler, b.reporter),
-				"two schedulers serve the same schedulerName: every profile needs a name of its own")
+				"two schedulers use the same schedulerName: give every profile its own name")
 		}
 		// A scheduler that started before its API server, as kubeadm's does, found no events.k8s.io there and writes core events, which have no action.
 		if b.action != "Binding" && b.action != "" {
@@ -58,7 +60,7 @@ func boundOnlyBy(pod string, bindings []binding, scheduler string) error {
 		}
 	}
 	if total != 1 {
-		return WithHint(fmt.Errorf("pod %s was bound %d times by %q", pod, total, scheduler), "two replicas of %q schedule at once: is leader election on, on one Lease?", scheduler)
+		return WithHint(fmt.Errorf("pod %s was bound %d times by %q", pod, total, scheduler), "two replicas of %q schedule at once: check that leader election is on, with one Lease", scheduler)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -14,11 +16,11 @@ import (
 // podsAtMost keeps a slow failover from filling a small cluster.
 const podsAtMost = 60
 
-// schedulerFailover proves that killing the leader costs at most TakeoverLimit (SCHED-36), that each pod which arrives meanwhile is bound exactly
-// once, and that the old holder does not lead beside the new one.
+// schedulerFailover proves that killing the leader costs at most TakeoverLimit (see Env), that each pod which arrives meanwhile is bound exactly
+// once, and that the old holder does not lead at the same time as the new one.
 func schedulerFailover(ctx context.Context, s *Scope) error {
 	if s.Parts == nil {
-		return Skip("nobody told how to kill the leading replica of the second scheduler of this cluster")
+		return Skip("killing the leader of the second scheduler is not supported on this cluster")
 	}
 	lease, err := s.heldLease(ctx)
 	if err != nil {
@@ -75,9 +77,9 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 			seen, killed.renewed, killed.lived = lease.Spec.RenewTime, before, time.Now()
 		}
 		if time.Since(killed.lived) < leaseDuration(old) {
-			return fmt.Errorf("%s still renews Lease %s, %s after the order to kill it", holderOf(old), s.Lease, killed.lived.Sub(killed.ordered).Round(time.Second))
+			return fmt.Errorf("%s still renews Lease %s, %s after SIGKILL was requested", holderOf(old), s.Lease, killed.lived.Sub(killed.ordered).Round(time.Second))
 		}
-		return fmt.Errorf("nobody took Lease %s over from %s within %s after it was killed", s.Lease, holderOf(old), time.Since(killed.at()).Round(time.Second))
+		return fmt.Errorf("no replica took over Lease %s from %s within %s after it was killed", s.Lease, holderOf(old), time.Since(killed.at()).Round(time.Second))
 	})
 	if err != nil {
 		return "", err
@@ -87,11 +89,11 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 	s.Detail("old-holder", "%s", holderOf(old))
 	s.Detail("new-holder", "%s", next)
 	if outlived := killed.at().Sub(killed.ordered); outlived > 0 {
-		s.Detail("old-holder-outlived", "the order to kill it by %.1f s, which are not counted", outlived.Seconds())
+		s.Detail("old-holder-outlived", "old leader exited %.1f s after SIGKILL was requested (not counted)", outlived.Seconds())
 	}
 	if took > s.TakeoverLimit {
 		return "", WithHint(fmt.Errorf("the takeover of Lease %s took %.1f s, more than %s", s.Lease, took.Seconds(), s.TakeoverLimit),
-			"the worst case is leaseDuration + 4.4 * retryPeriod of the scheduler's leaderElection: lower them")
+			"the worst case is leaseDuration + 4.4 * retryPeriod: lower them in the scheduler's leaderElection")
 	}
 	return next, nil
 }
@@ -105,7 +107,7 @@ func (s *Scope) staysLeader(ctx context.Context, next string, d time.Duration) e
 			return err
 		}
 		if holder := holderOf(lease); holder != next {
-			return fmt.Errorf("%s after the takeover Lease %s went from %s to %s: two replicas believe that they lead", d-time.Until(until).Round(time.Second), s.Lease, next, holder)
+			return fmt.Errorf("%s after the takeover, Lease %s went from %s to %s: two replicas act as leader", d-time.Until(until).Round(time.Second), s.Lease, next, holder)
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err

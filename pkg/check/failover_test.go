@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -11,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestSchedulerFailover proves SCHED-36's takeover and that the check sees each way in which it can go wrong.
+// TestSchedulerFailover proves that the check passes if another replica takes over the Lease of a killed
+// leader in time, and that it sees each way in which this can go wrong.
 func TestSchedulerFailover(t *testing.T) {
 	const takeover = 60 * time.Millisecond
 	tests := map[string]struct {
@@ -46,7 +49,7 @@ func TestSchedulerFailover(t *testing.T) {
 				return "a_2"
 			}
 			return "a_1"
-		}, wantErr: "two replicas believe that they lead"},
+		}, wantErr: "two replicas act as leader"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -65,8 +67,9 @@ const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
 // eventOnItsWay is how long an event may take that is sent.
 const eventOnItsWay = 2 * time.Second
 
-// death is the time between the order to kill a leader and the word that it is done. On a busy node the leader outlives both: renewed is the
-// earliest time at which it can have renewed its Lease after the order, and lived when that was seen; zero if it did not.
+// death is the time between the order to kill a leader and the confirmation that it was killed. On a busy node the leader may outlive both:
+// renewed is the earliest time at which it can have renewed its Lease after the order, and lived is when that was seen; both are zero if it
+// did not renew.
 type death struct{ ordered, done, renewed, lived time.Time }
 
 // at is the earliest time at which the leader can have died.
@@ -77,7 +80,7 @@ func (d death) at() time.Time {
 	return d.ordered
 }
 
-// over is when all that the leader did had been done but for what was on its way.
+// over is when everything that the leader did had taken effect, except for events on their way.
 func (d death) over() time.Time {
 	if d.lived.After(d.done) {
 		return d.lived
@@ -107,7 +110,7 @@ func (b *bindLog) verdict(events map[types.UID][]binding, scheduler string, kill
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.pods) == 0 {
-		return fmt.Errorf("no pod was created during the failover, so it proves nothing")
+		return fmt.Errorf("no pod was created during the failover, so the check proves nothing")
 	}
 	for uid, p := range b.pods {
 		if len(p.nodes) > 1 {

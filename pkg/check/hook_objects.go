@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -29,8 +31,8 @@ type hook struct {
 // startHook serves on this machine and makes a Service without selector that leads here.
 func (s *Scope) startHook(ctx context.Context) (*hook, error) {
 	if s.HostIP == "" {
-		return nil, WithHint(errors.New("this machine has no address but loopback, and a Service's endpoint must not be loopback"),
-			"--webhook-address names an address of this machine that the agents can reach")
+		return nil, WithHint(errors.New("this machine has only loopback addresses, and a Service's endpoint must not be loopback"),
+			"set --webhook-address to an address of this machine that the agents can reach")
 	}
 	ns, err := s.Namespace(ctx)
 	if err != nil {
@@ -69,7 +71,7 @@ func (s *Scope) createHookService(ctx context.Context, h *hook) error {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.HostIP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 	}
 	if _, err := s.Client.DiscoveryV1().EndpointSlices(ns).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		return WithHint(fmt.Errorf("create EndpointSlice for %s: %w", s.HostIP, err), "--webhook-address names another address of this machine that the agents can reach")
+		return WithHint(fmt.Errorf("create EndpointSlice for %s: %w", s.HostIP, err), "set --webhook-address to another address of this machine that the agents can reach")
 	}
 	return nil
 }
@@ -85,7 +87,7 @@ func (s *Scope) standInPod(ctx context.Context, h *hook) error {
 	pod.Status.PodIP = s.HostIP
 	pod.Status.PodIPs = []corev1.PodIP{{IP: s.HostIP}}
 	if pod, err = s.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("give the stand-in pod this machine's address: %w", err)
+		return fmt.Errorf("set this machine's address on the stand-in pod: %w", err)
 	}
 	//nolint:staticcheck // deprecated, but the Service proxy reads nothing else
 	endpoints := &corev1.Endpoints{
@@ -110,7 +112,7 @@ func (s *Scope) serviceProxyEcho(ctx context.Context, h *hook) error {
 		return err
 	}
 	if string(got) != word {
-		return fmt.Errorf("asked for %q, got %.100q", word, got)
+		return fmt.Errorf("requested %q, got %.100q", word, got)
 	}
 	return nil
 }

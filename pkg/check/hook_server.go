@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -23,6 +25,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
 // denyMessage is what the check's own webhook says when it refuses.
@@ -39,7 +43,8 @@ type hookServer struct {
 	server  *http.Server
 }
 
-// startHookServer serves as dnsName on ip:port until closed; port 0 picks a free one. Its CA is made for it and forgotten with it.
+// startHookServer serves as dnsName on ip:port until closed; port 0 picks a free one. Its CA is created for it and
+// discarded with it.
 func startHookServer(ctx context.Context, dnsName, ip string, port int) (*hookServer, error) {
 	ca, cert, err := throwAwayCert(dnsName)
 	if err != nil {
@@ -47,26 +52,26 @@ func startHookServer(ctx context.Context, dnsName, ip string, port int) (*hookSe
 	}
 	listener, err := listenOn(ctx, ip, port)
 	if err != nil {
-		return nil, WithHint(fmt.Errorf("listen for the check's own webhook: %w", err), "--webhook-address HOST:PORT names another address of this machine")
+		return nil, WithHint(fmt.Errorf("listen for the check's own webhook: %w", err), "set --webhook-address to another HOST:PORT of this machine")
 	}
 	h := &hookServer{caPEM: ca, port: int32(listener.Addr().(*net.TCPAddr).Port)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/validate", h.validate)
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Query().Get("msg")) })
-	h.server = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
-		// No HTTP/2 and no keep-alive: so every call needs a connection of its own, which the tunnel's counters show.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-	}
+	h.server = httplimits.Short.Server(mux)
+	h.server.ErrorLog = log.New(io.Discard, "", 0)
+	h.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	// No HTTP/2 and no keep-alive: so every call needs a connection of its own, which the tunnel's counters show.
+	h.server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	h.server.SetKeepAlivesEnabled(false)
-	go func() { _ = h.server.ServeTLS(listener, "", "") }()
+	go func() { _ = h.server.ServeTLS(httplimits.Short.Listener(listener), "", "") }()
 	return h, nil
 }
 
 func (h *hookServer) Close() error { return h.server.Close() }
 
-// listenOn prefers the very address; when that is not this machine's own (behind NAT) all addresses are listened on.
+// listenOn listens on exactly this address. If the address is not this machine's own (behind NAT), listenOn listens on all
+// addresses.
 func listenOn(ctx context.Context, ip string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(ip, fmt.Sprint(port)))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -28,8 +30,8 @@ func leaseDuration(lease *coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15)) * time.Second
 }
 
-// schedulerLease proves that one replica leads (SCHED-30, 36) and that the stock scheduler's Lease is not taken by ours (SCHED-35, 37). All of
-// the scheduler's health endpoints are 200 when the Role for its Lease is missing, so only the Lease itself tells.
+// schedulerLease proves that one replica leads and that our scheduler does not take the default scheduler's Lease. All health endpoints of the
+// scheduler return 200 even if the Role for its Lease is missing, so only the Lease itself shows this.
 func schedulerLease(ctx context.Context, s *Scope) error {
 	first, err := s.heldLease(ctx)
 	if err != nil {
@@ -46,7 +48,8 @@ func schedulerLease(ctx context.Context, s *Scope) error {
 	return s.stockLeaseIsNotOurs(ctx, holder)
 }
 
-// earlyLease is the second scheduler's Lease as the run began. Holders renew every 2 s: what the checks before took need not be waited for again.
+// earlyLease is the second scheduler's Lease at the start of the run. Holders renew every 2 s, and the time that earlier checks took counts
+// towards that wait.
 type earlyLease struct {
 	done  chan struct{}
 	lease *coordinationv1.Lease
@@ -54,13 +57,13 @@ type earlyLease struct {
 
 // readLease begins to read the Lease if one of the checks wants it; else it returns nil.
 func readLease(ctx context.Context, env *Env, checks []Check) *earlyLease {
-	if !slices.ContainsFunc(checks, func(c Check) bool { return c.lease }) {
+	if !slices.ContainsFunc(checks, func(c Check) bool { return c.WatchesLease }) {
 		return nil
 	}
 	e := &earlyLease{done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
-		// The check reads the Lease itself, and tells what is wrong.
+		// The check reads the Lease again and reports what is wrong.
 		e.lease, _ = newScope(env, "lease").getLease(ctx, env.Lease)
 	}()
 	return e
@@ -83,7 +86,7 @@ func (e *earlyLease) get(ctx context.Context) *coordinationv1.Lease {
 func (s *Scope) heldLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := s.getLease(ctx, s.Lease)
 	if apierrors.IsNotFound(err) {
-		return nil, WithHint(err, "no replica of the second scheduler has ever led: does it run, does its configuration name this Lease, may it create Leases in %s?", s.Lease.Namespace)
+		return nil, WithHint(err, "no replica of the second scheduler has ever led: check that it runs, that its configuration names this Lease, and that it may create Leases in %s", s.Lease.Namespace)
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func (s *Scope) heldLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// watchRenewal waits until the holder renews: a fresh renewTime alone may be the last words of a dead one.
+// watchRenewal waits until the holder renews: a recent renewTime alone may be from a holder that has died since.
 func (s *Scope) watchRenewal(ctx context.Context, first *coordinationv1.Lease) error {
 	next, err := s.nextRenewal(ctx, first)
 	switch holder := holderOf(first); {
@@ -102,9 +105,9 @@ func (s *Scope) watchRenewal(ctx context.Context, first *coordinationv1.Lease) e
 		return fmt.Errorf("waiting for the holder of Lease %s, %s, to renew it: %w", s.Lease, holder, err)
 	case next == nil:
 		return WithHint(fmt.Errorf("Lease %s has no holder: %s, the last one, has not renewed it within %s", s.Lease, holder, leaseDuration(first)),
-			"it is dead, cannot reach the API server or may not update Leases in %s, which the health endpoints of kube-scheduler do not tell", s.Lease.Namespace)
+			"it has exited, cannot reach the API server, or may not update Leases in %s; kube-scheduler's health endpoints do not report this", s.Lease.Namespace)
 	case holderOf(next) != holder:
-		return fmt.Errorf("Lease %s went from %s to %s while we looked: the replicas fight for it, or the leader died", s.Lease, holder, holderOf(next))
+		return fmt.Errorf("Lease %s went from %s to %s during the check: two replicas compete for it, or the leader exited", s.Lease, holder, holderOf(next))
 	}
 	return nil
 }
@@ -148,7 +151,7 @@ func (s *Scope) nextRenewal(ctx context.Context, first *coordinationv1.Lease) (*
 func (s *Scope) stockLeaseIsNotOurs(ctx context.Context, ours string) error {
 	stock, err := s.getLease(ctx, s.StockLease)
 	if apierrors.IsNotFound(err) {
-		s.Detail("stock-holder", "none: the stock scheduler runs without leader election")
+		s.Detail("stock-holder", "none: the default scheduler runs without leader election")
 		return nil
 	}
 	if err != nil {
@@ -159,12 +162,12 @@ func (s *Scope) stockLeaseIsNotOurs(ctx context.Context, ours string) error {
 	owned := holder == ours
 	if !owned && s.OwnsIdentity != nil {
 		if owned, err = s.OwnsIdentity(ctx, holder); err != nil {
-			return fmt.Errorf("find out whose identity %s is: %w", holder, err)
+			return fmt.Errorf("find the owner of identity %s: %w", holder, err)
 		}
 	}
 	if owned {
-		return WithHint(fmt.Errorf("the second scheduler (%s) holds the stock scheduler's Lease %s", holder, s.StockLease),
-			"set leaderElection.resourceName in its configuration, and keep the feature gate CoordinatedLeaderElection off in it")
+		return WithHint(fmt.Errorf("the second scheduler (%s) holds the default scheduler's Lease %s", holder, s.StockLease),
+			"set leaderElection.resourceName in its configuration, and turn off its feature gate CoordinatedLeaderElection")
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -33,7 +35,7 @@ func leftoverCheck(ctx context.Context, env *Env, opts Options) (Check, bool) {
 		return Check{}, false
 	}
 	return Check{
-		ID: leftoverID, Title: "Nothing is left stopped by an earlier run", Timeout: 2 * time.Minute, Hint: "look at the parts yourself",
+		ID: leftoverID, Title: "No component is left stopped by an earlier run", Timeout: 2 * time.Minute, Hint: "inspect the components by hand",
 		Run: func(ctx context.Context, s *Scope) error {
 			if err != nil {
 				return fmt.Errorf("look for what an earlier run left stopped: %w", err)
@@ -51,8 +53,8 @@ func leftBehind(found []Leftover) error {
 	for _, l := range found {
 		what, remedies = append(what, l.What), append(remedies, l.Remedy)
 	}
-	return WithHint(fmt.Errorf("an earlier run with --disruptive stopped %s and was killed before it put that back (or it still runs)", strings.Join(what, " and ")),
-		"run again with --disruptive, which puts it back first, or: %s", strings.Join(remedies, "; "))
+	return WithHint(fmt.Errorf("an earlier run with --disruptive stopped %s and was killed before it restored that (or it still runs)", strings.Join(what, " and ")),
+		"run again with --disruptive, which restores it first, or: %s", strings.Join(remedies, "; "))
 }
 
 func (s *Scope) restore(ctx context.Context, found []Leftover) error {
@@ -60,13 +62,13 @@ func (s *Scope) restore(ctx context.Context, found []Leftover) error {
 	var restored []string
 	for _, l := range found {
 		if err := l.Restore(ctx); err != nil {
-			errs = append(errs, WithHint(fmt.Errorf("put back %s: %w", l.What, err), "%s", l.Remedy))
+			errs = append(errs, WithHint(fmt.Errorf("restore %s: %w", l.What, err), "%s", l.Remedy))
 			continue
 		}
 		restored = append(restored, l.What)
 	}
 	if len(restored) > 0 {
-		s.Detail("restored", "%s, which an earlier run had stopped and not put back", strings.Join(restored, " and "))
+		s.Detail("restored", "%s, which an earlier run had stopped and not restored", strings.Join(restored, " and "))
 	}
 	return errors.Join(errs...)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -10,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeftovers proves that every run tells of parts that a killed run left stopped, and that a disruptive one puts them back first.
+// TestLeftovers proves that every run reports the parts that a killed run left stopped, and that a disruptive run
+// restores them first.
 func TestLeftovers(t *testing.T) {
 	tests := map[string]struct {
 		found      []string
@@ -25,11 +28,11 @@ func TestLeftovers(t *testing.T) {
 	}{
 		"nothing left":              {},
 		"nothing left, disruptive":  {disruptive: true},
-		"quick run says so":         {found: []string{"the scheduler"}, status: Failed, want: "stopped the scheduler and was killed", hint: "--disruptive, which puts it back first, or: start the scheduler"},
+		"quick run says so":         {found: []string{"the scheduler"}, status: Failed, want: "stopped the scheduler and was killed", hint: "--disruptive, which restores it first, or: start the scheduler"},
 		"with a selection too":      {found: []string{"the scheduler"}, only: "^a$", status: Failed, want: "stopped the scheduler"},
 		"two parts":                 {found: []string{"the scheduler", "the agents"}, status: Failed, want: "the scheduler and the agents", hint: "start the scheduler; start the agents"},
 		"disruptive run heals":      {found: []string{"the scheduler", "the agents"}, disruptive: true, status: OK, restored: 2},
-		"cannot be put back":        {found: []string{"the scheduler"}, disruptive: true, restore: errors.New("no quota"), status: Failed, want: "put back the scheduler: no quota", hint: "start the scheduler", restored: 1},
+		"cannot be put back":        {found: []string{"the scheduler"}, disruptive: true, restore: errors.New("no quota"), status: Failed, want: "restore the scheduler: no quota", hint: "start the scheduler", restored: 1},
 		"looking for it is refused": {look: errors.New("forbidden"), status: Failed, want: "forbidden"},
 	}
 	for name, tc := range tests {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import "time"
@@ -8,32 +10,37 @@ func All() []Check {
 }
 
 func quick() []Check {
-	const tunnelHint = "see the log of konnectivity-server and of the agents; `--only tunnel` repeats these checks alone"
+	const tunnelHint = "see the logs of konnectivity-server and the agents; `--only tunnel` repeats only these checks"
 	return []Check{
 		{ID: "api-server", Title: "API server is ready", Timeout: 30 * time.Second, Run: apiServer,
-			Hint: "ask it yourself: kubectl get --raw '/readyz?verbose'"},
-		{ID: "scheduler-three-pods", Title: "Each pod is bound by the scheduler that it names", Timeout: 60 * time.Second, Run: threePods,
-			Hint: "see the log of the scheduler that did not bind its pod, and whether a node is Ready and has room"},
-		{ID: "scheduler-lease", Title: "Exactly one replica of the second scheduler leads", Timeout: 30 * time.Second, Run: schedulerLease, lease: true,
-			Hint: "see the second scheduler's log for `leaderelection`; its Role must allow get and update on its Lease"},
-		{ID: "scheduler-coexistence", Title: "The second scheduler's names, Lease and nodes are its own", Timeout: 30 * time.Second, Run: schedulerCoexistence,
-			Hint: "two schedulers need names and Leases of their own; nodes of their own keep them from racing for room"},
-		{ID: "tunnel-logs", Title: "Pod logs go through the tunnel", Timeout: 90 * time.Second, Run: tunnelLogs, probe: true, Hint: tunnelHint},
-		{ID: "tunnel-exec", Title: "Exec goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelExec, probe: true, Hint: tunnelHint},
-		{ID: "tunnel-port-forward", Title: "Port-forward goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelPortForward, probe: true, Hint: tunnelHint},
-		{ID: "tunnel-node-proxy", Title: "Node proxy goes through the tunnel", Timeout: 60 * time.Second, Run: tunnelNodeProxy, Hint: tunnelHint},
-		{ID: "tunnel-service-proxy", Title: "Service proxy goes through the tunnel", Timeout: 60 * time.Second, Run: tunnelServiceProxy, Hint: tunnelHint},
-		{ID: "tunnel-webhook", Title: "Webhook behind a Service is called through the tunnel", Timeout: 60 * time.Second, Run: tunnelWebhook, Hint: tunnelHint},
+			Hint: "run: kubectl get --raw '/readyz?verbose'"},
+		{ID: "front-proxy-ca", Title: "The client CA and the front proxy's CA are different", Timeout: 30 * time.Second, Run: frontProxyCA,
+			Hint: "create a separate CA for the front proxy and set it in kube-apiserver's --requestheader-client-ca-file"},
+		{ID: "scheduler-three-pods", Component: ComponentScheduler, Title: "Each pod is bound by the scheduler that it names", Timeout: 60 * time.Second, Run: threePods,
+			Hint: "see the log of the scheduler that did not bind its pod, and check that a Ready node has room"},
+		{ID: "scheduler-lease", Component: ComponentScheduler, Title: "Exactly one replica of the second scheduler leads", Timeout: 30 * time.Second, Run: schedulerLease, WatchesLease: true,
+			Hint: "search the second scheduler's log for `leaderelection`; its Role must allow get and update on its Lease"},
+		{ID: "scheduler-coexistence", Component: ComponentScheduler, Title: "No other scheduler uses the second scheduler's names, Lease or nodes", Timeout: 30 * time.Second, Run: schedulerCoexistence,
+			Hint: "give each scheduler its own names and Lease; separate nodes keep schedulers from competing for room"},
+		{ID: "tunnel-kubelet-ca", Component: ComponentTunnel, Title: "No agent can impersonate a kubelet", Timeout: 30 * time.Second, Run: kubeletCA, Hint: tunnelHint},
+		{ID: "tunnel-logs", Component: ComponentTunnel, Title: "Pod logs go through the tunnel", Timeout: 90 * time.Second, Run: tunnelLogs, UsesProbePod: true, Hint: tunnelHint},
+		{ID: "tunnel-exec", Component: ComponentTunnel, Title: "Exec goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelExec, UsesProbePod: true, Hint: tunnelHint},
+		{ID: "tunnel-port-forward", Component: ComponentTunnel, Title: "Port-forward goes through the tunnel", Timeout: 90 * time.Second, Run: tunnelPortForward, UsesProbePod: true, Hint: tunnelHint},
+		{ID: "tunnel-node-proxy", Component: ComponentTunnel, Title: "Node proxy goes through the tunnel", Timeout: 60 * time.Second, Run: tunnelNodeProxy, Hint: tunnelHint},
+		{ID: "tunnel-service-proxy", Component: ComponentTunnel, Title: "Service proxy goes through the tunnel", Timeout: 60 * time.Second, Run: tunnelServiceProxy, Hint: tunnelHint},
+		{ID: "tunnel-webhook", Component: ComponentTunnel, Title: "Webhook behind a Service is called through the tunnel", Timeout: 60 * time.Second, Run: tunnelWebhook, Hint: tunnelHint},
+		{ID: "gateway-access", Component: ComponentGateway, Title: "The gateway carries only connections that are allowed", Timeout: 90 * time.Second, Run: gatewayAccess,
+			Hint: "see the gateway's log, which has one line for each connection"},
 	}
 }
 
 func disruptive() []Check {
 	return []Check{
-		{ID: "scheduler-pending", Title: "Without the second scheduler its pod stays Pending, with it the pod is bound", Disruptive: true,
+		{ID: "scheduler-pending", Component: ComponentScheduler, Title: "Pods wait while the second scheduler is down, and are bound when it returns", Disruptive: true,
 			Timeout: 3 * time.Minute, Run: schedulerPending, Hint: "see the second scheduler's log"},
-		{ID: "scheduler-failover", Title: "After killing the leader another replica leads, and no pod is bound twice", Disruptive: true,
-			Timeout: 3 * time.Minute, Run: schedulerFailover, Hint: "two replicas must run, with leader election on the same Lease"},
-		{ID: "tunnel-agents-down", Title: "Without agents calls fail clearly, with agents they recover", Disruptive: true,
-			Timeout: 4 * time.Minute, Run: agentsDown, Hint: "see the log of konnectivity-server and of the agents"},
+		{ID: "scheduler-failover", Component: ComponentScheduler, Title: "Another replica leads after the leader is killed, and no pod is bound twice", Disruptive: true,
+			Timeout: 3 * time.Minute, Run: schedulerFailover, Hint: "run two replicas, with leader election on the same Lease"},
+		{ID: "tunnel-agents-down", Component: ComponentTunnel, Title: "Calls fail fast without agents, and recover with them", Disruptive: true,
+			Timeout: 4 * time.Minute, Run: agentsDown, Hint: "see the logs of konnectivity-server and the agents"},
 	}
 }

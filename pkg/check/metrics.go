@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Names of the counters that prove tunnelling (KON-11, KON-84).
+// Names of the counters that prove tunnelling, of kube-apiserver (apiserver_egress_dialer_*) and of konnectivity-server.
 const (
 	metricDialStart      = "apiserver_egress_dialer_dial_start_total"
 	metricDialFailure    = "apiserver_egress_dialer_dial_failure_count"
@@ -107,6 +109,9 @@ func parseProtobuf(data []byte) (families, error) {
 		}
 	}
 }
+
+// SplitScrapes cuts the text of several scrapes that follow one another, such as that of Env.ServerMetrics, into single ones.
+func SplitScrapes(text []byte) [][]byte { return splitScrapes(text) }
 
 // splitScrapes cuts text wherever a `# TYPE` line repeats a name that the current piece already has.
 func splitScrapes(text []byte) [][]byte {

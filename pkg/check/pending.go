@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -9,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// schedulerPending proves SCHED-41: the three pods are submitted with no second scheduler; two are bound, the third waits untouched until the
-// second scheduler runs.
+// schedulerPending submits the three pods of the documentation's example while no second scheduler runs. It proves that two are bound and
+// that the third stays Pending and untouched until the second scheduler runs.
 func schedulerPending(ctx context.Context, s *Scope) error {
 	if s.Parts == nil {
-		return Skip("nobody told how to stop and start the second scheduler of this cluster")
+		return Skip("stopping the second scheduler is not supported on this cluster")
 	}
 	s.Defer("start the second scheduler", s.Parts.StartScheduler)
 	if err := s.Parts.StopScheduler(ctx); err != nil {
@@ -48,7 +50,7 @@ func schedulerPending(ctx context.Context, s *Scope) error {
 	return nil
 }
 
-// staysUntouched fails as soon as anybody has looked at the pod.
+// staysUntouched fails as soon as a scheduler has handled the pod.
 func (s *Scope) staysUntouched(ctx context.Context, pod *corev1.Pod, d time.Duration) error {
 	until := time.Now().Add(d)
 	for time.Now().Before(until) {
@@ -57,7 +59,7 @@ func (s *Scope) staysUntouched(ctx context.Context, pod *corev1.Pod, d time.Dura
 			return err
 		}
 		if err := s.touched(ctx, got); err != nil {
-			return WithHint(err, "is another scheduler serving %q, or was not every replica stopped?", s.SchedulerName)
+			return WithHint(err, "another scheduler may serve %q, or a replica may still run", s.SchedulerName)
 		}
 		if err := sleep(ctx, 250*time.Millisecond); err != nil {
 			return err

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -41,7 +43,9 @@ func TestDisruptiveChecksNeedParts(t *testing.T) {
 	}
 }
 
-// TestSchedulerPending proves SCHED-41.
+// TestSchedulerPending proves that the check passes if, without a second
+// scheduler, only the third pod of the documentation's example stays Pending
+// and untouched, and that it sees each way in which this can go wrong.
 func TestSchedulerPending(t *testing.T) {
 	onlyStock := func(p *corev1.Pod) (string, string) {
 		if p.Spec.SchedulerName == DefaultSchedulerName {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -12,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// newPod returns a pod that the restricted Pod Security level admits and that ends at once when told to.
+// newPod returns a pod that the restricted Pod Security level admits and that ends at once on SIGTERM.
 func newPod(name, scheduler string, c corev1.Container) *corev1.Pod {
 	c.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
@@ -68,13 +70,14 @@ func (s *Scope) probePod(ctx context.Context) (*corev1.Pod, error) {
 		pod, err = s.ownProbePod(ctx, func(error) {})
 	}
 	if err != nil {
-		return nil, WithHint(err, "the check needs a running pod; --image names its image (now %s)", s.Probe.Image)
+		return nil, WithHint(err, "the check needs a running pod; set its image with --image (now %s)", s.Probe.Image)
 	}
 	s.Detail("node", "%s", pod.Spec.NodeName)
 	return pod, nil
 }
 
-// ownProbePod creates such a pod and waits until its node says that it runs; waits is told why it does not yet.
+// ownProbePod creates such a pod and waits until its node reports that it runs. Until then it calls waits with the reason
+// why it does not run yet.
 func (s *Scope) ownProbePod(ctx context.Context, waits func(error)) (*corev1.Pod, error) {
 	pod := newPod("probe", "", corev1.Container{
 		Name: "probe", Image: s.Probe.Image, Command: s.Probe.Command, Args: s.Probe.Args,
@@ -104,11 +107,11 @@ func notRunning(pod *corev1.Pod) error {
 				return fmt.Errorf("pod %s is not bound to a node: %s", pod.Name, c.Message)
 			}
 		}
-		return fmt.Errorf("pod %s is not bound to a node, and no scheduler has looked at it", pod.Name)
+		return fmt.Errorf("pod %s is not bound to a node, and no scheduler handles it", pod.Name)
 	}
 	for _, cs := range pod.Status.ContainerStatuses {
 		if w := cs.State.Waiting; w != nil {
-			return fmt.Errorf("pod %s on %s waits: %s %s", pod.Name, pod.Spec.NodeName, w.Reason, w.Message)
+			return fmt.Errorf("pod %s on %s is waiting: %s %s", pod.Name, pod.Spec.NodeName, w.Reason, w.Message)
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {

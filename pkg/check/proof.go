@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -106,7 +108,7 @@ func (s *Scope) prove(ctx context.Context, kind proofKind, call func(ctx context
 		return err
 	}
 	s.Detail("proof", "%s", good.how)
-	s.Detail("failed-dials", "%g egress dials of the API server failed meanwhile; this call's did not: does an APIService or webhook point to something that is away?", good.failures)
+	s.Detail("failed-dials", "%g other egress dials of the API server failed at the same time; check APIServices and webhooks for destinations that do not exist", good.failures)
 	return nil
 }
 
@@ -179,14 +181,14 @@ func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api, "time"), countOf(server, "time")), failures}, nil
 	case api >= 1:
 		return proof{}, WithHint(again("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s", countOf(api, "time"), countOf(server, "time")),
-			"are these the metrics of the server that this API server uses? --server-metrics-url names them")
+			"the metrics may be those of another server; set --server-metrics-url to the server that this API server uses")
 	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets > idle:
-		return proof{fmt.Sprintf("over a tunnel connection that was already open, server passed on %s (%g without the call)", countOf(packets, "packet"), idle), failures}, nil
+		return proof{fmt.Sprintf("over a tunnel connection that was already open, server forwarded %s (%g without the call)", countOf(packets, "packet"), idle), failures}, nil
 	case failures > 0:
-		return proof{}, again("the call worked, but the API server's egress dials failed meanwhile (%g), and none succeeded", failures)
+		return proof{}, again("the call worked, but %g egress dials of the API server failed at the same time, and none succeeded", failures)
 	}
 	return proof{}, WithHint(again("the call worked, but not through the tunnel: the API server's egress dials went from %g to %g", before.api.dials, after.api.dials),
-		"does the egress selector file have a selection named cluster whose proxyProtocol is not Direct?")
+		"check that the egress selector file has a selection named cluster whose proxyProtocol is not Direct")
 }
 
 func countOf(n float64, what string) string {
@@ -255,9 +257,9 @@ func (s *Scope) apiFamilies(ctx context.Context) (families, error) {
 }
 
 func (s *Scope) serverSample(ctx context.Context) (serverSample, error) {
-	const hint = "--server-metrics-url names the /metrics of konnectivity-server; without it, the pods of the bundle's konnectivity-server are asked (-f names another bundle)"
+	const hint = "set --server-metrics-url to the /metrics of konnectivity-server, or set the bundle of the server's Pods with -f"
 	if s.ServerMetrics == nil {
-		return serverSample{}, WithHint(errors.New("nobody told how to read konnectivity-server's metrics, so tunnelling cannot be proved"), hint)
+		return serverSample{}, WithHint(errors.New("no konnectivity-server metrics endpoint is known, so tunnel use cannot be verified"), hint)
 	}
 	text, err := s.ServerMetrics(ctx)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -8,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestJudge proves KON-11: only a call that raises both sides' counters counts as tunnelled.
+// TestJudge proves that only a call that raises the counters of both sides counts as tunnelled.
 func TestJudge(t *testing.T) {
 	at := func(dials, server, packets float64) sample {
 		api := apiSample{instance: 1, dials: dials, configured: true}
@@ -23,12 +25,12 @@ func TestJudge(t *testing.T) {
 		idle          float64
 	}{
 		"both rose":            {dials, at(5, 9, 0), at(6, 10, 3), "dialled 1 time through the tunnel, server connected 1 time", "", false, 0},
-		"reused, one packet":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 8), "server passed on 1 packet (", "", false, 0},
-		"reused, packets rose": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server passed on 2 packets (0 without the call)", "", false, 0},
+		"reused, one packet":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 8), "server forwarded 1 packet (", "", false, 0},
+		"reused, packets rose": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server forwarded 2 packets (0 without the call)", "", false, 0},
 		"both rose by two":     {dials, at(5, 9, 0), at(7, 11, 3), "dialled 2 times through the tunnel, server connected 2 times", "", false, 0},
-		// What the reading of the metrics itself sends through the tunnel proves nothing (KON-11).
+		// Traffic that reading the metrics itself sends through the tunnel proves nothing.
 		"reused, packets are the reading's": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 2},
-		"reused, more than the reading's":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 10), "server passed on 3 packets (2 without", "", false, 2},
+		"reused, more than the reading's":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 10), "server forwarded 3 packets (2 without", "", false, 2},
 		"reused, more packets without call": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 3},
 		"the reading's packets do no harm":  {dials, at(5, 9, 7), at(6, 10, 9), "dialled 1 time", "", false, 9},
 		"reused where it must not":          {dials, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 0},
@@ -36,7 +38,7 @@ func TestJudge(t *testing.T) {
 		"API server never dialled":          {dialsOrReuses, at(0, 9, 7), at(0, 9, 9), "", "not through the tunnel", true, 0},
 		"server did not rise":               {dials, at(5, 9, 7), at(6, 9, 7), "", "connected 0", true, 0},
 		"the only dial failed": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.failures, s.apiLate.failures = 1, 1 }),
-			"", "egress dials failed meanwhile (1), and none succeeded", true, 0},
+			"", "1 egress dials of the API server failed at the same time, and none succeeded", true, 0},
 		"another dial failed while the server was read": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.apiLate.dials, s.apiLate.failures = 8, 2 }),
 			"server connected 1 time", "", false, 0},
 		"an older dial failed while the server was read": {dials, at(5, 9, 0), with(at(6, 9, 0), func(s *sample) { s.apiLate.failures = 1 }),
@@ -90,13 +92,13 @@ func TestProveMeasuresAgain(t *testing.T) {
 		t.Errorf("a clean measurement is better; after %d tries: %v, %v", tries, err, s.details)
 	}
 	tries = -100
-	if err := s.prove(t.Context(), dials, call); err != nil || !strings.HasPrefix(s.details["failed-dials"], "1 egress dials") || s.details["proof"] == "" {
+	if err := s.prove(t.Context(), dials, call); err != nil || !strings.HasPrefix(s.details["failed-dials"], "1 other egress dials") || s.details["proof"] == "" {
 		t.Errorf("dials of others that fail all the time must not fail a call that was tunnelled: %v, %v", err, s.details)
 	}
 }
 
 // TestProofIsNotTheReading proves that a call which does not go through the tunnel is not taken for one that does because the server's metrics are
-// read through the tunnel, as they are in a cluster of which only the kubeconfig is known (KON-11).
+// read through the tunnel, as they are in a cluster of which only the kubeconfig is known.
 func TestProofIsNotTheReading(t *testing.T) {
 	api := newStubAPI(t)
 	api.dials = 7
@@ -123,7 +125,7 @@ func TestProofIsNotTheReading(t *testing.T) {
 	}
 }
 
-// Where reading the server's metrics is not the API server's business, that one is read once on each side of the call (KON-11).
+// If the server's metrics are not read through the API server, the API server's metrics are read once before and once after the call.
 func TestProofReadsAside(t *testing.T) {
 	api := newStubAPI(t)
 	env := api.env(t)
@@ -138,7 +140,7 @@ func TestProofReadsAside(t *testing.T) {
 		if err != nil || reads != want {
 			t.Errorf("aside %t: read %d times, want %d; %v", aside, reads, want, err)
 		}
-		// Without a dial, as many readings follow as were made around the call.
+		// Without a dial, the check repeats as many readings as it made around the call.
 		reads = 0
 		err = newScope(env, "x").prove(t.Context(), dialsOrReuses, func(context.Context) error {
 			api.mu.Lock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -5,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,13 +22,13 @@ type Options struct {
 	Disruptive bool
 	// Timeout replaces every check's own timeout when positive.
 	Timeout time.Duration
-	// CleanupTimeout bounds each single taking back after a check; default 90 s, because starting a stopped part is among them.
+	// CleanupTimeout bounds each clean-up step after a check; default 90 s, because a step may have to start a stopped part.
 	CleanupTimeout time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
 
-// Reporter is told how a run goes. Methods are called one at a time.
+// Reporter receives the progress of a run. Run calls its methods one at a time.
 type Reporter interface {
 	Begin(cluster string, checks []Check)
 	Start(c Check)
@@ -33,8 +36,8 @@ type Reporter interface {
 	End(r *Report) error
 }
 
-// Run makes the checks in order and reports each. A failed check does not stop the others; an interrupt does, after taking back what was
-// changed. The error is about the run itself (ErrUsage, or the Reporter's); see Report.Success for the outcome.
+// Run makes the checks in order and reports each. A failed check does not stop the others; an interrupt does, after undoing the changes.
+// The error is about the run itself (ErrUsage, or the Reporter's); see Report.Success for the outcome.
 func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, error) {
 	if err := env.Complete(); err != nil {
 		return nil, err
@@ -44,10 +47,16 @@ func Run(ctx context.Context, env *Env, opts Options, rep Reporter) (*Report, er
 	if err != nil {
 		return nil, err
 	}
+	if env.Gateway == nil && opts.Only == nil { // it is off by default, and nothing is missing then
+		checks = slices.DeleteFunc(checks, func(c Check) bool { return c.Component == ComponentGateway })
+	}
 	started := opts.Now()
 	report := &Report{
 		APIVersion: "fairlead.dev/v1alpha1", Kind: "CheckReport", Cluster: env.Cluster,
 		Started: started.UTC().Format(time.RFC3339), NotAsked: notAsked, strict: opts.Only != nil, Checks: []Result{},
+	}
+	if env.AddressFault != nil {
+		checks = append([]Check{addressCheck(env.AddressFault)}, checks...)
 	}
 	if left, ok := leftoverCheck(ctx, env, opts); ok {
 		checks = append([]Check{left}, checks...)
@@ -103,12 +112,12 @@ func Select(opts Options) (selected []Check, notAsked []string, err error) {
 		return selected, notAsked, nil
 	}
 	if len(notAsked) > 0 {
-		return nil, nil, Usage("%s stops a part of the cluster and puts it back: add --disruptive to allow that", strings.Join(notAsked, ", "))
+		return nil, nil, Usage("%s stops a component of the cluster and restores it: add --disruptive to allow that", strings.Join(notAsked, ", "))
 	}
-	return nil, nil, Usage("no check matches %q: --list shows all", opts.Only)
+	return nil, nil, Usage("no check matches %q: list all checks with --list", opts.Only)
 }
 
-// shared is what the checks of a run begin together; a check that is made alone has none.
+// shared holds what the checks of a run have in common; a check that runs alone has none.
 type shared struct {
 	probe *sharedProbe
 	lease *earlyLease
@@ -119,20 +128,20 @@ func runOne(ctx context.Context, env *Env, c Check, opts Options, common shared)
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
 	scope := newScope(env, c.ID)
 	scope.lease = common.lease
-	if c.probe && common.probe != nil {
+	if c.UsesProbePod && common.probe != nil {
 		scope.probe = common.probe
 		common.probe.release(scope, opts.CleanupTimeout)
 	}
 	err := runBounded(ctx, scope, c, opts.Timeout)
 	if ctx.Err() != nil {
-		err = WithHint(fmt.Errorf("interrupted: %w", ctx.Err()), "what the check had changed was put back, unless it says otherwise here")
+		err = WithHint(fmt.Errorf("interrupted: %w", ctx.Err()), "the check restored what it had changed, unless the error says otherwise")
 	}
 	// A part that could not be put back is a failure even when the check itself passed.
 	if cerr := scope.cleanup(ctx, opts.CleanupTimeout); cerr != nil {
 		err = joinCleanup(err, cerr)
 	}
 	res.Seconds = seconds(opts.Now().Sub(begin))
-	res.Details = scope.details
+	res.Details, res.Warnings = scope.details, scope.warnings
 	res.setOutcome(err, c.Hint)
 	return res
 }
@@ -147,12 +156,12 @@ func runBounded(ctx context.Context, s *Scope, c Check, override time.Duration) 
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	if part, _, _ := strings.Cut(c.ID, "-"); s.SwitchedOff[part] != "" {
-		return Skip("%s", s.SwitchedOff[part])
+	if reason := s.switchedOff(c); reason != "" {
+		return Skip("%s", reason)
 	}
 	err := c.Run(ctx, s)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("gave up after %s: %w", limit, err)
+		return fmt.Errorf("timed out after %s: %w", limit, err)
 	}
 	return err
 }
@@ -174,7 +183,7 @@ func (r *Result) setOutcome(err error, hint string) {
 		r.Status = OK
 		return
 	case errors.As(err, &skip):
-		// The reason stands for itself; what was tried when it turned out is no news.
+		// The reason is enough: leave out the operation that returned it.
 		r.Status, r.Error = Skipped, skip.Error()
 	default:
 		r.Status, r.Error = Failed, err.Error()

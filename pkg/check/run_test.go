@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// quiet is a Reporter that only remembers in which order it was told things.
+// quiet is a Reporter that only records the order of the calls.
 type quiet struct{ calls []string }
 
 func (q *quiet) Begin(_ string, checks []Check) {
@@ -57,11 +59,11 @@ func TestSkippedCountsOnlyWhenAskedFor(t *testing.T) {
 	skips := Options{Checks: []Check{checkOf("a", func(context.Context, *Scope) error { return Skip("no parts") })}}
 	env := newStubAPI(t).env(t)
 	if report, err := Run(t.Context(), env, skips, &quiet{}); err != nil || !report.Success() {
-		t.Errorf("a skipped check that nobody asked for must not fail the run: %v", err)
+		t.Errorf("a skipped check that was not selected by name must not fail the run: %v", err)
 	}
 	skips.Only = regexp.MustCompile("a")
 	if report, err := Run(t.Context(), env, skips, &quiet{}); err != nil || report.Success() {
-		t.Errorf("a skipped check that was asked for must fail the run: %v", err)
+		t.Errorf("a skipped check that was selected by name must fail the run: %v", err)
 	}
 }
 
@@ -122,7 +124,7 @@ func TestTimeoutSaysWhatWasMissing(t *testing.T) {
 		return waitFor(ctx, time.Millisecond, func(context.Context) error { return errors.New("the thing is not there") })
 	})
 	res := runOne(t.Context(), newStubAPI(t).env(t), c, Options{Timeout: 20 * time.Millisecond}.withDefaults(), shared{})
-	if res.Status != Failed || res.Error != "gave up after 20ms: the thing is not there" {
+	if res.Status != Failed || res.Error != "timed out after 20ms: the thing is not there" {
 		t.Errorf("got %s %q", res.Status, res.Error)
 	}
 }
@@ -192,7 +194,7 @@ func TestFailedCleanupFailsTheCheck(t *testing.T) {
 				s.Defer("start the scheduler", func(context.Context) error { return errors.New("does not start") })
 				return end
 			}), Options{}.withDefaults(), shared{})
-			if res.Status != Failed || !strings.Contains(res.Error, "cleaning up: start the scheduler: does not start") {
+			if res.Status != Failed || !strings.Contains(res.Error, "clean up: start the scheduler: does not start") {
 				t.Errorf("got %s %q", res.Status, res.Error)
 			}
 			if name == "failed" && !strings.Contains(res.Error, "bad") {
@@ -223,7 +225,7 @@ func TestHangingUndoLeavesTheOthersTheirTime(t *testing.T) {
 		s.Defer("hang", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		return nil
 	}), Options{CleanupTimeout: 30 * time.Millisecond}.withDefaults(), shared{})
-	if !started || !strings.Contains(res.Error, "cleaning up: hang") || strings.Contains(res.Error, "start the scheduler") {
+	if !started || !strings.Contains(res.Error, "clean up: hang") || strings.Contains(res.Error, "start the scheduler") {
 		t.Errorf("started %t, %q", started, res.Error)
 	}
 }
@@ -261,7 +263,7 @@ func TestRefusedNamespaceIsNotDeleted(t *testing.T) {
 		_, err := s.Namespace(ctx)
 		return err
 	}), Options{}.withDefaults(), shared{})
-	if !strings.Contains(res.Error, "may not POST") || strings.Contains(res.Error, "cleaning up") {
+	if !strings.Contains(res.Error, "may not POST") || strings.Contains(res.Error, "clean up") {
 		t.Errorf("got %q", res.Error)
 	}
 }

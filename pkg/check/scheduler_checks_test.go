@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -20,7 +22,7 @@ const (
 	stockLease  = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 )
 
-// lead keeps a Lease renewed in the name of what holder returns, until the test ends.
+// lead renews a Lease for the holder that the function returns, until the test ends.
 func lead(t *testing.T, api *stubAPI, path string, holder func() string) {
 	t.Helper()
 	renew := func() {
@@ -48,7 +50,9 @@ func lead(t *testing.T, api *stubAPI, path string, holder func() string) {
 
 func always(holder string) func() string { return func() string { return holder } }
 
-// TestThreePods proves SCHED-40 and SCHED-42, and that the check sees each way to break them.
+// TestThreePods proves that the check passes if each pod of the documentation's example has exactly
+// one Scheduled event, from the scheduler that it names, and that it sees each way in which this can
+// go wrong.
 func TestThreePods(t *testing.T) {
 	tests := map[string]struct {
 		broken  func(*stubAPI)
@@ -62,15 +66,15 @@ func TestThreePods(t *testing.T) {
 				}
 				return "node-0", p.Spec.SchedulerName
 			}
-		}, "annotation-second-scheduler is not bound to a node, and no scheduler has looked at it"},
+		}, "annotation-second-scheduler is not bound to a node, and no scheduler handles it"},
 		"stock scheduler binds all": {func(a *stubAPI) {
 			a.bind = func(*corev1.Pod) (string, string) { return "node-0", stockSchedulerName }
 		}, `names scheduler "my-scheduler" but was bound by "default-scheduler"`},
-		"second scheduler binds all (SCHED-25)": {func(a *stubAPI) {
+		"second scheduler binds all": {func(a *stubAPI) {
 			a.bind = func(*corev1.Pod) (string, string) { return "node-0", DefaultSchedulerName }
 		}, `names scheduler "default-scheduler" but was bound by "my-scheduler"`},
 		"bound twice": {func(a *stubAPI) { a.events = 2 }, "was bound 2 times"},
-		"no events":   {func(a *stubAPI) { a.events = 0 }, "no Scheduled event says by whom"},
+		"no events":   {func(a *stubAPI) { a.events = 0 }, "no Scheduled event names the scheduler"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +105,7 @@ func TestExamplePodsAreTheDocuments(t *testing.T) {
 		{"annotation-default-scheduler", "pod-with-default-annotation-container", "default-scheduler"},
 		{"annotation-second-scheduler", "pod-with-second-annotation-container", "my-scheduler"},
 	}
-	for i, p := range examplePods("my-scheduler", "image") { // SCHED-40
+	for i, p := range examplePods("my-scheduler", "image") { // the documentation's example
 		got := []string{p.pod.Name, p.pod.Spec.Containers[0].Name, p.pod.Spec.SchedulerName}
 		if strings.Join(got, " ") != strings.Join(want[i], " ") || p.pod.Labels["name"] != "multischeduler-example" || p.pod.Spec.Containers[0].Image != "image" {
 			t.Errorf("pod %d: got %q, want %q", i, got, want[i])
@@ -109,7 +113,8 @@ func TestExamplePodsAreTheDocuments(t *testing.T) {
 	}
 }
 
-// TestSchedulerLease proves SCHED-30, SCHED-35 and SCHED-37.
+// TestSchedulerLease proves that the check passes if one replica holds the configured Lease, and
+// fails if none does or if ours takes the default scheduler's Lease, kube-system/kube-scheduler.
 func TestSchedulerLease(t *testing.T) {
 	var turn atomic.Int64
 	tests := map[string]struct {
@@ -119,11 +124,11 @@ func TestSchedulerLease(t *testing.T) {
 	}{
 		"two holders":               {second: always("a_1"), stock: always("b_1")},
 		"stock without election":    {second: always("a_1")},
-		"nobody ever led":           {stock: always("b_1"), wantErr: "not found"},
-		"the same holder":           {second: always("a_1"), stock: always("a_1"), wantErr: "holds the stock scheduler's Lease"},
-		"another replica of ours":   {second: always("a_1"), stock: always("a_2"), owns: func(_ context.Context, h string) (bool, error) { return h == "a_2", nil }, wantErr: "holds the stock scheduler's Lease"},
+		"no replica ever led":       {stock: always("b_1"), wantErr: "not found"},
+		"the same holder":           {second: always("a_1"), stock: always("a_1"), wantErr: "holds the default scheduler's Lease"},
+		"another replica of ours":   {second: always("a_1"), stock: always("a_2"), owns: func(_ context.Context, h string) (bool, error) { return h == "a_2", nil }, wantErr: "holds the default scheduler's Lease"},
 		"identity cannot be judged": {second: always("a_1"), stock: always("a_2"), owns: func(context.Context, string) (bool, error) { return false, errors.New("no list") }, wantErr: "no list"},
-		"replicas fight over it":    {second: func() string { return fmt.Sprintf("a_%d", turn.Add(1)) }, wantErr: "while we looked"},
+		"replicas fight over it":    {second: func() string { return fmt.Sprintf("a_%d", turn.Add(1)) }, wantErr: "during the check"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +186,7 @@ func TestLeaseSinceTheRunBegan(t *testing.T) {
 			api := newStubAPI(t)
 			api.put(secondLease, held("a_1", began))
 			env, c := api.env(t), checkOf("x", schedulerLease)
-			c.lease = true
+			c.WatchesLease = true
 			common := shared{lease: readLease(t.Context(), env, []Check{c})}
 			if common.lease.get(t.Context()) == nil {
 				t.Fatal("the Lease was not read as the run began")

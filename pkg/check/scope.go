@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -19,18 +21,19 @@ const NamespacePrefix = "fairlead-verify-"
 // LabelCheck is on everything that a check makes; its value is the check's ID.
 const LabelCheck = "fairlead.dev/check"
 
-// Scope is what one running check has: the Env, a namespace of its own, and a list of what to take back afterwards.
+// Scope is the state of one running check: the Env, a namespace of its own, and a list of clean-up steps.
 type Scope struct {
 	*Env
 	id string
 	// probe is the run's pod to talk to; nil where the check makes its own.
 	probe *sharedProbe
-	// lease is the second scheduler's as the run began; nil where nobody looked.
+	// lease is the second scheduler's Lease at the start of the run; nil if the run did not read it.
 	lease *earlyLease
 
 	mu        sync.Mutex
 	namespace *corev1.Namespace
 	details   map[string]string
+	warnings  []string
 	undo      []undo
 }
 
@@ -50,7 +53,14 @@ func (s *Scope) Detail(key, format string, args ...any) {
 	s.details[key] = fmt.Sprintf(format, args...)
 }
 
-// Defer registers something to take back when the check ends, however it ends. The last registered is done first; do gets a context of its
+// Warn records what is unsafe although the check passes: what is wrong, and what to do.
+func (s *Scope) Warn(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warnings = append(s.warnings, fmt.Sprintf(format, args...))
+}
+
+// Defer registers a clean-up step that runs when the check ends, however it ends. The last registered is done first; do gets a context of its
 // own, because the check's may be over. Register before the change, not after: then an interrupt between the two leaves nothing behind.
 func (s *Scope) Defer(what string, do func(ctx context.Context) error) {
 	s.mu.Lock()
@@ -83,7 +93,8 @@ func (s *Scope) Namespace(ctx context.Context) (*corev1.Namespace, error) {
 	return ns, nil
 }
 
-// deleteNamespace deletes the pods itself first, without grace: a namespace is only gone when its pods are, and nobody needs their last words.
+// deleteNamespace deletes the pods itself first, without a grace period: a namespace is gone only when its pods are, and the pods need no
+// graceful termination.
 func (s *Scope) deleteNamespace(ctx context.Context, name string) error {
 	now := int64(0)
 	podErr := s.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
@@ -94,14 +105,14 @@ func (s *Scope) deleteNamespace(ctx context.Context, name string) error {
 	return errors.Join(podErr, err)
 }
 
-// cleanup undoes everything, last first; an interrupt of the run does not interrupt it. Each undoing has the whole limit for itself: one that
-// hangs must not take the others' chance.
+// cleanup undoes everything, last first; an interrupt of the run does not interrupt it. Each step gets the whole limit: one that hangs must
+// not keep the others from running.
 func (s *Scope) cleanup(ctx context.Context, limit time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for i := len(s.undo) - 1; i >= 0; i-- {
 		if err := bounded(ctx, limit, s.undo[i].do); err != nil {
-			errs = append(errs, fmt.Errorf("cleaning up: %s: %w", s.undo[i].what, err))
+			errs = append(errs, fmt.Errorf("clean up: %s: %w", s.undo[i].what, err))
 		}
 	}
 	s.undo = nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -30,7 +32,7 @@ const probeLimit = 90 * time.Second
 func startProbe(ctx context.Context, env *Env, checks []Check, override time.Duration) *sharedProbe {
 	users := 0
 	for _, c := range checks {
-		if c.probe {
+		if c.UsesProbePod {
 			users++
 		}
 	}
@@ -59,7 +61,8 @@ func (p *sharedProbe) get(ctx context.Context) (*corev1.Pod, error) {
 	}
 }
 
-// release is called as a check begins. With the last one the pod is deleted as part of that check, which so reports a failure to do it.
+// release is called as a check begins. When the last check begins, the pod is deleted as part of that check, which then reports a failure to
+// delete it.
 func (p *sharedProbe) release(last *Scope, limit time.Duration) {
 	if p.users--; p.users == 0 {
 		last.Defer("delete the probe pod", func(ctx context.Context) error { return p.close(ctx, limit) })

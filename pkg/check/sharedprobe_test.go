@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -19,11 +21,11 @@ func using(id string, see func(ctx context.Context, pod string, err error) error
 		}
 		return see(ctx, pod.Namespace+"/"+pod.Name, nil)
 	})
-	c.probe = true
+	c.UsesProbePod = true
 	return c
 }
 
-// TestSharedProbe: checks that talk to a pod share one, which is gone with the last of them.
+// TestSharedProbe: checks that talk to a pod share one, which is deleted with the last of them.
 func TestSharedProbe(t *testing.T) {
 	api := newStubAPI(t)
 	var seen []string
@@ -66,7 +68,7 @@ func TestSharedProbeThatNeverRuns(t *testing.T) {
 	}
 }
 
-// TestSharedProbeOfAnInterruptedRun: the pod is deleted though not all its users came to run.
+// TestSharedProbeOfAnInterruptedRun: the pod is deleted although not all of its users have run.
 func TestSharedProbeOfAnInterruptedRun(t *testing.T) {
 	api := newStubAPI(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,11 +84,12 @@ func TestSharedProbeOfAnInterruptedRun(t *testing.T) {
 	}
 }
 
-// TestWhoSharesTheProbe: the checks that only talk to a pod, and no other, least of all one that stops agents.
+// TestWhoSharesTheProbe: only checks that just talk to a pod share it; above all, a check that stops agents
+// does not.
 func TestWhoSharesTheProbe(t *testing.T) {
 	var ids []string
 	for _, c := range All() {
-		if c.probe {
+		if c.UsesProbePod {
 			ids = append(ids, c.ID)
 		}
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -22,7 +24,7 @@ import (
 )
 
 // stubAPI stands in for an API server whose every part can be broken, which a real one cannot: it stores whatever is put into it, binds pods as its
-// scheduler func says, and counts dials as a tunnel would. What a working cluster does is tested against real ones, end to end.
+// scheduler func says, and counts dials as a tunnel would. The end-to-end tests cover working clusters.
 type stubAPI struct {
 	*httptest.Server
 
@@ -46,7 +48,7 @@ type stubAPI struct {
 	corruptExec  bool
 	skipWebhook  bool
 	callError    string
-	// textOnly is an API server that knows no protobuf for its metrics.
+	// textOnly makes the API server return metrics as text only, never as protobuf.
 	textOnly bool
 }
 
@@ -75,7 +77,7 @@ func (a *stubAPI) env(t *testing.T) *Env {
 		ServerMetrics: a.serverMetrics, Probe: Probe{PortForwardRaw: true},
 		times: times{
 			pending: 300 * time.Millisecond, podEvery: 20 * time.Millisecond, steady: 400 * time.Millisecond, settle: 50 * time.Millisecond, events: 50 * time.Millisecond,
-			clear: time.Second, notice: 100 * time.Millisecond, try: 100 * time.Millisecond, again: time.Millisecond,
+			clear: time.Second, notice: 100 * time.Millisecond, programmed: 100 * time.Millisecond, try: 100 * time.Millisecond, again: time.Millisecond,
 		},
 	}
 	if err := env.Complete(); err != nil {
@@ -111,7 +113,7 @@ func fromMap[T any](obj map[string]any) *T {
 	return out
 }
 
-// put stores obj at path and tells those who watch.
+// put stores obj at path and notifies the watches.
 func (a *stubAPI) put(path string, obj any) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,7 +178,7 @@ func (a *stubAPI) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is what needs the tunnel.
+// call handles the requests that need the tunnel.
 func (a *stubAPI) call(w http.ResponseWriter, do func()) {
 	a.mu.Lock()
 	if a.tunnelled {

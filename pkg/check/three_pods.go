@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -9,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// threePod is one pod of the documents' example (SCHED-40) and the scheduler that must bind it.
+// threePod is one pod of the example in 'Configure Multiple Schedulers' in the Kubernetes
+// documentation, and the scheduler that must bind it.
 type threePod struct {
 	pod    *corev1.Pod
 	binder string
@@ -28,7 +31,8 @@ func examplePods(secondScheduler, image string) []threePod {
 	}
 }
 
-// threePods proves SCHED-40 and SCHED-42: each pod is bound by the scheduler that it names.
+// threePods proves by the Scheduled events that each pod is bound by the scheduler that it
+// names.
 func threePods(ctx context.Context, s *Scope) error {
 	pods := examplePods(s.SchedulerName, s.Probe.PauseImage)
 	for i := range pods {
@@ -55,7 +59,7 @@ func (s *Scope) waitBoundBy(ctx context.Context, pod *corev1.Pod, binder string)
 			return err
 		}
 		if got.Spec.NodeName == "" {
-			return WithHint(fmt.Errorf("%w (it names scheduler %q)", notRunning(got), binder), "does scheduler %q run, and does one of its replicas hold the Lease?", binder)
+			return WithHint(fmt.Errorf("%w (it names scheduler %q)", notRunning(got), binder), "check that scheduler %q runs, and that one of its replicas holds the Lease", binder)
 		}
 		events, err := s.scheduledEvents(ctx, pod.Namespace)
 		if err != nil {

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import "context"
 
-// The checks of this file prove KON-10 and KON-11: one kind of call each, made through the tunnel. See proof.go for what counts as proof.
+// Each check of this file proves that one kind of call goes through the tunnel. See proof.go for what counts as proof.
 
 func tunnelLogs(ctx context.Context, s *Scope) error {
 	pod, err := s.probePod(ctx)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package check
 
 import (
@@ -12,7 +14,7 @@ import (
 	"time"
 )
 
-// Each tunnel check passes against a stub in which everything works, and fails when the one thing that it is about is broken (KON-10, KON-11).
+// Each tunnel check passes against a stub in which everything works, and fails when the one thing that it checks is broken.
 func TestTunnelChecks(t *testing.T) {
 	noTunnel := func(a *stubAPI) { a.tunnelled = false }
 	noEgress := func(a *stubAPI) { a.tunnelled, a.egress = false, false }
@@ -30,13 +32,13 @@ func TestTunnelChecks(t *testing.T) {
 		{"logs without agent", tunnelLogs, noAgent, "No agent available"},
 		{"exec", tunnelExec, nil, ""},
 		{"exec direct", tunnelExec, noTunnel, "not through the tunnel"},
-		{"exec damaged", tunnelExec, func(a *stubAPI) { a.corruptExec = true }, "other 65536 bytes came back"},
+		{"exec damaged", tunnelExec, func(a *stubAPI) { a.corruptExec = true }, "got 65536 different bytes"},
 		{"exec without agent", tunnelExec, noAgent, "No agent available"},
 		{"port-forward refused", tunnelPortForward, nil, "the call failed"},
 		{"port-forward without agent", tunnelPortForward, noAgent, "No agent available"},
 		{"node proxy", tunnelNodeProxy, nil, ""},
 		{"node proxy direct", tunnelNodeProxy, noTunnel, "not through the tunnel"},
-		{"node proxy unhealthy", tunnelNodeProxy, func(a *stubAPI) { a.healthz = "sick" }, `says "sick"`},
+		{"node proxy unhealthy", tunnelNodeProxy, func(a *stubAPI) { a.healthz = "sick" }, `returned "sick"`},
 		{"node proxy to loopback", tunnelNodeProxy, func(a *stubAPI) { a.callError = "address not allowed" }, "address not allowed"},
 		{"node proxy without ready node", tunnelNodeProxy, func(a *stubAPI) { delete(a.objects, "/api/v1/nodes/node-0") }, "no node is Ready"},
 		{"service proxy", tunnelServiceProxy, nil, ""},
@@ -44,7 +46,7 @@ func TestTunnelChecks(t *testing.T) {
 		{"service proxy without agent", tunnelServiceProxy, noAgent, "No agent available"},
 		{"webhook", tunnelWebhook, nil, ""},
 		{"webhook direct", tunnelWebhook, noTunnel, "not through the tunnel"},
-		{"webhook not asked", tunnelWebhook, func(a *stubAPI) { a.skipWebhook = true }, "does not ask the webhook"},
+		{"webhook not asked", tunnelWebhook, func(a *stubAPI) { a.skipWebhook = true }, "does not call the webhook"},
 		{"webhook without agent", tunnelWebhook, noAgent, "No agent available"},
 	}
 	for _, tc := range tests {
@@ -75,7 +77,7 @@ func TestWebhookNeedsAnAddress(t *testing.T) {
 	env := newStubAPI(t).env(t)
 	env.HostIP = ""
 	res := runOne(t.Context(), env, checkOf("x", tunnelWebhook), Options{}.withDefaults(), shared{})
-	if res.Status != Failed || !strings.Contains(res.Error, "no address but loopback") || !strings.Contains(res.Hint, "--webhook-address") {
+	if res.Status != Failed || !strings.Contains(res.Error, "only loopback addresses") || !strings.Contains(res.Hint, "--webhook-address") {
 		t.Errorf("got %+v", res)
 	}
 }
@@ -120,7 +122,7 @@ func TestEchoThroughForwardedPort(t *testing.T) {
 		wantErr string
 	}{
 		"echo":    {func(c net.Conn) { _, _ = io.Copy(c, c) }, ""},
-		"damaged": {func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("x", 64))) }, "came back"},
+		"damaged": {func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("x", 64))) }, "but got"},
 		"closed":  {func(net.Conn) {}, "forwarded port"},
 		"silent":  {func(net.Conn) { time.Sleep(time.Second) }, "read from the forwarded port"},
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -8,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -31,7 +35,8 @@ func NewEnv(cfg *rest.Config, b *v1alpha1.Bundle, ownIP string) (*check.Env, err
 	env.Parts = parts
 	env.OwnsIdentity, env.FormerIdentity = parts.OwnsIdentity, parts.FormerIdentity
 	env.Leftovers = parts.Leftovers
-	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, env.Client, names) }
+	env.ServerMetrics = func(ctx context.Context) ([]byte, error) { return serverMetrics(ctx, cfg, env.Client, names) }
+	env.Gateway = gatewayOf(cfg, env.Client, b)
 	if env.HostIP = ownIP; ownIP == "" {
 		env.HostIP = OwnAddress(cfg.Host)
 	}
@@ -39,7 +44,7 @@ func NewEnv(cfg *rest.Config, b *v1alpha1.Bundle, ownIP string) (*check.Env, err
 }
 
 // serverMetrics asks every konnectivity-server pod through the API server. That itself goes through the tunnel; see check's proof.go.
-func serverMetrics(ctx context.Context, client kubernetes.Interface, names Names) ([]byte, error) {
+func serverMetrics(ctx context.Context, cfg *rest.Config, client kubernetes.Interface, names Names) ([]byte, error) {
 	pods, err := client.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.ServerPods})
 	if err != nil {
 		return nil, err
@@ -52,13 +57,29 @@ func serverMetrics(ctx context.Context, client kubernetes.Interface, names Names
 		if ended(&pod) {
 			continue
 		}
-		text, err := client.CoreV1().Pods(names.Namespace).ProxyGet("http", pod.Name, names.ServerPort, "metrics", nil).DoRaw(ctx)
+		text, err := podMetrics(ctx, cfg, client, &pod, names)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s, port %s: %w", pod.Name, names.ServerPort, err)
 		}
 		all = append(append(all, text...), '\n')
 	}
 	return all, nil
+}
+
+// podMetrics asks one server. A port on loopback is out of the proxy's reach, but a forwarded port begins in the pod's network.
+func podMetrics(ctx context.Context, cfg *rest.Config, client kubernetes.Interface, pod *corev1.Pod, names Names) (text []byte, err error) {
+	if !names.ServerOnLoopback {
+		return client.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, names.ServerPort, "metrics", nil).DoRaw(ctx)
+	}
+	port, err := strconv.ParseInt(names.ServerPort, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	err = check.Forward(ctx, cfg, client, pod, int32(port), func(ctx context.Context, address string) (err error) {
+		text, err = MetricsFrom("http://" + address + "/metrics")(ctx)
+		return err
+	})
+	return text, err
 }
 
 // MetricsFrom returns a reader of the metrics at url (http or https without verification of names is not offered: use a reachable http URL).

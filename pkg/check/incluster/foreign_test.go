@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -21,17 +23,18 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// foreignBound is for a scheduler to lead and bind a pod on a busy machine.
+// foreignBound is how long a scheduler may take to lead and bind a pod on a busy machine.
 const foreignBound = time.Minute
 
-// besides is a control plane in which the default bundle is installed, as far as the check looks, and another scheduler runs.
+// besides is a control plane with another scheduler and with the parts of the default bundle that the check reads.
 type besides struct {
 	*daemontest.ControlPlane
 	kubeScheduler string
 }
 
-// TestForeignScheduler proves SCHED-03 and SCHED-35 with a real scheduler that no ConfigMap configures: it is found by the Lease that it holds and by the
-// pods that it binds under our name, and only as long as it is no replica of ours.
+// TestForeignScheduler proves with a real scheduler, which no ConfigMap configures, that the check finds another scheduler that uses our scheduler
+// name or takes our Lease. The check finds it by the Lease that it holds and by the pods that it binds under our name, and only while it is not one
+// of our replicas.
 func TestForeignScheduler(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -57,9 +60,9 @@ func TestForeignScheduler(t *testing.T) {
 
 	c.start(t, secondName, "other")
 	c.bindPod(t)
-	c.want(t, fmt.Sprintf("a scheduler on host %q has bound pod default/web as %q, which is our profile", host, secondName))
+	c.want(t, fmt.Sprintf("a scheduler on host %q bound pod default/web as %q, which is our profile", host, secondName))
 
-	// The same events are in order if a replica has that name.
+	// The same events are correct if a replica has that name.
 	replica := asMade(schedulerPod(host))
 	if _, err := c.Client.CoreV1().Pods(spaceName).Create(t.Context(), replica, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -67,7 +70,7 @@ func TestForeignScheduler(t *testing.T) {
 	c.want(t, "")
 }
 
-// want runs the check as fairlead verify does, and wants it to fail with this error, or to succeed.
+// want runs the check as fairlead verify does, and requires this error, or success.
 func (c besides) want(t *testing.T, wantErr string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
@@ -95,7 +98,7 @@ func (c besides) want(t *testing.T, wantErr string) {
 	}
 }
 
-// silent is a Reporter of nothing.
+// silent is a Reporter that reports nothing.
 type silent struct{}
 
 func (silent) Begin(string, []check.Check) {}
@@ -103,7 +106,7 @@ func (silent) Start(check.Check)           {}
 func (silent) Finish(check.Result)         {}
 func (silent) End(*check.Report) error     { return nil }
 
-// start runs Kubernetes' own scheduler as somebody would who knows nothing of ours.
+// start runs Kubernetes' own scheduler, configured by an administrator who does not know about our second scheduler.
 func (c besides) start(t *testing.T, profile, lease string) *daemontest.Process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -120,7 +123,7 @@ profiles: [{schedulerName: %s}]
 	return daemontest.Start(t, nil, c.kubeScheduler, "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0])
 }
 
-// bindPod has the other scheduler bind a pod that names ours, and waits for the event that tells of it.
+// bindPod makes the other scheduler bind a pod that names ours, and waits for the Scheduled event.
 func (c besides) bindPod(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{"default", spaceName} { // no controller makes them
@@ -136,20 +139,20 @@ func (c besides) bindPod(t *testing.T) {
 	}
 	web := asMade(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 	web.Spec.SchedulerName = secondName
-	web.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // admission taints a node that nobody has seen ready
+	web.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // admission taints a node until it is ready
 	if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	daemontest.Eventually(t, foreignBound, func() error {
 		events, err := c.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		if err == nil && len(events.Items) == 0 {
-			err = errors.New("nobody has bound the pod")
+			err = errors.New("no scheduler has bound the pod")
 		}
 		return err
 	})
 }
 
-// asMade gives a pod what the API server wants of all.
+// asMade adds the fields that the API server requires of every pod.
 func asMade(p *corev1.Pod) *corev1.Pod {
 	p.Spec.Containers = []corev1.Container{{Name: "pause", Image: "pause"}}
 	p.Spec.AutomountServiceAccountToken = ptr.To(false)

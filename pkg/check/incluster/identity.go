@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -25,9 +27,10 @@ func (p *Parts) OwnsIdentity(ctx context.Context, holder string) (bool, error) {
 	return false, nil
 }
 
-// FormerIdentity says whether a holder's identity names a pod of the second scheduler that is gone. Its name alone does not tell: a Deployment of the
-// documented name may be in any namespace. So no pod may have it, and a ReplicaSet of our Deployment, which keeps those of its former templates, must
-// have made it. Of the time before our Deployment was made only the name is left: who installs anew takes the old ReplicaSets along.
+// FormerIdentity says whether a holder's identity names a pod of the second scheduler that is gone. The name alone is not enough, because a
+// Deployment of the documented name may exist in any namespace. So no pod may have the name now, and a ReplicaSet of our Deployment must have created
+// the pod; the Deployment keeps the ReplicaSets of its former templates. If at is before the creation of the Deployment, or the Deployment is gone,
+// the name alone decides: a reinstallation deletes the old ReplicaSets.
 func (p *Parts) FormerIdentity(ctx context.Context, holder string, at time.Time) (bool, error) {
 	name, _, _ := strings.Cut(holder, "_")
 	if !strings.HasPrefix(name, p.names.Scheduler+"-") {
@@ -69,10 +72,10 @@ func (p *Parts) podExists(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// API servers make names of generateName by 5 characters, and cut it so that the name remains a host's.
+// The API server appends 5 characters to generateName, and truncates it so that the name stays a valid host name.
 const nameSuffix, maxGenerateName = 5, 63 - 5
 
-// madeBy says whether a ReplicaSet has given its pod that name.
+// madeBy says whether the ReplicaSet generated this pod name.
 func madeBy(pod, replicaSet string) bool {
 	base := replicaSet + "-"
 	base = base[:min(len(base), maxGenerateName)]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -18,7 +20,8 @@ func replicaSet(name string, owner *appsv1.Deployment) *appsv1.ReplicaSet {
 	}}
 }
 
-// TestFormerIdentity: a replica that is gone was made by a ReplicaSet of our Deployment. Another Deployment of the documented name is a stranger.
+// TestFormerIdentity: a replica that is gone was made by a ReplicaSet of our Deployment. A replica of another
+// Deployment with the documented name is not ours.
 func TestFormerIdentity(t *testing.T) {
 	now := time.Now()
 	ours := deployment(secondName, 2, schedulerPod("x").Labels)

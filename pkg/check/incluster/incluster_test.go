@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -54,7 +56,7 @@ func deployment(name string, replicas int32, labels map[string]string) *appsv1.D
 	}
 }
 
-// reconcile makes pods follow what a Deployment or DaemonSet asks for, as kube-controller-manager would.
+// reconcile creates and deletes the pods of a Deployment or DaemonSet, as kube-controller-manager would.
 func reconcile(client *fake.Clientset, pod func(string) *corev1.Pod) {
 	set := func(want int) {
 		pods := client.CoreV1().Pods(spaceName)
@@ -117,7 +119,7 @@ func TestStopThatDoesNotEnd(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if err := NewParts(client, names()).StopScheduler(ctx); err == nil || !strings.Contains(err.Error(), "among them stuck") {
+	if err := NewParts(client, names()).StopScheduler(ctx); err == nil || !strings.Contains(err.Error(), "including stuck") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -184,7 +186,7 @@ func TestKillLeaderDeletesItsPodAtOnce(t *testing.T) {
 }
 
 func TestServerMetricsWithoutPods(t *testing.T) {
-	if _, err := serverMetrics(t.Context(), fake.NewClientset(), names()); err == nil || !strings.Contains(err.Error(), "k8s-app=konnectivity-server") {
+	if _, err := serverMetrics(t.Context(), nil, fake.NewClientset(), names()); err == nil || !strings.Contains(err.Error(), "k8s-app=konnectivity-server") {
 		t.Errorf("got %v", err)
 	}
 }

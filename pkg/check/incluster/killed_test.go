@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -41,7 +43,7 @@ func TestKilledRunIsHealedByTheNext(t *testing.T) {
 	if err := errors.Join(killed.StopScheduler(soon(t)), killed.StopAgents(soon(t))); err != nil {
 		t.Fatal(err)
 	}
-	// A run that is told to stop it again must not take zero for the size.
+	// A second run that stops the Deployment again must not record zero as the replica count.
 	if err := NewParts(client, names()).StopScheduler(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +87,8 @@ func TestReplicasAnnotation(t *testing.T) {
 		"scaled by hand":     {1, "5", 1, 0, ""},
 		"zero on purpose":    {0, "", 0, 0, ""},
 		"runs":               {2, "", 2, 0, ""},
-		"note is no number":  {0, "many", 0, 0, "scale it yourself and remove the annotation"},
-		"note makes no size": {0, "0", 0, 0, "scale it yourself"},
+		"note is no number":  {0, "many", 0, 0, "scale it by hand and remove the annotation"},
+		"note makes no size": {0, "0", 0, 0, "scale it by hand"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +143,7 @@ func TestStartWaitsForAsManyAsWereReady(t *testing.T) {
 	}
 }
 
-// TestPodsThatNeverGo proves that pods which run no more, but stay, are not waited for.
+// TestPodsThatNeverGo proves that the wait ignores pods that no longer run but stay in the API.
 func TestPodsThatNeverGo(t *testing.T) {
 	now := metav1.Now()
 	onLostNode := func(pod *corev1.Pod) { pod.Spec.NodeName = "lost" }

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
+	"net/netip"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Names are under what a bundle installs its parts.
+// Names are the names under which a bundle installs its parts.
 type Names struct {
 	// SchedulerName is what pods name: the first profile's.
 	SchedulerName string
@@ -27,6 +30,8 @@ type Names struct {
 	Agents string
 	// ServerPods selects the pods of konnectivity-server, ServerPort is where they serve metrics over HTTP.
 	ServerPods, ServerPort string
+	// ServerOnLoopback says that ServerPort is open on loopback alone.
+	ServerOnLoopback bool
 
 	// SwitchedOff is as in check.Env.
 	SwitchedOff map[string]string
@@ -42,15 +47,37 @@ func NamesOf(b *v1alpha1.Bundle) Names {
 		Scheduler:     second.Name, SchedulerPods: selectorOf(second.Selector),
 		Agents:     konnectivity.Agent(b).Name,
 		ServerPods: selectorOf(server.Selector), ServerPort: strconv.Itoa(int(server.PortNumber(konnectivity.PortHealth))),
-		SwitchedOff: map[string]string{},
+		ServerOnLoopback: OnLoopback(b),
+		SwitchedOff:      map[string]string{},
 	}
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		n.SwitchedOff["scheduler"] = "the bundle has scheduler.enabled: false"
+	}
+	SwitchOffLease(n.SwitchedOff, b)
+	if b.Scheduler.Form == v1alpha1.FormStaticPod {
+		for _, id := range []string{"scheduler-pending", "scheduler-failover"} {
+			n.SwitchedOff[id] = "the bundle has scheduler.form: StaticPod, and only the node can stop a static Pod"
+		}
 	}
 	if !ptr.Deref(b.Konnectivity.Enabled, true) {
 		n.SwitchedOff["tunnel"] = "the bundle has konnectivity.enabled: false"
 	}
 	return n
+}
+
+// OnLoopback tells whether the servers of b, which must be defaulted, serve metrics on loopback alone.
+func OnLoopback(b *v1alpha1.Bundle) bool {
+	ip, err := netip.ParseAddr(b.Konnectivity.Server.HealthBindAddress)
+	return err == nil && ip.IsLoopback()
+}
+
+// SwitchOffLease adds to off the checks that need a Lease, if the bundle has no leader election.
+func SwitchOffLease(off map[string]string, b *v1alpha1.Bundle) {
+	if !ptr.Deref(b.Scheduler.LeaderElection.LeaderElect, true) {
+		for _, id := range []string{"scheduler-lease", "scheduler-failover"} {
+			off[id] = "the bundle has scheduler.leaderElection.leaderElect: false"
+		}
+	}
 }
 
 func selectorOf(labels map[string]string) string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -8,15 +10,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
-// TestNamesOfTheDefaultBundle proves that without -f the names are those of the documents (SCHED-20, KON-49).
+// TestNamesOfTheDefaultBundle proves that without -f the names are those of the Kubernetes documentation and,
+// for the label of konnectivity-server, k8s-app: konnectivity-server.
 func TestNamesOfTheDefaultBundle(t *testing.T) {
 	want := Names{
 		SchedulerName: "my-scheduler", Lease: types.NamespacedName{Namespace: "kube-system", Name: "my-scheduler"},
 		Namespace: "kube-system", Scheduler: "my-scheduler", SchedulerPods: "app.kubernetes.io/name=my-scheduler,component=scheduler,tier=control-plane",
-		Agents: "konnectivity-agent", ServerPods: "k8s-app=konnectivity-server", ServerPort: "8134", SwitchedOff: map[string]string{},
+		Agents: "konnectivity-agent", ServerPods: "k8s-app=konnectivity-server", ServerPort: "8134", ServerOnLoopback: true, SwitchedOff: map[string]string{},
 	}
 	if diff := cmp.Diff(want, names()); diff != "" {
 		t.Error(diff)
@@ -24,7 +28,7 @@ func TestNamesOfTheDefaultBundle(t *testing.T) {
 }
 
 func TestNamesOfAnotherBundle(t *testing.T) {
-	b, err := bundle.Load([]byte(`
+	b, err := bundle.Load([]byte(bundletest.File(`
 namespace: ours
 scheduler:
   enabled: false
@@ -34,7 +38,7 @@ scheduler:
 konnectivity:
   enabled: false
   server: {healthPort: 9134}
-`))
+`)))
 	if err != nil {
 		t.Fatal(err)
 	}

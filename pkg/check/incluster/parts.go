@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -19,8 +21,8 @@ import (
 
 var _ check.Parts = &Parts{}
 
-// Parts stops and starts the second scheduler and the agents through the API server. What is needed to put them back stands in the cluster, at the
-// objects themselves, so that it outlives this process.
+// Parts stops and starts the second scheduler and the agents through the API server. The information needed to restore them is stored in the
+// objects themselves, so it survives this process.
 type Parts struct {
 	client kubernetes.Interface
 	names  Names
@@ -54,7 +56,7 @@ func (p *Parts) StartScheduler(ctx context.Context) error {
 func (p *Parts) schedulerDeployment(ctx context.Context) (*appsv1.Deployment, error) {
 	d, err := p.deployments().Get(ctx, p.names.Scheduler, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, check.Skip("there is no Deployment %s/%s: a second scheduler that runs as static Pods or outside the cluster cannot be stopped through the API server (under another name: -f names its bundle)",
+		return nil, check.Skip("there is no Deployment %s/%s: a second scheduler that runs as static Pods or outside the cluster cannot be stopped through the API server (if it has another name, set its bundle with -f)",
 			p.names.Namespace, p.names.Scheduler)
 	}
 	return d, err
@@ -91,10 +93,10 @@ func (p *Parts) podOnNode(ctx context.Context, host string, labels map[string]st
 			return pod.Name, nil
 		}
 	}
-	return "", check.Skip("the second scheduler is on the host network, and the leader calls itself %s, after which no node with a replica is named: the leader's pod cannot be told", host)
+	return "", check.Skip("the second scheduler is on the host network, and the leader calls itself %s, but no node with a replica has that name: the leader's pod is unknown", host)
 }
 
-// stopSelector is what no node has; a DaemonSet that asks for it runs nowhere.
+// stopSelector is a node label that no node has. A DaemonSet that selects it runs nowhere.
 const stopSelector = "fairlead.dev/verify-stopped"
 
 // StopAgents makes the DaemonSet ask for nodes that do not exist (it has no scale) and waits until its pods are gone.
@@ -174,7 +176,7 @@ func (p *Parts) patchAgents(ctx context.Context, patch string) error {
 	return err
 }
 
-// ended pods stay behind when they were evicted, until somebody deletes them.
+// ended says whether a pod has terminated. Evicted pods stay in the API until they are deleted.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

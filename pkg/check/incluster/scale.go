@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package incluster
 
 import (
@@ -29,8 +31,8 @@ func (p *Parts) daemonSets() appsclient.DaemonSetInterface {
 
 func (p *Parts) pods() coreclient.PodInterface { return p.client.CoreV1().Pods(p.names.Namespace) }
 
-// scaleDown writes down the size in the very patch that takes it away: whenever this process is killed, the cluster knows it. The note of an
-// earlier run stays; one at a Deployment that runs is out of date.
+// scaleDown records the replica count in the same patch that scales the Deployment to zero, so the cluster keeps it even if this process is
+// killed. It keeps the annotation of an earlier run, except on a Deployment that runs, where the annotation is out of date.
 func (p *Parts) scaleDown(ctx context.Context, d *appsv1.Deployment) error {
 	if n := ptr.Deref(d.Spec.Replicas, 1); n > 0 {
 		p.ready[d.Name] = d.Status.ReadyReplicas
@@ -56,7 +58,7 @@ func (p *Parts) scaleUp(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case noted:
-		// Whoever scaled it up meanwhile knows better.
+		// The Deployment was scaled up in the meantime: keep that size.
 		if now := ptr.Deref(d.Spec.Replicas, 1); now > 0 {
 			n = now
 		}
@@ -93,7 +95,7 @@ func notedReplicas(d *appsv1.Deployment) (n int32, noted bool, err error) {
 	}
 	parsed, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || parsed < 1 {
-		return 0, true, fmt.Errorf("Deployment %s/%s has annotation %s: %q, which is no number of replicas: scale it yourself and remove the annotation", d.Namespace, d.Name, AnnotationReplicas, text)
+		return 0, true, fmt.Errorf("Deployment %s/%s has annotation %s: %q, which is not a number of replicas: scale it by hand and remove the annotation", d.Namespace, d.Name, AnnotationReplicas, text)
 	}
 	return int32(parsed), true, nil
 }
@@ -123,13 +125,13 @@ func (p *Parts) waitGone(ctx context.Context, template corev1.PodTemplateSpec) e
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("%d pods are still there, among them %s", len(left), left[0])
+			return fmt.Errorf("%d pods still exist, including %s", len(left), left[0])
 		}
 		return nil
 	})
 }
 
-// lost says whether a pod was told to end but is on a node that does not answer: it stays until the node comes back.
+// lost says whether a pod is being deleted but its node does not answer. Such a pod stays until the node comes back.
 func (p *Parts) lost(ctx context.Context, pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
 		return false

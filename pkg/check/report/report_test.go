@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package report
 
 import (
@@ -28,14 +30,14 @@ func scenario() (string, []check.Check, []check.Result, *check.Report) {
 		{ID: "tunnel-exec", Title: "Exec goes through the tunnel"},
 		{ID: "tunnel-webhook", Title: "Webhook behind a Service is called through the tunnel"},
 		{ID: "scheduler-failover", Title: "After killing the leader another replica leads", Disruptive: true},
-		{ID: "scheduler-pending", Title: "Without it, Pending", Disruptive: true},
+		{ID: "scheduler-pending", Title: "Pods wait", Disruptive: true},
 	}
 	results := []check.Result{
 		{ID: checks[0].ID, Title: checks[0].Title, Status: check.OK, Seconds: 0.012, Details: map[string]string{"version": "v1.36.3", "unseen": "x"}},
 		{ID: checks[1].ID, Title: checks[1].Title, Status: check.Failed, Seconds: 1.5, Error: "the call failed: <no> \"agent\" & \x00\x1b", Hint: "are agents running?", Details: map[string]string{"node": "node-0"}},
 		{ID: checks[2].ID, Title: checks[2].Title, Status: check.Failed, Seconds: 30, Error: "first line\nsecond line"},
 		{ID: checks[3].ID, Title: checks[3].Title, Disruptive: true, Status: check.OK, Seconds: 22.1, Details: map[string]string{"takeover": "12.4 s (limit 17s)"}},
-		{ID: checks[4].ID, Title: checks[4].Title, Disruptive: true, Status: check.Skipped, Error: "nobody told how to stop it"},
+		{ID: checks[4].ID, Title: checks[4].Title, Disruptive: true, Status: check.Skipped, Error: "stopping it is not supported"},
 	}
 	report := &check.Report{
 		APIVersion: "fairlead.dev/v1alpha1", Kind: "CheckReport", Cluster: "fairlead-test", Started: "2026-01-02T03:04:05Z", Seconds: 53.612,
@@ -168,5 +170,25 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 	if dec.More() || got.Kind != "CheckReport" || got.Checks[0].Details["k"] != "v" || got.Checks[1].Hint != "do this" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestWarnings: a check that passed with a warning is marked, and the warning is printed.
+func TestWarnings(t *testing.T) {
+	for warning, want := range map[string][]string{
+		"":                   {" ✓ A title"},
+		"set it up: do this": {" ! A title", "warning: set it up: do this"},
+	} {
+		var out bytes.Buffer
+		r := check.Result{ID: "a", Title: "A title", Status: check.OK}
+		if warning != "" {
+			r.Warnings = []string{warning}
+		}
+		NewText(&out, false, false).Finish(r)
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) || strings.Contains(out.String(), "warning:") != (warning != "") {
+				t.Errorf("want %q: %s", text, out.String())
+			}
+		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package report
 
 import (
@@ -85,8 +87,14 @@ func (t *Text) Finish(r check.Result) {
 		t.stop = nil
 	}
 	mark := map[check.Status]string{check.OK: t.paint(green, "✓"), check.Failed: t.paint(red, "✗"), check.Skipped: t.paint(yellow, "-")}[r.Status]
+	if r.Status == check.OK && len(r.Warnings) > 0 {
+		mark = t.paint(yellow, "!")
+	}
 	pad := strings.Repeat(" ", max(0, t.width-utf8.RuneCountInString(r.Title)))
 	t.printf(" %s %s%s  %s\n", mark, r.Title, pad, t.paint(dim, fmt.Sprintf("%6.1f s  %s", r.Seconds, r.ID)))
+	for _, w := range r.Warnings {
+		t.printf("     %s %s\n", t.paint(yellow, "warning:"), indented(w))
+	}
 	switch r.Status {
 	case check.OK:
 		t.details(r, func(key string) bool { return worthReading[key] })
@@ -116,7 +124,8 @@ func (t *Text) details(r check.Result, show func(key string) bool) {
 	}
 }
 
-// indented keeps lines of one text together, and takes out control characters: errors may quote what a stranger sent, and terminals obey.
+// indented keeps lines of one text together, and takes out control characters: errors may quote untrusted input, which must not
+// control the terminal.
 func indented(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) {
@@ -143,7 +152,7 @@ func (t *Text) End(r *check.Report) error {
 	}
 	t.printf("%s in %.1f s\n", strings.Join(parts, ", "), r.Seconds)
 	if len(r.NotAsked) > 0 {
-		t.printf("%s\n", t.paint(dim, fmt.Sprintf("not made: %s (they stop a part and put it back: --disruptive)", strings.Join(r.NotAsked, ", "))))
+		t.printf("%s\n", t.paint(dim, fmt.Sprintf("skipped disruptive checks: %s (run them with --disruptive)", strings.Join(r.NotAsked, ", "))))
 	}
 	return nil
 }

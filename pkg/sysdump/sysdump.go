@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysdump
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
+	"github.com/fairlead-dev/fairlead/pkg/observe/overview"
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
+)
+
+// Options bound the archive.
+type Options struct {
+	// MaxSize is the most that the archive holds before compression, LogSize the most of each log: the end of it.
+	MaxSize, LogSize int64
+	// Agents is how many agents' logs are read, those that are not ready first.
+	Agents int
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxSize = 64 << 20
+	DefaultLogSize = 1 << 20
+	DefaultAgents  = 20
+)
+
+// safe is for text that may quote anything.
+func safe(text string) string { return redact.Text(text) }
+
+// Write collects and writes the archive. When ctx ends it writes what it has, and the archive says what is missing.
+func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Manifest, error) {
+	s, err := observe.Collect(ctx, t)
+	if err != nil {
+		return Manifest{}, err
+	}
+	client, err := kubernetes.NewForConfig(t.Config)
+	if err != nil {
+		return Manifest{}, err
+	}
+	a := newArchive(out, "fairlead-sysdump", s.Taken, o.MaxSize)
+	a.manifest.Created, a.manifest.Cluster, a.manifest.Server = s.Taken.UTC().Format(time.RFC3339), s.Context, safe(s.Host)
+	a.manifest.Version = version.Get().String()
+	d := &dump{archive: a, s: s, client: client, o: o}
+	for _, step := range []func(context.Context) error{d.judged, d.objects, d.programs, d.configurations, d.metrics, d.logs, d.events} {
+		if err := step(ctx); err != nil {
+			return a.manifest, fmt.Errorf("write the archive: %w", err)
+		}
+	}
+	return a.manifest, a.close()
+}
+
+type dump struct {
+	*archive
+	s      *observe.Snapshot
+	client kubernetes.Interface
+	o      Options
+}
+
+// judged are the results of the checks and the status, whose messages quote the cluster.
+func (d *dump) judged(context.Context) error {
+	for name, v := range map[string]any{"check.json": rules.Judge(d.s, rules.Options{}), "status.json": overview.Of(d.s)} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		var plain any
+		if err := json.Unmarshal(data, &plain); err != nil {
+			return err
+		}
+		if err := d.addJSON(name, scrub(plain)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scrub passes every text of a value through safe.
+func scrub(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = scrub(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = scrub(v[i])
+		}
+	case string:
+		return safe(v)
+	}
+	return v
+}
+
+// addKind writes the allowed fields of all objects of a kind.
+func addKind[T any](d *dump, kind string, fact observe.Fact[[]T]) error {
+	if d.missed("objects/"+kind+".json", fact.Err) {
+		return nil
+	}
+	out := []any{}
+	for i := range fact.Value {
+		v, err := pick(kind, &fact.Value[i])
+		if err != nil {
+			return err
+		}
+		out = append(out, v)
+	}
+	return d.addJSON("objects/"+kind+".json", out)
+}
+
+func (d *dump) objects(context.Context) error {
+	s := d.s
+	pods := observe.Known(s.Pending.Value)
+	for _, p := range s.Programs.Value {
+		if p.Pod != nil {
+			pods.Value = append(pods.Value, *p.Pod)
+		}
+	}
+	pods.Err = errors.Join(s.Programs.Err, s.Pending.Err)
+	return errors.Join(
+		addKind(d, "nodes", s.Nodes), addKind(d, "pods", pods), addKind(d, "deployments", s.Deployments), addKind(d, "daemonsets", s.DaemonSets),
+		addKind(d, "leases", s.Leases), addKind(d, "poddisruptionbudgets", s.PDBs), addKind(d, "networkpolicies", s.Policies),
+		addKind(d, "flowschemas", s.FlowSchemas), addKind(d, "certificatesigningrequests", s.CSRs),
+		addKind(d, "mutatingwebhookconfigurations", s.Mutating), addKind(d, "validatingwebhookconfigurations", s.Validating),
+		d.extensions(),
+	)
+}
+
+// extensions are those kinds of which package observe keeps a few fields only.
+func (d *dump) extensions() error {
+	d.miss("objects/apiservices.json", d.s.APIServices.Err)
+	d.miss("objects/customresourcedefinitions.json", d.s.CRDs.Err)
+	services, crds := []any{}, []any{}
+	for _, a := range d.s.APIServices.Value {
+		services = append(services, map[string]any{"name": a.Name, "service": a.Service, "available": a.Available, "message": safe(a.Message)})
+	}
+	for _, c := range d.s.CRDs.Value {
+		versions := []string{}
+		for _, v := range c.Versions {
+			versions = append(versions, v.Name)
+		}
+		crds = append(crds, map[string]any{"name": c.Name, "versions": versions, "storedVersions": c.Stored, "conversion": c.Strategy, "service": c.Service})
+	}
+	return errors.Join(d.addJSON("objects/apiservices.json", services), d.addJSON("objects/customresourcedefinitions.json", crds))
+}
+
+// programs are the arguments of the programs, as they run.
+func (d *dump) programs(context.Context) error {
+	d.miss("programs.json", d.s.Programs.Err)
+	type program struct {
+		check.Program
+		Image string `json:"image,omitempty"`
+		Node  string `json:"node,omitempty"`
+	}
+	out := []program{}
+	for _, p := range d.s.Programs.Value {
+		entry := program{p.Program, p.Image, p.Node}
+		entry.Problem, entry.Args = safe(p.Problem), safeArgs(p.Args)
+		out = append(out, entry)
+	}
+	return d.addJSON("programs.json", out)
+}
+
+// safeArgs looks at a flag together with a value that follows it as an argument of its own.
+func safeArgs(args []string) []string {
+	out := make([]string, 0, len(args))
+	for i, arg := range args {
+		if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") {
+			arg = strings.TrimPrefix(safe(args[i-1]+"="+arg), args[i-1]+"=")
+		}
+		out = append(out, safe(arg))
+	}
+	return out
+}
+
+// configurations are schedulers' and, on a control plane node, the egress selector's.
+func (d *dump) configurations(context.Context) error {
+	d.miss("config", d.s.Configurations.Err)
+	for _, c := range d.s.Configurations.Value {
+		data, err := json.MarshalIndent(c.Config, "", "  ")
+		if c.Err != nil || err != nil {
+			d.miss(c.Where(), errors.Join(c.Err, err))
+			continue
+		}
+		// Encoded again from its type: a ConfigMap may have more in it.
+		if err := d.add(fmt.Sprintf("config/%s_%s.json", c.ConfigMap.Namespace, c.ConfigMap.Name), []byte(safe(string(data))+"\n"), false); err != nil {
+			return err
+		}
+	}
+	host := d.s.Node.Value
+	if d.missed("config/egress.json", d.s.Node.Err) || d.missed("config/egress.json", host.Egress.Err) {
+		return nil
+	}
+	return d.addJSON("config/egress.json", map[string]any{"file": host.EgressFile, "egress": host.Egress.Value, "socket": host.Socket.Value})
+}
+
+func (d *dump) metrics(context.Context) error {
+	all := map[string]observe.Fact[observe.Metrics]{"kube-apiserver": d.s.APIServerMetrics}
+	for _, m := range []map[string]observe.Fact[observe.Metrics]{d.s.ServerMetrics, d.s.SchedulerMetrics} {
+		for name, fact := range m {
+			all[fileName(name)] = fact
+		}
+	}
+	for name, fact := range all {
+		if fact.Err != nil {
+			d.miss("metrics/"+name+".txt", fact.Err)
+			continue
+		}
+		var text bytes.Buffer
+		if err := fact.Value.Text(&text); err != nil {
+			d.miss("metrics/"+name+".txt", err)
+			continue
+		}
+		if err := d.add("metrics/"+name+".txt", []byte(safe(text.String())), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileName makes one of "Pod kube-system/x".
+func fileName(program string) string {
+	return strings.NewReplacer("Pod ", "", "process ", "", "/", "_", " ", "_").Replace(program)
+}
+
+// logs are those of servers, the second scheduler and some agents.
+func (d *dump) logs(ctx context.Context) error {
+	programs := slices.Clone(d.s.Programs.Value)
+	slices.SortStableFunc(programs, func(a, b observe.Program) int {
+		switch {
+		case a.Ready == b.Ready:
+			return 0
+		case a.Ready:
+			return 1
+		}
+		return -1
+	})
+	agents := 0
+	for _, p := range programs {
+		if p.Role == check.RoleAgent {
+			if agents++; agents > d.o.Agents {
+				d.miss("logs/"+fileName(p.Name)+".log", fmt.Errorf("logs of %d agents are enough: set --agents", d.o.Agents))
+				continue
+			}
+		}
+		if p.Role == check.RoleAPIServer || p.Role == check.RoleOtherScheduler {
+			continue // they write of everything in the cluster
+		}
+		if err := d.log(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dump) log(ctx context.Context, p observe.Program) error {
+	name := "logs/" + fileName(p.Name)
+	if p.Pod == nil {
+		text, cut, err := tailOf(p.LogFile, d.o.LogSize)
+		if err != nil {
+			d.miss(name+".log", err)
+			return nil
+		}
+		return d.add(name+".log", []byte(safe(text)), cut)
+	}
+	for _, previous := range []bool{false, true} {
+		if previous && p.Restarts == 0 {
+			continue
+		}
+		file := name + ".log"
+		if previous {
+			file = name + ".previous.log"
+		}
+		text, cut, err := d.podLog(ctx, p.Pod, previous)
+		if err != nil {
+			d.miss(file, err)
+			continue
+		}
+		if err := d.add(file, []byte(safe(text)), cut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// podLog reads the end of a log: whole lines of at most that many bytes.
+func (d *dump) podLog(ctx context.Context, pod *corev1.Pod, previous bool) (string, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, observe.ProbeLimit)
+	defer cancel()
+	const lines = 5000
+	stream, err := d.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+		Container: pod.Spec.Containers[0].Name, Previous: previous, TailLines: ptr(int64(lines)), Timestamps: true}).Stream(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(io.LimitReader(stream, 16*d.o.LogSize))
+	end, cut := lastLines(text, d.o.LogSize)
+	return end, cut, err
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// tailOf reads the end of a file.
+func tailOf(file string, limit int64) (string, bool, error) {
+	if file == "" {
+		return "", false, errors.New("where it logs is unknown")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, io.SeekEnd); err != nil || size <= limit {
+		_, err = f.Seek(0, io.SeekStart)
+		if err != nil {
+			return "", false, err
+		}
+		data, err := io.ReadAll(f)
+		return string(data), false, err
+	}
+	if _, err := f.Seek(-limit-1, io.SeekEnd); err != nil {
+		return "", false, err
+	}
+	data, err := io.ReadAll(f)
+	end, _ := lastLines(data, limit)
+	return end, true, err
+}
+
+// lastLines drops a first line that is cut, since the beginning of a credential may be in the part before.
+func lastLines(text []byte, limit int64) (string, bool) {
+	if int64(len(text)) <= limit {
+		return string(text), false
+	}
+	text = text[int64(len(text))-limit:]
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return string(text[i+1:]), true
+	}
+	return "", true
+}
+
+// events are those of the namespaces with programs.
+func (d *dump) events(ctx context.Context) error {
+	spaces := []string{d.s.Names.Namespace, metav1.NamespaceSystem}
+	for _, p := range d.s.Programs.Value {
+		if p.Pod != nil {
+			spaces = append(spaces, p.Pod.Namespace)
+		}
+	}
+	slices.Sort(spaces)
+	fact := observe.Fact[[]corev1.Event]{}
+	if d.s.Reach.Err != nil {
+		fact.Err = d.s.Reach.Err
+	}
+	for _, space := range slices.Compact(spaces) {
+		if fact.Err != nil {
+			break
+		}
+		limited, cancel := context.WithTimeout(ctx, observe.ProbeLimit)
+		l, err := d.client.CoreV1().Events(space).List(limited, metav1.ListOptions{Limit: 2000})
+		cancel()
+		if err != nil {
+			fact.Err = err
+			break
+		}
+		fact.Value = append(fact.Value, l.Items...)
+	}
+	return addKind(d, "events", fact)
+}
