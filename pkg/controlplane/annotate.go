@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -6,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// annotate sets an annotation in a manifest and leaves the rest of it alone.
+// annotate sets an annotation in a manifest and leaves the rest unchanged.
 func annotate(manifest []byte, key, value string) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(manifest, &document); err != nil {
@@ -32,7 +34,7 @@ func annotate(manifest []byte, key, value string) ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// mappingIn is the mapping of a key, which is made if it is not there.
+// mappingIn returns the mapping of a key, and creates it if necessary.
 func mappingIn(parent *yaml.Node, key string) *yaml.Node {
 	if m := child(parent, key); m != nil && m.Kind == yaml.MappingNode {
 		return m

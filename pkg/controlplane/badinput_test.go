@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,8 +19,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestBadInput: what is wrong with a node or a bundle is said in one line with
-// what to do, and the node stays as it is, byte for byte.
+// TestBadInput checks that one line reports what is wrong with a node or a
+// bundle and what to do, and that the node does not change by a single byte.
 func TestBadInput(t *testing.T) {
 	const (
 		manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -72,11 +74,15 @@ func TestBadInput(t *testing.T) {
 			o.Bundle.Konnectivity.Server.CertFile, o.Bundle.Konnectivity.Server.KeyFile = o.Bundle.Konnectivity.Transport.TCP.ServerCert, o.Bundle.Konnectivity.Transport.TCP.ServerKey
 			o.Bundle.Konnectivity.Transport.TCP.TLSServerName = "other.example.com"
 		}, []string{"other.example.com is not a name of", "set tlsServerName"}},
+		"own client certificate of another name": {func(t *testing.T, h host, o *Options) {
+			o.Bundle = tcpBundle()
+			ownClientCert(t, h, o, "our-apiserver")
+		}, []string{`"our-apiserver"`, "set konnectivity.transport.tcp.clientNames"}},
 		"half of a pair": {func(t *testing.T, h host, o *Options) {
 			o.Bundle = tcpBundle()
 			put(t, h, o.Bundle.Konnectivity.Server.CertFile, "x")
 		}, []string{"one is missing", "both are made"}},
-		"a kubeconfig of somebody else": {func(_ *testing.T, h host, o *Options) { o.ServerKubeconfig = h.path(adminConf) },
+		"a kubeconfig of another user": {func(_ *testing.T, h host, o *Options) { o.ServerKubeconfig = h.path(adminConf) },
 			[]string{"--server-kubeconfig", "kubernetes-admin", konnectivity.ServerUser}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +150,8 @@ func copied(from, to string) func(*testing.T, host, *Options) {
 	}
 }
 
-// TestPortTaken: the line names the port, who has it, and the field.
+// TestPortTaken checks that the line names the port, the process that listens on
+// it, and the field to set.
 func TestPortTaken(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -165,9 +172,9 @@ func TestPortTaken(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestEqualFilesStay: what is there and says the same, however it is written, is
-// used and stays when the tunnel goes; an empty kubeconfig is what the kubelet
-// makes for a mount without a file (KON-23) and is replaced.
+// TestEqualFilesStay checks that a file with the same content, however it is
+// formatted, is used and stays after an uninstallation. An empty kubeconfig is
+// replaced: the kubelet creates one for a mount without a file.
 func TestEqualFilesStay(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -202,8 +209,9 @@ func TestEqualFilesStay(t *testing.T) {
 	sameTrees(t, before, snapshot(t, root))
 }
 
-// TestReadyMadeKubeconfig: a node without the CA's key gets the kubeconfig from
-// elsewhere; its certificate has the name that agents dial already.
+// TestReadyMadeKubeconfig covers a node without the CA's key. It gets the
+// kubeconfig from elsewhere; its certificate already contains the name that
+// agents dial.
 func TestReadyMadeKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -232,8 +240,8 @@ func TestReadyMadeKubeconfig(t *testing.T) {
 	}
 }
 
-// TestTwoCAs: while the cluster's CA is rotated, ca.crt has both; the one that
-// belongs to the key signs, and the server trusts both.
+// TestTwoCAs covers a rotation of the cluster's CA: ca.crt has both CAs, the one
+// that belongs to the key signs, and the server trusts both.
 func TestTwoCAs(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// WarnBefore is how long before its end a certificate is reported.
+// WarnBefore is how long before its expiry a certificate is reported.
 const WarnBefore = 30 * 24 * time.Hour
 
 // States of a certificate.
@@ -25,11 +27,11 @@ const (
 	CertExpired  = "expired"
 	CertInvalid  = "invalid"
 	CertMissing  = "missing"
-	// CertExposed: others than root may read the private key.
+	// CertExposed: users other than root can read the private key.
 	CertExposed = "exposed"
 )
 
-// Certificate is one that the tunnel uses on this node.
+// Certificate is a certificate that the tunnel uses on this node.
 type Certificate struct {
 	Path string `json:"path"`
 	// Use says what it is for.
@@ -37,14 +39,15 @@ type Certificate struct {
 	// Subject and Issuer are common names.
 	Subject string `json:"subject,omitempty"`
 	Issuer  string `json:"issuer,omitempty"`
-	// Expires, and the time until then when it was looked at.
+	// Expires is the time of expiry.
 	Expires time.Time `json:"expires,omitzero"`
-	// ResidualSeconds is negative after the end.
+	// ResidualSeconds is the time until then as of the inspection; negative
+	// after the expiry.
 	ResidualSeconds int64 `json:"residualSeconds,omitempty"`
-	// State is one of the constants, Problem says more.
+	// State is one of the constants; Problem has the details.
 	State   string `json:"state"`
 	Problem string `json:"problem,omitempty"`
-	// Renewal says who renews it: fairlead, kubeadm, or you.
+	// Renewal is who renews it: fairlead, kubeadm, or you.
 	Renewal string `json:"renewal"`
 }
 
@@ -55,19 +58,19 @@ const (
 	byHand     = "by hand"
 )
 
-// certFile is a file with certificates of the bundle.
+// certFile is a file with certificates that the bundle uses.
 type certFile struct {
 	path, use, renewal string
-	// key is the file with its private key, if that is fairlead's business.
+	// key is the file with its private key, if fairlead manages that.
 	key string
-	// kubeconfig: the certificate is in a kubeconfig.
+	// kubeconfig means that the certificate is in a kubeconfig.
 	kubeconfig bool
-	// check is a further condition.
+	// check is an additional condition.
 	check func(*x509.Certificate) error
 }
 
-// certFiles are all files with certificates that the bundle uses on a control
-// plane node.
+// certFiles returns all files with certificates that the bundle uses on a
+// control plane node.
 func (n *node) certFiles() []certFile {
 	k := &n.bundle.Konnectivity
 	ofCA := func(usage x509.ExtKeyUsage) func(*x509.Certificate) error {
@@ -95,7 +98,8 @@ func (n *node) certFiles() []certFile {
 	return files
 }
 
-// renewalOf: the API server's own certificate is kubeadm's business.
+// renewalOf returns who renews a certificate. kubeadm renews the API server's
+// own.
 func (n *node) renewalOf(cert string) string {
 	if cert == path.Join(n.bundle.ControlPlane.PKIDir, "apiserver.crt") {
 		return byKubeadm
@@ -103,7 +107,7 @@ func (n *node) renewalOf(cert string) string {
 	return byFairlead
 }
 
-// verifyChainAt ignores the time, which is reported by itself.
+// verifyChainAt ignores the validity period, which is reported separately.
 func (n *node) verifyChainAt(cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
@@ -118,7 +122,7 @@ func (n *node) verifyTCPClient(tcp *v1alpha1.TCPTransport) func(*x509.Certificat
 		if err != nil {
 			return err
 		}
-		return verifyIn(ca, c, x509.ExtKeyUsageClientAuth)
+		return errors.Join(clientName(tcp, c), verifyIn(ca, c, x509.ExtKeyUsageClientAuth))
 	}
 }
 
@@ -128,13 +132,13 @@ func verifyIn(ca []byte, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{usage}})
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return nil // the CA's time is reported with the CA
+		return nil // the CA's expiry is reported with the CA
 	}
 	return err
 }
 
 // Certificates lists all certificates that the bundle uses on this node. It does
-// not fail: what is wrong with one is in its State.
+// not fail: a certificate's problem is in its State.
 func Certificates(o Options, warnBefore time.Duration) []Certificate {
 	return newNode(o.defaulted()).certificates(warnBefore)
 }
@@ -186,7 +190,7 @@ func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 	return out
 }
 
-// exposed fails if others may read a private key.
+// exposed fails if other users can read a private key.
 func (n *node) exposed(f certFile) error {
 	if f.key == "" {
 		return nil
@@ -218,7 +222,8 @@ func (n *node) inspectCert(c Certificate, cert *x509.Certificate, check func(*x5
 	return c
 }
 
-// kubeconfigCerts is the client certificate of a kubeconfig's current context.
+// kubeconfigCerts returns the client certificate of a kubeconfig's current
+// context.
 func kubeconfigCerts(data []byte) ([]byte, error) {
 	config, err := clientcmd.Load(data)
 	if err != nil {

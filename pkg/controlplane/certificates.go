@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -22,17 +24,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 )
 
-// errNoCAKey is a cluster CA that only verifies: its key is kept elsewhere.
+// errNoCAKey is returned when the node has the cluster CA's certificate but not
+// its key, so the node can verify certificates and cannot issue them.
 var errNoCAKey = errors.New("the cluster CA's key is not on this node")
 
-// authority is the cluster's CA: the certificate that belongs to the key, and
-// all that the cluster trusts, which are two while the CA is being rotated.
+// authority is the cluster's CA. KeyPair holds the certificate that belongs to
+// the key, and trust holds every CA that the cluster trusts: two while the CA is
+// being rotated.
 type authority struct {
 	pki.KeyPair
 	trust []byte
 }
 
-// clusterCA reads the CA, from the node or from where the options say.
+// clusterCA reads the cluster's CA from the files named in the options, or from
+// the node's PKI directory.
 func (n *node) clusterCA() (authority, error) {
 	cert, certName, err := n.optionFile(n.opts.CACert, path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
@@ -64,7 +69,7 @@ func (n *node) clusterCA() (authority, error) {
 	return ca, fmt.Errorf("%s, %s: %w", certName, keyName, problem)
 }
 
-// optionFile reads a file that was given, else the node's.
+// optionFile reads the given file, or the node's usual file if none is given.
 func (n *node) optionFile(given, usual string) (data []byte, name string, err error) {
 	if given == "" {
 		data, err = n.read(usual)
@@ -74,27 +79,7 @@ func (n *node) optionFile(given, usual string) (data []byte, name string, err er
 	return data, given, err
 }
 
-func parseCerts(data []byte) ([]*x509.Certificate, error) {
-	var certs []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		certs = append(certs, cert)
-	}
-	if len(certs) == 0 {
-		return nil, fmt.Errorf("%w: it holds no certificate", pki.ErrPEM)
-	}
-	return certs, nil
-}
+func parseCerts(data []byte) ([]*x509.Certificate, error) { return pki.ParseCerts(data) }
 
 func encodeCerts(certs []*x509.Certificate) []byte {
 	var out []byte
@@ -104,8 +89,9 @@ func encodeCerts(certs []*x509.Certificate) []byte {
 	return out
 }
 
-// withName issues a certificate again with one name more: the same key, subject,
-// usages and end, so that whoever trusted the old one trusts this one.
+// withName reissues a certificate with one more name. Key, subject, usages and
+// expiry stay the same, so clients that trusted the old certificate also trust
+// the new one.
 func withName(old *x509.Certificate, ca pki.KeyPair, name string) ([]byte, error) {
 	template := &x509.Certificate{
 		Subject: old.Subject, NotBefore: old.NotBefore, NotAfter: old.NotAfter,
@@ -141,8 +127,9 @@ func describeName(n pkix.Name) string {
 	return n.String()
 }
 
-// kubeconfigIdentity is the client certificate of a kubeconfig's current
-// context, nil if it uses something else, and the server it leads to.
+// kubeconfigIdentity returns the client certificate of the kubeconfig's current
+// context, or nil if the context authenticates in another way, and the URL of
+// the API server.
 func kubeconfigIdentity(data []byte) (cert *x509.Certificate, server string, err error) {
 	config, err := clientcmd.Load(data)
 	if err != nil {
@@ -162,7 +149,8 @@ func kubeconfigIdentity(data []byte) (cert *x509.Certificate, server string, err
 	return cert, server, err
 }
 
-// kubeconfigTrust is what a kubeconfig that holds its CAs trusts; nil for another.
+// kubeconfigTrust returns the CAs embedded in a kubeconfig, or nil if it embeds
+// none.
 func kubeconfigTrust(data []byte) []byte {
 	config, err := clientcmd.Load(data)
 	if err != nil || clientcmd.ConfirmUsable(*config, "") != nil {
@@ -175,15 +163,16 @@ func kubeconfigTrust(data []byte) []byte {
 	return config.Clusters[context.Cluster].CertificateAuthorityData
 }
 
-// checkServerKubeconfig fails if a kubeconfig cannot be the Konnectivity
-// server's: it is another user's, or of another cluster, or has expired.
+// checkServerKubeconfig fails if the Konnectivity server cannot use a
+// kubeconfig: it belongs to another user or another cluster, or its certificate
+// has expired.
 func (n *node) checkServerKubeconfig(data []byte) error {
 	cert, _, err := kubeconfigIdentity(data)
 	if err != nil {
 		return err
 	}
 	if cert == nil {
-		return nil // a token or a plugin; only the API server can tell
+		return nil // a token or a plugin; only the API server can verify it
 	}
 	if cn := cert.Subject.CommonName; cn != konnectivity.ServerUser {
 		return fmt.Errorf("it is of user %s, not of %s", cn, konnectivity.ServerUser)
@@ -194,7 +183,7 @@ func (n *node) checkServerKubeconfig(data []byte) error {
 	return n.verifyChain(cert, x509.ExtKeyUsageClientAuth)
 }
 
-// verifyChain fails for a certificate that is not of the cluster's CA.
+// verifyChain fails if the cluster's CA did not issue the certificate.
 func (n *node) verifyChain(cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
@@ -206,6 +195,7 @@ func (n *node) verifyChain(cert *x509.Certificate, usage x509.ExtKeyUsage) error
 	return err
 }
 
-// isEmptyFile: the kubelet makes an empty file for a mount that finds none
-// (KON-23); nobody misses it.
+// isEmptyFile reports whether a file is empty. The kubelet creates an empty file
+// for a FileOrCreate mount whose file does not exist, so such a file can be
+// replaced.
 func isEmptyFile(data []byte) bool { return len(bytes.TrimSpace(data)) == 0 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -14,22 +16,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// clusterID tells which cluster a state or a journal is of: after "kubeadm reset"
-// and "kubeadm init" the same node belongs to another one.
+// clusterID identifies the cluster that a state or a journal belongs to: after
+// "kubeadm reset" and "kubeadm init" the same node belongs to another cluster.
 type clusterID struct {
-	// CA are fingerprints of the public keys in the cluster's ca.crt, which are two
-	// while the CA is being rotated.
+	// CA holds fingerprints of the public keys in the cluster's ca.crt: two while
+	// the CA is being rotated.
 	CA []string `json:"ca,omitempty"`
-	// UID of Namespace kube-system, which outlives every CA; empty where the API
-	// server did not say.
+	// UID is that of Namespace kube-system, which survives every CA rotation. It is
+	// empty if the API server did not return it.
 	UID string `json:"uid,omitempty"`
 }
 
-// errOtherCluster is a state of a cluster to which this node no longer belongs.
+// errOtherCluster is returned when the recorded state belongs to a cluster that
+// this node has left.
 var errOtherCluster = errors.New("what is recorded in " + StateDir + " is of another cluster, to which this node belonged before (its CA was another one)")
 
-// cluster identifies the one to which the node belongs now, as far as it can be
-// seen.
+// cluster identifies the cluster that the node belongs to now, as far as the CA
+// file and the API server tell.
 func (n *node) cluster(ctx context.Context) clusterID {
 	id := clusterID{CA: n.caKeys()}
 	if n.client != nil {
@@ -40,7 +43,7 @@ func (n *node) cluster(ctx context.Context) clusterID {
 	return id
 }
 
-// caKeys are fingerprints of the public keys in ca.crt, sorted.
+// caKeys returns the fingerprints of the public keys in ca.crt, sorted.
 func (n *node) caKeys() []string {
 	data, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
@@ -63,18 +66,19 @@ func keysOf(data []byte) []string {
 	return keys
 }
 
-// ofThisCluster tells whether something recorded is of the node's cluster. The CA
-// decides; where that was rotated with nothing recorded in between, the UID does.
+// ofThisCluster reports whether a recorded state or journal belongs to the node's
+// cluster. The CA decides. If the CA was rotated and nothing was recorded in
+// between, the UID decides.
 func (n *node) ofThisCluster(ctx context.Context, recorded clusterID) bool {
 	keys := n.caKeys()
 	if len(recorded.CA) == 0 || len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(recorded.CA, k) }) {
-		return true // an unreadable CA is said elsewhere
+		return true // other checks report an unreadable CA
 	}
 	n.connect()
 	return recorded.UID != "" && n.cluster(ctx).UID == recorded.UID
 }
 
-// checkCluster fails if the state is of another cluster.
+// checkCluster fails if the state belongs to another cluster.
 func (n *node) checkCluster(ctx context.Context) error {
 	if n.state == nil || n.ofThisCluster(ctx, n.state.Cluster) {
 		return nil
@@ -87,9 +91,10 @@ func (n *node) checkCluster(ctx context.Context) error {
 		errOtherCluster, strings.Join(leftovers, " "))
 }
 
-// takeOver begins anew where the state is of another cluster. Files that are still
-// as they were installed are this package's; whatever else the state says, and the
-// copies of files from before, are of no use any more.
+// takeOver starts with a fresh state if the recorded state belongs to another
+// cluster. The new state keeps only the files that are still as they were
+// installed. It drops everything else that the old state recorded, including the
+// backups of earlier files.
 func (n *node) takeOver(ctx context.Context) {
 	if n.checkCluster(ctx) == nil {
 		return
@@ -98,7 +103,8 @@ func (n *node) takeOver(ctx context.Context) {
 	n.state = &State{Bundle: n.state.Bundle, Files: n.unchanged(n.state.Files), Dirs: slices.DeleteFunc(slices.Clone(n.state.Dirs), func(d string) bool { return !n.exists(d) })}
 }
 
-// unchanged are the files that are as they were installed, without their copies.
+// unchanged returns the files that are still as they were installed, without their
+// backups.
 func (n *node) unchanged(files []InstalledFile) []InstalledFile {
 	var out []InstalledFile
 	for _, f := range files {
@@ -109,8 +115,8 @@ func (n *node) unchanged(files []InstalledFile) []InstalledFile {
 	return out
 }
 
-// forgetJournal drops the journal of a run in another cluster: neither completing
-// nor undoing it makes sense in this one.
+// forgetJournal drops the journal of a run in another cluster: it makes no sense to
+// complete or roll back that run in this one.
 func (t *transaction) forgetJournal(notef func(string, ...any)) error {
 	notef("an earlier %s of %s did not end, and was in another cluster, to which this node belonged before: it is forgotten", t.Operation, t.Started.Format(time.DateTime))
 	return t.discard()

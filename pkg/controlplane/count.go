@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -11,10 +13,10 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
-// checkCount: agents must be told of every control plane node, or connect to the
-// servers of some.
+// checkCount fails if the bundle does not tell agents about every control plane
+// node: they would connect to only some of the servers.
 func (n *node) checkCount(ctx context.Context) error {
-	if n.opts.Force || n.client == nil {
+	if n.client == nil {
 		return nil
 	}
 	nodes, err := n.apiServers(ctx)
@@ -23,18 +25,18 @@ func (n *node) checkCount(ctx context.Context) error {
 		return nil
 	}
 	if err := konnectivity.CheckCount(n.bundle, nodes.Len()); err != nil {
-		return fmt.Errorf("%w; or go on with --force (%v)", err, sets.List(nodes))
+		return n.opts.ignorable(CheckServerCount, fmt.Errorf("%w (%v)", err, sets.List(nodes)))
 	}
 	return nil
 }
 
-// apiServers are the nodes that run kube-apiserver, this one among them.
+// apiServers returns the nodes that run kube-apiserver, including this one.
 func (n *node) apiServers(ctx context.Context) (sets.Set[string], error) {
 	pods, err := n.apiServerPods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes := sets.New(n.name_)
+	nodes := sets.New(n.ownName)
 	for _, p := range pods {
 		if p.Spec.NodeName != "" {
 			nodes.Insert(p.Spec.NodeName)
@@ -54,9 +56,10 @@ func (n *node) apiServerPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// otherTunnels are the nodes, besides this one, whose kube-apiserver has an egress
-// selector: a server alone has no use for kubeadm's stored configuration, and a node
-// that has just joined has the flag before it has a server.
+// otherTunnels returns the other nodes whose kube-apiserver has an egress selector.
+// A node that runs only a Konnectivity server does not count, as it does not use
+// kubeadm's stored configuration. A node that has just joined has the flag before it
+// has a server.
 func (n *node) otherTunnels(ctx context.Context) ([]string, error) {
 	pods, err := n.apiServerPods(ctx)
 	if err != nil {
@@ -64,7 +67,7 @@ func (n *node) otherTunnels(ctx context.Context) ([]string, error) {
 	}
 	nodes := sets.New[string]()
 	for _, p := range pods {
-		if p.Spec.NodeName != n.name_ && p.DeletionTimestamp == nil && egressSelector(&p) != "" {
+		if p.Spec.NodeName != n.ownName && p.DeletionTimestamp == nil && egressSelector(&p) != "" {
 			nodes.Insert(p.Spec.NodeName)
 		}
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -14,8 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestCount: several control planes with a bundle for one are refused, with the
-// fields to set (KON-50).
+// TestCount checks that several control plane nodes with a bundle for one are
+// refused, and that the error names the fields to set.
 func TestCount(t *testing.T) {
 	var pods []runtime.Object
 	for i := range 3 {
@@ -33,7 +35,9 @@ func TestCount(t *testing.T) {
 		"two of three":   {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(2)) }, pods, false},
 		"three of three": {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(3)) }, pods, true},
 		"Leases":         {func(o *Options) { o.Bundle.Konnectivity.LeaseCounting = ptr.To(true) }, pods, true},
-		"forced":         {func(o *Options) { o.Force = true }, pods, true},
+		"ignored":        {func(o *Options) { o.IgnorePreflight = []string{CheckServerCount} }, pods, true},
+		"all ignored":    {func(o *Options) { o.IgnorePreflight = []string{CheckAll} }, pods, true},
+		"other ignored":  {func(o *Options) { o.IgnorePreflight = []string{CheckVersion} }, pods, false},
 		"a single node":  {func(*Options) {}, pods[:1], true},
 		"no mirror Pod yet of the node that has joined": {func(*Options) {}, pods[1:2], false},
 	} {
@@ -41,12 +45,12 @@ func TestCount(t *testing.T) {
 			o := Options{Bundle: v1alpha1.New()}
 			tc.change(&o)
 			n := newNode(o.defaulted())
-			n.client, n.name_ = fake.NewClientset(tc.pods...), "cp0"
+			n.client, n.ownName = fake.NewClientset(tc.pods...), "cp0"
 			err := n.checkCount(t.Context())
 			if (err == nil) != tc.want {
 				t.Errorf("%v", err)
 			}
-			if err != nil && (!strings.Contains(err.Error(), "set konnectivity.server.count: ") || !strings.Contains(err.Error(), "leaseCounting") || !strings.Contains(err.Error(), "--force")) {
+			if err != nil && (!strings.Contains(err.Error(), "set konnectivity.server.count: ") || !strings.Contains(err.Error(), "leaseCounting") || !strings.Contains(err.Error(), "--ignore-preflight-errors=server-count")) {
 				t.Errorf("%v", err)
 			}
 		})

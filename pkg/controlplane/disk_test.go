@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// disk is a small file system, mounted at dir, with a node on it.
+// disk is a small file system, mounted at dir, that contains a node.
 type disk struct {
 	t         *testing.T
 	dir, node string
@@ -44,7 +46,7 @@ func newDisk(t *testing.T) disk {
 
 func (d disk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill leaves room for so many blocks.
+// fill leaves this many blocks free.
 func (d disk) fill(blocks int64) {
 	d.t.Helper()
 	file, err := os.Create(d.filler())
@@ -83,8 +85,8 @@ func (d disk) readOnly(yes bool) {
 	}
 }
 
-// TestFullAndReadOnlyDisk: a full disk is noticed before the first change, by every
-// command, and nothing stays behind; a read-only one is named.
+// TestFullAndReadOnlyDisk checks that every command detects a full disk before the
+// first change and leaves nothing behind, and that the error names a read-only disk.
 func TestFullAndReadOnlyDisk(t *testing.T) {
 	for name, run := range map[string]func(context.Context, Options) error{
 		"install": func(ctx context.Context, o Options) error { _, err := Install(ctx, o); return err },
@@ -128,8 +130,9 @@ func TestFullAndReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestDiskFullAtTheEnd: the disk gets full when all is in place and only the end is to
-// be written down. What has been done stays, the same command comes to the end.
+// TestDiskFullAtTheEnd fills the disk when everything is in place and only the end of
+// the run has to be recorded. The installation stays, and the same command completes
+// it.
 func TestDiskFullAtTheEnd(t *testing.T) {
 	d := newDisk(t)
 	o := testOptions(d.node)

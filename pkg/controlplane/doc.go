@@ -1,21 +1,23 @@
-// Package controlplane brings the tunnel into a control plane that kubeadm has
-// made, and out of it again. It runs on the control plane node itself, as root.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplane installs the tunnel in a control plane that kubeadm has
+// created, and uninstalls it. It runs on the control plane node itself, as root.
 //
-// Start with [Install], [Uninstall] and [Inspect]; package bundle says what
-// belongs on the node, this package gets it there. How it does that:
+// Start with [Install], [Uninstall] and [Inspect]. Package bundle defines what
+// belongs on the node, and this package puts it there:
 //
-//   - Everything is checked before anything changes (preflight.go, plan.go).
-//   - All changes of one run are a transaction (journal.go, transaction.go): new
-//     files lie complete beside the old ones before the first rename, so a full
-//     disk is noticed while nothing has changed; a journal says at every moment
-//     how to go on or back, so that a run which was killed can be completed or
-//     rolled back by the next one.
-//   - kube-apiserver's manifest is edited as text (edit.go), so that comments,
-//     order and unknown fields stay, and then compared with what the typed edit
-//     of package egress gives.
+//   - It checks everything before it changes anything (preflight.go, plan.go).
+//   - All changes of one run are a transaction (journal.go, transaction.go). New
+//     files are complete and next to the old ones before the first rename, so a
+//     full disk is detected while nothing has changed. A journal always records
+//     how to go on or roll back, so the next run can complete or roll back a
+//     killed run.
+//   - It edits kube-apiserver's manifest as text (edit.go), so that comments,
+//     order and unknown fields stay, and then compares the result with that of
+//     the typed edit of package apiserver.
 //   - After each step it waits until the kubelet has done its part (wait.go), and
-//     puts everything back if that does not happen in time.
+//     rolls everything back if that does not happen in time.
 //
-// The state directory [StateDir] holds the journal of a run and, between
-// install and uninstall, the state and the files as they were.
+// The state directory [StateDir] contains the journal of a run and, between
+// install and uninstall, the state and the files as they were before.
 package controlplane

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,9 +12,11 @@ import (
 	"time"
 
 	"github.com/pmezard/go-difflib/difflib"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
-// FileDiff is what a run would do with one file, or with kubeadm's ConfigMap.
+// FileDiff is what a run would do to one file, or to kubeadm's ConfigMap.
 type FileDiff struct {
 	// Path of the file, or "ConfigMap kube-system/kubeadm-config".
 	Path string `json:"path"`
@@ -20,12 +24,12 @@ type FileDiff struct {
 	Action string `json:"action"`
 	// Mode of the new file, such as "0600".
 	Mode string `json:"mode,omitempty"`
-	// Diff is unified. It is empty where the content is secret.
+	// Diff is a unified diff. It is empty if the content is secret.
 	Diff   string `json:"diff,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
 }
 
-// PlanInstall says what Install would change, and changes nothing. It fails where
+// PlanInstall returns what Install would change, and changes nothing. It fails if
 // Install would refuse.
 func PlanInstall(ctx context.Context, o Options) ([]FileDiff, error) {
 	n := newNode(o.defaulted())
@@ -43,7 +47,7 @@ func PlanInstall(ctx context.Context, o Options) ([]FileDiff, error) {
 	return n.diffs(j)
 }
 
-// PlanUninstall says what Uninstall would change and what it would leave, and
+// PlanUninstall returns what Uninstall would change and what it would leave, and
 // changes nothing.
 func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []string, err error) {
 	n := newNode(o.defaulted())
@@ -67,8 +71,8 @@ func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []str
 	return diffs, left, err
 }
 
-// settledState reads the state; after an interrupted run there is nothing to
-// compare with.
+// settledState reads the state. It fails after an interrupted run, because there
+// is nothing to compare with.
 func (n *node) settledState() (err error) {
 	if j, err := n.interrupted(); err != nil || j != nil {
 		if err == nil {
@@ -87,7 +91,7 @@ func (n *node) diffs(j *journal) ([]FileDiff, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || n.isSecret(c.Path)}
+		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || n.isSecret(c.Path) || redact.IsSecret(old) || redact.IsSecret(c.Data)}
 		from, to := c.Path, c.Path
 		if c.Old == absent {
 			d.Action, from = "create", "/dev/null"
@@ -104,22 +108,30 @@ func (n *node) diffs(j *journal) ([]FileDiff, error) {
 	}
 	if k := j.Kubeadm; k != nil {
 		name := "ConfigMap kube-system/" + kubeadmConfigMap
-		diff, err := unified(name, name, k.Before, k.After)
-		if err != nil {
-			return nil, err
+		d := FileDiff{Path: name, Action: "replace", Secret: redact.IsSecret([]byte(k.Before)) || redact.IsSecret([]byte(k.After))}
+		if !d.Secret {
+			var err error
+			if d.Diff, err = unified(name, name, k.Before, k.After); err != nil {
+				return nil, err
+			}
 		}
-		out = append(out, FileDiff{Path: name, Action: "replace", Diff: diff})
+		out = append(out, d)
 	}
 	return out, nil
 }
 
-// isSecret: files that hold private keys, also when they are removed.
+// isSecret reports whether the bundle uses a file for a private key, whatever its
+// content.
 func (n *node) isSecret(p string) bool {
-	return p == n.bundle.Konnectivity.Server.Kubeconfig || strings.HasSuffix(p, ".key")
+	k := &n.bundle.Konnectivity
+	if tcp := k.Transport.TCP; tcp != nil && (p == tcp.ServerKey || p == tcp.ClientKey) {
+		return true
+	}
+	return p == k.Server.Kubeconfig || p == k.Server.KeyFile || strings.HasSuffix(p, ".key")
 }
 
-// readable is what a person would compare: of certificates what they say, not
-// their encoding.
+// readable returns the text to compare: the fields of certificates, not their
+// encoding.
 func readable(data []byte) string {
 	certs, err := parseCerts(data)
 	if err != nil {
@@ -146,8 +158,8 @@ func unified(from, to, before, after string) (string, error) {
 	})
 }
 
-// diffLines ends every line, also the last: the diff has no other sign for one
-// that does not end.
+// diffLines ends every line with a newline, including the last, because the diff
+// cannot mark a missing newline.
 func diffLines(text string) []string {
 	lines := splitLines([]byte(text))
 	if n := len(lines); n > 0 && !strings.HasSuffix(lines[n-1], "\n") {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -22,7 +24,8 @@ var ErrManifest = errors.New("cannot edit kube-apiserver's manifest")
 
 const apiServer = "kube-apiserver"
 
-// Additions are what a manifest got, so that exactly this can be taken out again.
+// Additions records what was added to a manifest, so that exactly this can be
+// removed again.
 type Additions struct {
 	// List is "command" or "args", whichever holds the container's flags.
 	List         string               `json:"list,omitempty"`
@@ -31,11 +34,11 @@ type Additions struct {
 	Volumes      []corev1.Volume      `json:"volumes,omitempty"`
 }
 
-// Empty tells whether nothing was added.
+// Empty reports whether nothing was added.
 func (a Additions) Empty() bool { return len(a.Flags)+len(a.VolumeMounts)+len(a.Volumes) == 0 }
 
-// decodePod reads a manifest as the kubelet does, which ignores unknown fields;
-// keys that stand twice are refused, as nobody can say which one counts.
+// decodePod reads a manifest as the kubelet does, ignoring unknown fields. It
+// refuses duplicate keys, as it is ambiguous which value applies.
 func decodePod(manifest []byte) (*corev1.Pod, error) {
 	if err := oneDocument(manifest); err != nil {
 		return nil, err
@@ -62,7 +65,7 @@ func oneDocument(manifest []byte) error {
 			if n == 0 {
 				return fmt.Errorf("it is not YAML: %w", err)
 			}
-			return nil // the end, or something that the strict decoder will name
+			return nil // the end, or an error that the strict decoder reports
 		}
 		if n > 0 {
 			return errors.New("it holds several documents, of which the kubelet reads one: keep that one")
@@ -70,15 +73,15 @@ func oneDocument(manifest []byte) error {
 	}
 }
 
-// AddToManifest returns kube-apiserver's manifest with what the bundle needs and
-// says what that was. Lines are inserted and nothing else changes. Applied twice
-// it adds nothing more. It fails with [ErrManifest] or egress.ErrConflict.
+// AddToManifest adds what the bundle needs to kube-apiserver's manifest, and
+// returns the result and what was added. It only inserts lines. It is
+// idempotent. It fails with [ErrManifest] or apiserver.ErrConflict.
 func AddToManifest(manifest []byte, b *v1alpha1.Bundle) ([]byte, Additions, error) {
 	pod, err := decodePod(manifest)
 	if err != nil {
 		return nil, Additions{}, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
-	patched, err := egress.PatchPod(pod, b)
+	patched, err := apiserver.PatchPod(pod, b)
 	if err != nil {
 		return nil, Additions{}, err
 	}
@@ -103,8 +106,8 @@ func AddToManifest(manifest []byte, b *v1alpha1.Bundle) ([]byte, Additions, erro
 	return nil, add, fmt.Errorf("%w: its YAML is written in a way that cannot be edited safely: write it as kubeadm does", ErrManifest)
 }
 
-// RemoveFromManifest takes additions out of a manifest that may have been edited
-// since. What is not there, or is no longer as it was added, is left alone.
+// RemoveFromManifest removes additions from a manifest that may have been edited
+// since. It ignores additions that are missing or have been changed.
 func RemoveFromManifest(manifest []byte, add Additions) ([]byte, error) {
 	if _, err := decodePod(manifest); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
@@ -122,10 +125,11 @@ func RemoveFromManifest(manifest []byte, add Additions) ([]byte, error) {
 		ErrManifest, strings.Join(add.Flags, " "))
 }
 
-// editor is one way to edit the text of a manifest.
+// editor edits the text of a manifest. There are several, tried in order.
 type editor func(manifest []byte, add Additions) ([]byte, error)
 
-// additions are the difference that PatchPod, which only appends, has made.
+// additions returns the difference between a Pod before and after PatchPod,
+// which only appends.
 func additions(before, after *corev1.Pod) Additions {
 	i := apiServerIndex(before)
 	was, is := before.Spec.Containers[i], after.Spec.Containers[i]
@@ -143,9 +147,10 @@ func apiServerIndex(pod *corev1.Pod) int {
 	return slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == apiServer })
 }
 
-// list is one list of the manifest and what was added to it, as untyped values.
+// list is one list of the manifest and the items that were added to it, as
+// untyped values.
 type list struct {
-	// inContainer tells lists of the container from those of the Pod.
+	// inContainer distinguishes lists of the container from lists of the Pod.
 	inContainer bool
 	key         string
 	items       []any
@@ -165,8 +170,9 @@ func (a Additions) lists() ([]list, error) {
 	return slices.DeleteFunc(lists, func(l list) bool { return len(l.items) == 0 }), nil
 }
 
-// edited is the content that a correct edit has: the second of two independent
-// ways to the same result, which knows nothing of text.
+// edited returns the content that a correct edit must produce. It works on
+// decoded values and never on text, so it is an independent check of the text
+// edits.
 func edited(manifest []byte, add Additions, change func(values, items []any) []any) (map[string]any, error) {
 	lists, err := add.lists()
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,11 +19,11 @@ import (
 	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/config/strict"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// kubeadmManifest lets kubeadm itself write kube-apiserver's manifest.
+// kubeadmManifest has kubeadm itself write kube-apiserver's manifest.
 func kubeadmManifest(t *testing.T, change func(*kubeadmapi.InitConfiguration)) []byte {
 	t.Helper()
 	config, err := kubeadmconfig.DefaultedStaticInitConfiguration()
@@ -42,8 +44,8 @@ func kubeadmManifest(t *testing.T, change func(*kubeadmapi.InitConfiguration)) [
 	return data
 }
 
-// odd is a manifest as people write them: comments everywhere, fields that
-// nobody knows, blank lines, block scalars, a second container, arguments.
+// odd is a manifest edited by hand: comments everywhere, unknown fields, blank
+// lines, block scalars, a second container, arguments.
 const odd = `# our API server; ask Eve before you touch it
 apiVersion: v1
 kind: Pod
@@ -96,9 +98,11 @@ const flow = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kube-apiserver
 "spec":{"containers":[{"name":"kube-apiserver","image":"registry.k8s.io/kube-apiserver:v1.36.3","command":["kube-apiserver","--secure-port=6443"]}]}}
 `
 
-// TestManifestEdits: KON-07 to KON-09 in manifests of kubeadm's own making and in
-// odd ones. The result is what the typed edit gives, inserted lines are the only
-// difference, and taking them out gives the very bytes of before.
+// TestManifestEdits edits manifests that kubeadm generated and unusual ones: it
+// adds the --egress-selector-config-file flag, the volume of the socket directory
+// and the mount of the egress selector configuration. The result equals that of
+// the typed edit, inserted lines are the only difference, and removing them
+// restores the text byte for byte.
 func TestManifestEdits(t *testing.T) {
 	tcp := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect,
 		Transport: v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{URL: "https://127.0.0.1:8131"}}}}
@@ -123,7 +127,7 @@ func TestManifestEdits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := egress.PatchPod(pod, tc.b)
+			want, err := apiserver.PatchPod(pod, tc.b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,8 +178,8 @@ func onlyInserted(t *testing.T, before, after []byte) {
 	}
 }
 
-// TestRemoveLeavesOthersEdits: a flag added by hand after the install stays, and
-// so does an addition that somebody has changed.
+// TestRemoveLeavesOthersEdits checks that a flag added by hand after the
+// installation stays, and so does an addition that was changed by hand.
 func TestRemoveLeavesOthersEdits(t *testing.T) {
 	out, add, err := AddToManifest(kubeadmManifest(t, nil), nil)
 	if err != nil {
@@ -205,7 +209,7 @@ func TestManifestRefused(t *testing.T) {
 		manifest, want string
 		err            error
 	}{
-		"foreign egress selector": {strings.Replace(plain, "    - --etcd-servers", "    - --egress-selector-config-file=/x\n    - --etcd-servers", 1), "/x", egress.ErrConflict},
+		"foreign egress selector": {strings.Replace(plain, "    - --etcd-servers", "    - --egress-selector-config-file=/x\n    - --etcd-servers", 1), "/x", apiserver.ErrConflict},
 		"not YAML":                {"a: [", "not YAML", ErrManifest},
 		"empty":                   {"", "not YAML", ErrManifest},
 		"another kind":            {"apiVersion: v1\nkind: Service\n", "not a v1 Pod", ErrManifest},
@@ -225,8 +229,8 @@ func TestManifestRefused(t *testing.T) {
 	}
 }
 
-// kubeadmReads decodes a stored ClusterConfiguration as kubeadm does, with its
-// strict check as an error.
+// kubeadmReads decodes a stored ClusterConfiguration as kubeadm does. It turns
+// the strict check's warning into an error.
 func kubeadmReads(t *testing.T, text string) *kubeadmapi.ClusterConfiguration {
 	t.Helper()
 	gvk := kubeadmv1beta4.SchemeGroupVersion.WithKind("ClusterConfiguration")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,17 +12,19 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// errNotBlock sends an edit to the next way: the list is not written line by line.
+// errNotBlock makes the caller try the next editor: the list is not written as a
+// block sequence, one item after the other.
 var errNotBlock = errors.New("not a block sequence")
 
-// insertText adds lines behind the last item of each list.
+// insertText inserts lines after the last item of each list.
 func insertText(manifest []byte, add Additions) ([]byte, error) {
 	lists, err := add.lists()
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range lists {
-		// Every insertion moves the lines below, so the positions are read anew.
+		// Every insertion moves the lines below it, so parse the positions
+		// again.
 		sequence, err := findList(manifest, l)
 		if err != nil {
 			return nil, err
@@ -45,7 +49,8 @@ func insertText(manifest []byte, add Additions) ([]byte, error) {
 	return manifest, nil
 }
 
-// deleteText removes the lines of items that are as they were added.
+// deleteText deletes the lines of items that are unchanged since they were
+// added.
 func deleteText(manifest []byte, add Additions) ([]byte, error) {
 	lists, err := add.lists()
 	if err != nil {
@@ -70,7 +75,7 @@ func deleteText(manifest []byte, add Additions) ([]byte, error) {
 			left--
 		}
 		if left == 0 {
-			return nil, errNotBlock // the key would stay without a value
+			return nil, errNotBlock // the key would be left without a value
 		}
 		manifest = []byte(strings.Join(lines, ""))
 	}
@@ -86,9 +91,9 @@ func equalsOne(node *yaml.Node, items []any) bool {
 	return sigsyaml.Unmarshal(text, &v) == nil && contains(items, v)
 }
 
-// itemEnd is the line behind an item of a block sequence whose dashes stand in
-// the given column: behind its last line that is indented further. Blank lines
-// and comments that follow belong to what comes next.
+// itemEnd returns the index of the line after an item of a block sequence whose
+// dashes are in the given column: the line after the last line that is indented
+// further. Blank lines and comments that follow belong to the next element.
 func itemEnd(lines []string, start, column int) int {
 	end := start + 1
 	for i := end; i < len(lines); i++ {
@@ -104,7 +109,7 @@ func itemEnd(lines []string, start, column int) int {
 	return end
 }
 
-// sequenceItem writes an item at that column, as kubeadm would.
+// sequenceItem formats an item at the given column, as kubeadm would.
 func sequenceItem(item any, column int) (string, error) {
 	text, err := sigsyaml.Marshal(item)
 	if err != nil {
@@ -129,7 +134,8 @@ func splitLines(text []byte) []string {
 	return lines
 }
 
-// findList is the node of a list that has items and is written line by line.
+// findList returns the node of a list that is not empty and is written as a
+// block sequence.
 func findList(manifest []byte, l list) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(manifest, &document); err != nil {
@@ -143,7 +149,7 @@ func findList(manifest []byte, l list) (*yaml.Node, error) {
 	return sequence, nil
 }
 
-// nodeParent is the mapping that has, or should have, the list.
+// nodeParent returns the mapping that contains, or should contain, the list.
 func nodeParent(document *yaml.Node, l list) *yaml.Node {
 	if len(document.Content) == 0 {
 		return nil
@@ -176,8 +182,9 @@ func child(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// appendNodes edits the tree of nodes, which keeps comments and order but writes
-// the whole text anew: for lists that are missing, empty or in braces.
+// appendNodes edits the tree of YAML nodes and writes the whole text again.
+// Comments and order survive, the formatting may not. It handles lists that are
+// missing, empty or in flow style.
 func appendNodes(manifest []byte, add Additions) ([]byte, error) {
 	return editNodes(manifest, add, func(parent, sequence *yaml.Node, l list) error {
 		if sequence == nil {

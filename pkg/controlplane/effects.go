@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -9,17 +11,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/version"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 )
 
-// nodeEffects waits for the kubelet and speaks to the API server.
+// nodeEffects waits for the kubelet and calls the API server.
 type nodeEffects struct {
 	*node
 	journal *journal
 	since   time.Time
-	// back: a failed run is being undone.
+	// back means that a failed run is being rolled back.
 	back bool
 }
 
@@ -30,7 +33,8 @@ func (e *quietEffects) unmade(ctx context.Context, step Step) error { return e.u
 
 func (e *nodeEffects) changes(step Step) bool { return e.change(step) != nil }
 
-// change is the first of a step; the steps that wait have one, of a manifest.
+// change returns the first change of a step. Steps that wait have only one, of a
+// manifest.
 func (e *nodeEffects) change(step Step) *Change {
 	for i := range e.journal.Changes {
 		if c := &e.journal.Changes[i]; c.Step == step {
@@ -40,8 +44,8 @@ func (e *nodeEffects) change(step Step) *Change {
 	return nil
 }
 
-// making implements effects: it notes which processes will have to go, and what
-// could not be planned before.
+// making implements effects: it records which processes must be replaced, and plans
+// what could not be planned before.
 func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 	if step == StepKubeadm {
 		learned := e.planKubeadmNow(ctx) || e.journal.Kubeadm != nil && !e.journal.KubeadmBegun
@@ -54,7 +58,7 @@ func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 		return false
 	}
 	if now, err := e.fingerprint(c.Path); err != nil || now != c.Old {
-		return false // an earlier run has come further, and noted it
+		return false // an earlier run got further, and recorded it
 	}
 	o.Begun = true
 	if old == nil || c.Remove || !e.restarts(c) {
@@ -68,8 +72,8 @@ func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 	return true
 }
 
-// restarts tells whether the kubelet restarts a program for a change of its
-// manifest: not for one of comments or blanks.
+// restarts reports whether the kubelet restarts a program after a change of its
+// manifest. It does not if only comments or blanks change.
 func (e *nodeEffects) restarts(c *Change) bool {
 	var pods [2]*corev1.Pod
 	for i, name := range []string{c.Path, beside(newPrefix, c.Path)} {
@@ -84,8 +88,8 @@ func (e *nodeEffects) restarts(c *Change) bool {
 	return !reflect.DeepEqual(pods[0], pods[1])
 }
 
-// unmaking implements effects: it notes which processes are of a manifest that
-// will be put back.
+// unmaking implements effects: it records which processes belong to a manifest that
+// will be replaced by the earlier one.
 func (e *nodeEffects) unmaking() {
 	for _, step := range []Step{StepServer, StepAPIServer} {
 		_, fresh, o := e.journal.Wait.of(step)
@@ -143,8 +147,8 @@ func (e *nodeEffects) apiServerMade(ctx context.Context) error {
 	return err
 }
 
-// planKubeadmNow plans what could not be planned while kube-apiserver was broken.
-// If it still cannot, the state keeps that part for another uninstallation.
+// planKubeadmNow plans the change that could not be planned while kube-apiserver was
+// broken. If it still cannot, the state keeps that part for another uninstallation.
 func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 	k := e.journal.KubeadmLater
 	if k == nil || e.journal.Kubeadm != nil {
@@ -198,13 +202,13 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 	return e.waitForAgent(ctx)
 }
 
-// waitForAgent keeps kube-apiserver on direct connections until the tunnel leads
-// somewhere, if there are agents to wait for.
+// waitForAgent waits until an agent is connected, if the cluster has agents, so that
+// kube-apiserver keeps its direct connections until the tunnel works.
 func (e *nodeEffects) waitForAgent(ctx context.Context) error {
-	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.Force {
-		return nil //nolint:nilerr // the preflight check has said what there is to say
+	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.ignores(CheckAgents) {
+		return nil //nolint:nilerr // the preflight check has reported this
 	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", e.bundle.Konnectivity.Server.HealthPort)
+	url := serverHealth(component.Args(konnectivity.Server(e.bundle).Flags), "/readyz")
 	return cluster.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
 		err := e.opts.await(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
 		if err != nil {
@@ -236,7 +240,7 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 	w := &e.journal.Wait
 	switch step {
 	case StepServer:
-		// A server that was not there before need not be waited for.
+		// If there was no server before, do not wait for one.
 		if w.OldServer != nil && w.Server.Begun {
 			return e.waitFor(ctx, w.OldServer, w.Server.During)
 		}
@@ -252,8 +256,8 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 	return nil
 }
 
-// undoKubeadm puts kubeadm's stored configuration back, unless another node lives by
-// what a first installation has put there.
+// undoKubeadm restores kubeadm's stored configuration, unless another node depends
+// on what a first installation has added.
 func (e *nodeEffects) undoKubeadm(ctx context.Context, c *kubeadmChange) error {
 	if e.journal.Operation == OpInstall && (e.state == nil || e.state.Kubeadm == nil) {
 		others, err := e.otherTunnels(ctx)

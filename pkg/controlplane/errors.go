@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -6,23 +8,23 @@ import (
 	"syscall"
 )
 
-// What callers may want to tell apart. All of them leave the control plane as it
-// was.
+// Errors that callers may want to distinguish. All of them leave the control
+// plane as it was.
 var (
-	// ErrPreflight is returned when something about the node does not allow the
+	// ErrPreflight is returned if the state of the node does not allow the
 	// change. Nothing was changed.
 	ErrPreflight = errors.New("nothing was changed")
-	// ErrRolledBack is returned when a change failed and everything was put back.
+	// ErrRolledBack is returned if a change failed and was rolled back.
 	ErrRolledBack = errors.New("everything was put back")
-	// ErrBusy is returned while another run is at work on this node.
+	// ErrBusy is returned while another run is active on this node.
 	ErrBusy = errors.New("another fairlead controlplane is at work on this node: try again when it has ended")
-	// ErrNotInstalled is returned by Uninstall where there is nothing to take away.
+	// ErrNotInstalled is returned by Uninstall if nothing is installed.
 	ErrNotInstalled = errors.New("the tunnel is not installed on this node")
 
 	errForeign = errors.New("not written by fairlead")
 )
 
-// explain adds what to do to errors that come from the system.
+// explain adds advice to errors of the operating system.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -28,7 +30,7 @@ func stat(t *testing.T, h host, name string) fs.FileInfo {
 	return info
 }
 
-// closed fails unless a file is the same one as before and its owner's alone.
+// closed fails unless a file is still the same inode and only its owner has access.
 func closed(t *testing.T, h host, name string, before fs.FileInfo) {
 	t.Helper()
 	if now := stat(t, h, name); !os.SameFile(before, now) || now.Mode().Perm() != 0o600 {
@@ -36,9 +38,9 @@ func closed(t *testing.T, h host, name string, before fs.FileInfo) {
 	}
 }
 
-// TestExposedKubeconfig: a kubeconfig that everybody may read is reported, and closed
-// by whichever command comes next, in the same file, as the server has it mounted
-// (KON-23, KON-24).
+// TestExposedKubeconfig checks that the next command, whichever it is, reports a
+// world-readable kubeconfig and restricts its mode. It does so in place, as the
+// server's Pod has the kubeconfig mounted as a single file.
 func TestExposedKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -82,8 +84,8 @@ func TestExposedKubeconfig(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestExposedKubeconfigOfSomebodyElse: the same for one that was there before, which
-// stays.
+// TestExposedKubeconfigOfSomebodyElse does the same for a kubeconfig that existed
+// before the installation, and checks that it stays.
 func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
 	other, root := testNode(t), testNode(t)
 	h := host{root: root}
@@ -101,7 +103,8 @@ func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
 	closed(t, h, v1alpha1.DefaultServerKubeconfig, before)
 }
 
-// TestExposedKeys: keys of the server's own, and of kube-apiserver's way to it.
+// TestExposedKeys covers the server's own keys, and those of kube-apiserver's
+// connection to it.
 func TestExposedKeys(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -134,7 +137,8 @@ func TestExposedKeys(t *testing.T) {
 	}
 }
 
-// TestCloseInterrupted: closing a file is put back, or completed, at every point.
+// TestCloseInterrupted checks that restricting a file's mode is rolled back, or
+// completed, after an interruption at every point.
 func TestCloseInterrupted(t *testing.T) {
 	for at := 1; ; at++ {
 		root := testNode(t)
@@ -152,8 +156,8 @@ func TestCloseInterrupted(t *testing.T) {
 	}
 }
 
-// TestFileGoesMeanwhile: a manifest or certificate that goes between two looks at it
-// is an error, not a panic.
+// TestFileGoesMeanwhile checks that a manifest or certificate which disappears
+// between two reads is an error, not a panic.
 func TestFileGoesMeanwhile(t *testing.T) {
 	root := testNode(t)
 	n := newNode(testOptions(root).defaulted())

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,27 +14,27 @@ import (
 	"syscall"
 )
 
-// StateDir is where the package keeps its journal, its state and copies of what
-// it changed. It belongs to root alone. It is not the static Pod directory: the
-// kubelet runs every file there.
+// StateDir is where the package keeps its journal, its state and backups of the
+// files that it changed. Only root has access. It is not in the static Pod
+// directory, because the kubelet runs every file there.
 const StateDir = "/etc/kubernetes/fairlead"
 
-// Prefixes of files for the time of one run, beside the file they stand for, so
-// that taking their place is one rename. The kubelet ignores names that begin
-// with a dot (k8s.io/kubernetes/pkg/kubelet/config, extractFromDir and
+// Prefixes of temporary files, next to the files that they replace, so that
+// replacing a file is one rename. The kubelet ignores names that begin with a
+// dot (k8s.io/kubernetes/pkg/kubelet/config, extractFromDir and
 // produceWatchEvent).
 const (
 	newPrefix = ".fairlead-new."
 	oldPrefix = ".fairlead-old."
 )
 
-// host is the file system of the node. Paths are as the node names them.
+// host is the file system of the node. Paths are those of the node.
 type host struct {
-	// root is put before every path; "" or "/" for the node itself.
+	// root is prepended to every path; "" or "/" for the node itself.
 	root string
 }
 
-// path is where a path of the node is for this process.
+// path returns the path by which this process reaches a path of the node.
 func (h host) path(p string) string {
 	if h.root == "" {
 		return p
@@ -48,7 +50,7 @@ func (h host) read(p string) ([]byte, error) {
 	return data, nil
 }
 
-// strip names the file as the node does.
+// strip replaces this process's path in an error by the node's.
 func (h host) strip(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -64,7 +66,7 @@ func (h host) name(p string) string {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(p, filepath.Clean(h.root)), "/")
 }
 
-// absent stands for the fingerprint of a file that is not there.
+// absent is the fingerprint of a file that does not exist.
 const absent = ""
 
 // fingerprint identifies content and permissions of a file.
@@ -73,7 +75,8 @@ func fingerprint(data []byte, mode fs.FileMode) string {
 	return fmt.Sprintf("%s-%04o", hex.EncodeToString(sum[:]), mode.Perm())
 }
 
-// fingerprint of the file at p, absent if there is none.
+// fingerprint returns the fingerprint of the file at p, or absent if there is
+// none.
 func (h host) fingerprint(p string) (string, error) {
 	info, err := os.Lstat(h.path(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +95,7 @@ func (h host) fingerprint(p string) (string, error) {
 	return fingerprint(data, info.Mode()), nil
 }
 
-// present is the fingerprint and the mode of a file that must be there.
+// present returns the fingerprint and the mode of a file that must exist.
 func (h host) present(p string) (fp string, mode fs.FileMode, err error) {
 	fp, err = h.fingerprint(p)
 	if err == nil && fp == absent {
@@ -101,7 +104,8 @@ func (h host) present(p string) (fp string, mode fs.FileMode, err error) {
 	return fp, modeOf(fp), err
 }
 
-// modeOf is the mode in a fingerprint; that of a secret where it has none.
+// modeOf returns the mode in a fingerprint; a secret's mode if the fingerprint
+// has none.
 func modeOf(fp string) fs.FileMode {
 	mode := fs.FileMode(0o600)
 	if i := strings.LastIndexByte(fp, '-'); i >= 0 {
@@ -115,8 +119,9 @@ func (h host) exists(p string) bool {
 	return err == nil
 }
 
-// write makes a file with its mode from the first moment and its content on the
-// disk, replacing what has the name; for names that only this package uses.
+// write creates a file that has its mode from the start and whose content is
+// synced to disk. It replaces an existing file; use it only for names that only
+// this package uses.
 func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat_t) (err error) {
 	name := h.path(p)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +138,7 @@ func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat
 		}
 	}()
 	if _, err = file.Write(data); err == nil {
-		err = file.Chmod(mode.Perm()) // whatever the umask
+		err = file.Chmod(mode.Perm()) // independent of the umask
 	}
 	if err == nil && owner != nil && os.Geteuid() == 0 {
 		err = file.Chown(int(owner.Uid), int(owner.Gid))
@@ -144,8 +149,8 @@ func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat
 	return errors.Join(err, file.Close())
 }
 
-// syncDir makes renames in a directory durable. A file system that cannot is no
-// reason to stop.
+// syncDir makes renames in a directory durable. It ignores errors of file
+// systems that do not support that.
 func (h host) syncDir(dir string) {
 	if d, err := os.Open(h.path(dir)); err == nil {
 		_ = d.Sync()
@@ -153,7 +158,7 @@ func (h host) syncDir(dir string) {
 	}
 }
 
-// owner of a file, nil if there is none.
+// owner returns the owner of a file, or nil if there is no file.
 func (h host) owner(p string) *syscall.Stat_t {
 	info, err := os.Lstat(h.path(p))
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// immutable does "chattr +i", or skips where the file system does not know it.
+// immutable runs "chattr +i", or skips the test if the file system does not support
+// it.
 func immutable(t *testing.T, name string) (undo func()) {
 	t.Helper()
 	set := func(on bool) error {
@@ -44,8 +47,8 @@ func immutable(t *testing.T, name string) (undo func()) {
 	return undo
 }
 
-// TestImmutable: a hardened node may have made files immutable. Nothing changes, and
-// root is not told to become root.
+// TestImmutable covers a hardened node with immutable files. Nothing changes, and
+// the error does not advise root to become root.
 func TestImmutable(t *testing.T) {
 	root := testNode(t)
 	undo := immutable(t, host{root: root}.path(apiServerFile))
@@ -74,7 +77,8 @@ func wantForbidden(t *testing.T, err error) {
 	}
 }
 
-// TestExplain: what the system's errors mean for somebody who is root already.
+// TestExplain checks how the system's errors are explained to a user who is root
+// already.
 func TestExplain(t *testing.T) {
 	for err, want := range map[error]string{
 		syscall.ENOSPC: "free some space", syscall.EDQUOT: "free some space", syscall.EROFS: "mount it writable",

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -8,26 +10,27 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Result says what a run has done.
+// Result is the outcome of a run.
 type Result struct {
-	// Changed tells whether anything was changed.
+	// Changed is true if anything was changed.
 	Changed bool `json:"changed"`
-	// Resumed: an earlier run had been interrupted, and this one completed it.
+	// Resumed means that this run completed an earlier, interrupted one.
 	Resumed bool `json:"resumed,omitempty"`
-	// Files that were made, replaced or removed.
+	// Files were created, replaced or removed.
 	Files []string `json:"files,omitempty"`
 	// Left are files that Uninstall did not touch, and why.
 	Left []string `json:"left,omitempty"`
 	// EgressSelector is the flag that kube-apiserver has after Uninstall although
-	// Install did not put it there; empty if it dials nodes directly.
+	// Install did not add it; empty if kube-apiserver dials nodes directly.
 	EgressSelector string `json:"egressSelector,omitempty"`
 }
 
-// Install brings the tunnel into this node's control plane, or brings an earlier
-// installation in line with the bundle. If anything fails, or ctx is cancelled,
-// it puts everything back and returns [ErrRolledBack]; if that could not even
-// begin, [ErrPreflight]. A run that was killed is completed, if it was for the
-// same bundle, and else rolled back first.
+// Install installs the tunnel in this node's control plane, or updates an earlier
+// installation according to the bundle. If anything fails, or ctx is cancelled,
+// it rolls everything back and returns [ErrRolledBack]. If the run could not even
+// start, it returns [ErrPreflight]. If an earlier run was killed, Install
+// completes it if that was for the same bundle, and otherwise rolls it back
+// first.
 func Install(ctx context.Context, o Options) (Result, error) {
 	n := newNode(o.defaulted())
 	if err := n.checkNode(); err != nil {
@@ -53,7 +56,7 @@ func preflightError(err error) error {
 	return fmt.Errorf("%w: %w", ErrPreflight, explain(err))
 }
 
-// run makes a planned change.
+// run executes a planned change.
 func (n *node) run(ctx context.Context, j *journal) (Result, error) {
 	if j.nothingToDo() && (j.State == nil) == (n.state == nil) {
 		return Result{}, n.confirm(ctx, j)
@@ -68,7 +71,8 @@ func (n *node) run(ctx context.Context, j *journal) (Result, error) {
 	return n.execute(ctx, t)
 }
 
-// confirm is for a node on which everything is in place: it must work, too.
+// confirm checks a node on which everything is in place: the programs must work
+// as well.
 func (n *node) confirm(ctx context.Context, j *journal) error {
 	if j.Operation != OpInstall {
 		return nil
@@ -82,7 +86,7 @@ func (n *node) confirm(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// execute goes forward, and back if that fails.
+// execute applies the changes, and rolls them back on failure.
 func (n *node) execute(ctx context.Context, t *transaction) (Result, error) {
 	result := Result{Changed: true}
 	for _, c := range t.Changes {
@@ -99,8 +103,8 @@ func (n *node) execute(ctx context.Context, t *transaction) (Result, error) {
 	return Result{}, n.putBack(ctx, t, err)
 }
 
-// putBack undoes a run that failed for a reason. An interrupt does not keep it
-// from that.
+// putBack rolls back a failed run; reason is why it failed. An interrupt does not
+// stop the rollback.
 func (n *node) putBack(ctx context.Context, t *transaction, reason error) error {
 	if ctx.Err() != nil {
 		reason = fmt.Errorf("interrupted: %w", context.Cause(ctx))
@@ -113,9 +117,9 @@ func (n *node) putBack(ctx context.Context, t *transaction, reason error) error 
 	return fmt.Errorf("%w; %w", explain(reason), ErrRolledBack)
 }
 
-// resume deals with the journal of a run that was killed: it completes it where
-// that is what is asked for now, and else puts everything back. done tells that
-// nothing more is to be done.
+// resume handles the journal of a killed run: it completes that run if the
+// current command requests the same, and otherwise rolls everything back. done
+// means that there is nothing more to do.
 func (n *node) resume(ctx context.Context, op Operation, desired string) (result Result, done bool, err error) {
 	j, err := n.interrupted()
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,44 +12,47 @@ import (
 	"strings"
 )
 
-// instance is one start of a program. After a manifest has changed it tells the
-// kubelet's new process from the old one, which may have the very same flags.
+// instance is one start of a program. After a manifest has changed, it
+// distinguishes the kubelet's new process from the old one, which may have the same
+// flags.
 type instance struct {
 	PID int `json:"pid"`
-	// Start is when it was started, in clock ticks of one boot of the machine: a
-	// process id alone is given out again.
+	// Start is the start time in clock ticks since boot, with the boot: a process
+	// ID alone can be reused.
 	Start string `json:"start"`
-	// Pod is the UID of the static Pod that it runs in, by its cgroup; empty where
-	// that does not say. The kubelet makes it of the manifest's content, so that a
-	// container that it only restarts keeps it.
+	// Pod is the UID of its static Pod, from its cgroup; empty if the cgroup does
+	// not contain it. The kubelet derives the UID from the manifest's content, so
+	// it stays the same if the kubelet only restarts the container.
 	Pod string `json:"pod,omitempty"`
 }
 
-// among tells whether the instance was started from the same manifest as one of
-// those.
+// among reports whether the instance was started from the same manifest as one of
+// the others.
 func (i instance) among(others []instance) bool {
 	return slices.ContainsFunc(others, func(o instance) bool {
 		return i.Pod != "" && i.Pod == o.Pod || i.PID == o.PID && i.Start == o.Start
 	})
 }
 
-// origin tells instances of the manifest before a run from those of the run.
+// origin distinguishes instances of the manifest before a run from those of the
+// run.
 type origin struct {
-	// Begun: the run may have changed the manifest; before that there is nothing to
-	// put back and to wait for.
+	// Begun means that the run may have changed the manifest. Before that there is
+	// nothing to roll back and to wait for.
 	Begun bool `json:"begun,omitempty"`
-	// Before ran when the new manifest was about to take its place.
+	// Before lists the instances that ran when the new manifest was about to be put
+	// in place.
 	Before []instance `json:"before,omitempty"`
-	// During were started from the new one.
+	// During lists the instances started from the new manifest.
 	During []instance `json:"during,omitempty"`
 }
 
-// procfs is where the kernel shows processes: /proc.
+// procfs is the mount point of the proc file system: /proc.
 type procfs string
 
-// find returns the instances of a program on this node's network, those that match
-// all of it if exact and else those of its name. A cluster in containers on the
-// same machine may run the very same, on a network of its own.
+// find returns the instances of a program in this node's network namespace: those
+// with matching flags if exact, or else all of that name. A cluster of containers
+// on the same machine may run the same program in a network namespace of its own.
 func (f procfs) find(p *process, exact bool) []instance {
 	var found []instance
 	own := f.network("self")
@@ -84,16 +89,18 @@ func (f procfs) read(pid int, name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(string(f), strconv.Itoa(pid), name))
 }
 
-// network names the network namespace of a process; empty if that is not shown.
+// network identifies the network namespace of a process; empty if it is not
+// visible.
 func (f procfs) network(pid string) string {
 	name, _ := os.Readlink(filepath.Join(string(f), pid, "ns/net"))
 	return name
 }
 
-// start is the process's start time, field 22 of stat, and the boot that it
-// belongs to. The second field, the program's name, may hold blanks and brackets.
+// start returns the process's start time, field 22 of stat, and the boot that it
+// belongs to. The second field, the program's name, may contain blanks and
+// brackets.
 func (f procfs) start(pid int) string {
-	const startTime = 22 - 3 // without the first two
+	const startTime = 22 - 3 // the first two fields are cut off
 	data, err := f.read(pid, "stat")
 	if err != nil {
 		return ""
@@ -106,18 +113,20 @@ func (f procfs) start(pid int) string {
 	return string(bytes.TrimSpace(boot)) + "/" + fields[startTime]
 }
 
-// podCgroup finds a Pod's UID in a path of cgroups, as the kubelet's two drivers
-// write it: .../pod3ac0.../... and .../kubepods-burstable-pod3ac0....slice/....
+// podCgroup matches a Pod's UID in a cgroup path, in the formats of the kubelet's
+// two cgroup drivers: .../pod3ac0.../... and
+// .../kubepods-burstable-pod3ac0....slice/....
 var podCgroup = regexp.MustCompile(`[/-]pod([0-9a-f]{32}|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)`)
 
-// pod is the innermost Pod, as the node may itself be a container in one.
+// pod returns the UID of the innermost Pod, because the node may itself be a
+// container in a Pod.
 func (f procfs) pod(pid int) string {
 	data, err := f.read(pid, "cgroup")
 	if err != nil {
 		return ""
 	}
 	for line := range strings.Lines(string(data)) {
-		// Two Pods may share the slash between them.
+		// Two consecutive matches may share the slash between them.
 		uid, rest := "", strings.TrimSpace(line)
 		for at := podCgroup.FindStringSubmatchIndex(rest); at != nil; at = podCgroup.FindStringSubmatchIndex(rest) {
 			uid, rest = rest[at[2]:at[3]], rest[at[3]:]

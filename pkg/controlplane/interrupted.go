@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -5,12 +7,12 @@ import (
 	"fmt"
 )
 
-// ErrStillInstalled is returned by Uninstall when it has put back an interrupted run
-// that came after an installation: that one is in place, as it was.
+// ErrStillInstalled is returned by Uninstall when it has rolled back an interrupted
+// run that followed an installation: that installation is in place, as it was.
 var ErrStillInstalled = errors.New("an interrupted run was put back, and the installation from before it is in place: " +
 	"run \"fairlead controlplane uninstall\" again to take that away, too")
 
-// interrupted is the journal of a run that did not end; nil if there is none.
+// interrupted returns the journal of a run that did not finish, or nil.
 func (n *node) interrupted() (*journal, error) {
 	j := &journal{}
 	found, err := readJSON(n.host, journalFile, j)
@@ -20,7 +22,7 @@ func (n *node) interrupted() (*journal, error) {
 	return j, nil
 }
 
-// advice says what became of an interrupted run, and which commands end it.
+// advice describes an interrupted run and the commands that finish it.
 func (j *journal) advice() string {
 	what := fmt.Sprintf("an earlier %s was interrupted while %s: ", j.Operation, j.Phase)
 	const install, uninstall = "\"fairlead controlplane install\"", "\"fairlead controlplane uninstall\""
@@ -35,7 +37,7 @@ func (j *journal) advice() string {
 	return what + install + " for the same bundle completes it, " + uninstall + " puts back what was before it"
 }
 
-// putBackAdvice is for a run that could not be put back.
+// putBackAdvice is the advice for a run whose rollback failed.
 func (j *journal) putBackAdvice() string {
 	if j.Operation == OpUninstall {
 		return "run the same command again"
@@ -43,14 +45,16 @@ func (j *journal) putBackAdvice() string {
 	return "run the same command again, or \"fairlead controlplane uninstall\" to have it put back and no more"
 }
 
-// staysInstalled tells whether Uninstall has to stop after it has dealt with an
-// interrupted run: what that run began is gone, and the user has seen nothing else.
+// staysInstalled reports whether Uninstall must stop after it has handled an
+// interrupted run. The rollback of that run is all that the user has seen so far;
+// removing the earlier installation takes another Uninstall.
 func (j *journal) staysInstalled(now *State) bool {
 	return j != nil && j.Operation != OpUninstall && j.Phase != phaseDone && now != nil
 }
 
-// notOthers refuses a renewal, which a timer may have started, to end what somebody
-// else has begun: kube-apiserver would restart.
+// notOthers fails if a renewal would finish an interrupted run of another command. A
+// timer may have started the renewal, and finishing the other run would restart
+// kube-apiserver.
 func (j *journal) notOthers() error {
 	if j == nil || j.Operation == OpRenew || j.Phase == phasePreparing || j.Phase == phaseDone {
 		return nil

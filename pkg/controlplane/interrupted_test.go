@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,16 +12,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// stopAt lets a run end like one that is killed, after its n-th effect: nothing of
-// it runs any more, but for the lock that the system would take. It returns the
-// effect's name; empty if the run came to its end first.
+// stopAt ends a run after its n-th effect, as a kill would: nothing of it runs any
+// more, and the system has released its lock. It returns the effect's name, or "" if
+// the run finished first.
 func stopAt(t *testing.T, o *Options, at int, run func() error) (point string) {
 	t.Helper()
 	effects := 0
 	return stopWhen(t, o, func(string) bool { effects++; return effects == at }, run)
 }
 
-// stopAfter is the same by the effect's name.
+// stopAfter is like stopAt, for the effect's name.
 func stopAfter(t *testing.T, o *Options, point string, run func() error) {
 	t.Helper()
 	if stopWhen(t, o, func(p string) bool { return p == point }, run) == "" {
@@ -65,10 +67,10 @@ func twin(t *testing.T, root, suffix string) string {
 	return root + suffix
 }
 
-// TestInterruptedAfterInstallation: a renewal, or an installation over another one,
-// ends after each single effect. The same command completes it. Uninstall puts back
-// what was before it and stops there, or takes all away if it was done; the next one
-// comes to the beginning.
+// TestInterruptedAfterInstallation ends a renewal, or an installation over an
+// earlier one, after each single effect. The same command completes it. Uninstall
+// restores what was before it and stops there, or removes everything if the run was
+// done. The next Uninstall restores the original node.
 func TestInterruptedAfterInstallation(t *testing.T) {
 	base := testNode(t)
 	install(t, base)
@@ -123,8 +125,9 @@ func TestInterruptedAfterInstallation(t *testing.T) {
 	}
 }
 
-// TestInterruptedAdvice: what is advised is what happens, and a renewal, which a
-// timer may have started, ends nobody else's run.
+// TestInterruptedAdvice checks that each command does what the advice says, and that
+// a renewal, which a timer may have started, does not finish a run of another
+// command.
 func TestInterruptedAdvice(t *testing.T) {
 	root := testNode(t)
 	o := testOptions(root)
@@ -150,8 +153,8 @@ func TestInterruptedAdvice(t *testing.T) {
 	}
 }
 
-// TestRollbackThatFails: also the run that finds an interrupted one says what to do
-// if that cannot be put back.
+// TestRollbackThatFails checks that a run which finds an interrupted one says what
+// to do if the rollback fails.
 func TestRollbackThatFails(t *testing.T) {
 	root := testNode(t)
 	o := testOptions(root)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,27 +14,28 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Change is one file that a run makes, replaces or removes.
+// Change is one file that a run creates, replaces or removes.
 type Change struct {
-	// Step is the part of the run to which it belongs; steps are made in order.
+	// Step is the part of the run that it belongs to; steps are applied in order.
 	Step Step `json:"step"`
-	// Path is absolute, as the node names it.
+	// Path is the node's absolute path of the file.
 	Path string `json:"path"`
 	// Mode of the new file.
 	Mode fs.FileMode `json:"mode,omitempty"`
 	// Data is the new content. It is in the staged file, not in the journal.
 	Data []byte `json:"-"`
-	// Remove takes the file away.
+	// Remove means that the file is removed.
 	Remove bool `json:"remove,omitempty"`
-	// InPlace writes into the file that is there, so that a mount of the file shows
-	// the new content. A reader may see half of it.
+	// InPlace writes into the existing file, so that a bind mount of the file shows
+	// the new content. A reader may see a part of it.
 	InPlace bool `json:"inPlace,omitempty"`
 	// Secret keeps the content out of diffs.
 	Secret bool `json:"secret,omitempty"`
 	// Old and New are fingerprints of the file before and after; empty for none.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// Backup is where a copy of the file from before goes, BackupData its content.
+	// Backup is the path of a copy of the earlier file, and BackupData is its
+	// content.
 	Backup     string `json:"backup,omitempty"`
 	BackupData []byte `json:"-"`
 }
@@ -40,8 +43,8 @@ type Change struct {
 // Step names a part of a run.
 type Step string
 
-// The steps, in the order of an installation. Each is complete, with its waits,
-// before the next one begins.
+// The steps, in the order of an installation. Each is complete, including its waits,
+// before the next one starts.
 const (
 	StepPKI       Step = "certificates"
 	StepEgress    Step = "egress-selector"
@@ -50,7 +53,7 @@ const (
 	StepKubeadm   Step = "kubeadm-config"
 )
 
-// Directory is one that a run makes.
+// Directory is a directory that a run creates.
 type Directory struct {
 	Path string      `json:"path"`
 	Mode fs.FileMode `json:"mode"`
@@ -59,17 +62,19 @@ type Directory struct {
 type phase string
 
 const (
-	// phasePreparing: new files are being laid beside old ones; nothing has changed.
+	// phasePreparing: new files are being staged next to old ones; nothing has
+	// changed.
 	phasePreparing phase = "preparing"
-	// phaseApplying: files take their places. It can go on or back.
+	// phaseApplying: files are being put in place. The run can be completed or rolled
+	// back.
 	phaseApplying phase = "applying"
-	// phaseRollback: it goes back, and only back.
+	// phaseRollback: the run is being rolled back, and cannot be completed any more.
 	phaseRollback phase = "rolling back"
-	// phaseDone: all is in place, only leftovers remain to be removed.
+	// phaseDone: everything is in place, only leftovers must be removed.
 	phaseDone phase = "done"
 )
 
-// Operation is what a run does.
+// Operation is the command that a run executes.
 type Operation string
 
 // The operations.
@@ -79,12 +84,12 @@ const (
 	OpRenew     Operation = "renew"
 )
 
-// journal says what a run is about to do, before it does it.
+// journal records what a run is about to do, before it does it.
 type journal struct {
 	Operation Operation `json:"operation"`
 	Phase     phase     `json:"phase"`
-	// Desired identifies what the run was asked for, so that another one can tell
-	// whether going on is what it was asked for, too.
+	// Desired identifies the request, so that another run can determine whether
+	// completing this one fulfils its own request.
 	Desired string      `json:"desired"`
 	Started time.Time   `json:"started"`
 	Cluster clusterID   `json:"cluster,omitzero"`
@@ -95,18 +100,18 @@ type journal struct {
 	Changes    []Change `json:"changes"`
 	// Wait is what to wait for.
 	Wait waits `json:"wait"`
-	// WasBroken: kube-apiserver was not ready when an uninstallation began, so that
-	// it is not put back if it does not get ready either.
+	// WasBroken: kube-apiserver was not ready when an uninstallation started, so the
+	// run is not rolled back if kube-apiserver does not become ready either.
 	WasBroken bool `json:"wasBroken,omitempty"`
-	// KubeadmLater is to be taken out of kubeadm's stored configuration once
-	// kube-apiserver answers, as it did not when the run was planned.
+	// KubeadmLater is to be removed from kubeadm's stored configuration once
+	// kube-apiserver answers, which it did not when the run was planned.
 	KubeadmLater *kubeadmState `json:"kubeadmLater,omitempty"`
 	// Kubeadm is the change of kubeadm's stored configuration, nil for none.
 	Kubeadm *kubeadmChange `json:"kubeadm,omitempty"`
-	// KubeadmBegun: this run may have made it. Going back, what another node has made
-	// is none of its business.
+	// KubeadmBegun: this run may have made that change. If it has not, a rollback
+	// must keep the same change by another node.
 	KubeadmBegun bool `json:"kubeadmBegun,omitempty"`
-	// State is what holds when the run is done; nil for nothing installed.
+	// State is the state after the run; nil if nothing is installed then.
 	State *State `json:"state,omitempty"`
 }
 
@@ -133,7 +138,7 @@ func readJSON(h host, p string, into any) (bool, error) {
 	return true, nil
 }
 
-// writeJSON replaces a file of the state directory in one step.
+// writeJSON replaces a file of the state directory atomically.
 func writeJSON(h host, p string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -150,8 +155,8 @@ func writeJSON(h host, p string, v any) error {
 	return nil
 }
 
-// lock keeps other runs away until the returned function is called, or the
-// process ends. It makes the state directory.
+// lock excludes other runs until the returned function is called, or the process
+// ends. It creates the state directory.
 func lock(h host) (unlock func(), err error) {
 	made := !h.exists(StateDir)
 	if err := os.MkdirAll(h.path(StateDir), 0o700); err != nil {
@@ -170,7 +175,7 @@ func lock(h host) (unlock func(), err error) {
 	return func() { removeEmptyState(h); release() }, nil
 }
 
-// removeEmptyState leaves no trace where nothing is installed.
+// removeEmptyState removes the empty state directory if nothing is installed.
 func removeEmptyState(h host) {
 	if h.exists(stateFile) || h.exists(journalFile) {
 		return

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -16,20 +18,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// brokenUninstall is an uninstallation that begins while kube-apiserver is not
-// ready, so that kubeadm's part is planned when it is.
+// brokenUninstall is an uninstallation that starts while kube-apiserver is not
+// ready, so that the change of kubeadm's configuration is planned when it is ready.
 const brokenUninstall = "broken-uninstall"
 
-// storedByKubeadm is what "kubeadm init" has stored, and a comment.
+// storedByKubeadm is what "kubeadm init" has stored, with a comment.
 const storedByKubeadm = "# mine\napiServer: {}\nclusterName: kubernetes\nkind: ClusterConfiguration\n"
 
-// kubeadmAPI is as much of an API server as StepKubeadm needs. It outlives the
-// processes that are killed.
+// kubeadmAPI implements as much of an API server as StepKubeadm needs. It outlives
+// the processes that are killed.
 type kubeadmAPI struct {
 	*httptest.Server
 	mu   sync.Mutex
 	down bool
-	// pods of kube-apiserver.
+	// pods are those of kube-apiserver.
 	pods []corev1.Pod
 	cm   corev1.ConfigMap
 }
@@ -86,7 +88,8 @@ func (a *kubeadmAPI) breakDown(down bool) {
 	a.down = down
 }
 
-// want fails unless the stored configuration is what it was, or has the tunnel.
+// want fails unless the stored configuration has the tunnel, or is the original if
+// tunnel is false.
 func (a *kubeadmAPI) want(t *testing.T, tunnel bool) {
 	t.Helper()
 	a.mu.Lock()
@@ -96,7 +99,7 @@ func (a *kubeadmAPI) want(t *testing.T, tunnel bool) {
 	}
 }
 
-// withAPI lets a run use it.
+// withAPI makes a run use the API server at url.
 func withAPI(o *Options, url string) {
 	o.LeaveKubeadmConfig = false
 	o.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
@@ -108,9 +111,9 @@ func (a *kubeadmAPI) options(root string) Options {
 	return o
 }
 
-// TestKubeadmKilled: kubeadm's stored configuration follows the node, whenever a run
-// is killed around it, also where it could be planned only after kube-apiserver had
-// come back (KON-83).
+// TestKubeadmKilled checks that kubeadm's stored configuration agrees with the node,
+// wherever a run is killed around that change. This includes runs that can plan the
+// change only after kube-apiserver is ready again.
 func TestKubeadmKilled(t *testing.T) {
 	for op, points := range map[string][]string{
 		string(OpInstall):   {"step kube-apiserver", "ConfigMap", "step kubeadm-config", "journal done", "state"},
@@ -140,9 +143,9 @@ func TestKubeadmKilled(t *testing.T) {
 	}
 }
 
-// TestKubeadmOfBrokenAPIServer: where kube-apiserver does not answer until the end,
-// the tunnel leaves the node, the state keeps what is left to do, status says so,
-// and the next uninstallation does it.
+// TestKubeadmOfBrokenAPIServer covers a kube-apiserver that never answers during the
+// run: the tunnel is removed from the node, the state records what is left to do,
+// status reports it, and the next uninstallation does it.
 func TestKubeadmOfBrokenAPIServer(t *testing.T) {
 	root, api := testNode(t), startKubeadmAPI(t)
 	mustInstall(t, api.options(root))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,15 +15,16 @@ import (
 	"testing"
 )
 
-// What is made once: a node as kubeadm leaves it, the same one after an undisturbed
-// installation, and the files of that.
+// Fixtures that are created once: a node as kubeadm leaves it, the same node after
+// an installation without interruption, and that node's files.
 var (
 	pristine      string
 	installedTree string
 	installed     map[string]string
 )
 
-// Environment of this test binary when it runs as the command that is killed.
+// Environment variables of this test binary when it runs as the command to be
+// killed.
 const (
 	envRoot   = "CONTROLPLANE_TEST_ROOT"
 	envOp     = "CONTROLPLANE_TEST_OPERATION"
@@ -47,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testOptions are for a node without a kubelet and an API server: everything but
-// the waits is real.
+// testOptions returns options for a node without a kubelet and an API server:
+// everything except the waits is real.
 func testOptions(root string) Options {
 	return Options{
 		Root: root, LeaveKubeadmConfig: true,
@@ -58,8 +61,9 @@ func testOptions(root string) Options {
 	}
 }
 
-// killed runs an operation and kills this process after its n-th effect, or after
-// one that is named, "name#2" when it comes for the second time; it reports the number of effects if that never happens.
+// killed runs an operation and kills this process after its n-th effect, or after a
+// named effect ("name#2" is its second occurrence). It returns the number of
+// effects if the kill never happens.
 func killed(root string) int {
 	killAt := os.Getenv(envKillAt)
 	o, n, seen := testOptions(root), 0, map[string]int{}
@@ -95,8 +99,8 @@ func killed(root string) int {
 	return 0
 }
 
-// runKilled runs an operation in a process of its own, and says where it was
-// killed; alive if it came to its end first.
+// runKilled runs an operation in a separate process and returns where it was
+// killed; alive is true if it finished first.
 func runKilled(t *testing.T, root, op, killAt, api string) (point string, alive bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -132,7 +136,7 @@ func uninstall(t *testing.T, root string) Result {
 	return r
 }
 
-// reference installs undisturbed.
+// reference makes an installation without interruption.
 func reference(t *testing.T) {
 	t.Helper()
 	if installed == nil {
@@ -143,18 +147,18 @@ func reference(t *testing.T) {
 	}
 }
 
-// installedNode is a copy of a node on which the tunnel is installed; to install it
-// anew takes another key each time.
+// installedNode returns a copy of a node on which the tunnel is installed.
+// Installing it each time would generate another key each time.
 func installedNode(t *testing.T) string {
 	t.Helper()
 	reference(t)
 	return nodeFrom(t, installedTree)
 }
 
-// TestKilledAtEveryEffect: the process is killed by SIGKILL after each single
-// effect of an installation and of an uninstallation. Whatever the moment, the
-// next run of either command reaches the end that it names: the complete
-// installation, or the node as it was, byte by byte.
+// TestKilledAtEveryEffect kills the process with SIGKILL after each single effect
+// of an installation and of an uninstallation. Wherever the kill happens, the next
+// run of either command reaches its own goal: the complete installation, or the
+// original node, byte for byte.
 func TestKilledAtEveryEffect(t *testing.T) {
 	reference(t)
 	before := snapshot(t, pristine)
@@ -193,8 +197,8 @@ func TestKilledAtEveryEffect(t *testing.T) {
 	}
 }
 
-// TestFailureAtEveryStep: the wait of each step fails, and the run puts everything
-// back by itself.
+// TestFailureAtEveryStep makes the wait of each step fail, and checks that the run
+// rolls everything back by itself.
 func TestFailureAtEveryStep(t *testing.T) {
 	before := snapshot(t, pristine)
 	for _, program := range []string{"proxy-server", apiServer} {
@@ -216,8 +220,8 @@ func TestFailureAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestInterrupt: SIGINT and SIGTERM cancel the context, and the run puts
-// everything back although it is cancelled.
+// TestInterrupt: SIGINT and SIGTERM cancel the context, and the run rolls
+// everything back although its context is cancelled.
 func TestInterrupt(t *testing.T) {
 	root := testNode(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -235,8 +239,8 @@ func TestInterrupt(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestUninstallAfterEdits: what others have changed since stays, and only our
-// lines leave kube-apiserver's manifest.
+// TestUninstallAfterEdits checks that edits made since the installation stay, and
+// that only fairlead's lines leave kube-apiserver's manifest.
 func TestUninstallAfterEdits(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}

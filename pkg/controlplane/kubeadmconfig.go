@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,12 +14,12 @@ import (
 	"k8s.io/client-go/util/retry"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// The ConfigMap, in kube-system, from which "kubeadm upgrade" and "kubeadm join"
-// make kube-apiserver's manifest and certificate anew.
+// The ConfigMap in kube-system from which "kubeadm upgrade" and "kubeadm join"
+// generate kube-apiserver's manifest and certificate.
 const (
 	kubeadmConfigMap = "kubeadm-config"
 	kubeadmKey       = "ClusterConfiguration"
@@ -29,10 +31,11 @@ type kubeadmChange struct {
 	After  string `json:"after"`
 }
 
-// clusterAdditions are items that lists below apiServer got, by the list's name.
+// clusterAdditions holds the items that were added to lists below apiServer, by
+// the list's name.
 type clusterAdditions map[string][]any
 
-// has tells whether all items of other are among these.
+// has reports whether a contains all items of other.
 func (a clusterAdditions) has(other clusterAdditions) bool {
 	for key, items := range other {
 		if slices.ContainsFunc(items, func(item any) bool { return !contains(a[key], item) }) {
@@ -44,10 +47,11 @@ func (a clusterAdditions) has(other clusterAdditions) bool {
 
 var clusterLists = []string{"certSANs", "extraArgs", "extraVolumes"}
 
-// addToClusterConfiguration returns the stored configuration with the bundle's
-// part, and what that was. Comments, order and unknown fields stay.
+// addToClusterConfiguration adds the bundle's part to the stored configuration,
+// and returns the result and what was added. Comments, order and unknown fields
+// stay.
 func addToClusterConfiguration(text string, b *v1alpha1.Bundle) (string, clusterAdditions, error) {
-	patch, err := egress.KubeadmPatch(b)
+	patch, err := apiserver.KubeadmPatch(b)
 	if err != nil {
 		return "", nil, err
 	}
@@ -78,8 +82,8 @@ func addToClusterConfiguration(text string, b *v1alpha1.Bundle) (string, cluster
 	return out, added, nil
 }
 
-// addItem appends to a list of apiServer, if it is not in it; extraArgs may be a
-// mapping, as older configurations have it.
+// addItem appends an item to a list of apiServer unless the list has it.
+// extraArgs may be a mapping, as in older configurations.
 func addItem(server *yaml.Node, key string, item any) (isNew bool, err error) {
 	values := child(server, key)
 	if values == nil || values.Kind == yaml.ScalarNode {
@@ -130,10 +134,10 @@ func sameValue(key, name, now, want string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: ConfigMap %s has another %s in apiServer.%s: take it out, or leave the ConfigMap alone with --kubeadm-config=false",
-		egress.ErrConflict, kubeadmConfigMap, name, key)
+		apiserver.ErrConflict, kubeadmConfigMap, name, key)
 }
 
-// removeFromClusterConfiguration takes additions out of a text that may have
+// removeFromClusterConfiguration removes additions from a text that may have
 // changed since.
 func removeFromClusterConfiguration(text string, added clusterAdditions) (string, error) {
 	return editCluster(text, func(server *yaml.Node) error {
@@ -180,7 +184,7 @@ func editCluster(text string, edit func(apiServer *yaml.Node) error) (string, er
 		server = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "apiServer"}, server)
 	}
-	server.Style &^= yaml.FlowStyle // "{}" is what kubeadm writes for nothing
+	server.Style &^= yaml.FlowStyle // kubeadm writes "{}" for an empty mapping
 	if err := edit(server); err != nil {
 		return "", err
 	}
@@ -197,7 +201,7 @@ func editCluster(text string, edit func(apiServer *yaml.Node) error) (string, er
 	return out.String(), encoder.Close()
 }
 
-// clusterConfiguration reads what kubeadm has stored.
+// clusterConfiguration reads kubeadm's stored ClusterConfiguration.
 func (n *node) clusterConfiguration(ctx context.Context) (string, error) {
 	if n.client == nil {
 		return "", n.clientErr
@@ -213,8 +217,8 @@ func (n *node) clusterConfiguration(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// setClusterConfiguration replaces the text from with to; it fails if the text
-// is neither.
+// setClusterConfiguration replaces the stored text from with to. It fails if the
+// stored text is neither.
 func (n *node) setClusterConfiguration(ctx context.Context, from, to string, dryRun bool) error {
 	if n.client == nil {
 		return n.clientErr
@@ -242,7 +246,7 @@ func (n *node) setClusterConfiguration(ctx context.Context, from, to string, dry
 	})
 }
 
-// otherServers are the nodes, besides this one, that run a Konnectivity server.
+// otherServers returns the other nodes that run a Konnectivity server.
 func (n *node) otherServers(ctx context.Context) ([]string, error) {
 	if n.client == nil {
 		return nil, n.clientErr
@@ -253,14 +257,15 @@ func (n *node) otherServers(ctx context.Context) ([]string, error) {
 	}
 	var nodes []string
 	for _, p := range pods.Items {
-		if p.Spec.NodeName != n.name_ && p.DeletionTimestamp == nil {
+		if p.Spec.NodeName != n.ownName && p.DeletionTimestamp == nil {
 			nodes = append(nodes, p.Spec.NodeName)
 		}
 	}
 	return nodes, nil
 }
 
-// kubeadmLeft is said where an uninstallation had to leave kubeadm's part.
+// kubeadmLeft is the warning if an uninstallation could not change kubeadm's
+// stored configuration.
 const kubeadmLeft = "ConfigMap " + kubeadmConfigMap + " still has the tunnel, so the next \"kubeadm upgrade\" would bring its flag back: " +
 	"run \"fairlead controlplane uninstall\" again when kube-apiserver answers"
 

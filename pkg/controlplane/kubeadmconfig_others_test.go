@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -9,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// otherNode shows kube-apiserver of another control plane node.
+// otherNode adds the kube-apiserver Pod of another control plane node.
 func (a *kubeadmAPI) otherNode(flags ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -23,7 +25,7 @@ func (a *kubeadmAPI) otherNode(flags ...string) {
 	}}
 }
 
-// ofTwo are options for a node of two.
+// ofTwo returns options for one of two control plane nodes.
 func (a *kubeadmAPI) ofTwo(root string) Options {
 	o := a.options(root)
 	o.Bundle = v1alpha1.New()
@@ -31,11 +33,11 @@ func (a *kubeadmAPI) ofTwo(root string) Options {
 	return o
 }
 
-const tunnelFlag = "--" + egress.ConfigFlag + "=" + v1alpha1Egress
+const tunnelFlag = "--" + apiserver.ConfigFlag + "=" + v1alpha1Egress
 
-// TestRollbackLeavesOthersInKubeadmConfig: a run that goes back takes out of kubeadm's
-// stored configuration neither what another node has put there meanwhile, nor what
-// another one lives by (KON-83).
+// TestRollbackLeavesOthersInKubeadmConfig checks that a rollback removes from
+// kubeadm's stored configuration neither what another node has added meanwhile, nor
+// what another node depends on.
 func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
 	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
 	if err != nil {
@@ -66,8 +68,9 @@ func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
 	}
 }
 
-// TestUninstallAndOthersInKubeadmConfig: the last node with the tunnel takes it out;
-// one that has only a server does not count, as it would never do that.
+// TestUninstallAndOthersInKubeadmConfig checks that the last node with the tunnel
+// removes it from the stored configuration. A node that has only a server does not
+// count, as it would never remove it.
 func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags []string
@@ -86,8 +89,9 @@ func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
 	}
 }
 
-// TestUninstallNamesKubeadmConfig: what somebody else has stored stays, and is named:
-// "kubeadm upgrade" would give this node a flag without its file.
+// TestUninstallNamesKubeadmConfig checks that a stored configuration which fairlead
+// did not change stays, and that the result names it: "kubeadm upgrade" would give
+// this node a flag without its file.
 func TestUninstallNamesKubeadmConfig(t *testing.T) {
 	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
 	if err != nil {
@@ -108,7 +112,8 @@ func TestUninstallNamesKubeadmConfig(t *testing.T) {
 	}
 }
 
-// TestStatusOfKubeadmConfig: somebody has taken the tunnel out of it.
+// TestStatusOfKubeadmConfig covers a stored configuration from which the tunnel was
+// removed by hand.
 func TestStatusOfKubeadmConfig(t *testing.T) {
 	root, api := testNode(t), startKubeadmAPI(t)
 	mustInstall(t, api.options(root))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -11,8 +13,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestKubeadmConfigOfSecondBundle: a second installation replaces what the first
-// one stored, and the last word is the text from before both (KON-83).
+// TestKubeadmConfigOfSecondBundle checks that a second installation replaces
+// what the first one stored, and that uninstalling restores the text from before
+// both.
 func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 	const first = "# mine\napiServer: {}\nclusterName: kubernetes\nkind: ClusterConfiguration\n"
 	client := fake.NewClientset(&corev1.ConfigMap{
@@ -31,7 +34,7 @@ func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := p.j.Kubeadm; c != nil {
-			// The fake client does not know dry runs: what it holds is that text already.
+			// The fake client ignores dry runs, so it holds that text already.
 			if err := n.setClusterConfiguration(t.Context(), c.Before, c.After, false); err != nil {
 				t.Fatal(err)
 			}

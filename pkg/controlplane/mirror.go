@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,25 +19,26 @@ import (
 )
 
 const (
-	// mirrorPatience is how long the kubelet may take to renew a mirror Pod by itself.
-	// The API server was away when it tried first, and it tries again within a minute.
+	// mirrorPatience is how long the kubelet may take to update a mirror Pod by
+	// itself. Its first attempt failed because the API server was unavailable, and it
+	// retries within a minute.
 	mirrorPatience = 5 * time.Second
-	// mirrorLimit is how long its Pod is waited for at all: nothing but what the API
-	// shows depends on it.
+	// mirrorLimit bounds the whole wait for the mirror Pod: only what the API shows
+	// depends on it.
 	mirrorLimit = 2 * time.Minute
 )
 
-// mirror is the kubelet's picture of a static Pod in the API.
+// mirror returns the mirror Pod of a static Pod.
 func (n *node) mirror(ctx context.Context, pod string) (*corev1.Pod, error) {
 	if n.client == nil {
 		return nil, n.clientErr
 	}
-	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.name_, metav1.GetOptions{})
+	return n.client.CoreV1().Pods(n.namespaceOf(pod)).Get(ctx, pod+"-"+n.ownName, metav1.GetOptions{})
 }
 
-// mirrorReason is why a container of a static Pod waits, such as
-// ImagePullBackOff, as far as the API knows; what it still shows of an earlier
-// manifest says nothing.
+// mirrorReason returns why a container of a static Pod waits, such as
+// ImagePullBackOff, as far as the API shows it. It ignores a mirror Pod of an earlier
+// manifest.
 func (n *node) mirrorReason(ctx context.Context, name string) string {
 	pod, err := n.mirror(ctx, name)
 	if err != nil || !n.shows(pod, path.Join(n.bundle.ControlPlane.ManifestsDir, name+".yaml")) {
@@ -49,10 +52,10 @@ func (n *node) mirrorReason(ctx context.Context, name string) string {
 	return ""
 }
 
-// waitMirror waits until the API shows kube-apiserver with the flags of its
-// manifest: "fairlead install" and "fairlead uninstall" read there whether the
-// tunnel is in use. A kubelet that is late is given a reason to look: it makes a
-// mirror Pod that was deleted at once. That none comes is no failure.
+// waitMirror waits until the API shows kube-apiserver with the flags of its manifest:
+// "fairlead install" and "fairlead uninstall" read there whether the tunnel is in use.
+// If the kubelet is late, waitMirror deletes the mirror Pod, which the kubelet then
+// recreates at once. A missing mirror Pod is not an error.
 func (n *node) waitMirror(ctx context.Context) {
 	_ = cluster.Step(n.opts.Progress, "Waiting until the API shows the new kube-apiserver", func() (string, error) {
 		start, deleted := time.Now(), types.UID("")
@@ -71,18 +74,18 @@ func (n *node) waitMirror(ctx context.Context) {
 		})
 		if err != nil && ctx.Err() == nil {
 			n.opts.Notef("%v: until the kubelet renews Pod %s/%s-%s, \"fairlead install\" and \"fairlead uninstall\" judge by the old one",
-				err, metav1.NamespaceSystem, apiServer, n.name_)
+				err, metav1.NamespaceSystem, apiServer, n.ownName)
 		}
 		return "", nil
 	})
 }
 
-// shows tells whether a mirror Pod has the programs of the manifest on the disk:
-// the same images, and the same flags.
+// shows reports whether a mirror Pod has the programs of the manifest on disk: the
+// same images, and the same flags.
 func (n *node) shows(mirror *corev1.Pod, manifest string) bool {
 	data, err := n.read(manifest)
 	if err != nil {
-		return true // nothing to compare with
+		return true // there is nothing to compare with
 	}
 	pod, err := decodePod(data)
 	if err != nil {

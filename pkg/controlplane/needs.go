@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -8,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// mountsOf are the paths of the node that a Pod mounts.
+// mountsOf returns the host paths that a Pod mounts.
 func mountsOf(pod *corev1.Pod) []string {
 	var out []string
 	for _, v := range pod.Spec.Volumes {
@@ -23,7 +25,8 @@ func mountsOf(pod *corev1.Pod) []string {
 	return out
 }
 
-// namedBy are the paths that the flags of a Pod's programs name.
+// namedBy returns the absolute paths in the commands and flags of a Pod's
+// containers.
 func namedBy(pod *corev1.Pod) []string {
 	var out []string
 	for _, c := range pod.Spec.Containers {
@@ -39,8 +42,8 @@ func namedBy(pod *corev1.Pod) []string {
 	return out
 }
 
-// egressSelector is the argument that makes kube-apiserver use an egress selector,
-// empty for none.
+// egressSelector returns kube-apiserver's --egress-selector-config-file argument,
+// or "" if there is none.
 func egressSelector(pod *corev1.Pod) string {
 	i := apiServerIndex(pod)
 	if i < 0 {
@@ -49,7 +52,7 @@ func egressSelector(pod *corev1.Pod) string {
 	c := pod.Spec.Containers[i]
 	args := slices.Concat(c.Command, c.Args)
 	at := slices.IndexFunc(args, func(a string) bool {
-		return a == "--"+egress.ConfigFlag || strings.HasPrefix(a, "--"+egress.ConfigFlag+"=")
+		return a == "--"+apiserver.ConfigFlag || strings.HasPrefix(a, "--"+apiserver.ConfigFlag+"=")
 	})
 	if at < 0 {
 		return ""
@@ -57,11 +60,11 @@ func egressSelector(pod *corev1.Pod) string {
 	return args[at]
 }
 
-// tunnelPart is all that the bundle needs in kube-apiserver's manifest, whoever
-// has put it there.
+// tunnelPart returns everything that the bundle needs in kube-apiserver's manifest,
+// whether fairlead, kubeadm or a person added it.
 func tunnelPart(pod *corev1.Pod, b *v1alpha1.Bundle) (Additions, error) {
 	bare := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: apiServer, Command: []string{apiServer}}}}}
-	patched, err := egress.PatchPod(bare, b)
+	patched, err := apiserver.PatchPod(bare, b)
 	if err != nil {
 		return Additions{}, err
 	}
@@ -72,9 +75,9 @@ func tunnelPart(pod *corev1.Pod, b *v1alpha1.Bundle) (Additions, error) {
 	return add, nil
 }
 
-// withoutTunnelPart takes the tunnel out of kube-apiserver's manifest also where
-// kubeadm has put it there, or a person: what the flag names is about to go. What
-// is written in another way stays.
+// withoutTunnelPart removes the tunnel from kube-apiserver's manifest, even if
+// kubeadm or a person added it, because the file that the flag names is about to be
+// removed. It keeps settings that are written in another way.
 func withoutTunnelPart(manifest []byte, b *v1alpha1.Bundle) ([]byte, error) {
 	pod, err := decodePod(manifest)
 	if err != nil {
@@ -87,9 +90,9 @@ func withoutTunnelPart(manifest []byte, b *v1alpha1.Bundle) ([]byte, error) {
 	return RemoveFromManifest(manifest, add)
 }
 
-// keepNeeded takes out of an uninstallation what the manifests that stay still
-// need; kube-apiserver does not start, and the server does nothing but restart, if
-// it goes. It returns what is left, with the reason.
+// keepNeeded drops from an uninstallation the removal of files that the remaining
+// manifests still need. Without those files kube-apiserver would not start, and the
+// server would only restart in a loop. It returns what is left, with the reason.
 func (p *planner) keepNeeded(apiServerPod *corev1.Pod) (left []string) {
 	if arg := egressSelector(apiServerPod); arg != "" {
 		left = append(left, fmt.Sprintf("%s: %s, which is not as it was installed", p.manifestPath, arg))
@@ -111,10 +114,10 @@ func (p *planner) keepNeeded(apiServerPod *corev1.Pod) (left []string) {
 	return left
 }
 
-// setAside plans a copy of the server's manifest, which somebody has edited, for
-// whoever wants to look at it. It cannot stay where it is: the kubelet would go on
-// starting a server without its files, and make an empty one that everybody may
-// read (KON-23).
+// setAside plans a copy of an edited server manifest, so that the edits are not
+// lost. The manifest cannot stay in the static Pod directory: the kubelet would go
+// on starting a server without its files, and would create an empty kubeconfig that
+// every user of the node can read.
 func (p *planner) setAside(file, now string) (reason string, err error) {
 	data, err := p.read(file)
 	if err != nil {
@@ -128,7 +131,7 @@ func (p *planner) setAside(file, now string) (reason string, err error) {
 	return "it was changed since the installation, and is now " + name, nil
 }
 
-// notInstalled are files of the bundle that an installation found in their place.
+// notInstalled returns the bundle's files that existed before the installation.
 func (p *planner) notInstalled() (left []string) {
 	for _, name := range []string{serverManifest(p.bundle), p.bundle.Konnectivity.Server.Kubeconfig, p.bundle.ControlPlane.EgressSelectorFile} {
 		if p.exists(name) && p.state.file(name) == nil {
@@ -138,7 +141,8 @@ func (p *planner) notInstalled() (left []string) {
 	return left
 }
 
-// egressNow is the egress selector of kube-apiserver's manifest as it is now.
+// egressNow returns the egress selector argument in kube-apiserver's current
+// manifest.
 func (n *node) egressNow() string {
 	data, err := n.read(n.manifestPath)
 	if err != nil {
@@ -151,7 +155,8 @@ func (n *node) egressNow() string {
 	return egressSelector(pod)
 }
 
-// keepFor leaves files and directories that somebody needs.
+// keepFor drops the planned removal of the needed files and directories. The
+// argument who names the manifest that needs them.
 func (p *planner) keepFor(who string, needed []string) (left []string) {
 	keep := func(name string) bool {
 		needs := slices.Contains(needed, path.Clean(name))
@@ -165,8 +170,9 @@ func (p *planner) keepFor(who string, needed []string) (left []string) {
 	return left
 }
 
-// mounted tells whether kube-apiserver's manifest, if this run changes it, mounts a
-// directory as it is now: somebody may have given the volume another name since.
+// mounted reports whether the current kube-apiserver manifest mounts a directory,
+// if this run changes that manifest. The volume may have been renamed since the
+// installation.
 func (t *transaction) mounted(dir string) bool {
 	i := slices.IndexFunc(t.Changes, func(c Change) bool { return c.Step == StepAPIServer })
 	if i < 0 {
@@ -180,8 +186,8 @@ func (t *transaction) mounted(dir string) bool {
 	return err == nil && slices.Contains(mountsOf(pod), path.Clean(dir))
 }
 
-// stillNamed is a file that this run would take away, going back, although the
-// manifest still names it.
+// stillNamed returns a file that a rollback of this run would remove although the
+// manifest still names it, or "".
 func (t *transaction) stillNamed(pod *corev1.Pod) string {
 	named := namedBy(pod)
 	for _, c := range t.Changes {

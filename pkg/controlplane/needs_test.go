@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -14,15 +16,15 @@ import (
 	kubeadmconfig "k8s.io/kubernetes/cmd/kubeadm/app/util/config"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// joinedManifest is kube-apiserver's manifest as "kubeadm join" and "kubeadm upgrade
-// node" write it where kubeadm's stored configuration has the tunnel.
+// joinedManifest returns kube-apiserver's manifest as "kubeadm join" and "kubeadm
+// upgrade node" write it if kubeadm's stored configuration has the tunnel.
 func joinedManifest(t *testing.T) string {
 	t.Helper()
-	patch, err := egress.KubeadmPatch(v1alpha1.New())
+	patch, err := apiserver.KubeadmPatch(v1alpha1.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +40,14 @@ func joinedManifest(t *testing.T) string {
 		t.Fatal(err)
 	}
 	data, err := host{root: dir}.read(apiServerFile)
-	if err != nil || !strings.Contains(string(data), "--"+egress.ConfigFlag+"=") {
+	if err != nil || !strings.Contains(string(data), "--"+apiserver.ConfigFlag+"=") {
 		t.Fatalf("%v\n%s", err, data)
 	}
 	return string(data)
 }
 
-// egressFile puts the file on a node that has to be there before it joins.
+// egressFile writes the egress selector configuration, which must be on a node before
+// it joins.
 func egressFile(t *testing.T, h host) {
 	t.Helper()
 	out, err := bundle.Render(v1alpha1.New())
@@ -58,8 +61,8 @@ func egressFile(t *testing.T, h host) {
 	}
 }
 
-// starts fails unless the kubelet could start kube-apiserver: what its manifest
-// mounts is there, and so are the files of the tunnel that it names.
+// starts fails unless the kubelet could start kube-apiserver: the paths that its
+// manifest mounts and the tunnel's files that it names must exist.
 func starts(t *testing.T, h host) {
 	t.Helper()
 	data, err := h.read(apiServerFile)
@@ -97,8 +100,9 @@ func sameManifest(t *testing.T, h host) {
 	}
 }
 
-// TestUninstallWhereKubeadmWroteTheFlag: the flag goes with what it names, also if
-// it was in the manifest before the installation, or came after it.
+// TestUninstallWhereKubeadmWroteTheFlag checks that the flag is removed together with
+// the files it names, even if it was in the manifest before the installation or was
+// added after it.
 func TestUninstallWhereKubeadmWroteTheFlag(t *testing.T) {
 	joined := joinedManifest(t)
 	serverOnly := func(t *testing.T, root string) {
@@ -110,7 +114,7 @@ func TestUninstallWhereKubeadmWroteTheFlag(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		prepare func(t *testing.T, root string)
-		// files that were there before the installation, and stay.
+		// stay lists files that existed before the installation, and stay.
 		stay []string
 	}{
 		"joined": {func(t *testing.T, root string) {
@@ -159,8 +163,8 @@ func TestUninstallWhereKubeadmWroteTheFlag(t *testing.T) {
 	}
 }
 
-// TestOtherBundleWhereKubeadmWroteTheFlag: a second bundle replaces what kubeadm
-// has written for the first one.
+// TestOtherBundleWhereKubeadmWroteTheFlag checks that a second bundle replaces what
+// kubeadm wrote for the first one.
 func TestOtherBundleWhereKubeadmWroteTheFlag(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -181,12 +185,12 @@ func TestOtherBundleWhereKubeadmWroteTheFlag(t *testing.T) {
 func renameVolume(t *testing.T, h host) {
 	t.Helper()
 	for range 2 { // mount and volume
-		replaceIn(t, h, apiServerFile, "name: "+egress.VolumeConfig+"\n", "name: mine\n")
+		replaceIn(t, h, apiServerFile, "name: "+apiserver.VolumeConfig+"\n", "name: mine\n")
 	}
 }
 
-// TestUninstallAfterRenamedVolume: a directory that kube-apiserver's manifest still
-// mounts stays.
+// TestUninstallAfterRenamedVolume checks that a directory which kube-apiserver's
+// manifest still mounts stays.
 func TestUninstallAfterRenamedVolume(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -199,7 +203,7 @@ func TestUninstallAfterRenamedVolume(t *testing.T) {
 	}
 }
 
-// TestRollbackAfterRenamedVolume: the same where a run goes back.
+// TestRollbackAfterRenamedVolume checks the same for a rollback.
 func TestRollbackAfterRenamedVolume(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -209,11 +213,11 @@ func TestRollbackAfterRenamedVolume(t *testing.T) {
 	starts(t, h)
 }
 
-// TestFlagWrittenInAnotherWay: what cannot be taken out safely is named, and nothing
-// changes; a run that goes back keeps what the flag needs.
+// TestFlagWrittenInAnotherWay checks that the error names what cannot be removed
+// safely, and that nothing changes. A rollback keeps what the flag needs.
 func TestFlagWrittenInAnotherWay(t *testing.T) {
 	rewrite := func(h host) {
-		replaceIn(t, h, apiServerFile, "    - --"+egress.ConfigFlag+"=", "    - --"+egress.ConfigFlag+"\n    - ")
+		replaceIn(t, h, apiServerFile, "    - --"+apiserver.ConfigFlag+"=", "    - --"+apiserver.ConfigFlag+"\n    - ")
 	}
 	root := testNode(t)
 	h := host{root: root}
@@ -235,8 +239,9 @@ func TestFlagWrittenInAnotherWay(t *testing.T) {
 	starts(t, h)
 }
 
-// TestUninstallWithEditedServer: a server manifest that somebody has edited goes like
-// any other, as the server could not live without what it mounts; a copy stays.
+// TestUninstallWithEditedServer checks that an edited server manifest is removed like
+// any other, as the server could not run without the files that it mounts. A copy
+// stays.
 func TestUninstallWithEditedServer(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -276,8 +281,8 @@ func TestUninstallWithEditedServer(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestUninstallWithServerOfSomebodyElse: a server that was there before stays, with
-// what it needs.
+// TestUninstallWithServerOfSomebodyElse checks that a server which was there before
+// the installation stays, with what it needs.
 func TestUninstallWithServerOfSomebodyElse(t *testing.T) {
 	reference(t)
 	root := testNode(t)

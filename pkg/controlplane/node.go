@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -28,33 +30,34 @@ const (
 	kubeletConf = "/etc/kubernetes/kubelet.conf"
 )
 
-// node is a control plane node: what is known about it and how to ask it.
+// node is a control plane node: what is known about it, and how to query it.
 type node struct {
 	host
 	opts   Options
 	bundle *v1alpha1.Bundle
 	state  *State
 
-	// manifest is kube-apiserver's, at manifestPath.
+	// manifest is kube-apiserver's manifest, read from manifestPath.
 	manifestPath string
 	manifest     []byte
 	pod          *corev1.Pod
 	container    corev1.Container
 
-	// name is the node's, as far as it could be found out.
-	name_ string
+	// ownName is the node's name, as far as it could be determined.
+	ownName string
 	// address is that of this node's own API server.
 	address string
 	trust   *x509.CertPool
-	// client speaks to it as administrator; nil, with the reason, if there is no
-	// kubeconfig.
+	// client connects to that API server as administrator. If there is no
+	// kubeconfig, it is nil and clientErr holds the reason.
 	client    kubernetes.Interface
 	clientErr error
-	// config is the client's; nil without one.
+	// config is the client's configuration, or nil if there is no client.
 	config *rest.Config
 }
 
-// newNode reads what can be read without an API server.
+// newNode sets up a node from the options. It reads no file and needs no API
+// server.
 func newNode(o Options) *node {
 	b := o.Bundle.Defaulted()
 	n := &node{host: host{root: o.Root}, opts: o, bundle: b}
@@ -62,7 +65,8 @@ func newNode(o Options) *node {
 	return n
 }
 
-// readManifest reads kube-apiserver's manifest and what follows from it.
+// readManifest reads kube-apiserver's manifest and sets the fields derived from
+// it.
 func (n *node) readManifest() error {
 	data, err := n.read(n.manifestPath)
 	if err != nil {
@@ -85,7 +89,8 @@ func (n *node) readManifest() error {
 	return nil
 }
 
-// localAddress is where this node's API server listens, by its own flags.
+// localAddress returns the address where this node's API server listens, according
+// to its flags.
 func localAddress(c corev1.Container) string {
 	args := append(append([]string{}, c.Command...), c.Args...)
 	host := flag(args, "bind-address")
@@ -102,9 +107,10 @@ func localAddress(c corev1.Container) string {
 	return net.JoinHostPort(host, port)
 }
 
-// connect prepares to speak to this node's API server, whether it runs or not.
+// connect prepares the client of this node's API server, whether or not the server
+// runs.
 func (n *node) connect() {
-	n.name_ = n.nodeName()
+	n.ownName = n.nodeName()
 	n.trust = x509.NewCertPool()
 	if ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
 		n.trust.AppendCertsFromPEM(ca)
@@ -122,15 +128,16 @@ func (n *node) connect() {
 		n.clientErr = fmt.Errorf("%s: %w", file, err)
 		return
 	}
-	// The kubeconfig may lead to a load balancer; what counts is this node's own.
+	// The kubeconfig may name a load balancer; use this node's own API server.
 	config.Host, config.ServerName, config.Timeout = "https://"+n.address, n.serverName(), 10*time.Second
 	config.QPS = -1
 	n.config = config
 	n.client, n.clientErr = kubernetes.NewForConfig(rest.AddUserAgent(config, "fairlead"))
 }
 
-// serverName is what to expect in kube-apiserver's certificate: its address, or
-// if that is not in it, a name that is.
+// serverName returns the name to verify in kube-apiserver's certificate: "" for
+// the host of its address, or one of the certificate's names if that host is not
+// among them.
 func (n *node) serverName() string {
 	host, _, err := net.SplitHostPort(n.address)
 	if err != nil {
@@ -148,8 +155,9 @@ func (n *node) serverName() string {
 	return cert.DNSNames[0]
 }
 
-// http is a client for one question, on a connection of its own. kube-apiserver is
-// asked as administrator: with --anonymous-auth=false it answers nobody else.
+// http returns a client for one request on a connection of its own. It
+// authenticates to kube-apiserver as administrator, because with
+// --anonymous-auth=false kube-apiserver refuses anonymous requests.
 func (n *node) http(url string) (*http.Client, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if !strings.HasPrefix(url, "https://") {
@@ -171,8 +179,8 @@ func (n *node) http(url string) (*http.Client, error) {
 	return &http.Client{Transport: wrapped}, err
 }
 
-// nodeName is the name under which the kubelet has registered: that in its
-// certificate, else the machine's.
+// nodeName returns the name under which the kubelet has registered: the one in its
+// certificate, or else the machine's host name.
 func (n *node) nodeName() string {
 	if name := n.kubeletIdentity(); name != "" {
 		return name

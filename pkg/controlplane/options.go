@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,60 +15,62 @@ import (
 // DefaultTimeout is how long each wait for the kubelet may take.
 const DefaultTimeout = 4 * time.Minute
 
-// Options say what to do and where.
+// Options configure what to install and where.
 type Options struct {
 	// Bundle to install; nil for the default one.
 	Bundle *v1alpha1.Bundle
-	// Root is put before every path of the node: "" for the node that this process
-	// runs on. The processes looked for are always this machine's.
+	// Root is prepended to every path of the node; "" means the node that this
+	// process runs on. The processes inspected are always those of this machine.
 	Root string
-	// Timeout bounds each wait for the kubelet. Default: DefaultTimeout. Going back
+	// Timeout bounds each wait for the kubelet. Default: DefaultTimeout. A rollback
 	// may take as long again.
 	Timeout time.Duration
-	// Kubeconfig of an administrator, for kubeadm's stored configuration and better
-	// messages. Default: the node's admin.conf.
+	// Kubeconfig is an administrator's, used for kubeadm's stored configuration and
+	// for more detailed messages. Default: the node's admin.conf.
 	Kubeconfig string
-	// CACert and CAKey are the cluster's CA where the node does not have its key.
+	// CACert and CAKey are the cluster's CA, for nodes that do not have the CA's key.
 	CACert, CAKey string
 	// ServerKubeconfig is a ready-made kubeconfig of the Konnectivity server.
 	ServerKubeconfig string
-	// Server is the URL of the API server in the kubeconfig that is made. Default:
-	// this node's own.
+	// Server is the API server's URL in the generated kubeconfig. Default: this
+	// node's own API server.
 	Server string
 	// LeaveKubeadmConfig leaves kubeadm's stored configuration alone.
 	LeaveKubeadmConfig bool
-	// ServerOnly installs all but kube-apiserver's part, so that agents can connect
-	// before anything depends on them; another run without it does the rest.
+	// ServerOnly installs everything except kube-apiserver's part, so that agents can
+	// connect before anything depends on them. A second run without ServerOnly
+	// installs the rest.
 	ServerOnly bool
-	// Force goes on where a preflight check says that something would break for a
-	// while (webhooks without an agent, an untested Kubernetes version), or for some
-	// API servers (a server count that is too low).
-	Force bool
+	// IgnorePreflight are IDs of preflight checks whose errors become warnings, from
+	// [IgnorableChecks].
+	IgnorePreflight []string
 
-	// Progress is told what is being done. Default: cluster.Silent.
+	// Progress receives the steps of the run. Default: cluster.Silent.
 	Progress cluster.Progress
-	// Notef is told what a user should know but need not act on. Default: nobody.
+	// Notef receives messages that a user should know but need not act on. Default:
+	// they are discarded.
 	Notef func(format string, args ...any)
 	// Now is the clock for certificates. Default: time.Now.
 	Now func() time.Time
 
-	// after is told about every single effect; tests kill the process there.
+	// after is called after every single effect; tests kill the process there.
 	after func(point string)
-	// user is the effective user id, waits replaces the waits for the kubelet; for
-	// tests.
+	// user returns the effective user ID, and waits replaces the waits for the
+	// kubelet. For tests.
 	user  func() int
 	waits func(context.Context, *process) error
-	// client replaces the administrator's, for tests.
+	// client replaces the administrator's client. For tests.
 	client kubernetes.Interface
-	// proc is where processes are shown, health replaces the health checks, settle is
-	// how long a program must stay ready, poll how often it is looked at; for tests.
+	// proc is the proc file system's mount point, health replaces the health checks,
+	// settle is how long a program must stay ready, and poll is the interval between
+	// checks. For tests.
 	proc         string
 	health       func(url string) error
 	settle, poll time.Duration
-	// mirrorPatience and mirrorLimit are the constants, for tests.
-	mirrorPatience, mirrorLimit time.Duration
-	// ready replaces the question whether kube-apiserver works before a run; for
+	// mirrorPatience and mirrorLimit replace the constants of the same names. For
 	// tests.
+	mirrorPatience, mirrorLimit time.Duration
+	// ready replaces the check before a run that kube-apiserver works. For tests.
 	ready func() error
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -20,11 +22,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/version"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 )
 
-// planner finds out what an installation would change, and everything that
-// speaks against it, without changing anything.
+// planner determines what an installation would change and every reason why it would
+// fail. It changes nothing.
 type planner struct {
 	*node
 	j        *journal
@@ -34,8 +36,8 @@ type planner struct {
 	newState *State
 }
 
-// planInstall returns the journal of an installation. Its error has everything
-// that speaks against it, a line each.
+// planInstall returns the journal of an installation. Its error lists every reason
+// against the installation, one per line.
 func (n *node) planInstall(ctx context.Context) (*journal, error) {
 	p := &planner{node: n, j: &journal{Operation: OpInstall, Phase: phasePreparing, Desired: n.desired(), Started: n.opts.Now()}}
 	p.newState = &State{Bundle: n.bundle}
@@ -46,7 +48,7 @@ func (n *node) planInstall(ctx context.Context) (*journal, error) {
 	p.newState.ServerOnly = n.opts.ServerOnly && p.newState.Manifest.Empty()
 	p.preflight(ctx)
 	if len(p.errs) > 0 {
-		return nil, errors.Join(p.errs...) // what follows would only repeat them
+		return nil, errors.Join(p.errs...) // later checks would only repeat these errors
 	}
 	p.j.Cluster = n.cluster(ctx)
 	p.newState.Cluster = p.j.Cluster
@@ -67,11 +69,11 @@ func (n *node) planInstall(ctx context.Context) (*journal, error) {
 	return p.j, nil
 }
 
-// desired identifies what was asked for, with the content of the files given.
+// desired returns a hash of the request, including the content of the given files.
 func (n *node) desired() string {
 	asked := []any{n.bundle, n.opts.ServerOnly, n.opts.LeaveKubeadmConfig, n.opts.Server}
 	for _, file := range []string{n.opts.ServerKubeconfig, n.opts.CACert, n.opts.CAKey} {
-		data, _ := os.ReadFile(file) // what cannot be read is refused where it is used
+		data, _ := os.ReadFile(file) // an unreadable file is refused where it is used
 		asked = append(asked, sha256.Sum256(data))
 	}
 	data, err := json.Marshal(asked)
@@ -88,7 +90,7 @@ func (p *planner) fail(err error) {
 	}
 }
 
-// nothingToDo tells whether the node is as it should be.
+// nothingToDo reports whether the node is already in the desired state.
 func (j *journal) nothingToDo() bool {
 	return len(j.Changes) == 0 && j.Kubeadm == nil && len(j.Dirs) == 0
 }
@@ -99,17 +101,19 @@ type wanted struct {
 	path   string
 	mode   fs.FileMode
 	secret bool
-	// data is the content; make is asked for it where it takes effort.
+	// data is the content. If make is set, it produces the content on demand, because
+	// that is expensive.
 	data []byte
 	make func() ([]byte, error)
-	// good says whether a file that is there already will do, and if not, why.
+	// good returns nil if an existing file is usable, or else the reason why not.
 	good func(data []byte) error
-	// advice for one that will not.
+	// advice tells the user what to do about an unusable file.
 	advice string
 }
 
-// want plans one file: it is made, replaced if it is an earlier version of our
-// own, kept if it will do, and refused if it is somebody else's.
+// want plans one file. It creates a missing file, replaces an earlier version that
+// fairlead installed, keeps a usable file, and refuses to overwrite a file that
+// another program or a person wrote.
 func (p *planner) want(w wanted) {
 	existing, err := p.read(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,21 +141,21 @@ func (p *planner) want(w wanted) {
 	}
 }
 
-// tighten takes the right to read a private key away from everybody but its owner.
-// The file stays the same one, as the server has the kubeconfig mounted by itself
-// (KON-24).
+// tighten removes the permissions of group and others on a private key. The change is
+// made in place: the server's Pod has the kubeconfig mounted as a single file, and a
+// file bind mount keeps the old inode.
 func (p *planner) tighten(file string) {
 	data, err := p.read(file)
 	if err != nil {
-		return // whoever needs it has said so
+		return // the code that needs the file has reported this
 	}
 	now, mode, err := p.present(file)
 	if err != nil || !isOpen(mode) {
 		p.fail(err)
 		return
 	}
-	p.opts.Notef("%s has mode %04o, so that others on this node could read its private key: it gets %04o; "+
-		"if somebody may have done that, issue it again (\"fairlead certs renew\")", file, mode, onlyOwner(mode))
+	p.opts.Notef("%s has mode %04o, so other users of this node could read its private key: it gets %04o; "+
+		"if that may have happened, issue it again (\"fairlead certs renew\")", file, mode, onlyOwner(mode))
 	c := Change{Step: StepPKI, Path: file, Mode: onlyOwner(mode), Data: data, InPlace: true, Secret: true, Old: now, New: fingerprint(data, onlyOwner(mode))}
 	p.j.Changes = append(p.j.Changes, c)
 	if known := p.newState.file(file); known != nil {
@@ -159,12 +163,12 @@ func (p *planner) tighten(file string) {
 	}
 }
 
-// isOpen tells whether others than the owner may do something with a file.
+// isOpen reports whether group or others have any permission on a file.
 func isOpen(mode fs.FileMode) bool { return mode != onlyOwner(mode) }
 
 func onlyOwner(mode fs.FileMode) fs.FileMode { return mode &^ 0o077 }
 
-// put plans to write a file.
+// put plans to write a file and to record it in the state.
 func (p *planner) put(w wanted, old string, existing []byte) {
 	if w.make != nil {
 		var err error
@@ -179,8 +183,8 @@ func (p *planner) put(w wanted, old string, existing []byte) {
 	case known != nil && (old == known.Now || old == absent):
 		f.Backup, f.Was = known.Backup, known.Was
 	case old != absent:
-		// Also where kubeadm has made the file anew since the last installation: what
-		// was before that may belong to another key, or another cluster.
+		// kubeadm may also have written the file again since the last installation.
+		// An older backup may belong to another key, or to another cluster.
 		f.Backup, f.Was = backupName(w.path, old), old
 		c.Backup, c.BackupData = f.Backup, existing
 	}
@@ -202,7 +206,7 @@ func (p *planner) directory(dir string, mode fs.FileMode) {
 	p.j.Dirs = append(p.j.Dirs, Directory{dir, mode})
 }
 
-// planFiles plans everything but kube-apiserver's manifest.
+// planFiles plans every file except kube-apiserver's manifest.
 func (p *planner) planFiles() {
 	out, err := bundle.Render(p.bundle)
 	if err != nil {
@@ -210,7 +214,8 @@ func (p *planner) planFiles() {
 		return
 	}
 	if uds := p.bundle.Konnectivity.Transport.UDS; uds != nil {
-		// Root's alone: whoever opens the socket can reach every node (KON-48).
+		// Only root may enter it: any process that can open the socket can reach
+		// every node.
 		p.directory(path.Dir(uds.Path), 0o700)
 	}
 	p.planKubeconfig()
@@ -229,7 +234,7 @@ func (p *planner) planFiles() {
 	}
 }
 
-// sameYAML accepts a file that says the same.
+// sameYAML accepts a file with the same content, whatever its formatting.
 func sameYAML(want []byte) func([]byte) error {
 	return func(data []byte) error {
 		if bytes.Equal(data, want) {
@@ -246,7 +251,7 @@ func sameYAML(want []byte) func([]byte) error {
 	}
 }
 
-// clusterHasAgents tells whether the agents' workload is there and wants Pods.
+// clusterHasAgents reports whether the agents' workload exists and has desired Pods.
 func (n *node) clusterHasAgents(ctx context.Context) (bool, error) {
 	if n.client == nil {
 		return false, n.clientErr

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -5,7 +7,7 @@ import (
 	"fmt"
 )
 
-// planKubeadm plans kubeadm's stored configuration.
+// planKubeadm plans the change of kubeadm's stored configuration.
 func (p *planner) planKubeadm(ctx context.Context) {
 	before, err := p.clusterConfiguration(ctx)
 	if err != nil {
@@ -23,7 +25,8 @@ func (p *planner) planKubeadm(ctx context.Context) {
 		return
 	}
 	if len(added) == 0 && p.newState.Kubeadm == nil {
-		// If other nodes run servers, one of them has put it there; else a person.
+		// If other nodes run servers, the installation of one of them added it;
+		// otherwise a person did.
 		if others, err := p.otherServers(ctx); err == nil && len(others) > 0 {
 			_, all, err := addToClusterConfiguration("{}", p.bundle)
 			p.fail(err)
@@ -41,9 +44,9 @@ func (p *planner) planKubeadm(ctx context.Context) {
 	p.newState.Kubeadm = &kubeadmState{kubeadmChange: kubeadmChange{Before: base, After: after}, Additions: added}
 }
 
-// withoutEarlierAdditions is the stored configuration without what an earlier
-// installation added for another bundle; to the byte what it was before the first
-// one, if nobody has changed it since.
+// withoutEarlierAdditions returns the stored configuration without what an
+// earlier installation added for another bundle. If the text has not changed
+// since, this is byte for byte the text from before the first installation.
 func (p *planner) withoutEarlierAdditions(text string) (string, error) {
 	var k *kubeadmState
 	if p.state != nil {
@@ -58,7 +61,7 @@ func (p *planner) withoutEarlierAdditions(text string) (string, error) {
 	}
 	_, missing, err := addToClusterConfiguration(text, p.bundle)
 	if err == nil && len(missing) == 0 && all.has(k.Additions) {
-		return text, nil // all that is needed is there, and nothing else
+		return text, nil // everything needed is there, and nothing else
 	}
 	if text == k.After && !k.Shared {
 		return k.Before, nil

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"path"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// planServerProcess says which server is to be waited for: before the change the
-// one of the manifest that is there, after it the one of the manifest given.
+// planServerProcess records which server processes to wait for: the old one from
+// the manifest on the node, and the new one from the given manifest.
 func (p *planner) planServerProcess(manifest []byte) {
 	of := func(data []byte) *process {
 		pod, err := decodePod(data)
@@ -20,7 +23,7 @@ func (p *planner) planServerProcess(manifest []byte) {
 			return nil
 		}
 		program := programOf(pod.Spec.Containers[0])
-		program.Health = fmt.Sprintf("http://127.0.0.1:%s/healthz", flag(program.Args, "health-port"))
+		program.Health = serverHealth(program.Args, "/healthz")
 		return program
 	}
 	w := &p.j.Wait
@@ -35,6 +38,12 @@ func (p *planner) planServerProcess(manifest []byte) {
 	}
 }
 
+// serverHealth returns the URL of a path on the health port of a server with these
+// arguments.
+func serverHealth(args []string, path string) string {
+	return "http://" + net.JoinHostPort(konnectivity.HealthHost(flag(args, "health-bind-address")), flag(args, "health-port")) + path
+}
+
 func serverManifest(b *v1alpha1.Bundle) string {
 	return path.Join(b.ControlPlane.ManifestsDir, konnectivity.ServerName+".yaml")
 }
@@ -43,7 +52,7 @@ func serverSelector(b *v1alpha1.Bundle) string {
 	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: konnectivity.Server(b).Selector})
 }
 
-// planAPIServer plans kube-apiserver's manifest.
+// planAPIServer plans the change of kube-apiserver's manifest.
 func (p *planner) planAPIServer() {
 	now := programOf(p.container)
 	now.Health = "https://" + p.address + "/readyz"
@@ -66,8 +75,8 @@ func (p *planner) planAPIServer() {
 		p.fail(err)
 		return
 	}
-	// All of it, also what kubeadm or a person had put there: it has to go with the
-	// files that it names.
+	// Record all of it, including what kubeadm or a person had added: an
+	// uninstallation must remove it together with the files that it names.
 	if p.newState.Manifest, err = tunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
 		p.fail(err)
 		return
@@ -78,19 +87,20 @@ func (p *planner) planAPIServer() {
 	p.putManifest(data, base)
 }
 
-// withoutEarlier is the manifest without what an earlier installation added, which
-// may have been for another bundle.
+// withoutEarlier returns the manifest without what an earlier installation added,
+// possibly for another bundle.
 func (p *planner) withoutEarlier() ([]byte, error) {
 	if p.state == nil || p.state.Manifest.Empty() {
 		return p.manifest, nil
 	}
 	if _, add, err := AddToManifest(p.manifest, p.bundle); err == nil && add.Empty() {
-		return p.manifest, nil // all that is needed is there
+		return p.manifest, nil // everything needed is there
 	}
 	return RemoveFromManifest(p.manifest, p.state.Manifest)
 }
 
-// putManifest plans the manifest; base is what to come back to.
+// putManifest plans to write the manifest; base is the text that an uninstallation
+// restores.
 func (p *planner) putManifest(data, base []byte) {
 	now, mode, err := p.present(p.manifestPath)
 	if err != nil {
@@ -100,8 +110,8 @@ func (p *planner) putManifest(data, base []byte) {
 	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
 	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: fingerprint(base, mode)}
 	f.Backup = backupName(p.manifestPath, f.Was)
-	// Since the last installation kubeadm or a person may have written it anew:
-	// what counts is the manifest that is there now.
+	// kubeadm or a person may have rewritten the manifest since the last
+	// installation. An uninstallation restores the manifest that is there now.
 	if known := p.state.file(p.manifestPath); known != nil && known.Was == f.Was {
 		f.Backup = known.Backup
 	} else {

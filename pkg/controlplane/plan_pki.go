@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,13 +12,16 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// authority reads the cluster's CA once, when the first certificate has to be
-// issued: a node without its key is fine where none has to be.
+// authority reads the cluster's CA once, when the first certificate must be
+// issued. A node without the CA's key can be installed as long as no certificate
+// must be issued.
 func (p *planner) authority() (authority, error) {
 	if p.ca == nil && p.caErr == nil {
 		var ca authority
@@ -30,8 +35,10 @@ func (p *planner) authority() (authority, error) {
 	return *p.ca, nil
 }
 
-// planKubeconfig plans the server's identity (KON-20 to KON-24). It comes before
-// the manifest, whose mount would make an empty file that everybody may read.
+// planKubeconfig plans the server's kubeconfig and the client certificate in it,
+// with mode 0600. It must be written before the static Pod manifest: otherwise
+// the manifest's FileOrCreate mount creates an empty file with mode 0644, which
+// every user of the node can read.
 func (p *planner) planKubeconfig() {
 	w := wanted{
 		step: StepPKI, path: p.bundle.Konnectivity.Server.Kubeconfig, mode: 0o600, secret: true,
@@ -71,8 +78,8 @@ func (p *planner) issueKubeconfig() ([]byte, error) {
 	return konnectivity.ServerKubeconfigTrusting(p.bundle, ca.KeyPair, ca.trust, server, p.opts.Now())
 }
 
-// planServerCertificate sees to it that the certificate which the server shows
-// agents has the name that they dial (KON-36, KON-65).
+// planServerCertificate makes sure that the certificate which the server
+// presents to agents contains the host name or address that they dial.
 func (p *planner) planServerCertificate() {
 	k := &p.bundle.Konnectivity
 	cert, key := k.Server.CertFile, k.Server.KeyFile
@@ -112,8 +119,8 @@ func (p *planner) planServerCertificate() {
 	p.put(wanted{step: StepPKI, path: cert, mode: mode, data: issued}, now, data)
 }
 
-// ownCertificate plans a certificate and key for one name, issued by the
-// cluster's CA if there is none.
+// ownCertificate plans a certificate and key for one name. The cluster's CA
+// issues them if neither file exists.
 func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
 	if p.exists(certFile) && p.exists(keyFile) {
 		p.fail(p.checkCertificate(certFile, keyFile, host))
@@ -149,7 +156,7 @@ func (p *planner) issuePair(ca pki.KeyPair, certFile, keyFile string, r pki.Requ
 	}
 }
 
-// issue makes a certificate for a file, and its key.
+// issue issues a certificate for the given file, and generates its key.
 func (p *planner) issue(ca pki.KeyPair, certFile string, r pki.Request) (cert, key []byte, ok bool) {
 	pair, err := ca.Issue(pki.FromBundle(p.bundle), r, p.opts.Now())
 	if err == nil {
@@ -162,7 +169,7 @@ func (p *planner) issue(ca pki.KeyPair, certFile string, r pki.Request) (cert, k
 	return pair.CertPEM(), key, true
 }
 
-// create plans a file that is known not to be there.
+// create plans a file that is known not to exist.
 func (p *planner) create(file string, data []byte, mode fs.FileMode, secret bool) {
 	p.parents(file)
 	p.put(wanted{step: StepPKI, path: file, mode: mode, data: data, secret: secret}, absent, nil)
@@ -194,9 +201,10 @@ func (p *planner) checkCertificate(certFile, keyFile, host string) error {
 }
 
 // planTCP plans the certificates of the connection between kube-apiserver and
-// server, if it is TCP (KON-05). Clients get a CA of their own: the cluster's
-// signs kubelets, too, and they have no business in the tunnel. Its key is not
-// kept, as a renewal makes a new one beside it.
+// the server, if its transport is TCP. Client certificates get a CA of their
+// own: the cluster's CA also signs the certificates of kubelets, which must not
+// connect to the tunnel. The CA's key is not kept, as a renewal creates a new CA
+// and trusts both.
 func (p *planner) planTCP() {
 	tcp := p.bundle.Konnectivity.Transport.TCP
 	if tcp == nil {
@@ -220,8 +228,9 @@ func (p *planner) planTCP() {
 	switch there {
 	case len(files):
 		p.tighten(tcp.ClientKey)
+		p.fail(p.checkClientName(tcp))
 	case 0:
-		p.issueClient(tcp.ClientCA, tcp.ClientCert, tcp.ClientKey)
+		p.issueClient(tcp)
 	default:
 		p.fail(fmt.Errorf("of %v some are missing: move the others away, then all are made", files))
 	}
@@ -238,8 +247,8 @@ func tcpServerName(rawURL, serverName string) string {
 	return u.Hostname()
 }
 
-// checkTCPName: kube-apiserver must find the name in the certificate that the
-// server shows it.
+// checkTCPName checks that the certificate which the server presents to
+// kube-apiserver contains the name that kube-apiserver verifies.
 func (p *planner) checkTCPName(certFile, name string) error {
 	data, err := p.read(certFile)
 	if err != nil {
@@ -252,13 +261,35 @@ func (p *planner) checkTCPName(certFile, name string) error {
 	return fmt.Errorf("konnectivity.transport.tcp.url: %s is not a name of %s: set tlsServerName to one of %v", name, certFile, cert.DNSNames)
 }
 
-func (p *planner) issueClient(caFile, certFile, keyFile string) {
+// checkClientName checks that kube-apiserver's client certificate has a common
+// name that the server accepts.
+func (p *planner) checkClientName(tcp *v1alpha1.TCPTransport) error {
+	data, err := p.read(tcp.ClientCert)
+	if err != nil {
+		return err
+	}
+	cert, err := pki.ParseCert(data)
+	if err != nil {
+		return fmt.Errorf("konnectivity.transport.tcp.clientCert: %s: %w", tcp.ClientCert, err)
+	}
+	return clientName(tcp, cert)
+}
+
+func clientName(tcp *v1alpha1.TCPTransport, cert *x509.Certificate) error {
+	if name := cert.Subject.CommonName; !slices.Contains(tcp.ClientNames, name) {
+		return fmt.Errorf("the common name of %s is %q, and the server accepts %q: set konnectivity.transport.tcp.clientNames: [%q]",
+			tcp.ClientCert, name, tcp.ClientNames, name)
+	}
+	return nil
+}
+
+func (p *planner) issueClient(tcp *v1alpha1.TCPTransport) {
 	config := pki.FromBundle(p.bundle)
 	ca, err := pki.NewCA(config, "konnectivity-client-ca", p.opts.Now())
 	if err != nil {
 		p.fail(err)
 		return
 	}
-	p.create(caFile, ca.CertPEM(), 0o644, false)
-	p.issuePair(ca, certFile, keyFile, pki.Request{CommonName: tcpClientName, Usages: pki.ClientAuth})
+	p.create(tcp.ClientCA, ca.CertPEM(), 0o644, false)
+	p.issuePair(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcp.ClientNames[0], Usages: pki.ClientAuth})
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -14,8 +16,8 @@ import (
 // <namespace>_<pod>_<uid>/<container>/<restarts>.log.
 const podLogs = "/var/log/pods"
 
-// lastLogLines are the last lines that a static Pod's container has written, in
-// its newest log; nil if there is none that is newer than since.
+// lastLogLines returns the last lines of a static Pod's container from its
+// newest log, or nil if no log is newer than since.
 func (h host) lastLogLines(namespace, pod, container string, since time.Time, n int) []string {
 	logs, _ := filepath.Glob(h.path(filepath.Join(podLogs, namespace+"_"+pod+"-*", container, "*.log")))
 	var newest string

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -8,8 +10,8 @@ import (
 	"strings"
 )
 
-// listenerOn names the program that listens on a TCP port, such as "nginx
-// (process 123)"; empty if that cannot be found out.
+// listenerOn returns the program that listens on a TCP port, such as "nginx
+// (process 123)", or "" if that cannot be determined.
 func (n *node) listenerOn(port int32) string {
 	inodes := listeningInodes(port)
 	if len(inodes) == 0 {
@@ -32,8 +34,8 @@ func (n *node) listenerOn(port int32) string {
 	return found
 }
 
-// listeningInodes are the sockets, as /proc/PID/fd shows them, that listen on the
-// port.
+// listeningInodes returns the sockets that listen on the port, in the notation of
+// /proc/PID/fd.
 func listeningInodes(port int32) map[string]bool {
 	const stateListen, stateColumn, inodeColumn = "0A", 3, 9
 	inodes := map[string]bool{}

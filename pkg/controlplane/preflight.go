@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -24,14 +26,15 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
-// Versions of kube-apiserver for which this has been tried, or differs in nothing
-// that matters here: from 1.31 on kubeadm stores its configuration as v1beta4.
+// Supported minor versions of kube-apiserver: those that this package has been
+// tested with, and those without a relevant difference. From 1.31 on kubeadm
+// stores its configuration as v1beta4.
 const (
 	minMinor = 31
 	maxMinor = 37
 )
 
-// preflight makes every check that needs no plan. It reads only.
+// preflight runs every check that needs no plan. It only reads.
 func (p *planner) preflight(ctx context.Context) {
 	if !ptr.Deref(p.bundle.Konnectivity.Enabled, true) {
 		p.fail(errors.New("konnectivity.enabled is false in the bundle: there is nothing to install on a control plane node"))
@@ -49,6 +52,8 @@ func (p *planner) preflight(ctx context.Context) {
 	p.fail(p.checkVersion())
 	p.fail(p.checkManifestsDir())
 	p.fail(p.checkCA())
+	p.fail(p.checkFrontProxyCA())
+	p.warnKubelets()
 	p.fail(p.checkReady(ctx))
 	p.checkPorts(ctx)
 	p.checkAgents(ctx)
@@ -58,8 +63,8 @@ func (p *planner) preflight(ctx context.Context) {
 	}
 }
 
-// checkNode: root, on a kubeadm control plane node, with a manifest that can be
-// read.
+// checkNode checks that root runs this on a kubeadm control plane node, and that
+// its manifest is readable.
 func (n *node) checkNode() error {
 	user := os.Geteuid
 	if n.opts.user != nil {
@@ -76,8 +81,8 @@ func (n *node) checkNode() error {
 	return n.readManifest()
 }
 
-// checkVersion looks at the image of the manifest, and asks the API server where
-// that has no version.
+// checkVersion compares the image tag in the manifest with the supported
+// versions. If the tag is not a version, it asks the API server.
 func (n *node) checkVersion() error {
 	text := n.container.Image[strings.LastIndex(n.container.Image, ":")+1:]
 	version, _ := utilversion.ParseGeneric(text)
@@ -90,18 +95,18 @@ func (n *node) checkVersion() error {
 		n.opts.Notef("the version of kube-apiserver is unknown: its image is %s", n.container.Image)
 		return nil
 	}
-	if version.Major() == 1 && version.Minor() >= minMinor && version.Minor() <= maxMinor || n.opts.Force {
+	if version.Major() == 1 && version.Minor() >= minMinor && version.Minor() <= maxMinor {
 		return nil
 	}
 	advice := "upgrade the cluster first"
 	if version.Minor() > maxMinor {
 		advice = "use a newer fairlead"
 	}
-	return fmt.Errorf("kube-apiserver is v%s, this fairlead knows v1.%d to v1.%d: %s, or try it with --force", version, minMinor, maxMinor, advice)
+	return n.opts.ignorable(CheckVersion, fmt.Errorf("kube-apiserver is v%s, this fairlead supports v1.%d to v1.%d: %s", version, minMinor, maxMinor, advice))
 }
 
-// checkManifestsDir: the kubelet must read the directory, and no other file in it
-// may be the same Pod, such as a copy that somebody made by hand.
+// checkManifestsDir checks that the kubelet reads the directory, and that no
+// other file in it defines the same Pod, such as a copy made by hand.
 func (n *node) checkManifestsDir() error {
 	dir := n.bundle.ControlPlane.ManifestsDir
 	if data, err := n.read("/var/lib/kubelet/config.yaml"); err == nil {
@@ -134,8 +139,8 @@ func (n *node) checkManifestsDir() error {
 	return nil
 }
 
-// checkCA: an expired CA makes whatever is issued worthless, and the cluster with
-// it.
+// checkCA checks that the cluster's CA has not expired: a certificate of an
+// expired CA is worthless, and so is the cluster.
 func (n *node) checkCA() error {
 	name := path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")
 	data, err := n.read(name)
@@ -152,8 +157,8 @@ func (n *node) checkCA() error {
 	return nil
 }
 
-// checkReady: a control plane that does not work now could not be told from one
-// that the change has broken.
+// checkReady fails if kube-apiserver is not ready before the run: a failure that
+// existed before could not be distinguished from one that the change caused.
 func (n *node) checkReady(ctx context.Context) error {
 	if n.opts.ready != nil {
 		return n.opts.ready()
@@ -167,8 +172,9 @@ func (n *node) checkReady(ctx context.Context) error {
 	return nil
 }
 
-// checkPorts: a port that somebody else listens on would keep the server from
-// starting. A server that is there already has them.
+// checkPorts fails if another process listens on one of the server's ports,
+// because the server could not start. It skips the check if a server is installed
+// or runs, as that server holds the ports.
 func (p *planner) checkPorts(ctx context.Context) {
 	if p.exists(serverManifest(p.bundle)) || p.serverRuns() {
 		return
@@ -206,11 +212,12 @@ func portField(name string) string {
 	return "konnectivity.transport.tcp.url"
 }
 
-// checkAgents: from the moment kube-apiserver uses the tunnel until the first
-// agent is connected it reaches no webhook. One that must be asked for every Pod
-// would then refuse the agents' Pods, for good.
+// checkAgents fails if the cluster has no agents and has blocking webhooks. From
+// the moment kube-apiserver uses the tunnel until the first agent is connected,
+// kube-apiserver reaches no webhook. A webhook that must be called for every Pod
+// would then reject the agents' Pods, and never recover.
 func (p *planner) checkAgents(ctx context.Context) {
-	if p.opts.ServerOnly || p.opts.Force || p.client == nil || (p.state != nil && !p.state.Manifest.Empty()) {
+	if p.opts.ServerOnly || p.client == nil || (p.state != nil && !p.state.Manifest.Empty()) {
 		return
 	}
 	if agents, err := p.clusterHasAgents(ctx); err != nil || agents {
@@ -225,14 +232,18 @@ func (p *planner) checkAgents(ctx context.Context) {
 		return
 	}
 	if len(hooks) > 0 {
-		p.fail(fmt.Errorf("the cluster has no agents yet, and without one kube-apiserver would not reach the webhooks that it must ask (%s), "+
-			"not even to let agents in: run it with --server-only, then \"fairlead install\", then again without --server-only", strings.Join(hooks, ", ")))
+		err := fmt.Errorf("the cluster has no agents yet, and without one kube-apiserver cannot reach the webhooks that it must call (%s), "+
+			"not even to admit agents: run this command with --server-only, then \"fairlead install\", then again without --server-only", strings.Join(hooks, ", "))
+		if err = p.opts.ignorable(CheckAgents, err); err != nil {
+			p.fail(err)
+		}
 		return
 	}
 	p.opts.Notef("the cluster has no agents yet: logs, exec and everything else on the way to nodes fails until \"fairlead install\" has brought them")
 }
 
-// blockingWebhooks are admission webhooks behind Services that must answer.
+// blockingWebhooks returns the admission webhook configurations that call a
+// Service and whose failure policy is Fail.
 func (n *node) blockingWebhooks(ctx context.Context) ([]string, error) {
 	validating, err := n.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -8,34 +10,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// process says which program a manifest runs, so that it can be found among the
-// node's processes: the kubelet gives it the manifest's arguments unchanged. Which
-// start of it is meant, where flags do not tell, says [origin].
+// process describes the program that a manifest runs, so that it can be found
+// among the node's processes: the kubelet passes it the manifest's arguments
+// unchanged. Where flags do not distinguish two starts of a program, [origin]
+// does.
 type process struct {
 	// Name is the base name of the program.
 	Name string `json:"name"`
-	// Args are flags that it must have, Without those that it must not have.
+	// Args are flags that the process must have, and Without are flags that it
+	// must not have.
 	Args    []string `json:"args"`
 	Without []string `json:"without,omitempty"`
-	// Health is the URL that must answer, empty for none.
+	// Health is the URL of its health check, or "" if it has none.
 	Health string `json:"health,omitempty"`
 }
 
-// waits are the programs before and after a run; nil for none.
+// waits holds the programs before and after a run; nil for none.
 type waits struct {
 	OldServer    *process `json:"oldServer,omitempty"`
 	NewServer    *process `json:"newServer,omitempty"`
 	OldAPIServer *process `json:"oldAPIServer,omitempty"`
 	NewAPIServer *process `json:"newAPIServer,omitempty"`
-	// Server and APIServer tell processes with the same flags from each other.
+	// Server and APIServer distinguish processes with the same flags.
 	Server    origin `json:"server,omitzero"`
 	APIServer origin `json:"apiServer,omitzero"`
-	// Mirrored: the API showed kube-apiserver's Pod.
+	// Mirrored: the API server showed kube-apiserver's mirror Pod when the step
+	// began.
 	Mirrored bool `json:"mirrored,omitempty"`
 }
 
-// of is what a step waits for: the programs before and after, and how to tell
-// their processes; nils for a step that waits for none.
+// of returns what a step waits for: the programs before and after, and how to
+// distinguish their processes. It returns nils for a step that waits for nothing.
 func (w *waits) of(step Step) (old, fresh *process, o *origin) {
 	switch step {
 	case StepServer:
@@ -46,8 +51,8 @@ func (w *waits) of(step Step) (old, fresh *process, o *origin) {
 	return nil, nil, nil
 }
 
-// programOf is the program of a container. Arguments with $(…) are replaced by the
-// kubelet, so they say nothing here.
+// programOf returns the program of a container. It skips arguments with $(…),
+// because the kubelet expands them.
 func programOf(c corev1.Container) *process {
 	all := slices.Concat(c.Command, c.Args)
 	if len(all) == 0 {
@@ -62,7 +67,8 @@ func programOf(c corev1.Container) *process {
 	return p
 }
 
-// without says which flags of other the program must not have.
+// without returns a copy of p that must not have those flags of other that p does
+// not have itself.
 func (p *process) without(other *process) *process {
 	out := *p
 	out.Without = slices.DeleteFunc(slices.Clone(other.Args), func(a string) bool { return slices.Contains(p.Args, a) })
@@ -85,7 +91,8 @@ func (p *process) matches(argv []string) bool {
 	return !slices.ContainsFunc(p.Without, func(a string) bool { return slices.Contains(argv, a) })
 }
 
-// flag is the value of a flag in arguments, the last one if it stands twice.
+// flag returns the value of a flag in a list of arguments. If the flag is
+// repeated, the last value wins.
 func flag(args []string, name string) string {
 	value := ""
 	for _, a := range args {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,16 +14,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// In nodes that "fairlead up --provider kind" has made, which have the tunnel from
-// the beginning, ProvidedDir is mounted, and ProvidedBundle is what they were made
-// from.
+// In nodes that "fairlead up --provider kind" has created, which have the tunnel
+// from the start, ProvidedDir is mounted, and ProvidedBundle is the bundle they
+// were created from.
 const (
 	ProvidedDir    = "/kind/fairlead"
 	ProvidedBundle = ProvidedDir + "/bundle.yaml"
 )
 
-// Provider names what has made the node below root together with the tunnel; empty
-// for nothing.
+// Provider returns the name of the provider that created the node below root
+// together with the tunnel, or "" if none did.
 func Provider(root string) string {
 	if (host{root: root}).exists(ProvidedDir) {
 		return "kind"
@@ -29,8 +31,8 @@ func Provider(root string) string {
 	return ""
 }
 
-// providedBundle is the bundle that the node was made from, nil if it was made
-// without one, or by a release that did not leave it there.
+// providedBundle returns the bundle that the node was created from, or nil if it
+// was created without one, or by a release that did not store it there.
 func providedBundle(h host) (*v1alpha1.Bundle, error) {
 	data, err := h.read(ProvidedBundle)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +48,8 @@ func providedBundle(h host) (*v1alpha1.Bundle, error) {
 	return b, nil
 }
 
-// inspectProvided says what is missing on a node that was made with the tunnel.
+// inspectProvided reports what is missing on a node that was created with the
+// tunnel.
 func (s *Status) inspectProvided(n *node) {
 	if s.Provider == "" || s.Installed {
 		return
@@ -55,7 +58,7 @@ func (s *Status) inspectProvided(n *node) {
 	if s.WithoutTunnel {
 		return
 	}
-	const advice = "this node was made with the tunnel; \"fairlead down\" and \"fairlead up\" make the cluster anew"
+	const advice = "this node was created with the tunnel; recreate the cluster with \"fairlead down\" and \"fairlead up\""
 	if !s.APIServer.Tunnel {
 		s.Problems = append(s.Problems, "kube-apiserver does not use the tunnel: "+advice)
 	}

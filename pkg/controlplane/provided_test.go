@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -7,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -23,7 +25,7 @@ func TestProvidedNode(t *testing.T) {
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	text, err := yaml.Marshal(o.Bundle.Defaulted())
+	text, err := bundle.Encode(o.Bundle.Defaulted())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func TestProvidedNode(t *testing.T) {
 		return s, strings.Join(s.Problems, "\n")
 	}
 	s, problems := status()
-	if s.Installed || s.Provider != "kind" || !s.APIServer.Tunnel || s.WithoutTunnel || strings.Contains(problems, "made with the tunnel") {
+	if s.Installed || s.Provider != "kind" || !s.APIServer.Tunnel || s.WithoutTunnel || strings.Contains(problems, "created with the tunnel") {
 		t.Errorf("%+v", s)
 	}
 	manifest, err := host{root: pristine}.read(apiServerFile)
@@ -58,8 +60,8 @@ func TestProvidedNode(t *testing.T) {
 	if s, problems := status(); s.APIServer.Tunnel || !strings.Contains(problems, "does not use the tunnel") || !strings.Contains(problems, "no manifest") {
 		t.Errorf("%+v", s)
 	}
-	put(t, h, ProvidedBundle, "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nkonnectivity: {enabled: false}\n")
-	if s, problems := status(); !s.WithoutTunnel || strings.Contains(problems, "made with the tunnel") {
+	put(t, h, ProvidedBundle, bundletest.File("konnectivity: {enabled: false}"))
+	if s, problems := status(); !s.WithoutTunnel || strings.Contains(problems, "created with the tunnel") {
 		t.Errorf("%+v", s)
 	}
 	if Provider(pristine) != "" {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -23,7 +25,7 @@ import (
 const bound = 2 * time.Minute
 
 // realNode is a control plane node with real programs: etcd, kube-apiserver from
-// kubeadm's manifest, and whatever other static Pods come.
+// kubeadm's manifest, and any other static Pods.
 type realNode struct {
 	root    string
 	config  *kubeadmapi.InitConfiguration
@@ -32,7 +34,7 @@ type realNode struct {
 	node    *node
 }
 
-// startRealNode is left out with -short: it takes programs that are built once.
+// startRealNode skips the test with -short: it needs programs that are built once.
 func startRealNode(t *testing.T) *realNode {
 	t.Helper()
 	programs := daemontest.Components(t, "etcd", "kube-apiserver")
@@ -76,8 +78,8 @@ func ownServer(t *testing.T) string {
 	return filepath.Join(dir, "konnectivity-server")
 }
 
-// becomeAdmin does what "kubeadm init" does once the API server is up: the
-// administrators' right, and the stored configuration.
+// becomeAdmin does what "kubeadm init" does once the API server is up: it binds the
+// administrators' role and stores the configuration.
 func (r *realNode) becomeAdmin(t *testing.T) {
 	t.Helper()
 	dir := host{root: r.root}.path("/etc/kubernetes")
@@ -107,22 +109,22 @@ func (r *realNode) options() Options {
 	return Options{Bundle: r.bundle, Root: r.root, Timeout: time.Minute, user: func() int { return 0 }}
 }
 
-// files are those below /etc/kubernetes, without the server's socket.
+// files returns the files below /etc/kubernetes, without the server's socket.
 func (r *realNode) files(t *testing.T) map[string]string {
 	t.Helper()
 	return snapshot(t, host{root: r.root}.path("/etc/kubernetes"))
 }
 
 // TestRealAPIServer changes a real kube-apiserver that runs from kubeadm's manifest.
-// Either part leaves the node as it was.
+// Both parts leave the node as it was.
 func TestRealAPIServer(t *testing.T) {
 	r := startRealNode(t)
 	t.Run("new flags keep it from starting", r.fails)
 	t.Run("there and back", r.thereAndBack)
 }
 
-// thereAndBack: kube-apiserver is changed over to a real Konnectivity server and
-// back again (KON-07 to KON-11, KON-20 to KON-24, KON-30, KON-36, KON-83).
+// thereAndBack installs the tunnel with a real Konnectivity server and a real
+// kube-apiserver, and uninstalls it again.
 func (r *realNode) thereAndBack(t *testing.T) {
 	before := r.files(t)
 	config, err := r.node.clusterConfiguration(t.Context())
@@ -159,7 +161,7 @@ func (r *realNode) thereAndBack(t *testing.T) {
 	}
 }
 
-// dialNode lets kube-apiserver dial a node on which nothing listens.
+// dialNode makes kube-apiserver dial a node on which nothing listens.
 func (r *realNode) dialNode(t *testing.T) error {
 	t.Helper()
 	ctx := t.Context()
@@ -183,7 +185,8 @@ func (r *realNode) dialNode(t *testing.T) error {
 	return nil
 }
 
-// ownAddress is one of this machine's: kube-apiserver refuses to proxy to loopback.
+// ownAddress returns one of this machine's addresses that is not loopback, because
+// kube-apiserver refuses to proxy to loopback.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -233,9 +236,9 @@ func (r *realNode) checkStatus(t *testing.T) {
 	}
 }
 
-// upgradeKeepsTunnel: kube-apiserver's manifest as "kubeadm upgrade" makes it from
-// the stored configuration has the flag and the mounts, and the name is among
-// those that a new certificate gets.
+// upgradeKeepsTunnel checks what "kubeadm upgrade" generates from the stored
+// configuration: kube-apiserver's manifest has the flag and the mounts, and a new
+// certificate would contain the name.
 func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	t.Helper()
 	text, err := r.node.clusterConfiguration(t.Context())
@@ -255,9 +258,10 @@ func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	}
 }
 
-// fails: the new flags keep kube-apiserver from starting, as an older one would
-// refuse them. Everything is put back, the old one runs again, and the error has
-// what it said last.
+// fails adds flags that keep kube-apiserver from starting, as an older
+// kube-apiserver would reject them. Everything is rolled back, the old
+// kube-apiserver runs again, and the error contains the last lines of the new one's
+// log.
 func (r *realNode) fails(t *testing.T) {
 	before := r.files(t)
 	spoil := func(argv []string) []string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,8 +19,9 @@ const (
 	servingKey  = "/etc/kubernetes/pki/apiserver.key"
 )
 
-// TestReinstallAfterNewKey: kubeadm makes kube-apiserver's certificate anew, with
-// another key; what a later uninstallation brings back belongs to that key (KON-36).
+// TestReinstallAfterNewKey covers kubeadm reissuing kube-apiserver's certificate
+// with another key. The certificate that a later uninstallation restores belongs
+// to the new key.
 func TestReinstallAfterNewKey(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -53,8 +56,8 @@ func TestReinstallAfterNewKey(t *testing.T) {
 	}
 }
 
-// TestFailedReinstallKeepsBackup: a second run over an edited manifest that fails
-// leaves the copy from before the first one.
+// TestFailedReinstallKeepsBackup checks that a second run over an edited manifest,
+// if it fails, keeps the backup from before the first run.
 func TestFailedReinstallKeepsBackup(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -86,8 +89,9 @@ func TestFailedReinstallKeepsBackup(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestUninstallFromBrokenControlPlane: a kube-apiserver that is not ready is no
-// reason to keep the tunnel, also if it is not ready without it.
+// TestUninstallFromBrokenControlPlane checks that Uninstall removes the tunnel
+// although kube-apiserver is not ready, even if it is not ready without the tunnel
+// either.
 func TestUninstallFromBrokenControlPlane(t *testing.T) {
 	root := testNode(t)
 	install(t, root)
@@ -109,8 +113,8 @@ func TestUninstallFromBrokenControlPlane(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestResumeWithOtherFiles: a killed run is completed only if it was asked for the
-// same files.
+// TestResumeWithOtherFiles checks that a killed run is completed only if the
+// request names the same files.
 func TestResumeWithOtherFiles(t *testing.T) {
 	file := t.TempDir() + "/server.conf"
 	o := testOptions(pristine)
@@ -128,7 +132,8 @@ func TestResumeWithOtherFiles(t *testing.T) {
 	}
 }
 
-// TestRenewRefuses: a kubeconfig that is a symbolic link, and an unknown --restart.
+// TestRenewRefuses covers a kubeconfig that is a symbolic link, and an unknown
+// --restart.
 func TestRenewRefuses(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}

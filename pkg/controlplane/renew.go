@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,29 +14,29 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// RenewOptions say what to renew.
+// RenewOptions configure what to renew.
 type RenewOptions struct {
 	Options
 	// Before limits the renewal to certificates that expire within this time; 0
 	// renews all.
 	Before time.Duration
-	// Restart says whether the server is restarted: "auto" (if its image cannot
-	// read renewed files by itself), "always" or "never".
+	// Restart controls whether the server is restarted: "auto" (only if its image
+	// cannot reload renewed files), "always" or "never".
 	Restart string
 }
 
-// Renewal is what Renew has done or would do.
+// Renewal is the result of Renew, or of its dry run.
 type Renewal struct {
 	Result
 	// Restarted: the server was restarted, which breaks the connections through it.
 	Restarted bool `json:"restarted,omitempty"`
-	// Notes are what remains to be done by somebody else.
+	// Notes lists the steps that remain for the user or for another program.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Renew issues the tunnel's certificates on this node again. Old and new ones are
-// both accepted until the old ones expire, so that no dial fails. This release's
-// server takes up renewed files while it runs; another one is restarted.
+// Renew reissues the tunnel's certificates on this node. Old and new certificates
+// are both accepted until the old ones expire, so no dial fails. This release's
+// server reloads renewed files while it runs; any other server is restarted.
 func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 	if !slices.Contains([]string{"", "auto", "always", "never"}, o.Restart) {
 		return Renewal{}, preflightError(fmt.Errorf("--restart %q: choose auto, always or never", o.Restart))
@@ -82,8 +84,8 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 	return r, err
 }
 
-// resumeRenewal completes a renewal that was killed, if it was asked for the same,
-// and else puts it back.
+// resumeRenewal completes a killed renewal if this run requests the same one, and
+// rolls it back otherwise.
 func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, done bool, err error) {
 	j, err := n.interrupted()
 	if err == nil {
@@ -97,7 +99,7 @@ func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, do
 	return r, done, err
 }
 
-// due tells whether a certificate is to be renewed.
+// due reports whether a certificate must be renewed.
 func (p *planner) due(f certFile, before time.Duration) bool {
 	if before <= 0 {
 		return true
@@ -146,9 +148,9 @@ func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 	}
 }
 
-// renewKubeconfig keeps the API server's URL. The file is written in place: the
-// Pod has it mounted as a file, and would go on seeing one that was replaced
-// (KON-24).
+// renewKubeconfig issues the kubeconfig again and keeps the API server's URL. It
+// writes the file in place: the Pod has it mounted as a single file, and a file bind
+// mount keeps the old inode, so the Pod would not see a replaced file.
 func (p *planner) renewKubeconfig(r *Renewal) {
 	file := p.bundle.Konnectivity.Server.Kubeconfig
 	data, err := p.read(file)
@@ -183,8 +185,8 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 	}
 }
 
-// trustsOthers tells whether a kubeconfig trusts other CAs than ca.crt has, as while
-// the cluster's CA is being rotated, and can be issued again here.
+// trustsOthers reports whether a kubeconfig trusts other CAs than ca.crt has, as
+// during a rotation of the cluster's CA, and can be reissued here.
 func (p *planner) trustsOthers(file string) bool {
 	data, err := p.read(file)
 	if err != nil {
@@ -198,8 +200,9 @@ func (p *planner) trustsOthers(file string) bool {
 	return err == nil
 }
 
-// replace plans new content for a file that is there, with the mode it has, but for
-// secrets that others may read; false if that cannot be.
+// replace plans new content for an existing file. The mode stays, but a secret loses
+// the permissions of group and others. It returns false if the file cannot be
+// replaced.
 func (p *planner) replace(step Step, file string, data []byte, secret bool) bool {
 	now, err := p.fingerprint(file)
 	if err != nil {
@@ -229,9 +232,10 @@ func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.
 	}
 }
 
-// renewClient makes a new CA for kube-apiserver's client certificate, whose key
-// nobody keeps, and a certificate of it. The server goes on accepting the old CA
-// until that expires: kube-apiserver reads its certificate only when it starts.
+// renewClient creates a new CA for kube-apiserver's client certificate, and issues a
+// certificate of that CA. The CA's key is not kept. The server goes on accepting the
+// old CA until that expires, because kube-apiserver reads its certificate only when
+// it starts.
 func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "konnectivity-client-ca", p.opts.Now())
 	if err != nil {
@@ -253,9 +257,7 @@ func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 		}
 	}
 	p.replace(StepPKI, tcp.ClientCA, bundle, false)
-	p.reissue(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcpClientName, Usages: pki.ClientAuth})
+	p.reissue(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcp.ClientNames[0], Usages: pki.ClientAuth})
 	r.Notes = append(r.Notes, fmt.Sprintf("kube-apiserver reads %s only when it starts: the old one goes on working until it expires, so restart kube-apiserver before that",
 		tcp.ClientCert))
 }
-
-const tcpClientName = "kube-apiserver-konnectivity-client"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,17 +15,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
-// restartedAt is the annotation of the server's Pod that changes so that the
-// kubelet makes the Pod anew.
+// restartedAt is the annotation that restartServer changes on the server's
+// static Pod, so that the kubelet recreates the Pod.
 const restartedAt = "fairlead.dev/restarted-at"
 
-// restartServer plans the server's restart, if it is needed.
+// restartServer plans a restart of the server, if it needs one.
 func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
 	name := serverManifest(p.bundle)
 	data, err := p.read(name)
 	if err != nil {
 		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")
-		return nil //nolint:nilerr // the note says it
+		return nil //nolint:nilerr // the note reports it
 	}
 	pod, err := decodePod(data)
 	if err == nil && len(pod.Spec.Containers) == 0 {
@@ -50,8 +52,8 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 	return nil
 }
 
-// reloads tells whether the server's image is this project's, by its name, under
-// whatever registry: upstream's proxy-server reads its files once.
+// reloads reports whether the server's image is this project's, judged by its
+// name, in whatever registry. Upstream's proxy-server reads its files only once.
 func reloads(containers []corev1.Container) bool {
 	for _, c := range containers {
 		image, _, _ := strings.Cut(path.Base(c.Image), "@")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// tcpBundle speaks HTTPConnect over TCP, with a certificate of the server's own.
+// tcpBundle uses HTTPConnect over TCP, and a certificate of the server's own.
 func tcpBundle() *v1alpha1.Bundle {
 	const dir = "/etc/kubernetes/pki/konnectivity/"
 	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
@@ -50,9 +52,9 @@ func readCerts(t *testing.T, h host, p string) []*x509.Certificate {
 	return certs
 }
 
-// TestRenew: the kubeconfig stays the same file, as it is mounted by itself
-// (KON-24), with the same mode and API server; after that the state knows the new
-// files, so that uninstalling takes them away.
+// TestRenew checks that a renewal writes the kubeconfig in place, as the Pod has it mounted
+// as a single file, and keeps its mode and API server. Afterwards the state records the new
+// files, so that uninstalling removes them.
 func TestRenew(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -97,9 +99,10 @@ func TestRenew(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestRenewWhileCARotates: from a timer, too, the kubeconfig follows ca.crt: it trusts
-// both CAs while both are there and is of the one whose key is there, then the new
-// one alone, and the command says what is left to do.
+// TestRenewWhileCARotates checks that the kubeconfig follows ca.crt, also when a timer
+// starts the renewal. While ca.crt has both CAs, the kubeconfig trusts both, and the CA
+// whose key is on the node issues its certificate. Then it trusts the new CA alone. The
+// command reports what is left to do.
 func TestRenewWhileCARotates(t *testing.T) {
 	root, other := testNode(t), filepath.Join(t.TempDir(), "other")
 	install(t, root)
@@ -144,9 +147,9 @@ func TestRenewWhileCARotates(t *testing.T) {
 	}
 }
 
-// TestRenewTCP: both CAs are in the bundle until the old one expires, so that
-// kube-apiserver's old certificate is accepted until it restarts, and the new one
-// from then on.
+// TestRenewTCP checks that both CAs are in the CA bundle until the old one expires, so that
+// the server accepts kube-apiserver's old certificate until kube-apiserver restarts, and
+// the new one from then on.
 func TestRenewTCP(t *testing.T) {
 	root := testNode(t)
 	h, b := host{root: root}, tcpBundle()
@@ -190,8 +193,52 @@ func TestRenewTCP(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestRenewRestartsForeignImages: upstream's proxy-server reads its files once. If
-// it does not come back, the old files do.
+// ownClientCert replaces kube-apiserver's client certificate files by a certificate that
+// the user made.
+func ownClientCert(t *testing.T, h host, o *Options, name string) {
+	t.Helper()
+	cfg, tcp := pki.FromBundle(o.Bundle), o.Bundle.Konnectivity.Transport.TCP
+	ca, err := pki.NewCA(cfg, "our-ca", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(cfg, pki.Request{CommonName: name, Usages: pki.ClientAuth}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{tcp.ClientCA: ca.CertPEM(), tcp.ClientCert: pair.CertPEM(), tcp.ClientKey: key} {
+		put(t, h, file, string(data))
+	}
+}
+
+// TestOwnClientName checks that the server accepts a client certificate that the user made
+// under the name in the bundle, and that an issued or reissued one has that name, too.
+func TestOwnClientName(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		root := testNode(t)
+		o := testOptions(root)
+		o.Bundle = tcpBundle()
+		tcp := o.Bundle.Konnectivity.Transport.TCP
+		tcp.ClientNames = []string{"our-apiserver", "another"}
+		if own {
+			ownClientCert(t, host{root: root}, &o, "another")
+		}
+		if _, err := Install(t.Context(), o); err != nil {
+			t.Fatalf("own certificate %v: %v", own, err)
+		}
+		renew(t, RenewOptions{Options: o})
+		if name := readCerts(t, host{root: root}, tcp.ClientCert)[0].Subject.CommonName; name != "our-apiserver" {
+			t.Errorf("own certificate %v: the renewed one has the name %q", own, name)
+		}
+	}
+}
+
+// TestRenewRestartsForeignImages: upstream's proxy-server reads its files once, so it is
+// restarted. If it does not become ready again, the old files are restored.
 func TestRenewRestartsForeignImages(t *testing.T) {
 	root := testNode(t)
 	o := testOptions(root)
@@ -225,8 +272,8 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestDryRunShowsNames: a certificate that is issued again shows what changes, its
-// names, and that the key stays; of the kubeconfig nothing is shown.
+// TestDryRunShowsNames checks that the dry run shows what changes in a reissued
+// certificate, its names, and that the key stays. It shows nothing of the kubeconfig.
 func TestDryRunShowsNames(t *testing.T) {
 	root := testNode(t)
 	diffs, err := PlanInstall(t.Context(), testOptions(root))
@@ -254,9 +301,9 @@ func TestDryRunShowsNames(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestStages: the server first, then kube-apiserver, then another bundle over both:
-// the installation follows, with nothing of the earlier bundle left in the
-// manifest, and uninstalling comes back to the very beginning.
+// TestStages installs the server first, then kube-apiserver's part, then another bundle
+// over both. The manifest keeps nothing of the earlier bundle, and uninstalling restores
+// the original node.
 func TestStages(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}

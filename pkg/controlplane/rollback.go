@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -6,10 +8,10 @@ import (
 	"os"
 )
 
-// revertEditedManifest goes back in kube-apiserver's manifest although somebody
-// else has changed it since: their change stays, what this run added goes, and
-// what an earlier installation had added comes back. Only then may the files go
-// that the manifest names.
+// revertEditedManifest rolls back kube-apiserver's manifest after another program
+// or a person has changed it during the run. It keeps their change, removes what
+// this run added, and restores what an earlier installation had added. Only after
+// that may the files be removed that the manifest names.
 func (t *transaction) revertEditedManifest(c Change, now string) error {
 	if now == absent {
 		return fmt.Errorf("%s %w: it is not there any more, and what it needs stays until it is back", c.Path, errEdited)
@@ -46,8 +48,9 @@ func (t *transaction) revertEditedManifest(c Change, now string) error {
 	return t.strip(os.Rename(t.path(staged), t.path(c.Path)))
 }
 
-// withoutRun is a manifest with what the node had before this run. The state file
-// is that of before, until a run has come to its end.
+// withoutRun returns a manifest with this run's additions replaced by those of
+// the state before the run. The state file is the one from before until a run is
+// committed.
 func (t *transaction) withoutRun(manifest []byte) ([]byte, error) {
 	var err error
 	if t.State != nil {
@@ -64,8 +67,8 @@ func (t *transaction) withoutRun(manifest []byte) ([]byte, error) {
 	return manifest, err
 }
 
-// halfWritten tells whether a file that is written in place is what a kill may
-// leave of it: every byte is that of the old or of the new file.
+// halfWritten reports whether a file that is written in place is as a kill may
+// have left it: every byte is that of the old or of the new file.
 func (t *transaction) halfWritten(c Change) bool {
 	if !c.InPlace {
 		return false

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,9 +19,9 @@ const (
 	serverFile    = "/etc/kubernetes/manifests/konnectivity-server.yaml"
 )
 
-// TestEditDuringRollback: kube-apiserver's manifest is edited while a run waits
-// that fails then. The edit stays, what the run added does not, and no file goes
-// that the manifest still names (KON-09).
+// TestEditDuringRollback edits kube-apiserver's manifest while a run waits, and
+// then makes the wait fail. The edit stays, the run's additions are removed, and
+// no file is removed that the manifest still names.
 func TestEditDuringRollback(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -34,8 +36,8 @@ func TestEditDuringRollback(t *testing.T) {
 	sameTrees(t, before, snapshot(t, root))
 }
 
-// TestEditDuringRollbackOfSecondRun: what the first installation had added comes
-// back into the edited manifest.
+// TestEditDuringRollbackOfSecondRun checks that a rollback restores the first
+// installation's additions in the edited manifest.
 func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -60,8 +62,9 @@ func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestManifestGoneDuringRollback: whoever moves the manifest out for a while finds
-// everything that it names when it comes back; the next run then ends.
+// TestManifestGoneDuringRollback moves the manifest away during a rollback. Every
+// file that it names is still there when it is moved back, and the next run then
+// finishes.
 func TestManifestGoneDuringRollback(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -86,8 +89,9 @@ func TestManifestGoneDuringRollback(t *testing.T) {
 	sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 }
 
-// TestRollbackEnds: a file that somebody else has changed is named by the first
-// attempt to go back and left by the second, which comes to its end.
+// TestRollbackEnds checks that the first rollback attempt reports a file that
+// another program changed, and that the second attempt leaves the file and
+// finishes.
 func TestRollbackEnds(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -113,8 +117,8 @@ func TestRollbackEnds(t *testing.T) {
 	}
 }
 
-// TestRenewLeavesForeignKubeconfig: a kubeconfig that somebody else writes while a
-// renewal is prepared is not overwritten, neither forward nor back.
+// TestRenewLeavesForeignKubeconfig checks that neither a renewal nor its rollback
+// overwrites a kubeconfig that another program writes during the preparation.
 func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := host{root: root}
@@ -129,12 +133,12 @@ func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 		t.Errorf("%v, want errEdited", err)
 	}
 	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || string(data) != "# mine\n" {
-		t.Errorf("the file of somebody else was overwritten (%v)", err)
+		t.Errorf("another program's file was overwritten (%v)", err)
 	}
 }
 
-// TestRollbackTellsWhatItDoes: kube-apiserver's manifest is put back, and waited
-// for, only by a run that has come to it.
+// TestRollbackTellsWhatItDoes checks that a run restores kube-apiserver's
+// manifest, and waits for it, only if the run had reached that step.
 func TestRollbackTellsWhatItDoes(t *testing.T) {
 	for _, test := range []struct {
 		fails string
@@ -158,22 +162,22 @@ func TestRollbackTellsWhatItDoes(t *testing.T) {
 			}
 			told := slices.Contains(steps, "Putting back kube-apiserver's manifest")
 			if told != test.want || waited != test.want {
-				t.Errorf("putting back was told: %v, waited for: %v; want %v; steps %q", told, waited, test.want, steps)
+				t.Errorf("the rollback step was reported: %v, waited for: %v; want %v; steps %q", told, waited, test.want, steps)
 			}
 			sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 		})
 	}
 }
 
-// titles are a Progress that keeps what was begun.
+// titles is a Progress that records the steps that were started.
 type titles []string
 
 func (s *titles) Begin(step string)   { *s = append(*s, step) }
 func (*titles) Detail(string, ...any) {}
 func (*titles) End(string, error)     {}
 
-// failingOptions let the wait for kube-apiserver fail once, after a change by
-// somebody else.
+// failingOptions make the wait for kube-apiserver fail once, after another program
+// has made a change.
 func failingOptions(root string, change func()) Options {
 	o, failed := testOptions(root), false
 	o.waits = func(_ context.Context, p *process) error {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -12,18 +14,18 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
-// Status is what Inspect finds.
+// Status is the result of Inspect.
 type Status struct {
-	// Installed by fairlead; Version and Since of the installation.
+	// Installed by fairlead; Version and Since are those of the installation.
 	Installed  bool      `json:"installed"`
 	ServerOnly bool      `json:"serverOnly,omitempty"`
 	Version    string    `json:"version,omitempty"`
 	Since      time.Time `json:"since,omitzero"`
-	// Provider has made this node together with the tunnel, "kind" for "fairlead up
-	// --provider kind"; WithoutTunnel: its bundle has none.
+	// Provider created this node together with the tunnel: "kind" for "fairlead up
+	// --provider kind". WithoutTunnel: its bundle has no tunnel.
 	Provider      string `json:"provider,omitempty"`
 	WithoutTunnel bool   `json:"withoutTunnel,omitempty"`
-	// Interrupted says which operation did not end; empty for none.
+	// Interrupted is the operation that was interrupted; empty for none.
 	Interrupted string `json:"interrupted,omitempty"`
 	// Node is the node's name.
 	Node string `json:"node"`
@@ -34,7 +36,7 @@ type Status struct {
 	Server    ProgramStatus `json:"server"`
 	// Certificates that expire, see [Certificates].
 	Certificates []Certificate `json:"certificates"`
-	// Problems is everything that is not as it should be; empty if all is well.
+	// Problems lists everything that is wrong; empty if there are none.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -49,30 +51,31 @@ type FileStatus struct {
 const (
 	FileAsInstalled = "as installed"
 	FileChanged     = "changed"
-	// FileRenewed is a certificate that was renewed since, by kubeadm for example, and
-	// is as good.
+	// FileRenewed is a certificate that was renewed since, for example by kubeadm, and
+	// is valid.
 	FileRenewed = "renewed"
 	FileMissing = "missing"
 )
 
 // ProgramStatus is one of the two programs of the tunnel on a control plane node.
 type ProgramStatus struct {
-	// Image of its manifest.
+	// Image in its manifest.
 	Image string `json:"image,omitempty"`
-	// Process is its id, 0 if none runs with the manifest's flags.
+	// Process is its process ID; 0 if no process runs with the manifest's flags.
 	Process int `json:"process,omitempty"`
 	// Tunnel: kube-apiserver's flags make it use the tunnel.
 	Tunnel bool `json:"tunnel,omitempty"`
-	// Health is ok, or why not.
+	// Health is ok, or why it is not healthy.
 	Health string `json:"health"`
-	// Ready is ok, or why not; the server is when an agent is connected.
+	// Ready is ok, or why it is not ready. The server is ready when an agent is
+	// connected.
 	Ready string `json:"ready,omitempty"`
 }
 
 const ok = "ok"
 
-// Inspect looks at this node and changes nothing. It fails only where there is no
-// control plane to look at.
+// Inspect inspects this node and changes nothing. It fails only if there is no control
+// plane to inspect.
 func Inspect(ctx context.Context, o Options) (Status, error) {
 	n := newNode(o.defaulted())
 	state, err := n.readState()
@@ -86,7 +89,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		return Status{}, err
 	}
 	n.connect()
-	s := Status{Node: n.name_, Provider: Provider(n.root), Certificates: n.certificates(WarnBefore)}
+	s := Status{Node: n.ownName, Provider: Provider(n.root), Certificates: n.certificates(WarnBefore)}
 	if state.onlyKubeadm() {
 		s.Problems = append(s.Problems, kubeadmLeft)
 	} else if state != nil {
@@ -101,7 +104,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectPrograms(ctx, n)
 	s.inspectProvided(n)
 	for _, c := range s.Certificates {
-		// Where nothing is installed, nothing needs to fit.
+		// If nothing is installed, the certificates need not match a bundle.
 		if c.State != CertGood && (s.Installed || n.exists(serverManifest(n.bundle))) {
 			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
 		}
@@ -109,7 +112,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	return s, nil
 }
 
-// asMade is the node with the bundle of its installation, or of its provider.
+// asMade returns the node with the bundle of its installation, or of its provider.
 func (n *node) asMade(state *State) (*node, error) {
 	if state != nil && state.Bundle != nil {
 		return n.withBundle(state), nil
@@ -123,7 +126,7 @@ func (n *node) asMade(state *State) (*node, error) {
 	return made, nil
 }
 
-// withBundle is the node as it was installed.
+// withBundle returns the node with the installed bundle.
 func (n *node) withBundle(state *State) *node {
 	o := n.opts
 	o.Bundle = state.Bundle
@@ -158,7 +161,7 @@ func (s *Status) inspectFiles(n *node) {
 	}
 }
 
-// inspectJournal says whether a run was interrupted.
+// inspectJournal reports whether a run was interrupted.
 func (s *Status) inspectJournal(n *node) {
 	if j, err := n.interrupted(); err != nil {
 		s.Problems = append(s.Problems, err.Error())
@@ -168,7 +171,8 @@ func (s *Status) inspectJournal(n *node) {
 	}
 }
 
-// inspectKubeadm compares kubeadm's stored configuration, if it was changed.
+// inspectKubeadm compares kubeadm's stored configuration with the recorded one, if the
+// installation changed it.
 func (s *Status) inspectKubeadm(ctx context.Context, n *node) {
 	if !s.Installed || n.state.Kubeadm == nil {
 		return
@@ -188,7 +192,7 @@ func (s *Status) inspectKubeadm(ctx context.Context, n *node) {
 	}
 }
 
-// good tells whether a file holds certificates and all of them are good.
+// good reports whether a file contains certificates and all of them are good.
 func (s *Status) good(p string) bool {
 	found := false
 	for _, c := range s.Certificates {
@@ -225,9 +229,8 @@ func (s *Status) inspectPrograms(ctx context.Context, n *node) {
 	}
 	container := pod.Spec.Containers[0]
 	program := programOf(container)
-	url := "http://127.0.0.1:" + flag(program.Args, "health-port")
 	s.Server = ProgramStatus{Image: container.Image, Process: first(n.proc().find(program, true)),
-		Health: word(n.healthy(ctx, url+"/healthz")), Ready: word(n.healthy(ctx, url+"/readyz"))}
+		Health: word(n.healthy(ctx, serverHealth(program.Args, "/healthz"))), Ready: word(n.healthy(ctx, serverHealth(program.Args, "/readyz")))}
 	for _, p := range []string{s.Server.Health, s.Server.Ready} {
 		if p != ok {
 			s.Problems = append(s.Problems, konnectivity.ServerName+": "+p)

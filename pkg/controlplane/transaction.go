@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -9,20 +11,21 @@ import (
 	"slices"
 )
 
-// errEdited is returned when somebody else has changed a file during a run.
-var errEdited = errors.New("was changed by somebody else meanwhile")
+// errEdited is returned when another program or a user has changed a file during a run.
+var errEdited = errors.New("was changed by another program or user during the run")
 
-// transaction makes the changes of a journal, or unmakes them. Every method may
-// be called again after a kill at any point: what is done already is recognised
-// by the files' fingerprints.
+// transaction applies the changes of a journal, or rolls them back. Every method
+// can be called again after a kill at any point: it recognises completed changes by
+// the files' fingerprints.
 type transaction struct {
 	host
 	*journal
-	// leaveEdited: an earlier attempt to go back has named the files that somebody
-	// else has changed; this one leaves them and comes to an end. They are in left.
+	// leaveEdited is set if an earlier rollback attempt has reported the files that
+	// another program or a person changed. This attempt leaves those files as they
+	// are, lists them in left, and finishes.
 	leaveEdited bool
 	left        []string
-	// after is told about every single effect; tests kill the process there.
+	// after is called after every single effect; tests kill the process there.
 	after func(point string)
 }
 
@@ -41,8 +44,8 @@ func (t *transaction) save(p phase) error {
 	return nil
 }
 
-// prepare lays everything ready: all that needs room on a disk happens here. If
-// it fails nothing has changed, and it cleans up.
+// prepare stages all files: everything that needs disk space happens here. If it
+// fails, nothing has changed, and it cleans up.
 func (t *transaction) prepare() error {
 	err := t.stage()
 	if err != nil {
@@ -70,21 +73,21 @@ func (t *transaction) stage() error {
 	return t.save(phaseApplying)
 }
 
-// effects is what a step does besides its files.
+// effects are what a step does in addition to its file changes.
 type effects interface {
-	// making is called before the files of a step take their places. It returns
-	// whether the journal has learned something that must outlive a kill.
+	// making is called before the files of a step are put in place. It returns
+	// whether the journal has gained information that must survive a kill.
 	making(ctx context.Context, step Step) (learned bool)
 	// made is called when the files of a step are in place, and returns when they
 	// have taken effect.
 	made(ctx context.Context, step Step) error
-	// unmaking is called once, before the first step is put back.
+	// unmaking is called once, before the first step is rolled back.
 	unmaking()
-	// unmade is called when the files of a step have been put back.
+	// unmade is called when the files of a step have been restored.
 	unmade(ctx context.Context, step Step) error
 }
 
-// forward makes all steps, and what belongs to each.
+// forward applies all steps and calls their effects.
 func (t *transaction) forward(ctx context.Context, e effects) error {
 	for _, step := range t.Steps {
 		if err := ctx.Err(); err != nil {
@@ -106,22 +109,24 @@ func (t *transaction) forward(ctx context.Context, e effects) error {
 	return t.commit()
 }
 
-// back unmakes all steps in the opposite order, as far as it can.
+// back rolls back all steps in reverse order, as far as possible.
 func (t *transaction) back(ctx context.Context, e effects) error {
 	if t.Phase != phaseRollback {
 		e.unmaking()
 	}
 	if err := t.save(phaseRollback); err != nil {
-		// Going back needs no room; only another kill would now find a journal that
-		// says "applying", from which it can go back as well.
+		// A rollback needs no disk space. If the process is killed now, the next
+		// run finds a journal with the phase "applying", and can roll back from
+		// that as well.
 		t.Phase = phaseRollback
 	}
 	var errs []error
 	for _, step := range t.backward() {
 		err := t.revert(step)
 		if err != nil && (step == StepAPIServer || !errors.Is(err, errEdited)) {
-			// What comes after stands on this step: kube-apiserver's manifest names
-			// files that would go, or would come back and name files that are not there.
+			// The steps that follow depend on this one. kube-apiserver's manifest
+			// may name files that they would remove, or they would restore a
+			// manifest that names files which do not exist.
 			return errors.Join(append(errs, fmt.Errorf("%s: %w", step, err))...)
 		}
 		if err == nil {
@@ -133,13 +138,13 @@ func (t *transaction) back(ctx context.Context, e effects) error {
 		t.reached("undone %s", step)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // the journal stays, for another try
+		return err // keep the journal for another attempt
 	}
 	return t.discard()
 }
 
-// backward is the order of going back. kubeadm's configuration comes last either
-// way: it takes an API server that works.
+// backward returns the order of a rollback. kubeadm's configuration comes last in
+// both directions, because it needs a working API server.
 func (t *transaction) backward() []Step {
 	steps := slices.DeleteFunc(slices.Clone(t.Steps), func(s Step) bool { return s == StepKubeadm })
 	slices.Reverse(steps)

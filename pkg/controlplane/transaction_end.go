@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -8,7 +10,7 @@ import (
 	"slices"
 )
 
-// commit makes the state durable and removes what was only needed to go back.
+// commit makes the state durable and removes what only a rollback needed.
 func (t *transaction) commit() error {
 	if err := t.save(phaseDone); err != nil {
 		return err
@@ -34,7 +36,7 @@ func (t *transaction) finish() error {
 	return t.removeJournal()
 }
 
-// removeOldBackups removes copies that no file of the state needs any more.
+// removeOldBackups removes backups that no file of the state needs any more.
 func (t *transaction) removeOldBackups() {
 	entries, _ := os.ReadDir(t.path(backupDir))
 	for _, e := range entries {
@@ -52,7 +54,7 @@ func (t *transaction) removeState() error {
 	return t.strip(os.RemoveAll(t.path(backupDir)))
 }
 
-// discard ends a run that has gone back, or never began.
+// discard finishes a run that was rolled back or never started.
 func (t *transaction) discard() error {
 	for _, c := range t.Changes {
 		if c.Backup != "" && !t.needed(c.Backup) {
@@ -70,15 +72,15 @@ func (t *transaction) discard() error {
 	return t.removeJournal()
 }
 
-// needed tells whether an earlier installation has its copy there, too.
+// needed reports whether an earlier installation uses the same backup.
 func (t *transaction) needed(backup string) bool {
 	before := &State{}
 	found, err := readJSON(t.host, stateFile, before)
 	return err != nil || found && slices.ContainsFunc(before.Files, func(f InstalledFile) bool { return f.Backup == backup })
 }
 
-// removeDirs removes directories that are empty but for a socket that nobody
-// serves any more, and that kube-apiserver does not mount.
+// removeDirs removes directories that are empty apart from a stale socket,
+// unless kube-apiserver mounts them.
 func (t *transaction) removeDirs(dirs []string) {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(t.path(dir))
@@ -95,7 +97,7 @@ func (t *transaction) removeDirs(dirs []string) {
 	}
 }
 
-// removeStaged removes the second names of files.
+// removeStaged removes the staged copies of files.
 func (t *transaction) removeStaged() error {
 	for _, c := range t.Changes {
 		for _, prefix := range []string{newPrefix, oldPrefix} {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -9,8 +11,8 @@ import (
 	"slices"
 )
 
-// stageChange keeps the old file under a second name, which costs no room and
-// keeps all its attributes, and writes the new one beside it.
+// stageChange keeps the old file under a second name, a hard link that needs no disk
+// space and keeps all attributes, and writes the new file next to it.
 func (t *transaction) stageChange(c Change) error {
 	if c.Old != absent {
 		if err := t.keepOld(c, beside(oldPrefix, c.Path)); err != nil {
@@ -31,8 +33,8 @@ func (t *transaction) stageChange(c Change) error {
 	return t.write(beside(newPrefix, c.Path), c.Data, c.Mode, t.owner(c.Path))
 }
 
-// keepOld makes the second name; a copy where the file system knows none, or
-// where the file itself will be written to.
+// keepOld creates the second name. It copies the file if the file system does not
+// support hard links, or if the file itself will be written to.
 func (t *transaction) keepOld(c Change, to string) error {
 	from := c.Path
 	if err := os.Remove(t.path(to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,12 +53,12 @@ func (t *transaction) keepOld(c Change, to string) error {
 	}
 	mode := info.Mode()
 	if c.InPlace {
-		mode = onlyOwner(mode) // only the content goes back from here
+		mode = onlyOwner(mode) // this copy restores only the content
 	}
 	return t.write(to, data, mode, t.owner(from))
 }
 
-// apply makes the file changes of a step.
+// apply applies the file changes of a step.
 func (t *transaction) apply(step Step) error {
 	for _, c := range t.Changes {
 		if c.Step != step {
@@ -77,7 +79,7 @@ func (t *transaction) applyChange(c Change) error {
 	case err != nil:
 		return err
 	case now == c.New:
-		return nil // by an earlier run
+		return nil // an earlier run applied it
 	case now != c.Old && !t.halfWritten(c):
 		return fmt.Errorf("%s %w", c.Path, errEdited)
 	case c.InPlace:
@@ -88,8 +90,9 @@ func (t *transaction) applyChange(c Change) error {
 	return t.strip(os.Rename(t.path(beside(newPrefix, c.Path)), t.path(c.Path)))
 }
 
-// revert unmakes the file changes of a step. A file that somebody else has
-// changed since is left alone and named in the error; the others go back.
+// revert rolls back the file changes of a step. It leaves a file that another
+// program or a person has changed since, and names it in the error. It restores the
+// others.
 func (t *transaction) revert(step Step) error {
 	var errs []error
 	for _, c := range slices.Backward(t.Changes) {
@@ -129,9 +132,10 @@ func (t *transaction) revertChange(c Change) error {
 	return t.strip(os.Rename(t.path(beside(oldPrefix, c.Path)), t.path(c.Path)))
 }
 
-// pour writes the content of one file into another, which stays the same file. Half
-// of it after a kill is written again by the next run. Nobody who could read the old
-// content by a mode that goes reads the new one.
+// pour writes the content of one file into another, which stays the same inode. If a
+// kill leaves the file half written, the next run writes it again. pour removes the
+// permissions of group and others before it writes, so a user whom only the old mode
+// lets read the file cannot read the new content.
 func (t *transaction) pour(from, to string, mode fs.FileMode) error {
 	data, err := t.read(from)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -10,14 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Uninstall takes away what Install has brought, in the opposite order. Files
-// that are as Install left them become what they were before, byte for byte. From
-// kube-apiserver's manifest that has been edited since, only Install's own lines
-// are taken out. Other files that somebody has changed since are left, and named
-// in the result. An installation that was interrupted is rolled back; if there was
-// an earlier one, that stays, and it fails with [ErrStillInstalled].
+// Uninstall removes what Install has added, in reverse order. It restores files
+// that are as Install left them, byte for byte. If kube-apiserver's manifest has
+// been edited since, it removes only Install's own lines. It leaves other files
+// that were edited since, and names them in the result. It rolls back an
+// interrupted installation. If an earlier installation was in place, that one
+// stays, and Uninstall fails with [ErrStillInstalled].
 //
-// It fails with [ErrNotInstalled] where there is nothing to do.
+// Uninstall fails with [ErrNotInstalled] if there is nothing to do.
 func Uninstall(ctx context.Context, o Options) (Result, error) {
 	n := newNode(o.defaulted())
 	result, err := n.uninstall(ctx)
@@ -70,7 +72,8 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// planUninstall returns the journal and what will be left.
+// planUninstall returns the journal of an uninstallation, and the files that it
+// leaves.
 func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	n.bundle = n.state.Bundle.Defaulted()
 	n.connect()
@@ -80,7 +83,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	}}
 	p.planServerProcess(nil)
 	if err := n.checkReady(ctx); err != nil {
-		// No reason to refuse: taking the tunnel away may be the very cure.
+		// Do not refuse: removing the tunnel may be the fix.
 		n.opts.Notef("%v", err)
 		p.j.WasBroken = true
 	} else {
@@ -115,7 +118,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 	return p.j, left, errors.Join(p.errs...)
 }
 
-// stepOf is the step that takes a file away.
+// stepOf returns the step that removes a file.
 func (n *node) stepOf(p string) Step {
 	switch p {
 	case n.manifestPath:
@@ -128,7 +131,8 @@ func (n *node) stepOf(p string) Step {
 	return StepPKI
 }
 
-// takeAway plans one file; the reason is set if it has to stay.
+// takeAway plans the removal of one file. It returns the reason if the file must
+// stay.
 func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 	now, err := p.fingerprint(f.Path)
 	if err != nil {
@@ -159,9 +163,10 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 	return reason, nil
 }
 
-// takeAwayManifest brings back the very bytes of before, or if the manifest has
-// been edited since takes out what was added; in any case what the files that go
-// leave without use. It returns the Pod that comes of it.
+// takeAwayManifest restores kube-apiserver's manifest byte for byte. If the
+// manifest has been edited since, it removes what was added. In both cases it also
+// removes the flag and the mounts of files that the uninstallation removes. It
+// returns the resulting Pod.
 func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	now, mode, err := p.present(p.manifestPath)
 	if err != nil {
@@ -189,7 +194,7 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// manifestBefore is kube-apiserver's manifest without what Install added.
+// manifestBefore returns kube-apiserver's manifest without what Install added.
 func (p *planner) manifestBefore(now string) ([]byte, error) {
 	f := p.state.file(p.manifestPath)
 	if f == nil {
@@ -203,8 +208,8 @@ func (p *planner) manifestBefore(now string) ([]byte, error) {
 	return RemoveFromManifest(p.manifest, p.state.Manifest)
 }
 
-// undoKubeadm plans to take the tunnel out of kubeadm's stored configuration,
-// once no other kube-apiserver uses the tunnel.
+// undoKubeadm plans to remove the tunnel from kubeadm's stored configuration, once
+// no other kube-apiserver uses the tunnel.
 func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 	k := p.state.Kubeadm
 	if p.opts.LeaveKubeadmConfig {
@@ -222,8 +227,8 @@ func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 	return reason, err
 }
 
-// withoutTunnel is the change that takes additions out of kubeadm's stored
-// configuration, nil if there is none to make.
+// withoutTunnel returns the change that removes additions from kubeadm's stored
+// configuration, or nil if none is needed.
 func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kubeadmChange, reason string, err error) {
 	now, err := n.clusterConfiguration(ctx)
 	if err != nil {
@@ -250,8 +255,8 @@ func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kube
 
 const beforeUpgrade = "do that before the next \"kubeadm upgrade\" on this node, which would bring the flag back, and kube-apiserver would not start"
 
-// kubeadmOfOthers is said where kubeadm's stored configuration has the tunnel, and
-// this node has not put it there.
+// kubeadmOfOthers returns a message if kubeadm's stored configuration has the
+// tunnel and this node did not add it.
 func (p *planner) kubeadmOfOthers(ctx context.Context) string {
 	text, err := p.clusterConfiguration(ctx)
 	if err != nil {
@@ -260,5 +265,5 @@ func (p *planner) kubeadmOfOthers(ctx context.Context) string {
 	if _, missing, err := addToClusterConfiguration(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
 		return ""
 	}
-	return "it has the tunnel, which this node did not put there; whoever did has to take it out: " + beforeUpgrade
+	return "it has the tunnel, but not from this node; remove it where it was added: " + beforeUpgrade
 }

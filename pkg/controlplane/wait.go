@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,15 +15,16 @@ import (
 const (
 	pollEvery   = 250 * time.Millisecond
 	pollTimeout = 5 * time.Second
-	// settled is how long a restarted program must stay ready: one that crashes
-	// does so at once.
+	// settled is how long a restarted program must stay ready: a program that
+	// crashes usually does so at once.
 	settled = 2 * time.Second
-	// logLines are shown of a program that does not get ready.
+	// logLines is the number of log lines to show of a program that does not
+	// become ready.
 	logLines = 8
 )
 
-// await asks until it is answered with nil, which must hold for stable without a
-// break, or the time is over; then the last error counts.
+// await polls ask until it has returned nil for the duration stable without a
+// break, or until the timeout; then it returns the last error.
 func (o Options) await(ctx context.Context, stable time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not within %s", o.Timeout))
 	defer cancel()
@@ -48,9 +51,9 @@ func (o Options) await(ctx context.Context, stable time.Duration, ask func(conte
 	}
 }
 
-// waitFor waits until the program runs with its flags, only with those, and its
-// health check answers. Processes of another manifest do not count, and must have
-// ended: they may have the same flags, and answer the same health check.
+// waitFor waits until the program runs with exactly its flags and its health
+// check succeeds. Processes of another manifest do not count and must have
+// exited: they may have the same flags, and answer the same health check.
 func (n *node) waitFor(ctx context.Context, p *process, others []instance) error {
 	if n.opts.waits != nil {
 		return n.opts.waits(ctx, p)
@@ -76,7 +79,7 @@ func (n *node) waitGone(ctx context.Context, p *process) error {
 	})
 }
 
-// started returns the instances of the program; it fails unless there is one, and
+// started returns the instances of the program. It fails if there is none, or
 // while one of the others still runs.
 func (n *node) started(p *process, others []instance) ([]instance, error) {
 	for _, i := range n.proc().find(p, false) {
@@ -91,20 +94,20 @@ func (n *node) started(p *process, others []instance) ([]instance, error) {
 	return found, nil
 }
 
-// checkVisible fails for a program that works and that nobody can see: then
-// nobody could tell either when the kubelet has restarted it.
+// checkVisible fails if a program works but its process is not visible from here:
+// it would then be impossible to detect that the kubelet has restarted it.
 func (n *node) checkVisible(p *process) error {
 	if n.opts.waits != nil || len(n.proc().find(p, false)) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s works, but its process cannot be seen from here, so that nobody could tell when the kubelet has restarted it: "+
+	return fmt.Errorf("%s works, but its process is not visible here, so a restart by the kubelet could not be detected: "+
 		"run the command on the node itself, or in a Pod with hostPID: true", p.Name)
 }
 
 func (n *node) proc() procfs { return procfs(n.opts.proc) }
 
-// healthy asks a health check; the client verifies kube-apiserver by the
-// cluster's CA and uses the administrator's identity if there is one.
+// healthy calls a health check. The client verifies kube-apiserver with the
+// cluster's CA, and uses the administrator's identity if there is one.
 func (n *node) healthy(ctx context.Context, url string) error {
 	if n.opts.health != nil {
 		return n.opts.health(url)
@@ -134,7 +137,7 @@ func (n *node) healthy(ctx context.Context, url string) error {
 	return nil
 }
 
-// notReady adds to a wait's error what the container said last.
+// notReady adds the container's last log lines to the error of a wait.
 func (n *node) notReady(ctx context.Context, pod, container string, since time.Time, err error) error {
 	text := fmt.Sprintf("%s did not get ready", pod)
 	if reason := n.mirrorReason(context.WithoutCancel(ctx), pod); reason != "" {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -15,14 +17,14 @@ import (
 	"time"
 )
 
-// world is a machine whose kubelet is slow: it looks at the static Pods' manifests
-// now and then, and its "processes" are files as /proc has them. It lies on the
-// disk, so that it goes on where it was after the program under test was killed.
+// world is a machine with a slow kubelet: it reads the static Pod manifests from
+// time to time, and its "processes" are files in the layout of /proc. All of it is
+// on disk, so that it continues after the program under test was killed.
 type world struct {
 	root host
 	// proc is the directory of processes.
 	proc string
-	// pods: cgroups name the Pod, as on every node of kubeadm.
+	// pods: cgroups name the Pod, as on every kubeadm node.
 	pods bool
 	// every is how long the kubelet sleeps.
 	every time.Duration
@@ -34,13 +36,14 @@ type world struct {
 
 // worldState is what the kubelet knows.
 type worldState struct {
-	// Hash of the Pod that runs, and its process, by the manifest's path.
+	// Hash holds the hash of the running Pod, and its process, by the manifest's
+	// path.
 	Hash map[string]string
 	PID  map[string]int
 	Last int
 }
 
-// startWorld goes on with the machine below root.
+// startWorld continues with the machine below root.
 func startWorld(root string, pods bool, every time.Duration) *world {
 	w := &world{root: host{root: root}, proc: root + ".proc", pods: pods, every: every, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
@@ -64,18 +67,18 @@ func (w *world) end() {
 	<-w.ended
 }
 
-// options are those of a node whose processes are the world's.
+// options returns options for a node whose processes are the world's.
 func (w *world) options() Options {
 	o := testOptions(w.root.root)
 	o.waits, o.proc, o.Timeout = nil, w.proc, time.Minute
 	o.settle, o.poll = time.Nanosecond, 10*time.Millisecond
-	o.Kubeconfig = "/nowhere" // nobody serves the API
+	o.Kubeconfig = "/nowhere" // there is no API server
 	o.health = w.health
 	return o
 }
 
-// health is what the programs answer: kube-apiserver for whoever asks it, as long
-// as one runs, whichever it is.
+// health is the health check of the programs: kube-apiserver is healthy as long as
+// any kube-apiserver runs.
 func (w *world) health(url string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +93,7 @@ func (w *world) health(url string) error {
 	return nil
 }
 
-// load reads what the kubelet knows; the caller holds the lock, or looks only.
+// load reads the kubelet's state; the caller holds the lock, or only reads.
 func (w *world) load() worldState {
 	s := worldState{Hash: map[string]string{}, PID: map[string]int{}, Last: 100}
 	if data, err := os.ReadFile(filepath.Join(w.proc, "kubelet.json")); err == nil {
@@ -99,8 +102,8 @@ func (w *world) load() worldState {
 	return s
 }
 
-// sync does what the kubelet does with static Pods: another Pod, another process.
-// What a kill leaves half done is done again.
+// sync does what the kubelet does with static Pods: a changed Pod gets a new
+// process. It repeats what a kill left half done.
 func (w *world) sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +135,8 @@ func (w *world) sync() error {
 	return errors.Join(os.MkdirAll(w.proc, 0o755), os.WriteFile(staged, data, 0o600), os.Rename(staged, filepath.Join(w.proc, "kubelet.json")))
 }
 
-// pod is the hash that the kubelet makes of a manifest's content, and what it runs.
+// pod returns the hash that the kubelet computes of a manifest's content, and the
+// command that it runs.
 func (w *world) pod(manifest string) (hash string, argv []string) {
 	data, err := w.root.read(manifest)
 	if err != nil {
@@ -164,8 +168,8 @@ func (w *world) start(pid int, hash string, argv []string) error {
 		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(argv, "\x00")+"\x00"), 0o600))
 }
 
-// settled fails unless the kubelet runs what the manifests say at this moment: a
-// run that has ended must not have left that to the future.
+// settled fails unless the kubelet runs what the manifests say now: a run must not
+// finish before that.
 func (w *world) settled(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()

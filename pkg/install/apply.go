@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,24 +20,27 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Options say how to apply. The zero value applies, prunes and does not wait.
+// Options configure Apply. The zero value applies, prunes and does not wait.
 type Options struct {
-	// DryRun asks the API server what would happen, and changes nothing.
+	// DryRun sends server-side dry runs, and changes nothing.
 	DryRun bool
-	// Force takes over objects and fields of others, and makes anew what cannot be
-	// changed otherwise.
+	// Force takes ownership of conflicting fields and of objects that fairlead did
+	// not create, and deletes and recreates objects with immutable changes.
 	Force bool
 	// Wait waits until workloads are rolled out, for at most Timeout.
 	Wait bool
-	// Timeout of the waiting, for other runs and for rollouts; 0 means DefaultTimeout.
+	// Timeout bounds the waits for other runs and for rollouts; 0 means
+	// DefaultTimeout.
 	Timeout time.Duration
-	// Leases are those that the workloads make for themselves; Uninstall deletes them.
+	// Leases are those that the workloads create themselves; Uninstall deletes them.
 	Leases []Lease
-	// Progress is told what happens; nil means nobody is.
+	// Party is the command that installs; the zero value is `fairlead install`.
+	Party Party
+	// Progress receives the steps of the run; nil discards them.
 	Progress cluster.Progress
 }
 
-// DefaultTimeout is for pulling images and starting programs on slow machines.
+// DefaultTimeout leaves time for slow machines to pull images and start programs.
 const DefaultTimeout = 5 * time.Minute
 
 func (o *Options) complete() {
@@ -46,25 +52,25 @@ func (o *Options) complete() {
 	}
 }
 
-// Result is what a run did, or with DryRun would do.
+// Result is what a run changed, or with DryRun would change.
 type Result struct {
-	// DryRun says that nothing was changed.
+	// DryRun is true if nothing was changed.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Objects are in the order in which they were worked on.
+	// Objects are in the order in which they were processed.
 	Objects []ObjectResult `json:"objects"`
-	// Warnings are the API server's.
+	// Warnings are those that the API server returned.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ObjectResult is what happened to one object.
+// ObjectResult is the outcome for one object.
 type ObjectResult struct {
 	Ref    `json:",inline"`
 	Action Action `json:"action"`
-	// Note says why, where it is not obvious.
+	// Note is the reason for the action, if it is not obvious.
 	Note string `json:"note,omitempty"`
 }
 
-// Count counts objects by what happened to them.
+// Count counts the objects with one of these actions.
 func (r *Result) Count(actions ...Action) int {
 	n := 0
 	for _, o := range r.Objects {
@@ -81,14 +87,14 @@ func (r *Result) add(ch change, note string) {
 	r.Objects = append(r.Objects, ObjectResult{Ref: ch.Ref, Action: ch.action, Note: note})
 }
 
-// Apply makes the cluster behind cfg have these objects, and none that an earlier
-// Apply made and this one does not name. It applies them in the order that their
-// kinds need.
+// Apply makes the cluster behind cfg contain these objects. It prunes objects that
+// an earlier Apply installed and that are not among these. It applies the objects in
+// the order that their kinds require.
 //
-// With a *BlockedError nothing has been changed. After any other error, as after a
-// crash, calling it again completes the work. A *RolloutError says that all
-// objects are applied, but not everything runs. The Result tells what was done
-// until then; it is never nil.
+// A *BlockedError means that nothing has been changed. After any other error, as
+// after a crash, call it again to complete the work. A *RolloutError means that all
+// objects are applied, but not all workloads are ready. The Result holds what was
+// done until then; it is never nil.
 func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o Options) (*Result, error) {
 	o.complete()
 	result := &Result{DryRun: o.DryRun}
@@ -96,11 +102,11 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	if err != nil {
 		return result, err
 	}
-	c, err := newClient(cfg)
+	c, err := newClient(cfg, o.Party)
 	if err != nil {
 		return result, err
 	}
-	defer func() { result.Warnings = c.warnings.list() }()
+	defer func() { result.Warnings = append(result.Warnings, c.warnings.list()...) }()
 	if o.DryRun {
 		return result, c.dryRun(ctx, manifests, o, result)
 	}
@@ -121,7 +127,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 
 var errTimeout = errors.New("the time limit (--timeout) is over")
 
-// dryRun fills in the result with what would happen.
+// dryRun fills in the result with what Apply would do.
 func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
 	return cluster.Step(o.Progress, "Asking the API server about "+cluster.Count(len(manifests), "object"), func() (string, error) {
 		inv, err := c.readInventory(ctx)
@@ -142,7 +148,7 @@ func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructu
 	})
 }
 
-// install does the work. The lock is held.
+// install does the work. The caller holds the lock.
 func (c *client) install(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
 	inv, err := c.readInventory(ctx)
 	if err != nil {
@@ -160,7 +166,7 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	for _, ch := range p.changes {
 		entries = append(entries, ch.entry)
 	}
-	// Both bundles' objects are listed until both are seen to.
+	// List the objects of both bundles until all of them are processed.
 	during := inv.with(union(entries, inv.Objects, sameObject), union(o.Leases, inv.Leases, sameLease))
 	if err := c.writeInventory(ctx, during); err != nil {
 		return err
@@ -174,18 +180,33 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 		entries[i].UID = uid
 		result.add(ch, "")
 	}
-	for _, ch := range p.prunes {
+	if err := c.prune(ctx, p.prunes, o, result); err != nil {
+		return err
+	}
+	// The older bundle's Leases stay in the inventory: Uninstall deletes them.
+	return c.writeInventory(ctx, during.with(entries, during.Leases))
+}
+
+// prune deletes what the bundle no longer has. It deletes a scheduler only after no
+// policy assigns Pods to it any more.
+func (c *client) prune(ctx context.Context, prunes []change, o Options, result *Result) error {
+	for i, ch := range prunes {
+		if i > 0 && phaseOf(ch.Kind) != admission && phaseOf(prunes[i-1].Kind) == admission {
+			if err := c.awaitUnassigned(ctx, prunes[:i], result, o.Progress); err != nil {
+				return err
+			}
+		}
 		o.Progress.Detail("deleting %s, which the bundle no longer has", ch.Ref)
 		if err := c.removeChange(ctx, ch); err != nil {
 			return err
 		}
-		result.add(ch, "the bundle no longer has it")
+		result.add(ch, cmp.Or(ch.note(), "the bundle no longer has it"))
 	}
-	// Leases of the older bundle stay listed: Uninstall deletes them.
-	return c.writeInventory(ctx, during.with(entries, during.Leases))
+	c.warnOfWaiting(ctx, prunes, result)
+	return nil
 }
 
-// applyChange returns the object's UID.
+// applyChange applies one change and returns the object's UID.
 func (c *client) applyChange(ctx context.Context, ch change, force bool) (types.UID, error) {
 	switch ch.action {
 	case Unchanged:
@@ -207,7 +228,7 @@ func (c *client) applyChange(ctx context.Context, ch change, force bool) (types.
 }
 
 func (c *client) handOver(ctx context.Context, live *unstructured.Unstructured) error {
-	patch, err := handover(live)
+	patch, err := handover(live, c.party.FieldManager())
 	if err != nil || patch == nil {
 		return err
 	}
@@ -215,11 +236,12 @@ func (c *client) handOver(ctx context.Context, live *unstructured.Unstructured) 
 	if err != nil {
 		return err
 	}
-	_, err = res.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	_, err = res.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: c.party.FieldManager()})
 	return err
 }
 
-// removeAndWait waits, because an object of the same name cannot be made before.
+// removeAndWait deletes an object and waits until it is gone, because an object of
+// the same name cannot be created before.
 func (c *client) removeAndWait(ctx context.Context, live *unstructured.Unstructured) error {
 	if err := c.remove(ctx, live, false); err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -233,7 +255,7 @@ func (c *client) removeAndWait(ctx context.Context, live *unstructured.Unstructu
 	})
 }
 
-// removeChange deletes an object, or lets go of it.
+// removeChange deletes an object, or releases it.
 func (c *client) removeChange(ctx context.Context, ch change) error {
 	var err error
 	if ch.action == Released {
@@ -241,15 +263,16 @@ func (c *client) removeChange(ctx context.Context, ch change) error {
 	} else {
 		err = c.remove(ctx, ch.live, false)
 	}
-	// A conflict says that the object of this UID is gone, and another one is there.
+	// A conflict means that the object with this UID is gone and another one has its
+	// name.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return fmt.Errorf("delete %s: %w", ch.Ref, err)
 }
 
-// release lets go of all fields: applying an object without any drops those that
-// nobody else owns.
+// release gives up ownership of all fields. Applying an object without fields
+// removes those that no other field manager owns.
 func (c *client) release(ctx context.Context, r Ref) error {
 	empty := &unstructured.Unstructured{}
 	empty.SetGroupVersionKind(r.gvk())
@@ -272,10 +295,11 @@ func (r *Result) summary() string {
 	return text
 }
 
-// Applied is the action of a list that was made without a cluster.
+// Applied is the action of the objects that Offline lists.
 const Applied Action = "applied"
 
-// Offline lists what Apply would apply, in its order, without asking any cluster.
+// Offline lists what Apply would apply, in its order, without connecting to a
+// cluster.
 func Offline(objects []component.Object) (*Result, error) {
 	manifests, err := sorted(objects)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -17,13 +19,14 @@ const (
 	// maxCauses keeps a broken image on 500 nodes from filling the screen.
 	maxCauses = 5
 	logLines  = 5
-	// logTimeout is short: logs may have to come through the very tunnel that is
-	// being installed.
+	// logTimeout is short: logs may have to pass through the tunnel that is being
+	// installed.
 	logTimeout = 3 * time.Second
 )
 
-// podCauses says what is wrong with the Pods of a workload that is not done, most
-// telling first. What cannot be read is left out: it only explains.
+// podCauses lists what is wrong with the Pods of a workload that is not ready,
+// with the most informative cause first. It omits what it cannot read, because
+// the list only explains an error.
 func (c *client) podCauses(ctx context.Context, w workload) []string {
 	if w.selector == nil {
 		return nil
@@ -53,7 +56,7 @@ func (c *client) podCauses(ctx context.Context, w workload) []string {
 	return causes
 }
 
-// createFailures finds why a controller cannot make Pods: a DaemonSet has no
+// createFailures returns why a controller cannot create Pods: a DaemonSet has no
 // condition for that, only Events.
 func (c *client) createFailures(ctx context.Context, r Ref) []string {
 	events, err := c.kube.CoreV1().Events(r.Namespace).List(ctx, metav1.ListOptions{
@@ -66,7 +69,7 @@ func (c *client) createFailures(ctx context.Context, r Ref) []string {
 	return []string{newest.Message}
 }
 
-// podCause is "" for a Pod that is well.
+// podCause returns "" for a healthy Pod.
 func (c *client) podCause(ctx context.Context, pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return fmt.Sprintf("Pod %s is ending since %s", pod.Name, pod.DeletionTimestamp.UTC().Format("15:04:05 MST"))
@@ -119,7 +122,7 @@ func (c *client) containerCause(ctx context.Context, pod *corev1.Pod, s corev1.C
 	return ""
 }
 
-// crash says how a container ended, and its last words.
+// crash describes how a container exited, and quotes the end of its log.
 func (c *client) crash(ctx context.Context, pod *corev1.Pod, s corev1.ContainerStatus, end *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("container %s crashed %s", s.Name, times(s.RestartCount))
 	if end != nil {
@@ -149,7 +152,7 @@ func times(n int32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// lastProbe is the newest event of a failed probe.
+// lastProbe returns the newest event about a failed probe.
 func (c *client) lastProbe(ctx context.Context, pod *corev1.Pod) string {
 	events, err := c.kube.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=Unhealthy", pod.UID),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -18,10 +20,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// FieldManager is the name under which fairlead owns fields.
+// FieldManager is the field manager of `fairlead install`; Party has those of
+// other commands.
 const FieldManager = "fairlead"
 
-// requestTimeout bounds one request: an API server that takes a connection and
+// requestTimeout bounds one request: an API server that accepts a connection and
 // never answers must not hang a command.
 const requestTimeout = 30 * time.Second
 
@@ -32,17 +35,20 @@ type client struct {
 	metadata metadata.Interface
 	mapper   meta.RESTMapper
 	warnings *warnings
+	party    Party
+	config   *rest.Config
 }
 
-// newClient connects; reading what the API server serves is its first request.
-func newClient(cfg *rest.Config) (*client, error) {
-	c := &client{warnings: &warnings{}}
+// newClient creates a client. Its first request is API discovery.
+func newClient(cfg *rest.Config, party Party) (*client, error) {
+	c := &client{warnings: &warnings{}, party: party}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // the default is slow enough to notice
+	cfg.QPS = -1 // no client-side rate limit: the default is noticeably slow
 	cfg.WarningHandler = c.warnings
 	if cfg.Timeout == 0 {
 		cfg.Timeout = requestTimeout
 	}
+	c.config = cfg
 	var err error
 	if c.kube, err = kubernetes.NewForConfig(cfg); err != nil {
 		return nil, err
@@ -61,7 +67,7 @@ func newClient(cfg *rest.Config) (*client, error) {
 	return c, nil
 }
 
-// resource is where to send requests for an object.
+// resource returns the client for requests for an object.
 func (c *client) resource(r Ref) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(r.gvk().GroupKind(), r.gvk().Version)
 	if err != nil {
@@ -81,7 +87,8 @@ func (c *client) get(ctx context.Context, r Ref) (*unstructured.Unstructured, er
 	return res.Get(ctx, r.Name, metav1.GetOptions{})
 }
 
-// apply is one server-side apply, strict as kubectl's (API-71).
+// apply sends one server-side apply request, with strict field validation like
+// kubectl's default (--validate=strict).
 func (c *client) apply(ctx context.Context, u *unstructured.Unstructured, force, dryRun bool) (*unstructured.Unstructured, error) {
 	res, err := c.resource(RefOf(u))
 	if err != nil {
@@ -92,12 +99,13 @@ func (c *client) apply(ctx context.Context, u *unstructured.Unstructured, force,
 		return nil, fmt.Errorf("encode %s: %w", RefOf(u), err)
 	}
 	return res.Patch(ctx, u.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
-		FieldManager: FieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRunOf(dryRun),
+		FieldManager: c.party.FieldManager(), Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRunOf(dryRun),
 	})
 }
 
-// remove deletes exactly the object that was read: one that somebody made again
-// in its place has another UID. What it has made goes in the background.
+// remove deletes exactly the object that was read: if another client has
+// recreated it under the same name, its UID differs. Its dependents are deleted
+// in the background.
 func (c *client) remove(ctx context.Context, u *unstructured.Unstructured, dryRun bool) error {
 	res, err := c.resource(RefOf(u))
 	if err != nil {
@@ -116,7 +124,7 @@ func dryRunOf(on bool) []string {
 	return nil
 }
 
-// warnings collects what the API server warns about, each text once.
+// warnings collects the API server's warnings, each text once.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string

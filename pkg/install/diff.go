@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -11,33 +13,34 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
-// Difference is what Apply would change of one object.
+// Difference is what Apply would change in one object.
 type Difference struct {
 	Ref    `json:",inline"`
 	Action Action `json:"action"`
 	// Diff is a unified diff from the cluster to the bundle, in YAML. The values of
-	// Secrets are masked.
+	// Secrets are masked, and so are keys and tokens in other objects.
 	Diff string `json:"diff"`
 }
 
-// Comparison is what Apply would change, and what would keep it from doing so.
+// Comparison is what Apply would change, and the problems that would block it.
 type Comparison struct {
 	Differences []Difference `json:"differences"`
 	Problems    []Problem    `json:"problems,omitempty"`
 	Warnings    []string     `json:"warnings,omitempty"`
 }
 
-// Diff compares the cluster behind cfg with the objects. The API server says what
-// each would become, so that defaults and what others own make no difference.
-// Objects that Apply would prune are among the differences. It changes nothing.
+// Diff compares the cluster behind cfg with the objects. The API server returns what each object would become, so
+// defaults and fields of other owners make no difference. Objects that Apply would prune are among the differences. Diff
+// changes nothing.
 func Diff(ctx context.Context, cfg *rest.Config, objects []component.Object) (*Comparison, error) {
 	manifests, err := sorted(objects)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(cfg)
+	c, err := newClient(cfg, Command)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func Diff(ctx context.Context, cfg *rest.Config, objects []component.Object) (*C
 	if err != nil {
 		return nil, err
 	}
-	// What conflicts is different, too, and only force says how.
+	// An object with conflicts differs as well. Only a forced dry run shows how.
 	forced, err := c.makePlan(ctx, manifests, inv, true, true)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,7 @@ func difference(ch change) (Difference, error) {
 	return Difference{Ref: ch.Ref, Action: ch.action, Diff: diff}, nil
 }
 
-// text is "" for an object that is not there.
+// text returns the YAML of an object, or "" if the object does not exist.
 func text(u *unstructured.Unstructured) (string, error) {
 	if u == nil {
 		return "", nil
@@ -103,15 +106,19 @@ func text(u *unstructured.Unstructured) (string, error) {
 	return string(data), nil
 }
 
-// mask hides the values of a Secret, and still shows which ones differ.
+// mask hides the values of a Secret, and in any other object each text that holds a credential. It still shows which ones
+// differ.
 func mask(live, merged *unstructured.Unstructured) (a, b *unstructured.Unstructured) {
 	a, b = masked(live, merged, "before"), masked(merged, live, "after")
 	return a, b
 }
 
 func masked(u, other *unstructured.Unstructured, when string) *unstructured.Unstructured {
-	if u == nil || u.GetKind() != "Secret" {
+	if u == nil {
 		return u
+	}
+	if u.GetKind() != "Secret" {
+		return maskedTexts(u, other, when)
 	}
 	out := u.DeepCopy()
 	for _, field := range []string{"data", "stringData"} {
@@ -134,4 +141,45 @@ func masked(u, other *unstructured.Unstructured, when string) *unstructured.Unst
 		out.SetAnnotations(annotations)
 	}
 	return out
+}
+
+// maskedTexts hides each text of u that holds a credential, such as a key in a ConfigMap.
+func maskedTexts(u, other *unstructured.Unstructured, when string) *unstructured.Unstructured {
+	out := u.DeepCopy()
+	var theirs any
+	if other != nil {
+		theirs = other.Object
+	}
+	if object, ok := maskedValue(out.Object, theirs, when).(map[string]any); ok {
+		out.Object = object
+	}
+	return out
+}
+
+func maskedValue(value, other any, when string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		theirs, _ := other.(map[string]any)
+		for key := range v {
+			v[key] = maskedValue(v[key], theirs[key], when)
+		}
+	case []any:
+		theirs, _ := other.([]any)
+		for i := range v {
+			var their any
+			if i < len(theirs) {
+				their = theirs[i]
+			}
+			v[i] = maskedValue(v[i], their, when)
+		}
+	case string:
+		switch {
+		case !redact.IsSecret([]byte(v)):
+		case other == nil || other == value:
+			return "***"
+		default:
+			return "*** (" + when + ")"
+		}
+	}
+	return value
 }

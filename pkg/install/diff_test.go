@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -52,5 +54,34 @@ func TestValueAt(t *testing.T) {
 	}
 	if got := valueAt(nil, ".spec"); got != "absent" {
 		t.Errorf("nil: %s", got)
+	}
+}
+
+// TestCredentialsInOtherObjectsAreMasked: a key in a ConfigMap is hidden, says that it differs, and hides nothing else.
+func TestCredentialsInOtherObjectsAreMasked(t *testing.T) {
+	object := func(key, plain string) *unstructured.Unstructured {
+		u := secret(map[string]any{"key.txt": key, "plain": plain})
+		u.SetKind("ConfigMap")
+		return u
+	}
+	const pem = "-----BEGIN EC PRIVATE KEY-----\n%s\n-----END EC PRIVATE KEY-----\n"
+	before, after := strings.Replace(pem, "%s", "b2xk", 1), strings.Replace(pem, "%s", "bmV3", 1)
+	live, merged := object(before, "was"), object(after, "is")
+	d, err := difference(change{Ref: RefOf(live), action: Configured, live: live, merged: merged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{"b2xk", "bmV3", "PRIVATE KEY"} {
+		if strings.Contains(d.Diff, hidden) {
+			t.Errorf("shows %s:\n%s", hidden, d.Diff)
+		}
+	}
+	for _, line := range []string{"-  key.txt: '*** (before)'", "+  key.txt: '*** (after)'", "-  plain: was", "+  plain: is"} {
+		if !strings.Contains(d.Diff, line) {
+			t.Errorf("lacks %q:\n%s", line, d.Diff)
+		}
+	}
+	if text, _, _ := unstructured.NestedString(merged.Object, "data", "key.txt"); text != after {
+		t.Errorf("masking has changed what is applied: %q", text)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -32,8 +34,8 @@ type env struct {
 	dyn    dynamic.Interface
 }
 
-// TestAgainstAPIServer runs all tests that need a real API server on one; each
-// begins with nothing installed.
+// TestAgainstAPIServer runs all tests that need a real API server against one
+// server; each test begins with nothing installed.
 func TestAgainstAPIServer(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
@@ -50,18 +52,28 @@ func TestAgainstAPIServer(t *testing.T) {
 		"killed at every request":      testKilled,
 		"concurrent runs":              testConcurrent,
 		"missing rights":               testRights,
-		"left alone when made anew":    testMadeAnew,
+		"left alone when recreated":    testMadeAnew,
 		"roleRef changes":              testRecreate,
 		"object that is refused":       testRefused,
+		"strict validation":            testStrict,
+		"unknown field":                testUnknownField,
 		"time limit says why":          testTimeout,
-		"inventory of somebody else":   testForeignInventory,
+		"inventory that is not ours":   testForeignInventory,
 		"uninstall touches only ours":  testUninstall,
 		"uninstall without inventory":  testUninstallWithoutInventory,
 		"uninstall of nothing":         testUninstallNothing,
 		"scheduler before assignments": testAssignments,
 		"an APIService is broken":      testBrokenAPIService,
 		"namespaces of others stay":    testNamespaces,
+		"beside the bundle of up":      testParties,
+		"object of two bundles":        testPartiesCollide,
+		"up of an older release":       testPartiesOlder,
+		"agents that are in use":       testInUse,
+		"nothing is assigned any more": testUnassigned,
+		"foreign selector":             testForeignSelector,
+		"foreign namespace":            testForeignNamespace,
 		"lock that a killed run holds": testStaleLock,
+		"certificate of the gateway":   testGateway,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}
@@ -95,7 +107,7 @@ func (e env) apply(objects []component.Object, o install.Options) *install.Resul
 	return result
 }
 
-// clean removes whatever a test has left, by other means than the code under test.
+// clean removes whatever a test has left, without the code under test.
 func (e env) clean() {
 	ctx := context.Background()
 	for _, r := range e.dump() {
@@ -105,12 +117,13 @@ func (e env) clean() {
 	}
 }
 
-// kinds are all that bundles are made of.
+// kinds are those that bundles contain.
 var kinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "serviceaccounts"}, {Version: "v1", Resource: "services"}, {Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "secrets"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 	{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
@@ -123,8 +136,8 @@ type stored struct {
 	object                         *unstructured.Unstructured
 }
 
-// dump lists everything of kube-system and the cluster that Kubernetes does not
-// make itself.
+// dump lists all objects in kube-system and all cluster-scoped objects, except
+// those that Kubernetes creates itself.
 func (e env) dump() map[string]stored {
 	e.t.Helper()
 	out := map[string]stored{}
@@ -151,7 +164,8 @@ func ofKubernetes(o *unstructured.Unstructured) bool {
 		strings.HasPrefix(o.GetName(), "kube-apiserver-") || o.GetNamespace() == "kube-public"
 }
 
-// versions tells whether anything changed. The lock does not count.
+// versions returns the resource versions, to detect any change. It ignores the
+// lock.
 func (e env) versions() map[string]string {
 	out := map[string]string{}
 	for k, s := range e.dump() {
@@ -162,7 +176,7 @@ func (e env) versions() map[string]string {
 	return out
 }
 
-// names are those of all objects but fairlead's own books.
+// names returns the names of all objects except fairlead's inventory and lock.
 func (e env) names() map[string]bool {
 	out := map[string]bool{}
 	for k, s := range e.dump() {
@@ -191,9 +205,11 @@ func (e env) wantExactly(objects []component.Object) {
 func oldBundle(b *v1alpha1.Bundle) {
 	b.Scheduler.Name = "old-scheduler"
 	b.Konnectivity.LeaseCounting = ptr.To(true)
+	b.Konnectivity.LeaseNamespace = v1alpha1.DefaultNamespace // other namespaces would stay Terminating, because the namespace controller does not run here
 }
 
-// blocked applies, wants to be refused, and wants that nothing has changed.
+// blocked runs Apply, expects a BlockedError, and checks that nothing has
+// changed.
 func (e env) blocked(cfg *rest.Config, objects []component.Object) []install.Problem {
 	e.t.Helper()
 	before := e.versions()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -14,53 +16,56 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Reason says what kind of problem is in the way.
+// Reason classifies a problem.
 type Reason string
 
 // The reasons.
 const (
 	// ReasonConflict: another field manager owns fields and gave them other values.
 	ReasonConflict Reason = "Conflict"
-	// ReasonForeign: there is an object of this name that fairlead did not make.
+	// ReasonForeign: an object of this name exists, and fairlead did not create it.
 	ReasonForeign Reason = "Foreign"
-	// ReasonForbidden: the user lacks rights.
+	// ReasonOtherBundle: the object belongs to the bundle of another Party.
+	ReasonOtherBundle Reason = "OtherBundle"
+	// ReasonForbidden: the user lacks permissions.
 	ReasonForbidden Reason = "Forbidden"
-	// ReasonImmutable: the change needs the object to be made anew.
+	// ReasonImmutable: the change needs the object to be deleted and recreated.
 	ReasonImmutable Reason = "Immutable"
-	// ReasonTerminating: the object is on its way out.
+	// ReasonTerminating: the object is being deleted.
 	ReasonTerminating Reason = "Terminating"
-	// ReasonRefused: the API server does not take the object.
+	// ReasonRefused: the API server rejects the object.
 	ReasonRefused Reason = "Refused"
 )
 
-// Problem is one thing that keeps an object from being applied or deleted.
+// Problem is one reason why an object cannot be applied or deleted.
 type Problem struct {
 	Object  Ref    `json:"object"`
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
-	// Conflicts are the fields in dispute.
+	// Conflicts are the fields with conflicts.
 	Conflicts []Conflict `json:"conflicts,omitempty"`
-	// Hint says what to do.
+	// Hint tells the user what to do.
 	Hint string `json:"hint,omitempty"`
 
 	err error
 }
 
-// Conflict is one field in dispute.
+// Conflict is one field with a conflict.
 type Conflict struct {
 	// Field is a path such as .spec.replicas.
 	Field string `json:"field"`
-	// Owner is the field manager, and how and when it wrote.
-	Owner string `json:"owner"`
+	// Owner is the field manager, and how and when it wrote; empty if the difference was
+	// found without asking for owners.
+	Owner string `json:"owner,omitempty"`
 	// Live and Wanted are the field's values in the cluster and in the bundle.
 	Live   string `json:"live,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
 }
 
-// BlockedError lists all that is in the way. Nothing has been changed.
+// BlockedError lists all problems that block a run. Nothing has been changed.
 type BlockedError struct {
 	Problems []Problem
-	// Missing are the rights that the user lacks, if that is a problem.
+	// Missing lists the permissions that the user lacks, if that is a problem.
 	Missing []string
 }
 
@@ -68,14 +73,14 @@ func (e *BlockedError) Error() string {
 	return cluster.Count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
 }
 
-// Details are the problems, each on a line of its own, and what to do.
+// Details returns the problems, each on a line of its own, and what to do.
 func (e *BlockedError) Details() string {
 	var b strings.Builder
 	hints := []string{}
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "\n%s: %s", p.Object, p.Message)
 		for _, c := range p.Conflicts {
-			fmt.Fprintf(&b, "\n  %s: is %s, the bundle says %s; owner: %s", c.Field, c.Live, c.Wanted, c.Owner)
+			fmt.Fprintf(&b, "\n  %s", c)
 		}
 		if p.Hint != "" && !slices.Contains(hints, p.Hint) {
 			hints = append(hints, p.Hint)
@@ -90,7 +95,7 @@ func (e *BlockedError) Details() string {
 	return b.String()
 }
 
-// Unwrap returns the API server's answers.
+// Unwrap returns the API server's errors.
 func (e *BlockedError) Unwrap() []error {
 	var out []error
 	for _, p := range e.Problems {
@@ -102,14 +107,14 @@ func (e *BlockedError) Unwrap() []error {
 }
 
 const (
-	hintForce  = "`fairlead diff` shows what would change; set the field in the bundle to what it is, or let fairlead have it with --force-conflicts"
+	hintForce  = "`fairlead diff` shows what would change; set the field in the bundle to its current value, or take ownership with --force-conflicts"
 	hintRights = "use the kubeconfig of a cluster administrator (cluster-admin), or have these rights granted"
 )
 
-// problemOf explains the API server's answer to a dry run. What is no answer, but
-// a connection that broke or a server that is overloaded, stays an error.
+// problemOf explains the API server's response to a dry run. It returns an error if
+// there was no response, because the connection broke or the server is overloaded.
 func problemOf(r Ref, live, wanted *unstructured.Unstructured, err error) (*Problem, error) {
-	if !isAnswer(err) {
+	if !isAnswer(err) && !isUnknownField(err) {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	p := &Problem{Object: r, Reason: ReasonRefused, Message: err.Error(), err: err}
@@ -119,15 +124,24 @@ func problemOf(r Ref, live, wanted *unstructured.Unstructured, err error) (*Prob
 			p.Reason, p.Message, p.Conflicts, p.Hint = ReasonConflict, "others have changed fields of it", conflicts, hintForce
 		}
 	case apierrors.IsForbidden(err):
-		// Admission (quota, Pod Security, policies) answers with the same code as authorization.
+		// Admission (quota, Pod Security, policies) rejects with the same code as
+		// authorization.
 		if p.Reason = ReasonForbidden; isRBAC(err) {
 			p.Hint = hintRights
 		}
 	case isImmutable(err):
 		p.Reason = ReasonImmutable
-		p.Hint = "--force-conflicts deletes and makes it anew; its Pods are replaced"
+		p.Hint = "recreate it with --force-conflicts; its Pods are replaced"
+	case isUnknownField(err):
+		p.Hint = "the field is misspelt, or the API server is older than the field: leave it out, or upgrade Kubernetes"
 	}
 	return p, nil
+}
+
+// isUnknownField reports whether the object has a field that the API server does not
+// know. Server-side apply returns code 500 for that, as if the server had failed.
+func isUnknownField(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "field not declared in schema")
 }
 
 func isRBAC(err error) bool {
@@ -135,13 +149,13 @@ func isRBAC(err error) bool {
 	return strings.Contains(text, " cannot ") || strings.Contains(text, "attempting to grant RBAC permissions")
 }
 
-// isImmutable tells whether an update was refused because a field cannot change.
+// isImmutable reports whether an update was rejected because a field is immutable.
 func isImmutable(err error) bool {
 	return apierrors.IsInvalid(err) && (strings.Contains(err.Error(), "field is immutable") || strings.Contains(err.Error(), "cannot change roleRef"))
 }
 
-// conflictManager finds the manager in the API server's text, such as
-// `conflict with "kubectl" using apps/v1`.
+// conflictManager matches the manager in the API server's message, such as `conflict
+// with "kubectl" using apps/v1`.
 var conflictManager = regexp.MustCompile(`conflict with "([^"]*)"`)
 
 func conflictsOf(live, wanted *unstructured.Unstructured, err error) []Conflict {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -75,7 +77,7 @@ func testRights(e env) {
 	if diff := cmp.Diff(before, e.versions()); diff != "" {
 		e.t.Errorf("something was changed:\n%s", diff)
 	}
-	// Who may edit the namespace may not give out rights.
+	// A user who may edit the namespace may not grant permissions.
 	e.bindEdit("editor")
 	cfg.Impersonate.UserName = "editor"
 	problems := e.blocked(cfg, objects(e.t, nil))
@@ -86,7 +88,7 @@ func testRights(e env) {
 		}
 		kinds[p.Object.Kind]++
 	}
-	if want := map[string]int{"ClusterRoleBinding": 3, "Role": 1, "RoleBinding": 2}; !cmp.Equal(kinds, want) {
+	if want := map[string]int{"ClusterRole": 1, "ClusterRoleBinding": 3, "Role": 1, "RoleBinding": 2}; !cmp.Equal(kinds, want) {
 		e.t.Errorf("refused are %v, want %v", kinds, want)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -13,7 +15,8 @@ import (
 )
 
 const (
-	// InventoryName is the ConfigMap in kube-system that lists what is installed.
+	// InventoryName is the ConfigMap in kube-system that lists what `fairlead install`
+	// has installed; Party has those of other commands.
 	InventoryName = "fairlead-inventory"
 	inventoryKey  = "inventory.json"
 )
@@ -24,22 +27,22 @@ var ErrInventory = errors.New("cannot use the inventory")
 // Entry is an object in the inventory.
 type Entry struct {
 	Ref `json:",inline"`
-	// UID of the object as it was applied; empty until then.
+	// UID is that of the object as applied; empty until then.
 	UID types.UID `json:"uid,omitempty"`
-	// Adopted says that somebody else has made the object.
+	// Adopted means that fairlead did not create the object.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// Lease is one that an installed program makes for itself, and leaves behind.
+// Lease identifies a Lease that an installed program creates itself and leaves behind.
 type Lease struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// HolderPrefix begins the identity of every holder, so that a Lease which
-	// somebody else holds is recognised.
+	// HolderPrefix is the prefix of every holder identity that the program uses. It
+	// distinguishes the program's Lease from one that another program holds.
 	HolderPrefix string `json:"holderPrefix"`
 }
 
-// inventory is what was installed, in the order of application.
+// inventory lists what was installed, in the order of application.
 type inventory struct {
 	Objects []Entry `json:"objects"`
 	Leases  []Lease `json:"leases,omitempty"`
@@ -48,9 +51,9 @@ type inventory struct {
 	stored *corev1.ConfigMap
 }
 
-// readInventory returns an empty one if there is none.
+// readInventory returns an empty inventory if there is none.
 func (c *client) readInventory(ctx context.Context) (*inventory, error) {
-	cm, err := c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, InventoryName, metav1.GetOptions{})
+	cm, err := c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, c.party.Inventory(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &inventory{}, nil
 	}
@@ -65,8 +68,9 @@ func (c *client) readInventory(ctx context.Context) (*inventory, error) {
 	return inv, nil
 }
 
-// writeInventory replaces what inv was read from. It fails with a conflict if
-// somebody has written meanwhile, and writes nothing if nothing differs.
+// writeInventory replaces the ConfigMap that inv was read from. It fails with a
+// conflict if another client has written it since, and writes nothing if nothing
+// differs.
 func (c *client) writeInventory(ctx context.Context, inv *inventory) error {
 	data, err := json.MarshalIndent(inv, "", " ")
 	if err != nil {
@@ -75,13 +79,13 @@ func (c *client) writeInventory(ctx context.Context, inv *inventory) error {
 	maps := c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	if inv.stored == nil {
 		inv.stored, err = maps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: InventoryName, Namespace: metav1.NamespaceSystem},
+			ObjectMeta: metav1.ObjectMeta{Name: c.party.Inventory(), Namespace: metav1.NamespaceSystem},
 			Data:       map[string]string{inventoryKey: string(data)},
-		}, metav1.CreateOptions{FieldManager: FieldManager})
+		}, metav1.CreateOptions{FieldManager: c.party.FieldManager()})
 	} else if inv.stored.Data[inventoryKey] != string(data) {
 		cm := inv.stored.DeepCopy()
 		cm.Data = map[string]string{inventoryKey: string(data)}
-		inv.stored, err = maps.Update(ctx, cm, metav1.UpdateOptions{FieldManager: FieldManager})
+		inv.stored, err = maps.Update(ctx, cm, metav1.UpdateOptions{FieldManager: c.party.FieldManager()})
 	}
 	if err != nil {
 		return fmt.Errorf("write the inventory: %w", err)
@@ -89,12 +93,12 @@ func (c *client) writeInventory(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// deleteInventory deletes what inv was read from.
+// deleteInventory deletes the ConfigMap that inv was read from.
 func (c *client) deleteInventory(ctx context.Context, inv *inventory) error {
 	if inv.stored == nil {
 		return nil
 	}
-	err := c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, InventoryName,
+	err := c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, c.party.Inventory(),
 		metav1.DeleteOptions{Preconditions: metav1.NewRVDeletionPrecondition(inv.stored.ResourceVersion).Preconditions})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the inventory: %w", err)
@@ -112,12 +116,12 @@ func (inv *inventory) entry(r Ref) (Entry, bool) {
 	return Entry{}, false
 }
 
-// with returns inv's place in the cluster with other contents.
+// with returns an inventory with other contents and inv's ConfigMap.
 func (inv *inventory) with(objects []Entry, leases []Lease) *inventory {
 	return &inventory{Objects: objects, Leases: leases, stored: inv.stored}
 }
 
-// union is a, then what b has besides.
+// union returns a, followed by the elements of b that a lacks.
 func union[T any](a, b []T, same func(x, y T) bool) []T {
 	out := append([]T{}, a...)
 next:

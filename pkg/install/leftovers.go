@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -17,18 +19,18 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// LeasesOf are the Leases that the programs of a bundle make for themselves and
-// leave behind. The Konnectivity servers collect theirs.
+// LeasesOf returns the Leases that the programs of a bundle create themselves and
+// leave behind. The Konnectivity servers clean up their own.
 func LeasesOf(b *v1alpha1.Bundle) []Lease {
 	b = b.Defaulted()
-	if !ptr.Deref(b.Scheduler.Enabled, true) {
+	if !ptr.Deref(b.Scheduler.Enabled, true) || !ptr.Deref(b.Scheduler.LeaderElection.LeaderElect, true) {
 		return nil
 	}
 	e := b.Scheduler.LeaderElection
 	return []Lease{{Namespace: e.LeaseNamespace, Name: e.LeaseName, HolderPrefix: b.Scheduler.Name + "-"}}
 }
 
-// scanned are the kinds of which bundles are made.
+// scanned are the kinds that bundles contain.
 var scanned = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "ServiceAccount"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
@@ -36,24 +38,25 @@ var scanned = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
 	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
-	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicy"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicyBinding"},
 }
 
-// scanPage is how many objects one request lists.
+// scanPage is the page size of list requests.
 const scanPage = 500
 
-// scan finds what fairlead has applied by the managed fields of all objects of the
-// kinds that bundles have, so that a lost inventory loses nothing. It reads
-// metadata only. Kinds that the user may not list are named in the result.
+// scan finds the objects that fairlead has applied. It lists all objects of the
+// kinds that bundles have and checks their managed fields, so objects are found
+// even if the inventory is lost. It reads metadata only. The result names the
+// kinds that the user may not list.
 func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 	var out []Entry
 	for _, gvk := range scanned {
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
-			continue // not served, so there is none
+			continue // the API server does not serve the kind, so there are none
 		}
 		options := metav1.ListOptions{Limit: scanPage}
 		for {
@@ -66,9 +69,10 @@ func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 				return nil, fmt.Errorf("list %s: %w", mapping.Resource.Resource, err)
 			}
 			for i := range list.Items {
-				if item := &list.Items[i]; applied(item.ManagedFields) {
+				if item := &list.Items[i]; c.party.applied(item.ManagedFields) {
 					out = append(out, Entry{Ref: Ref{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: item.Namespace, Name: item.Name}, UID: item.UID,
-						// Nothing tells whether somebody else made a namespace: keep it.
+						// It is unknown whether fairlead created the namespace:
+						// keep it.
 						Adopted: gvk.Kind == "Namespace"})
 				}
 			}
@@ -80,7 +84,7 @@ func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 	return out, nil
 }
 
-// deleteLeases deletes those that nobody holds any more.
+// deleteLeases deletes the Leases, but keeps those that another program holds.
 func (c *client) deleteLeases(ctx context.Context, leases []Lease, o UninstallOptions, result *Result) error {
 	for _, l := range leases {
 		if err := c.deleteLease(ctx, l, o, result); err != nil {
@@ -122,7 +126,8 @@ func (c *client) deleteLease(ctx context.Context, l Lease, o UninstallOptions, r
 	return err
 }
 
-// held tells whether a Lease's holder has renewed it lately.
+// held reports whether the Lease's holder has renewed it within the lease
+// duration.
 func held(lease *coordinationv1.Lease, now time.Time) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
 		return false
@@ -131,7 +136,7 @@ func held(lease *coordinationv1.Lease, now time.Time) bool {
 	return now.Sub(lease.Spec.RenewTime.Time) < lasts
 }
 
-// selectorOf is a workload's Pod selector, "" for what has no Pods.
+// selectorOf returns a workload's Pod selector, or "" for a kind without Pods.
 func selectorOf(u *unstructured.Unstructured) string {
 	labels, found, err := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
 	if err != nil || !found || schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind()).Group != "apps" {

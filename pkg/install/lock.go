@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -20,26 +22,26 @@ import (
 // LockName is the Lease in kube-system that one run holds while it changes things.
 const LockName = "fairlead-install"
 
-// A run that was killed keeps others waiting for lockDuration.
+// After a run was killed, others wait for lockDuration.
 const (
 	lockDuration = 10 * time.Second
 	lockRenew    = 6 * time.Second
 	lockRetry    = 500 * time.Millisecond
 )
 
-// ErrLockLost is returned when another run took the lock because this one could
+// ErrLockLost is returned if another run took the lock because this one could
 // not renew it.
 var ErrLockLost = errors.New("lost the lock to another run: run it again, it continues where this one stopped")
 
-// locked calls run while no other process is in locked for the same cluster. The
-// context of run ends when the lock is lost.
+// locked calls run while no other process is in locked for the same cluster. It
+// cancels run's context if the lock is lost.
 func (c *client) locked(ctx context.Context, progress cluster.Progress, run func(context.Context) error) error {
 	host, _ := os.Hostname()
 	identity := fmt.Sprintf("%s, process %d, %s", host, os.Getpid(), rand.Text()[:8])
-	// The lock is given up when run has returned, not when ctx ends.
+	// Release the lock when run has returned, not when ctx ends.
 	lockCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	// state goes from waiting to either running or abandoned, never on from there.
+	// state changes from waiting to either running or abandoned, and not again.
 	var state atomic.Int32
 	done := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -72,12 +74,13 @@ func (c *client) locked(ctx context.Context, progress cluster.Progress, run func
 		}
 	})
 	defer stop()
-	// Its log would end up between the lines of a command.
+	// Discard the elector's log, which would appear between the lines of a
+	// command.
 	elector.Run(logr.NewContext(lockCtx, logr.Discard()))
 	if state.CompareAndSwap(lockWaiting, lockAbandoned) || state.Load() == lockAbandoned {
 		return fmt.Errorf("waiting for Lease %s/%s, which %q holds: %w", metav1.NamespaceSystem, LockName, elector.GetLeader(), context.Cause(ctx))
 	}
-	// When the lock was lost, run may still be on its way out.
+	// If the lock was lost, run may not have returned yet.
 	return <-done
 }
 
@@ -87,7 +90,7 @@ const (
 	lockAbandoned
 )
 
-// runBoth calls run with a context that ends with either of two.
+// runBoth calls run with a context that ends when either of the two ends.
 func runBoth(ctx, other context.Context, run func(context.Context) error) error {
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -12,21 +14,22 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// everywhere are objects that each namespace has by itself.
+// everywhere lists objects that Kubernetes creates in each namespace.
 var everywhere = []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
 
-// comeAndGo are kinds that follow from others.
+// comeAndGo lists kinds that controllers create for other objects.
 var comeAndGo = []string{"Event", "Endpoints", "EndpointSlice", "Lease", "ControllerRevision", "PodMetrics"}
 
-// keepNamespace says why a namespace must stay; "" if it may go. Deleting it would
-// delete all that is inside.
+// keepNamespace returns why a namespace must stay, or "" if it can be deleted.
+// Deleting it would delete every object in it.
 func (c *client) keepNamespace(ctx context.Context, e Entry) (string, error) {
 	if e.Adopted {
 		return "it was there before", nil
 	}
 	lists, err := c.kube.Discovery().ServerPreferredNamespacedResources()
 	if discovery.IsGroupDiscoveryFailedError(err) {
-		// An aggregated API does not answer: what it serves may be there.
+		// An aggregated API does not answer, and the namespace may contain its
+		// objects.
 		return "cannot see what it holds: " + err.Error(), nil
 	}
 	if err != nil {
@@ -53,14 +56,14 @@ func (c *client) foreignIn(ctx context.Context, gvr schema.GroupVersionResource,
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		return "", nil
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("cannot see whether it holds a %s of somebody else", kind), nil
+		return fmt.Sprintf("whether it holds a %s of another owner is unknown", kind), nil
 	case err != nil:
 		return "", fmt.Errorf("list %s in namespace %s: %w", gvr.Resource, namespace, err)
 	}
 	for i := range items.Items {
 		item := &items.Items[i]
-		if name := kind + " " + item.Name; !slices.Contains(everywhere, name) && len(item.OwnerReferences) == 0 && !applied(item.ManagedFields) {
-			return "it holds " + name + " of somebody else", nil
+		if name := kind + " " + item.Name; !slices.Contains(everywhere, name) && len(item.OwnerReferences) == 0 && !c.party.applied(item.ManagedFields) {
+			return "it holds " + name + " of another owner", nil
 		}
 	}
 	return "", nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -13,28 +15,30 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// namespaceCase is a namespace of the bundle's own, and whether uninstalling may
-// delete it.
+// namespaceCase is a namespace of the bundle, and whether uninstalling may delete
+// it.
 type namespaceCase struct {
 	name string
-	// before and after are done before and after the installation.
+	// before and after run before and after the installation.
 	before, after func(e env, namespace string)
-	// kept is what the note says of a namespace that stays, empty for one that goes.
+	// kept is in the note about a namespace that stays; empty for one that is
+	// deleted.
 	kept string
 }
 
 var namespaceCases = []namespaceCase{
 	{name: "ours-alone", after: env.ofEveryNamespace},
 	{name: "there-before", before: env.makeNamespace, kept: "it was there before"},
-	{name: "with-a-configmap", after: env.makeConfigMap, kept: "it holds ConfigMap notes of somebody else"},
-	{name: "with-a-policy", after: env.makePolicy, kept: "it holds NetworkPolicy deny of somebody else"},
+	{name: "with-a-configmap", after: env.makeConfigMap, kept: "it holds ConfigMap notes of another owner"},
+	{name: "with-a-policy", after: env.makePolicy, kept: "it holds NetworkPolicy deny of another owner"},
 	{name: "books-lost", after: env.loseInventory, kept: "it was there before"},
 	{name: "of-another-user", before: env.makeNamespace, after: env.makeConfigMap, kept: "it was there before"},
 }
 
-// testNamespaces: uninstalling never deletes a namespace that it has not made, or
-// that holds anything of somebody else, of whatever kind and with whatever labels;
-// what is in it stays, what fairlead has put there goes.
+// testNamespaces checks that uninstalling never deletes a namespace that fairlead
+// has not created, or that contains an object of another owner, whatever its kind
+// and labels. Such objects stay, and fairlead's objects in the namespace are
+// deleted.
 func testNamespaces(e env) {
 	for _, tc := range namespaceCases {
 		e.t.Cleanup(func() { e.dropNamespace(tc.name) })
@@ -60,7 +64,7 @@ func testNamespaces(e env) {
 			e.t.Errorf("%s: deleted %v, %v", tc.name, gone, err)
 		}
 		if now := e.foreignNames(tc.name); now != foreign {
-			e.t.Errorf("%s: of somebody else there was %s, now there is %s", tc.name, foreign, now)
+			e.t.Errorf("%s: before, the objects of other owners were %s, now they are %s", tc.name, foreign, now)
 		}
 		for name, s := range e.dump() {
 			if s.Namespace == tc.name && !strings.Contains(foreign, s.Name) {
@@ -82,7 +86,7 @@ func noteOf(r *install.Result, namespace string) (note string, found bool) {
 	return "", false
 }
 
-// foreignNames are the objects in a namespace that somebody else has made.
+// foreignNames returns the objects in a namespace that fairlead did not create.
 func (e env) foreignNames(namespace string) string {
 	e.t.Helper()
 	var names []string
@@ -105,8 +109,8 @@ func (e env) makeNamespace(name string) {
 	}
 }
 
-// makeConfigMap makes one that looks like ours, and was updated by a program of our
-// name, which is no application.
+// makeConfigMap creates a ConfigMap that looks like ours. A program with our name
+// has updated it, and an update is not an apply.
 func (e env) makeConfigMap(namespace string) {
 	e.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "notes", Labels: map[string]string{"app.kubernetes.io/managed-by": "fairlead"}}}
@@ -115,7 +119,7 @@ func (e env) makeConfigMap(namespace string) {
 	}
 }
 
-// makePolicy makes an object of a kind that no bundle has.
+// makePolicy creates an object of a kind that no bundle has.
 func (e env) makePolicy(namespace string) {
 	e.t.Helper()
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}
@@ -124,7 +128,7 @@ func (e env) makePolicy(namespace string) {
 	}
 }
 
-// ofEveryNamespace makes what controllers, which do not run here, put into every
+// ofEveryNamespace creates what controllers, which do not run here, create in every
 // namespace: no reason to keep it.
 func (e env) ofEveryNamespace(namespace string) {
 	e.t.Helper()
@@ -138,7 +142,7 @@ func (e env) ofEveryNamespace(namespace string) {
 	}
 }
 
-// loseInventory: nothing tells any more who has made the namespace.
+// loseInventory deletes the inventory, so it is unknown who created the namespace.
 func (e env) loseInventory(string) {
 	e.t.Helper()
 	if err := e.client.CoreV1().ConfigMaps("kube-system").Delete(e.t.Context(), install.InventoryName, metav1.DeleteOptions{}); err != nil {
@@ -146,8 +150,7 @@ func (e env) loseInventory(string) {
 	}
 }
 
-// dropNamespace does what the controller of namespaces does, which does not run
-// here.
+// dropNamespace does the work of the namespace controller, which does not run here.
 func (e env) dropNamespace(name string) {
 	ctx, namespaces := context.Background(), e.client.CoreV1().Namespaces()
 	_ = e.client.NetworkingV1().NetworkPolicies(name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -15,27 +17,27 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 )
 
-// kubectlManagers are under what client-side kubectl writes. Their fields would
-// stay when the bundle drops them, unless they are handed over.
+// kubectlManagers are the field managers of client-side kubectl. Their fields would
+// stay after the bundle drops them, unless fairlead takes them over.
 var kubectlManagers = sets.New("kubectl-client-side-apply", "kubectl-create")
 
-// applied tells whether the API server recorded that fairlead has applied the
-// object. An update under that name, which is also what client-go calls a program
-// named fairlead by default, is no application.
-func applied(fields []metav1.ManagedFieldsEntry) bool {
+// applied reports whether the API server has recorded that the party applied the
+// object. An update under that name does not count: client-go uses the program's name
+// as its default manager, so any program named fairlead updates under it.
+func (p Party) applied(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+		return e.Manager == p.FieldManager() && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 	})
 }
 
-// ours tells whether fairlead made or took over a live object. The UID counts for
-// one whose managed fields were stripped.
-func ours(live metav1.Object, e Entry) bool {
-	return applied(live.GetManagedFields()) || e.UID != "" && e.UID == live.GetUID()
+// ours reports whether this party created or adopted a live object. The UID
+// identifies an object whose managed fields were stripped.
+func (c *client) ours(live metav1.Object, e Entry) bool {
+	return c.party.applied(live.GetManagedFields()) || e.UID != "" && e.UID == live.GetUID()
 }
 
-// foreignOwner names who else looks after an object, so that taking it over would
-// start a fight; "" if nobody.
+// foreignOwner describes the controller or Helm release that manages an object, which
+// would fight with fairlead over it. It returns "" if there is none.
 func foreignOwner(live *unstructured.Unstructured) string {
 	if owner := metav1.GetControllerOf(live); owner != nil {
 		return fmt.Sprintf("it belongs to %s %s", owner.Kind, owner.Name)
@@ -46,7 +48,7 @@ func foreignOwner(live *unstructured.Unstructured) string {
 	return ""
 }
 
-// managers lists who has written to an object.
+// managers lists the field managers that have written to an object.
 func managers(live metav1.Object) string {
 	var names []string
 	for _, e := range live.GetManagedFields() {
@@ -60,7 +62,7 @@ func managers(live metav1.Object) string {
 	return strings.Join(names, ", ")
 }
 
-// describeManager adds how and when a manager wrote last.
+// describeManager adds to a manager's name how and when it last wrote.
 func describeManager(live metav1.Object, name string) string {
 	out := name
 	if live == nil {
@@ -82,22 +84,23 @@ func describeManager(live metav1.Object, name string) string {
 	return out
 }
 
-// handover is the JSON patch by which what kubectl has applied becomes applied by
-// fairlead; nil if kubectl has not.
-func handover(live *unstructured.Unstructured) ([]byte, error) {
+// handover returns the JSON patch that turns what kubectl has applied into fields
+// that fairlead has applied, or nil if kubectl has applied nothing.
+func handover(live *unstructured.Unstructured, manager string) ([]byte, error) {
 	if !slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return kubectlManagers.Has(e.Manager) }) {
 		return nil, nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, kubectlManagers, FieldManager)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, kubectlManagers, manager)
 	if err != nil {
 		return nil, fmt.Errorf("take over %s from kubectl: %w", RefOf(live), err)
 	}
 	return patch, nil
 }
 
-// kubectlDiffers is the first field in which what kubectl has applied differs from
-// what is wanted, "" if none does or kubectl has applied nothing. A dry run does not
-// tell of fields that the bundle lacks: they go only when fairlead has taken over.
+// kubectlDiffers returns the first field in which what kubectl has applied differs
+// from what is wanted, or "" if there is no difference or kubectl has applied
+// nothing. A dry run does not show fields that the bundle lacks: they are removed
+// only when fairlead has taken over.
 func kubectlDiffers(live, want *unstructured.Unstructured) (string, error) {
 	text := live.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
 	if text == "" {
@@ -118,7 +121,7 @@ func differs(a, b any, path string) string {
 	am, aok := a.(map[string]any)
 	bm, bok := b.(map[string]any)
 	if !aok || !bok {
-		if fmt.Sprint(a) == fmt.Sprint(b) { // numbers of JSON are of several types
+		if fmt.Sprint(a) == fmt.Sprint(b) { // JSON numbers decode to several types
 			return ""
 		}
 		return path
@@ -136,26 +139,39 @@ func differs(a, b any, path string) string {
 	return ""
 }
 
-// valueAt reads the field of a path such as .spec.template.spec.containers[name="x"].image.
+// valueAt returns the field at a path such as
+// .spec.template.spec.containers[name="x"].image.
 func valueAt(u *unstructured.Unstructured, path string) string {
 	if u == nil {
 		return "absent"
 	}
-	var v any = u.Object
-	for _, step := range splitPath(path) {
-		v = stepInto(v, step)
-	}
-	if v == nil {
-		return "absent"
-	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(data)
+	return valueText(lookup(u.Object, splitPath(path)))
 }
 
-// splitPath splits a field path at dots and before brackets, not inside of them.
+// lookup returns nil if there is no such field. A key can contain dots itself, like
+// file names in a ConfigMap and prefixes of annotations, and the path does not quote
+// them.
+func lookup(v any, steps []string) any {
+	if len(steps) == 0 {
+		return v
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return lookup(stepInto(v, steps[0]), steps[1:])
+	}
+	for n := 1; n <= len(steps); n++ {
+		value, there := m[strings.Join(steps[:n], ".")]
+		if !there {
+			continue
+		}
+		if found := lookup(value, steps[n:]); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// splitPath splits a field path at dots and before brackets, but not inside brackets.
 func splitPath(path string) []string {
 	var steps []string
 	begin, inside := 0, false
@@ -180,11 +196,9 @@ func splitPath(path string) []string {
 	return steps
 }
 
-// stepInto is nil for what is not there, or a list that cannot be looked into.
+// stepInto returns nil if the step does not exist, or leads into a list by anything
+// but its keys.
 func stepInto(v any, step string) any {
-	if m, ok := v.(map[string]any); ok {
-		return m[step]
-	}
 	list, ok := v.([]any)
 	if !ok || !strings.HasPrefix(step, "[") {
 		return nil
@@ -198,7 +212,7 @@ func stepInto(v any, step string) any {
 	return nil
 }
 
-// matches tells whether m has all keys of a path's step, each as name="value".
+// matches reports whether m has all keys of a path's step, each as name="value".
 func matches(m map[string]any, keys []string) bool {
 	for _, k := range keys {
 		name, want, ok := strings.Cut(k, "=")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -8,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +22,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// testForeign puts an object of somebody else in the place of the last one.
+// testForeign replaces the bundle's last object by a Deployment that fairlead did not
+// create.
 func testForeign(e env) {
 	all := objects(e.t, nil)
 	foreign := &appsv1.Deployment{
@@ -44,6 +48,47 @@ func testForeign(e env) {
 	}
 	if r := e.apply(all, install.Options{}); r.Count(install.Unchanged) != len(all) {
 		e.t.Errorf("after adoption: %+v", r.Objects)
+	}
+}
+
+// testForeignSelector covers an object that fairlead did not create and that differs
+// in an immutable field. With and without force, the hint is to delete the object, and
+// never to use --force-conflicts, which cannot help.
+func testForeignSelector(e env) {
+	foreign := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler", Namespace: "kube-system"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "other"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "mine", Image: "mine"}}},
+			},
+		},
+	}
+	if _, err := e.client.AppsV1().Deployments("kube-system").Create(e.t.Context(), foreign, metav1.CreateOptions{FieldManager: "somebody"}); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, force := range []bool{false, true} {
+		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Force: force})
+		if err == nil || !strings.Contains(err.Error(), "kubectl delete deployment.apps my-scheduler -n kube-system") || strings.Contains(err.Error(), "--force-conflicts") {
+			e.t.Errorf("force %v: %v", force, err)
+		}
+	}
+}
+
+// testForeignNamespace checks that an existing namespace without the bundle's labels
+// is refused, and that the error names the fields that differ.
+func testForeignNamespace(e env) {
+	e.makeNamespace("sched3")
+	e.t.Cleanup(func() { e.dropNamespace("sched3") })
+	problems := e.blocked(e.cfg, objects(e.t, func(b *v1alpha1.Bundle) { b.Namespace = "sched3" }))
+	if len(problems) != 1 || problems[0].Reason != install.ReasonForeign || len(problems[0].Conflicts) == 0 {
+		e.t.Fatalf("%+v", problems)
+	}
+	for _, c := range problems[0].Conflicts {
+		if !strings.HasPrefix(c.Field, ".metadata.labels.pod-security.kubernetes.io/") || c.Live != "absent" || c.Wanted == "absent" {
+			e.t.Errorf("%+v", c)
+		}
 	}
 }
 
@@ -81,8 +126,8 @@ func testConflict(e env) {
 	}
 }
 
-// kubectlApply does what `kubectl apply` does the first time: an annotation, and an
-// update under its name.
+// kubectlApply does what `kubectl apply` does the first time: it writes an annotation,
+// and updates the object under kubectl's manager name.
 func (e env) kubectlApply(objects []component.Object) {
 	e.t.Helper()
 	for _, o := range objects {
@@ -102,8 +147,8 @@ func (e env) kubectlApply(objects []component.Object) {
 }
 
 func gvrOf(u *unstructured.Unstructured) schema.GroupVersionResource {
-	gvk := u.GroupVersionKind()
-	return gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+	gvr, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	return gvr
 }
 
 func testAfterKubectl(e env) {
@@ -122,14 +167,14 @@ func testAfterKubectl(e env) {
 			e.t.Errorf("%s: still has kubectl's annotation", name)
 		}
 	}
-	// Fields that the bundle drops must go, though kubectl has set them.
+	// Fields that the bundle drops must be removed, although kubectl has set them.
 	less := objects(e.t, func(b *v1alpha1.Bundle) { b.Konnectivity.Agent.Tolerations = &v1alpha1.Tolerations{} })
 	e.apply(less, install.Options{})
 	agents, err := e.client.AppsV1().DaemonSets("kube-system").Get(e.t.Context(), "konnectivity-agent", metav1.GetOptions{})
 	if err != nil || len(agents.Spec.Template.Spec.Tolerations) != 0 {
 		e.t.Errorf("tolerations %v, %v", agents.Spec.Template.Spec.Tolerations, err)
 	}
-	// With other settings it is a matter for people.
+	// With other settings the user must decide.
 	e.clean()
 	e.kubectlApply(all)
 	if problems := e.blocked(e.cfg, less); len(problems) != 1 || problems[0].Reason != install.ReasonForeign {
@@ -149,7 +194,7 @@ func testMadeAnew(e env) {
 	}
 	e.apply(objects(e.t, nil), install.Options{})
 	if _, err := sas.Get(e.t.Context(), "old-scheduler", metav1.GetOptions{}); err != nil {
-		e.t.Errorf("what somebody else made in place of ours was deleted: %v", err)
+		e.t.Errorf("the object that replaced ours was deleted: %v", err)
 	}
 }
 

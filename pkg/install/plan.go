@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,37 +15,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Action is what happens, or would happen, to an object.
+// Action is what a run does, or would do, to an object.
 type Action string
 
 // The actions.
 const (
-	// Created: there was none.
+	// Created: the object did not exist.
 	Created Action = "created"
 	// Configured: it was changed.
 	Configured Action = "configured"
-	// Unchanged: it already was what the bundle says, and ours.
+	// Unchanged: the object already matched the bundle and was ours.
 	Unchanged Action = "unchanged"
-	// Adopted: there was one of somebody else; now fairlead owns it.
+	// Adopted: fairlead did not create the object, and owns it now.
 	Adopted Action = "adopted"
-	// Recreated: it was deleted and made again, as its change does not go otherwise.
+	// Recreated: the object was deleted and created again, because the change is
+	// not possible otherwise.
 	Recreated Action = "recreated"
-	// Deleted: the bundle no longer has it, or all is uninstalled.
+	// Deleted: the bundle no longer has it, or everything is uninstalled.
 	Deleted Action = "deleted"
-	// Released: fairlead let go of it, because it is not only fairlead's.
+	// Released: fairlead gave up its fields, because other owners use the object
+	// as well.
 	Released Action = "released"
 )
 
-// change is what is to be done to one object.
+// change is the planned change of one object.
 type change struct {
 	Ref
 	action Action
 	// want is nil for a deletion.
 	want *unstructured.Unstructured
-	// live is nil if there is no such object, merged is what it would become.
+	// live is nil if there is no such object; merged is what it would become.
 	live, merged *unstructured.Unstructured
 	entry        Entry
-	// why an object is released instead of deleted.
+	// why is the reason to release an object instead of deleting it.
 	why string
 }
 
@@ -54,9 +59,9 @@ type plan struct {
 	problems []Problem
 }
 
-// makePlan asks the API server what each object would become, and which of the
-// inventory's objects are to go. It changes nothing. Its error says that the API
-// server could not be asked; all else is a problem.
+// makePlan determines by dry runs what each object would become, and which of the
+// inventory's objects to delete. It changes nothing. It returns an error only if
+// it could not reach the API server; everything else is a problem in the plan.
 func (c *client) makePlan(ctx context.Context, objects []*unstructured.Unstructured, inv *inventory, force, prune bool) (*plan, error) {
 	p := &plan{}
 	coming := sets.New[string]()
@@ -91,49 +96,69 @@ func (c *client) planObject(ctx context.Context, want *unstructured.Unstructured
 		return ch, terminating(live), nil
 	case err == nil:
 		ch.live = live
+		if problem := c.contested(live, inv, ch.entry); problem != nil {
+			return ch, problem, nil
+		}
 	case apierrors.IsNotFound(err):
 	default:
 		p, err := problemOf(ch.Ref, nil, want, err)
 		return ch, p, err
 	}
 	if ch.merged, err = c.apply(ctx, want, force, true); err == nil {
-		return judge(ch, force)
+		return c.judge(ch, force)
 	}
-	return judgeFailure(ch, force, coming, err)
+	return c.judgeFailure(ctx, ch, force, coming, err)
 }
 
-// judgeFailure decides what a dry run that failed means.
-func judgeFailure(ch change, force bool, coming sets.Set[string], err error) (change, *Problem, error) {
-	mine := ch.live != nil && ours(ch.live, ch.entry)
+// judgeFailure interprets a failed dry run.
+func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming sets.Set[string], err error) (change, *Problem, error) {
+	mine := ch.live != nil && c.ours(ch.live, ch.entry)
 	switch {
 	case ch.live == nil && apierrors.IsNotFound(err) && coming.Has(ch.Namespace):
-		ch.merged = ch.want // its namespace comes first; nothing can be in the way there
+		ch.merged = ch.want // its namespace is created first; nothing can block the object there
 		return ch, nil, nil
 	case mine && isImmutable(err) && (force || isBinding(ch.Kind)):
 		ch.action, ch.merged = Recreated, ch.want
 		return ch, nil, nil
 	}
 	p, err := problemOf(ch.Ref, ch.live, ch.want, err)
-	if p != nil && p.Reason == ReasonConflict && !mine {
-		f := foreign(ch.live, "it is not what the bundle says")
-		f.Conflicts, f.err = p.Conflicts, p.err
-		p = f
+	if p != nil && !mine {
+		p = c.foreignProblem(ctx, ch, p)
 	}
 	return ch, p, err
 }
 
-// judge decides what a successful dry run means.
-func judge(ch change, force bool) (change, *Problem, error) {
+// foreignProblem is a problem with an object that belongs to another owner.
+func (c *client) foreignProblem(ctx context.Context, ch change, p *Problem) *Problem {
+	immutable := p.Reason == ReasonImmutable
+	if p.Reason == ReasonConflict {
+		f := foreign(ch.live, "it is not what the bundle says")
+		f.Conflicts, f.err = p.Conflicts, p.err
+		p = f
+		_, forced := c.apply(ctx, ch.want, true, true)
+		immutable = isImmutable(forced)
+	}
+	if immutable {
+		p.Hint = hintDelete(ch.Ref)
+	}
+	return p
+}
+
+// judge interprets a successful dry run.
+func (c *client) judge(ch change, force bool) (change, *Problem, error) {
 	switch {
 	case ch.live == nil:
-	case ours(ch.live, ch.entry):
+	case c.ours(ch.live, ch.entry):
 		if ch.action = Configured; same(ch.live, ch.merged, true) {
 			ch.action = Unchanged
 		}
 	case !force && foreignOwner(ch.live) != "":
 		return ch, foreign(ch.live, foreignOwner(ch.live)), nil
 	case !force && !same(ch.live, ch.merged, false):
-		return ch, foreign(ch.live, "it is not what the bundle says"), nil
+		f := foreign(ch.live, "it is not what the bundle says")
+		differences := fieldDifferences(essence(ch.live, false), essence(ch.merged, false), "")
+		f.Conflicts = differences[:min(len(differences), maxFields)]
+		return ch, f, nil
 	default:
 		field, err := kubectlDiffers(ch.live, ch.want)
 		if err != nil {
@@ -155,19 +180,45 @@ func foreign(live *unstructured.Unstructured, why string) *Problem {
 	}
 }
 
+// hintDelete returns the hint for an object that fairlead did not create and that
+// cannot become what the bundle says: fairlead deletes only what it has created.
+func hintDelete(r Ref) string {
+	command := "kubectl delete " + strings.Replace(r.ShortName(), "/", " ", 1)
+	if r.Namespace != "" {
+		command += " -n " + r.Namespace
+	}
+	return fmt.Sprintf("%s is not fairlead's, and a field of it that must differ cannot be changed: rename yours in the bundle, or delete it yourself and run this again: `%s`", r, command)
+}
+
+// heldBy says what blocks the deletion of an object.
+func heldBy(live *unstructured.Unstructured) string {
+	held := live.GetFinalizers()
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	for _, item := range conditions {
+		if c, ok := item.(map[string]any); ok && live.GetKind() == "Namespace" && c["status"] == "True" {
+			held = append(held, fmt.Sprint(c["message"]))
+		}
+	}
+	if len(held) == 0 {
+		return "its controller has not removed it yet"
+	}
+	return "held by " + strings.Join(held, "; ")
+}
+
 func terminating(live *unstructured.Unstructured) *Problem {
 	return &Problem{
 		Object: RefOf(live), Reason: ReasonTerminating,
-		Message: fmt.Sprintf("is being deleted since %s (finalizers: %v)", live.GetDeletionTimestamp().UTC().Format("15:04:05 MST"), live.GetFinalizers()),
+		Message: fmt.Sprintf("is being deleted since %s (%s)", live.GetDeletionTimestamp().UTC().Format("15:04:05 MST"), heldBy(live)),
 		Hint:    "wait until it is gone and run again",
 	}
 }
 
-// isBinding tells whether objects of a kind can be made anew without anybody
-// noticing for more than a moment; kubectl auth reconcile does the same.
+// isBinding reports whether objects of a kind can be deleted and recreated with
+// an interruption of no more than a moment. kubectl auth reconcile does the same
+// with bindings.
 func isBinding(kind string) bool { return kind == "RoleBinding" || kind == "ClusterRoleBinding" }
 
-// planPrune adds deletions of what an older bundle left.
+// planPrune adds the deletions of what an older bundle left.
 func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
 	wanted := sets.New[Ref]()
 	for _, ch := range p.changes {
@@ -191,7 +242,8 @@ func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
 	return nil
 }
 
-// planDelete returns nil for an object that is gone, is going, or is not ours.
+// planDelete returns nil for an object that is gone, is being deleted, or is not
+// ours.
 func (c *client) planDelete(ctx context.Context, e Entry) (*change, *Problem, error) {
 	live, err := c.get(ctx, e.Ref)
 	switch {
@@ -202,10 +254,14 @@ func (c *client) planDelete(ctx context.Context, e Entry) (*change, *Problem, er
 		p, err := problemOf(e.Ref, nil, nil, err)
 		return nil, p, err
 	}
-	if live.GetDeletionTimestamp() != nil || !ours(live, e) {
+	if live.GetDeletionTimestamp() != nil || !c.ours(live, e) {
 		return nil, nil, nil
 	}
 	ch := &change{Ref: e.Ref, action: Deleted, live: live, entry: e}
+	if ch.why = c.sharedWith(live); ch.why != "" {
+		ch.action = Released
+		return ch, nil, nil
+	}
 	if e.Kind == "Namespace" {
 		if ch.why, err = c.keepNamespace(ctx, e); err != nil || ch.why != "" {
 			ch.action = Released
@@ -220,8 +276,8 @@ func (c *client) planDelete(ctx context.Context, e Entry) (*change, *Problem, er
 	return nil, p, err
 }
 
-// isAnswer tells whether the API server answered, as opposed to a connection that
-// broke, or a server that is overloaded or going away.
+// isAnswer reports whether the API server answered the request, as opposed to a
+// broken connection, or a server that is overloaded or shutting down.
 func isAnswer(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
@@ -231,8 +287,8 @@ func isAnswer(err error) bool {
 		!apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err)
 }
 
-// same compares two states of an object. What every write touches does not count;
-// who owns which fields does if asked for.
+// same compares two states of an object. It ignores the fields that every write
+// changes. It compares the ownership of fields if owners is true.
 func same(a, b *unstructured.Unstructured, owners bool) bool {
 	return equality.Semantic.DeepEqual(essence(a, owners), essence(b, owners))
 }

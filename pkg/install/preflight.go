@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -14,18 +16,18 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
-// Finding is something about a cluster that is wrong, or worth knowing, before a
-// bundle is installed into it.
+// Finding is a problem of a cluster, or a fact worth knowing, before a bundle is
+// installed into it.
 type Finding struct {
-	// ID is what to call it when it is to be ignored.
+	// ID identifies the finding, for example to ignore it.
 	ID string `json:"id"`
-	// Warning says that installing makes sense all the same.
+	// Warning means that the installation can go on nevertheless.
 	Warning bool   `json:"warning,omitempty"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
@@ -40,13 +42,14 @@ func (f Finding) String() string {
 
 // The IDs of findings.
 const (
-	// FindingVersion: the bundle's programs are not made for this Kubernetes.
+	// FindingVersion: the bundle's programs do not support this Kubernetes version.
 	FindingVersion = "version"
-	// FindingSimulated: all nodes are simulated, no program will run.
+	// FindingSimulated: all nodes are simulated, so no program will run.
 	FindingSimulated = "simulated-nodes"
 	// FindingNoNodes: there is no node, so nothing can be rolled out.
 	FindingNoNodes = "no-nodes"
-	// FindingManaged: a cloud runs the control plane, and nobody else can change its flags.
+	// FindingManaged: a cloud provider runs the control plane, and only the provider
+	// can change its flags.
 	FindingManaged = "managed-control-plane"
 	// FindingEgress: the API server has no egress selector and does not use the tunnel.
 	FindingEgress = "egress-selector"
@@ -54,22 +57,26 @@ const (
 	FindingCount = "server-count"
 	// FindingLease: another scheduler holds the Lease.
 	FindingLease = "lease"
-	// FindingPartition: the nodes are not as the scheduler's partition says.
+	// FindingPartition: the nodes do not match the scheduler's partition.
 	FindingPartition = "partition"
-	// FindingInUse: the API server uses the tunnel that is to be uninstalled.
+	// FindingInUse: the API server uses the tunnel whose agents would be deleted.
 	FindingInUse = "tunnel-in-use"
 )
 
-// Preflight looks whether a bundle, which need not be defaulted, fits the cluster
-// behind cfg. What the user may not read is not judged.
-func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle) ([]Finding, error) {
+// Preflight checks whether a bundle, which need not be defaulted, fits the cluster
+// behind cfg, and whether the cluster can do without what Apply would delete; force is
+// Options.Force. It skips checks of what the user may not read.
+func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle, force bool) ([]Finding, error) {
 	b = b.Defaulted()
-	c, err := newClient(cfg)
+	c, err := newClient(cfg, Command)
 	if err != nil {
 		return nil, err
 	}
+	inUse := func(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) { return c.findInUse(ctx, b, force) }
 	var out []Finding
-	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){c.findVersion, c.findNodes, c.findEgress, c.findCount, c.findLease, c.findPartition} {
+	for _, look := range []func(context.Context, *v1alpha1.Bundle) (*Finding, error){
+		c.findVersion, c.findNodes, c.findEgress, c.findCount, c.findLease, c.findPartition, inUse,
+	} {
 		f, err := look(ctx, b)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("preflight: %w", err)
@@ -81,35 +88,11 @@ func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle) ([]Fin
 	return out, nil
 }
 
-// PreflightUninstall looks whether the cluster behind cfg can do without what is
-// installed.
-func PreflightUninstall(ctx context.Context, cfg *rest.Config) ([]Finding, error) {
-	c, err := newClient(cfg)
-	if err != nil {
-		return nil, err
-	}
-	with, _, err := c.egressSelectors(ctx)
-	if apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("preflight: %w", err)
-	}
-	if len(with) == 0 {
-		return nil, nil
-	}
-	return []Finding{{
-		ID:      FindingInUse,
-		Message: fmt.Sprintf("kube-apiserver sends its traffic to nodes through the tunnel (%s): without agents, logs, exec, webhooks and aggregated APIs stop", strings.Join(with, ", ")),
-		Hint:    "run `fairlead controlplane uninstall` on every control plane node first",
-	}}, nil
-}
-
 // minTunnel is the oldest minor version in which all objects of the tunnel are GA.
 const minTunnel = 31
 
-// findVersion follows Kubernetes' version skew policy: a scheduler is never newer
-// than its API server, and one minor older at most.
+// findVersion follows Kubernetes' version skew policy: a scheduler is never newer than
+// its API server, and at most one minor version older.
 func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, error) {
 	info, err := c.kube.Discovery().ServerVersion()
 	if err != nil {
@@ -122,7 +105,7 @@ func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, e
 	if ptr.Deref(b.Konnectivity.Enabled, true) && (strings.Contains(info.GitVersion, "-gke.") || strings.Contains(info.GitVersion, "-eks-")) {
 		return &Finding{
 			ID:      FindingManaged,
-			Message: fmt.Sprintf("a cloud runs this control plane (%s): nobody else can give its API server an egress selector, so the tunnel would be of no use", info.GitVersion),
+			Message: fmt.Sprintf("a cloud provider manages this control plane (%s): you cannot set an egress selector on its API server, so the tunnel would not be used", info.GitVersion),
 			Hint:    "set konnectivity.enabled: false to install the second scheduler alone",
 		}, nil
 	}
@@ -133,15 +116,16 @@ func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, e
 	if programs == "" {
 		return &Finding{
 			ID: FindingVersion, Warning: true,
-			Message: fmt.Sprintf("scheduler.image %s does not say its version, so nobody can tell whether it fits Kubernetes v%s", b.Scheduler.Image, server),
-			Hint:    "name it with the tag of its version: Kubernetes supports schedulers of the API server's minor version and the one before",
+			Message: fmt.Sprintf("scheduler.image %s has no version in its tag, so its compatibility with Kubernetes v%s is unknown", b.Scheduler.Image, server),
+			Hint:    "tag the image with its version: Kubernetes supports schedulers of the API server's minor version and the one before",
 		}, nil
 	}
 	return versionFinding(server, programs, b.Scheduler.Image), nil
 }
 
-// versionFinding compares the API server with the version of Kubernetes that the
-// programs are made of. An empty schedulerImage means the tunnel alone.
+// versionFinding compares the API server's version with the Kubernetes version that
+// the programs are built from. An empty schedulerImage means that the bundle has only
+// the tunnel.
 func versionFinding(server *version.Version, programs, schedulerImage string) *Finding {
 	built := version.MustParseGeneric(programs)
 	low, high, what := uint(minTunnel), built.Minor()+1, "the tunnel"
@@ -197,21 +181,22 @@ func (c *client) findEgress(ctx context.Context, b *v1alpha1.Bundle) (*Finding, 
 	}, nil
 }
 
-// findCount compares the API servers with what agents are told. A control plane that
-// does not show them is not judged.
+// findCount compares the number of API servers with the server count that the bundle
+// gives agents. It skips control planes whose API servers are not visible as Pods.
 func (c *client) findCount(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
 	with, without, err := c.egressSelectors(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := konnectivity.CheckCount(b, len(with)+len(without)); err != nil {
-		return &Finding{ID: FindingCount, Message: err.Error()}, nil //nolint:nilerr // the finding says it
+		return &Finding{ID: FindingCount, Message: err.Error()}, nil //nolint:nilerr // the finding reports it
 	}
 	return nil, nil
 }
 
-// egressSelectors sorts the static Pods of kube-apiserver by whether they use an
-// egress selector. A control plane that does not show its Pods has neither.
+// egressSelectors divides the static Pods of kube-apiserver into those with and
+// without an egress selector. If the control plane's Pods are not visible, both lists
+// are empty.
 func (c *client) egressSelectors(ctx context.Context) (with, without []string, err error) {
 	pods, err := c.kube.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=kube-apiserver"})
 	if err != nil {
@@ -232,8 +217,8 @@ func (c *client) egressSelectors(ctx context.Context) (with, without []string, e
 	return with, without, nil
 }
 
-// findLease finds out whether another scheduler elects its leader on the same
-// Lease: the two would take turns, and each do nothing half of the time.
+// findLease determines whether another scheduler uses the same Lease for leader
+// election: the two would alternate, and each would be idle half of the time.
 func (c *client) findLease(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
 	for _, l := range LeasesOf(b) {
 		lease, err := c.kube.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
@@ -260,9 +245,9 @@ func (c *client) findLease(ctx context.Context, b *v1alpha1.Bundle) (*Finding, e
 	return nil, nil
 }
 
-// findPartition compares the nodes with the scheduler's partition. Without any node in
-// it every Pod of the second scheduler would wait. A cluster without nodes is not
-// judged: findNodes says that there are none.
+// findPartition compares the nodes with the scheduler's partition. If no node is in
+// the partition, every Pod of the second scheduler stays Pending. It skips a cluster
+// without nodes: findNodes reports that.
 func (c *client) findPartition(ctx context.Context, b *v1alpha1.Bundle) (*Finding, error) {
 	if !ptr.Deref(b.Scheduler.Enabled, true) || b.Scheduler.Partition == nil {
 		return nil, nil

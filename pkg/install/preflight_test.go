@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -17,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
 func TestVersions(t *testing.T) {
@@ -42,10 +44,11 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestImageVersion: the scheduler's image is judged, not the release that installs it.
+// TestImageVersion checks that the preflight compares the version of the scheduler's
+// image, not of the release that installs it.
 func TestImageVersion(t *testing.T) {
 	ours := components.KubernetesVersion()
-	at := func(minors int) string { // a version so many minor versions above ours
+	at := func(minors int) string { // a version this many minor versions above ours
 		v := version.MustParseGeneric(ours)
 		return fmt.Sprintf("v%d.%d.1", v.Major(), int(v.Minor())+minors)
 	}
@@ -63,7 +66,7 @@ func TestImageVersion(t *testing.T) {
 		"stock, two behind":  {stock + at(-2), at(0), "set scheduler.image", false},
 		"stock, newer":       {stock + at(2), at(0), "upgrade the control plane first", false},
 		"stock by digest":    {stock + at(1) + "@sha256:" + strings.Repeat("0", 64), at(0), "upgrade the control plane first", false},
-		"stock, which":       {stock + "latest", at(0), "tag of its version", true},
+		"stock, which":       {stock + "latest", at(0), "tag the image with its version", true},
 		"one's own, tag 9.9": {"registry.example/scheduler:v9.9.9", at(0), "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +112,9 @@ func lease(holder string, age time.Duration) *coordinationv1.Lease {
 	}
 }
 
-// TestFindings: every finding is found where it applies, and not elsewhere (SCHED-35, KON-07).
+// TestFindings checks that every finding is reported where it applies and nowhere else,
+// including another scheduler that holds the Lease and a kube-apiserver without an
+// egress selector.
 func TestFindings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
@@ -139,7 +144,7 @@ func TestFindings(t *testing.T) {
 				func() (*Finding, error) { return c.findCount(t.Context(), b) },
 				func() (*Finding, error) { return c.findLease(t.Context(), b) },
 			} {
-				if f, _ := look(); f != nil { // a Lease that is not there is an error
+				if f, _ := look(); f != nil { // a missing Lease is an error
 					found = append(found, f.ID)
 				}
 			}
@@ -150,8 +155,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestPartition: without a node in the partition nothing would be scheduled; nodes that
-// are not as they should be are worth knowing.
+// TestPartition: if no node is in the partition, no Pod would be scheduled. Nodes that
+// do not match it are worth a warning.
 func TestPartition(t *testing.T) {
 	labelled := func(taints ...corev1.Taint) *corev1.Node {
 		n := node("c")
@@ -214,7 +219,7 @@ func TestRolloutStates(t *testing.T) {
 	}
 }
 
-// TestPodCauses: what users see instead of "timed out".
+// TestPodCauses checks the causes that users see instead of "timed out".
 func TestPodCauses(t *testing.T) {
 	running := func(edit func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "kube-system", Labels: map[string]string{"app": "x"}}, Spec: corev1.PodSpec{NodeName: "n"}}

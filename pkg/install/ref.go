@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -12,21 +14,21 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 )
 
-// Ref names an object of the API.
+// Ref identifies an object in the API.
 type Ref struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Namespace is empty for objects of the whole cluster.
+	// Namespace is empty for cluster-scoped objects.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// RefOf names u.
+// RefOf returns the Ref of u.
 func RefOf(u *unstructured.Unstructured) Ref {
 	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// String is for people: "Deployment kube-system/my-scheduler".
+// String returns a readable name: "Deployment kube-system/my-scheduler".
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -34,7 +36,8 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// ShortName is what kubectl prints for -o name: "deployment.apps/my-scheduler".
+// ShortName returns what kubectl prints for -o name:
+// "deployment.apps/my-scheduler".
 func (r Ref) ShortName() string {
 	kind := strings.ToLower(r.Kind)
 	if group := r.gvk().Group; group != "" {
@@ -47,19 +50,20 @@ func (r Ref) gvk() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 }
 
-// key ignores the version: an object is the same one in each.
+// key ignores the version: an object is the same in each version.
 func (r Ref) key() Ref {
 	r.APIVersion = r.gvk().Group
 	return r
 }
 
-// order is in which kinds are applied; what is not listed comes between
-// configuration and workloads. Deletion goes the other way round.
+// order is the order in which kinds are applied; kinds that are not listed come
+// between configuration and workloads. Deletion uses the reverse order.
 var order = []string{
 	"Namespace", "CustomResourceDefinition", "ServiceAccount",
 	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"ConfigMap", "Secret", "Service", "*", "PodDisruptionBudget", "DaemonSet", "Deployment",
-	// They give new Pods to a scheduler, so it comes before them and goes after them.
+	// Policies assign new Pods to a scheduler, so the scheduler is applied
+	// before them and deleted after them.
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }
 
@@ -70,7 +74,7 @@ func rank(kind string) int {
 	return slices.Index(order, "*")
 }
 
-// sorted are manifests of the objects in the order in which to apply them.
+// sorted returns manifests of the objects in the order in which to apply them.
 func sorted(objects []component.Object) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, o := range objects {
@@ -84,8 +88,9 @@ func sorted(objects []component.Object) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// phase is one of those in which objects are deleted: workloads need what comes
-// after them until they have ended, and nothing may depend on them before.
+// phase is a phase of deletion. Workloads need the objects of the later phase
+// until they have exited, and the objects of the earlier phase depend on the
+// workloads.
 type phase int
 
 const (
@@ -105,7 +110,8 @@ func phaseOf(kind string) phase {
 	}
 }
 
-// reversed sorts refs for deletion: admission first, then workloads, namespaces last.
+// reversed sorts refs for deletion: admission first, then workloads, namespaces
+// last.
 func reversed(refs []Entry) []Entry {
 	out := slices.Clone(refs)
 	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(rank(b.Kind), rank(a.Kind)) })

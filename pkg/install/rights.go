@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -13,17 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ErrForbidden is returned when the user lacks rights.
+// ErrForbidden is returned if the user lacks permissions.
 var ErrForbidden = errors.New("this user lacks rights")
 
-// bookkeeping is what a run needs besides the objects: the lock and the inventory.
+// bookkeeping is what a run needs in addition to the objects: the lock and the
+// inventory.
 var bookkeeping = []authorizationv1.ResourceAttributes{
 	{Group: "coordination.k8s.io", Resource: "leases", Namespace: metav1.NamespaceSystem},
 	{Resource: "configmaps", Namespace: metav1.NamespaceSystem},
 }
 
-// mayLock finds out before the lock is tried, which would be tried forever. Its
-// error lists what else is missing for these objects.
+// mayLock checks the permissions for the lock before a run tries to take it,
+// because it would retry forever. The error also lists the permissions that are
+// missing for these objects.
 func (c *client) mayLock(ctx context.Context, manifests []*unstructured.Unstructured) error {
 	missing, err := c.missing(ctx, bookkeeping, "get", "create", "update")
 	if err != nil || len(missing) == 0 {
@@ -36,14 +40,15 @@ func (c *client) mayLock(ctx context.Context, manifests []*unstructured.Unstruct
 	return fmt.Errorf("%w, nothing was changed: it may not\n%s\nhint: %s", ErrForbidden, strings.Join(append(missing, more...), "\n"), hintRights)
 }
 
-// missingFor lists the rights that applying these objects needs and this user lacks.
+// missingFor lists the permissions that applying these objects needs and this
+// user lacks.
 func (c *client) missingFor(ctx context.Context, manifests []*unstructured.Unstructured) ([]string, error) {
 	var all []authorizationv1.ResourceAttributes
 	for _, m := range manifests {
 		gvk := m.GroupVersionKind()
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
-			continue // a problem of its own
+			continue // makePlan reports this
 		}
 		a := authorizationv1.ResourceAttributes{Group: gvk.Group, Resource: mapping.Resource.Resource}
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -56,7 +61,7 @@ func (c *client) missingFor(ctx context.Context, manifests []*unstructured.Unstr
 	return c.missing(ctx, all, "get", "create", "patch", "delete")
 }
 
-// missing asks for each verb on each resource.
+// missing checks each verb on each resource.
 func (c *client) missing(ctx context.Context, resources []authorizationv1.ResourceAttributes, verbs ...string) ([]string, error) {
 	var out []string
 	for _, a := range resources {
@@ -95,14 +100,15 @@ func (c *client) may(ctx context.Context, attributes authorizationv1.ResourceAtt
 	return review.Status.Allowed, nil
 }
 
-// blocked makes the error for a plan with problems; nil without.
+// blocked returns the error for a plan with problems, or nil if it has none.
 func (c *client) blocked(ctx context.Context, problems []Problem, manifests []*unstructured.Unstructured) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	err := &BlockedError{Problems: problems}
 	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == ReasonForbidden && isRBAC(p.err) }) {
-		// Only explains; the problems say it, too, if this cannot be asked.
+		// This only explains: the problems are reported even if this request
+		// fails.
 		err.Missing, _ = c.missingFor(ctx, manifests)
 	}
 	return err

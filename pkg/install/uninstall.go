@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -13,31 +15,31 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// UninstallOptions say how to uninstall. The zero value deletes and does not wait.
+// UninstallOptions configure Uninstall. The zero value deletes and does not wait.
 type UninstallOptions struct {
-	// DryRun asks the API server what would happen, and changes nothing.
+	// DryRun sends server-side dry runs, and changes nothing.
 	DryRun bool
-	// Wait waits until all is gone, Pods included, for at most Timeout.
+	// Wait waits until everything is gone, including Pods, for at most Timeout.
 	Wait bool
-	// Timeout of all waiting; 0 means DefaultTimeout.
+	// Timeout bounds all waits; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Progress is told what happens; nil means nobody is.
+	// Progress receives the steps of the run; nil discards them.
 	Progress cluster.Progress
 }
 
-// Uninstall deletes what Apply has made in the cluster behind cfg: what the
-// inventory lists and whatever else fairlead has applied: admission policies, then
-// workloads, then the rest. What
-// somebody else made stays, and so does a namespace that holds such a thing.
+// Uninstall deletes what Apply has created in the cluster behind cfg: the objects
+// in the inventory and any other object that fairlead has applied. It deletes
+// admission policies, then workloads, then the rest. It keeps objects that
+// fairlead did not create, and a namespace that contains such an object.
 //
-// The errors are as those of Apply; calling it again completes the work. Without
-// anything installed the Result has no objects.
+// Its errors are like those of Apply; call it again to complete the work. If
+// nothing is installed, the Result has no objects.
 func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Result, error) {
 	common := Options{Timeout: o.Timeout, Progress: o.Progress}
 	common.complete()
 	o.Timeout, o.Progress = common.Timeout, common.Progress
 	result := &Result{DryRun: o.DryRun}
-	c, err := newClient(cfg)
+	c, err := newClient(cfg, Command)
 	if err != nil {
 		return result, err
 	}
@@ -64,7 +66,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	return result, c.deleteLock(ctx)
 }
 
-// removal is what an Uninstall will do.
+// removal is what a run of Uninstall will delete.
 type removal struct {
 	inventory *inventory
 	changes   []change
@@ -103,7 +105,7 @@ func (c *client) planUninstall(ctx context.Context, result *Result) (*removal, e
 	return u, c.blocked(ctx, problems, nil)
 }
 
-// uninstall does the work. The lock is held.
+// uninstall does the work. The caller holds the lock.
 func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Result) error {
 	var u *removal
 	err := cluster.Step(o.Progress, "Looking for what is installed", func() (string, error) {
@@ -119,15 +121,17 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 	if err := c.removeInPhases(ctx, u.changes, o, result); err != nil {
 		return err
 	}
+	c.warnOfWaiting(ctx, u.changes, result)
 	if err := c.deleteLeases(ctx, u.inventory.Leases, o, result); err != nil {
 		return err
 	}
 	return c.deleteInventory(ctx, u.inventory)
 }
 
-// removeInPhases ends what sends Pods to the second scheduler before it ends the
-// scheduler: Pods made between would wait for ever. Programs need their rights
-// until they have ended, to give up their Leases for example.
+// removeInPhases deletes the policies that assign Pods to the second scheduler
+// before it deletes the scheduler: Pods created in between would stay Pending for
+// ever. Programs need their RBAC permissions until they have exited, for example
+// to release their Leases.
 func (c *client) removeInPhases(ctx context.Context, changes []change, o UninstallOptions, result *Result) error {
 	for _, part := range []struct {
 		title string
@@ -142,7 +146,13 @@ func (c *client) removeInPhases(ctx context.Context, changes []change, o Uninsta
 		if len(now) == 0 {
 			continue
 		}
-		err := cluster.Step(o.Progress, part.title, func() (string, error) { return c.removeAll(ctx, now, o, result) })
+		err := cluster.Step(o.Progress, part.title, func() (string, error) {
+			text, err := c.removeAll(ctx, now, o, result)
+			if err == nil {
+				err = c.awaitUnassigned(ctx, now, result, o.Progress)
+			}
+			return text, err
+		})
 		if err != nil {
 			return err
 		}
@@ -172,7 +182,7 @@ func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOpt
 	return cluster.Count(len(changes), "object"), nil
 }
 
-// waitGone waits for an object's end, and that of its Pods.
+// waitGone waits until an object and its Pods are gone.
 func (c *client) waitGone(ctx context.Context, ch change, progress cluster.Progress) error {
 	selector := selectorOf(ch.live)
 	for {
@@ -198,7 +208,7 @@ func (c *client) whatIsLeft(ctx context.Context, ch change, selector string) (st
 	live, err := c.get(ctx, ch.Ref)
 	switch {
 	case err == nil && live.GetUID() == ch.live.GetUID():
-		return fmt.Sprintf("%s is being deleted (finalizers: %v)", ch.Ref, live.GetFinalizers()), nil
+		return fmt.Sprintf("%s is being deleted (%s)", ch.Ref, heldBy(live)), nil
 	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
 		return "", err
 	case selector == "":
@@ -216,7 +226,8 @@ func (c *client) whatIsLeft(ctx context.Context, ch change, selector string) (st
 	return "", nil
 }
 
-// deleteLock deletes the Lease that locked left, unless somebody waits for it.
+// deleteLock deletes the Lease that locked has left behind, unless another run
+// holds it.
 func (c *client) deleteLock(ctx context.Context) error {
 	leases := c.kube.CoordinationV1().Leases(metav1.NamespaceSystem)
 	lease, err := leases.Get(ctx, LockName, metav1.GetOptions{})

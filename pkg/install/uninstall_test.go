@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -35,11 +37,12 @@ func (e env) uninstall() *install.Result {
 	return r
 }
 
-// bystanders are of somebody else, and look much like ours.
+// bystanders creates objects that are not fairlead's and look much like ours.
 func (e env) bystanders() {
 	e.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler-notes", Namespace: "kube-system", Labels: map[string]string{"app.kubernetes.io/managed-by": "fairlead"}}}
-	// client-go names the manager after the program: an update by ours is no apply.
+	// client-go names the manager after the program, so this is an update by
+	// "fairlead" and not an apply.
 	if _, err := e.client.CoreV1().ConfigMaps("kube-system").Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: install.FieldManager}); err != nil {
 		e.t.Fatal(err)
 	}
@@ -99,8 +102,10 @@ func testUninstallWithoutInventory(e env) {
 	}
 }
 
-// testAssignments: new Pods are given to the second scheduler only while it is
-// there (SCHED-43), and a lost inventory loses no policy.
+// testAssignments checks that the policies which assign Pods to the second
+// scheduler exist only while the scheduler does: a Pod created without it would
+// stay Pending for ever, as spec.schedulerName is immutable. A lost inventory loses
+// no policy.
 func testAssignments(e env) {
 	all := objects(e.t, func(b *v1alpha1.Bundle) {
 		b.Scheduler.Assignments = []v1alpha1.Assignment{{SchedulerName: "my-scheduler", PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": "true"}}}}
@@ -124,8 +129,8 @@ func testAssignments(e env) {
 	}
 }
 
-// testBrokenAPIService: an aggregated API that does not answer keeps the namespace,
-// which may hold its objects, and nothing else.
+// testBrokenAPIService checks that an aggregated API that does not answer keeps
+// only the namespace, which may contain the API's objects.
 func testBrokenAPIService(e env) {
 	services := e.dyn.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
 	broken := &unstructured.Unstructured{Object: map[string]any{
@@ -178,7 +183,8 @@ func testUninstallNothing(e env) {
 	}
 }
 
-// testRecreate: a binding's roleRef cannot be changed, so it is made anew.
+// testRecreate: a binding's roleRef is immutable, so Apply deletes and recreates
+// the binding.
 func testRecreate(e env) {
 	all := objects(e.t, nil)
 	e.apply(all, install.Options{})
@@ -195,9 +201,9 @@ func testRecreate(e env) {
 	}
 }
 
-// bindEdit lets a user do in kube-system what Kubernetes' role edit allows (it
-// is aggregated by a controller, which does not run here), and what install needs
-// for its lock.
+// bindEdit grants a user in kube-system what Kubernetes' ClusterRole edit allows (a
+// controller aggregates it, which does not run here), and what install needs for
+// its lock.
 func (e env) bindEdit(user string) {
 	e.t.Helper()
 	ctx, rbac := e.t.Context(), e.client.RbacV1()
@@ -220,7 +226,7 @@ func (e env) bindEdit(user string) {
 	}
 	cfg := rest.CopyConfig(e.cfg)
 	cfg.Impersonate.UserName = user
-	// The authorizer sees bindings a moment later.
+	// The authorizer sees new bindings only after a moment.
 	daemontest.Eventually(e.t, time.Minute, func() error {
 		_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{})
 		if err == nil {

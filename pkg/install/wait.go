@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 import (
@@ -16,17 +18,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// pollInterval is often enough for people, and a handful of requests.
+// pollInterval is short enough for users, and needs few requests.
 const pollInterval = time.Second
 
 // RolloutError says which workload is not rolled out, and why.
 type RolloutError struct {
 	Object Ref
-	// State is how far it got: "1 of 2 replicas are updated".
+	// State is the progress: "1 of 2 replicas are updated".
 	State string
-	// Causes are what is wrong with its Pods.
+	// Causes lists what is wrong with its Pods.
 	Causes []string
-	// Err is what ended the waiting.
+	// Err is what ended the wait.
 	Err error
 }
 
@@ -45,14 +47,16 @@ func (e *RolloutError) Error() string {
 
 func (e *RolloutError) Unwrap() error { return e.Err }
 
-// errFailed ends the waiting for what will not get better by itself.
+// errFailed ends the wait for a workload that cannot recover by itself.
 var errFailed = errors.New("it has failed")
 
-// workload is a rollout as far as it is common to both kinds.
+// workload is the part of a rollout that both kinds have in common.
 type workload struct {
 	ref      Ref
 	selector *metav1.LabelSelector
-	// done says that nothing is left to wait for, failed that waiting is in vain.
+	template *corev1.PodTemplateSpec
+	// done means that the rollout is complete; failed means that waiting is
+	// pointless.
 	done, failed bool
 	state        string
 	conditions   []string
@@ -91,6 +95,8 @@ func (c *client) waitRollout(ctx context.Context, r Ref, progress cluster.Progre
 		switch {
 		case last.failed:
 			return "", &RolloutError{Object: r, State: last.state, Causes: causes, Err: errFailed}
+		case err == nil && c.refusedForGood(ctx, last, causes):
+			return "", &RolloutError{Object: r, State: last.state, Causes: causes, Err: errRefused}
 		case err != nil && ctx.Err() == nil && isAnswer(err):
 			return "", &RolloutError{Object: r, State: "it cannot be read", Err: err}
 		}
@@ -110,7 +116,7 @@ func detail(w workload, causes []string) string {
 	return w.state + "; " + first
 }
 
-// workload reads how far a rollout is.
+// workload reads the progress of a rollout.
 func (c *client) workload(ctx context.Context, r Ref) (workload, error) {
 	w := workload{ref: r}
 	switch r.Kind {
@@ -131,12 +137,12 @@ func (c *client) workload(ctx context.Context, r Ref) (workload, error) {
 	return w, nil
 }
 
-// notSeen is the state before a controller has looked.
+// notSeen is the state before a controller has observed the object.
 const notSeen = "its controller has not seen it yet"
 
 // deploymentState follows kubectl rollout status.
 func deploymentState(w workload, d *appsv1.Deployment) workload {
-	w.selector = d.Spec.Selector
+	w.selector, w.template = d.Spec.Selector, &d.Spec.Template
 	want, s := ptr.Deref(d.Spec.Replicas, 1), d.Status
 	for _, cond := range s.Conditions {
 		switch {
@@ -163,7 +169,7 @@ func deploymentState(w workload, d *appsv1.Deployment) workload {
 }
 
 func daemonSetState(w workload, d *appsv1.DaemonSet) workload {
-	w.selector = d.Spec.Selector
+	w.selector, w.template = d.Spec.Selector, &d.Spec.Template
 	s := d.Status
 	switch {
 	case s.ObservedGeneration < d.Generation:

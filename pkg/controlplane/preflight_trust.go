@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+)
+
+// apiServerArgs returns the command and the arguments in kube-apiserver's
+// manifest.
+func (n *node) apiServerArgs() []string {
+	return append(append([]string{}, n.container.Command...), n.container.Args...)
+}
+
+// checkFrontProxyCA refuses a kube-apiserver that trusts the same CA for client
+// certificates and for front proxies. A client certificate could then impersonate
+// every user: each one without --requestheader-allowed-names, otherwise each one
+// with an allowed common name.
+func (n *node) checkFrontProxyCA() error {
+	args := n.apiServerArgs()
+	client, header := flag(args, "client-ca-file"), flag(args, "requestheader-client-ca-file")
+	if client == "" || header == "" {
+		return nil
+	}
+	clientData, err := n.read(client)
+	if err != nil {
+		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
+		return nil
+	}
+	headerData, err := n.read(header)
+	if err != nil {
+		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
+		return nil
+	}
+	clientCAs, err := parseCerts(clientData)
+	if err != nil {
+		return fmt.Errorf("%s: %w", client, err)
+	}
+	headerCAs, err := parseCerts(headerData)
+	if err != nil {
+		return fmt.Errorf("%s: %w", header, err)
+	}
+	if err := pki.VerifyDistinctCAs(clientCAs, headerCAs); err != nil {
+		names := flag(args, "requestheader-allowed-names")
+		who := "every client certificate"
+		if names != "" {
+			who = "every client certificate with the common name " + names
+		}
+		return n.opts.ignorable(CheckFrontProxyCA, fmt.Errorf("--client-ca-file=%s and --requestheader-client-ca-file=%s: %w, because %s can impersonate every user",
+			client, header, err, who))
+	}
+	return nil
+}
+
+// warnKubelets warns if kube-apiserver does not verify kubelets. With the tunnel,
+// every agent is in the path between kube-apiserver and the kubelets, and only
+// that flag lets kube-apiserver detect an agent that impersonates a kubelet.
+func (n *node) warnKubelets() {
+	if !apiserver.VerifiesKubelets(n.apiServerArgs()) {
+		n.opts.Notef("%s", apiserver.UnverifiedKubelets)
+	}
+}

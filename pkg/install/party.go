@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Party is the command that installs a bundle into a cluster. Each has its own field
+// manager and its own inventory, so that none deletes or takes over what another one
+// has installed.
+type Party string
+
+const (
+	// Command is `fairlead install`, the default.
+	Command Party = ""
+	// Provider is `fairlead up`, which installs the bundle of the cluster that it
+	// creates.
+	Provider Party = "up"
+)
+
+// FieldManager is the name under which the party owns fields.
+func (p Party) FieldManager() string { return FieldManager + p.suffix() }
+
+// Inventory is the ConfigMap in kube-system that lists what the party installed.
+func (p Party) Inventory() string { return InventoryName + p.suffix() }
+
+func (p Party) suffix() string {
+	if p == Command {
+		return ""
+	}
+	return "-" + string(p)
+}
+
+func (p Party) other() Party {
+	if p == Command {
+		return Provider
+	}
+	return Command
+}
+
+// contested returns a problem for an object that the other party has applied. Force
+// does not help: two inventories that list one object would each delete it.
+func (c *client) contested(live *unstructured.Unstructured, inv *inventory, e Entry) *Problem {
+	other := c.party.other()
+	if !other.applied(live.GetManagedFields()) {
+		return nil
+	}
+	p := &Problem{Object: RefOf(live), Reason: ReasonOtherBundle}
+	switch {
+	case c.party == Command:
+		p.Message = "belongs to the bundle of `fairlead up`, which made this cluster"
+		p.Hint = "install a bundle whose objects have other names: set scheduler.name or namespace, leave out the part that the cluster has (konnectivity.enabled: false, scheduler.enabled: false), or make the cluster with this bundle: `fairlead down`, then `fairlead up -f`"
+	case inv.stored == nil, c.ours(live, e):
+		// Before there were two inventories, up applied objects as the command does. It
+		// continues to own what it has created.
+		return nil
+	default:
+		p.Message = "belongs to the bundle that `fairlead install` installed"
+		p.Hint = "run `fairlead uninstall` first, or install that bundle under other names"
+	}
+	return p
+}
+
+// sharedWith returns why an object of this party must not be deleted, or "" if it can
+// be.
+func (c *client) sharedWith(live metav1.Object) string {
+	if !c.party.other().applied(live.GetManagedFields()) {
+		return ""
+	}
+	if c.party == Command {
+		return "it belongs to the bundle of `fairlead up`, too"
+	}
+	return fmt.Sprintf("it belongs to the bundle of `fairlead install`, too (inventory %s)", c.party.other().Inventory())
+}
