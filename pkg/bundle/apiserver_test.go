@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -48,7 +50,7 @@ func TestAPIServer(t *testing.T) {
 	client, dyn := controlPlane(t)
 	ctx := t.Context()
 	before := systemRole(t, client)
-	createNamespace(t, client, "locks") // of the non-default Lease (SCHED-31)
+	createNamespace(t, client, "locks") // of the non-default Lease: a Lease needs an existing namespace
 	for name, b := range variants(t) {
 		t.Run("apply "+name, func(t *testing.T) {
 			out := render(t, b)
@@ -63,7 +65,7 @@ func TestAPIServer(t *testing.T) {
 		})
 	}
 	if diff := cmp.Diff(before, systemRole(t, client)); diff != "" {
-		t.Errorf("SCHED-33: the system role changed:\n%s", diff)
+		t.Errorf("the system role changed:\n%s", diff)
 	}
 	t.Run("rights", func(t *testing.T) { checkRights(ctx, t, client) })
 }
@@ -149,8 +151,8 @@ func admitMirrorPod(t *testing.T, client kubernetes.Interface, out *bundle.Outpu
 	}
 }
 
-// createServiceAccount makes the one that a controller, of which there is none
-// here, would make in every namespace.
+// createServiceAccount creates the default ServiceAccount of a namespace. There
+// is no controller here that would create it.
 func createServiceAccount(t *testing.T, client kubernetes.Interface, namespace, name string) {
 	t.Helper()
 	if name != "" {
@@ -178,6 +180,11 @@ func checkRights(ctx context.Context, t *testing.T, client kubernetes.Interface)
 		}
 	}
 	const leases = "coordination.k8s.io"
+	counting := func(verb, name string) authorizationv1.ResourceAttributes {
+		a := at(verb, leases, "leases", name)
+		a.Namespace = v1alpha1.DefaultLeaseNamespace
+		return a
+	}
 	for name, tc := range map[string]struct {
 		user string
 		what authorizationv1.ResourceAttributes
@@ -194,10 +201,14 @@ func checkRights(ctx context.Context, t *testing.T, client kubernetes.Interface)
 		"scheduler reads secrets":      {scheduler, at("get", "", "secrets", ""), false},
 		"server reviews tokens":        {server, at("create", "authentication.k8s.io", "tokenreviews", ""), true},
 		"server reads secrets":         {server, at("get", "", "secrets", ""), false},
+		"server reviews no access":     {server, at("create", "authorization.k8s.io", "subjectaccessreviews", ""), false},
 		"agent has no rights to Pods":  {agent, at("list", "", "pods", ""), false},
-		"server counts by Lease":       {server, at("create", leases, "leases", ""), true},
-		"agent counts by Lease":        {agent, at("watch", leases, "leases", ""), true},
-		"agent does not write a Lease": {agent, at("update", leases, "leases", "konnectivity-proxy-server-x"), false},
+		"server counts by Lease":       {server, counting("create", ""), true},
+		"server renews its Lease":      {server, counting("update", "konnectivity-proxy-server-x"), true},
+		"server takes no other Lease":  {server, at("update", leases, "leases", "kube-controller-manager"), false},
+		"agent counts by Lease":        {agent, counting("watch", ""), true},
+		"agent sees no other Lease":    {agent, at("watch", leases, "leases", ""), false},
+		"agent does not write a Lease": {agent, counting("update", "konnectivity-proxy-server-x"), false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: tc.user, ResourceAttributes: &tc.what}}
 		got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})

@@ -1,6 +1,9 @@
-// Package bundle is the core of fairlead: a configuration in, typed Kubernetes
-// objects and files out. It is pure: it and the packages below it read no files,
-// know no clock and have no client (a test checks their imports).
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bundle is the core of fairlead: it turns a configuration into typed
+// Kubernetes objects and files. It is pure: it and the packages of this module
+// that it imports read no files, do not read the clock and use no client (a
+// test checks that). Only package pki uses randomness, for keys.
 //
 // Start with [Load], which reads a configuration, and [Render], which makes the
 // [Output]. What is inside comes from one package per part:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -7,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
@@ -39,7 +42,7 @@ func TestProfilePages(t *testing.T) {
 			t.Errorf("%s shows no Bundle", page)
 		}
 		for _, yaml := range found {
-			if _, err := bundle.Load([]byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + string(yaml[1]))); err != nil {
+			if _, err := bundle.Load([]byte(bundletest.Header + string(yaml[1]))); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
 		}

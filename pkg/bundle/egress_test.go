@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -5,21 +7,21 @@ import (
 	"path/filepath"
 	"testing"
 
-	"k8s.io/apiserver/pkg/apis/apiserver"
+	upstreamapiserver "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	serveroptions "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // readEgress reads the rendered file as kube-apiserver does.
-func readEgress(t *testing.T, b *v1alpha1.Bundle, path func(string) string) *apiserver.EgressSelectorConfiguration {
+func readEgress(t *testing.T, b *v1alpha1.Bundle, path func(string) string) *upstreamapiserver.EgressSelectorConfiguration {
 	t.Helper()
-	data, err := egress.ConfigurationAt(b, path)
+	data, err := apiserver.ConfigurationAt(b, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +36,9 @@ func readEgress(t *testing.T, b *v1alpha1.Bundle, path func(string) string) *api
 	return config
 }
 
-// TestTransportMatrix: KON-05 and KON-38. What the bundle accepts,
-// kube-apiserver and the server accept too; what kube-apiserver or the server
-// refuses, the bundle refuses.
+// TestTransportMatrix: the bundle accepts exactly the transports that both
+// kube-apiserver and the server accept. GRPC needs a Unix socket; TCP needs
+// HTTPConnect and TLS with a CA for client certificates.
 func TestTransportMatrix(t *testing.T) {
 	uds := &v1alpha1.UDSTransport{Path: "/run/tunnel/s.sock"}
 	tcp := func(change func(*v1alpha1.TCPTransport)) *v1alpha1.TCPTransport {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 )
 
-// EncodeYAML encodes an object as a manifest: what typed objects carry and
-// nobody wrote (status, empty creation timestamps) is left out.
+// EncodeYAML encodes an object as a manifest. It leaves out fields that only
+// the Go types add (status, empty creation timestamps).
 func EncodeYAML(o component.Object) ([]byte, error) {
 	content, err := Manifest(o)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -10,8 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/aggregation"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
@@ -21,7 +22,7 @@ import (
 // pair is a result with its error.
 func pair(v any, err error) any { return []any{v, err} }
 
-// everything calls all that takes a bundle and renders part of it.
+// everything calls every function that renders part of a bundle.
 func everything(t *testing.T, b *v1alpha1.Bundle) map[string]any {
 	t.Helper()
 	ca, err := pki.NewCA(pki.Config{Algorithm: v1alpha1.KeyECDSAP256, CAValidity: time.Hour}, "kubernetes", time.Now())
@@ -30,34 +31,34 @@ func everything(t *testing.T, b *v1alpha1.Bundle) map[string]any {
 	}
 	_, err = konnectivity.ServerKubeconfig(b, ca, "https://192.0.2.1:6443", time.Now())
 	return map[string]any{
-		"konnectivity.ServerKubeconfig": err, // the key is another every time
-		"bundle.Render":                 pair(bundle.Render(b)),
-		"scheduler.Component":           scheduler.Component(b),
-		"scheduler.StaticComponent":     scheduler.StaticComponent(b, "/etc/kubernetes/my-scheduler.conf"),
-		"scheduler.Configuration":       pair(scheduler.Configuration(b, "")),
-		"scheduler.ConfigPath":          scheduler.ConfigPath(b),
-		"scheduler.Objects":             pair(scheduler.Objects(b)),
-		"scheduler.Flags":               scheduler.Flags(b),
-		"scheduler.OwnFlags":            scheduler.OwnFlags(b),
-		"scheduler.ProfileNames":        scheduler.ProfileNames(b),
-		"konnectivity.Server":           konnectivity.Server(b),
-		"konnectivity.ServerFlags":      konnectivity.ServerFlags(b),
-		"konnectivity.OwnServerFlags":   konnectivity.OwnServerFlags(b),
-		"konnectivity.Agent":            konnectivity.Agent(b),
-		"konnectivity.AgentFlags":       konnectivity.AgentFlags(b),
-		"konnectivity.OwnAgentFlags":    konnectivity.OwnAgentFlags(b),
-		"konnectivity.Objects":          pair(konnectivity.Objects(b)),
-		"konnectivity.UsesService":      konnectivity.UsesService(b),
-		"egress.Configuration":          pair(egress.Configuration(b)),
-		"egress.APIServerFlags":         egress.APIServerFlags(b),
-		"egress.KubeadmPatch":           pair(egress.KubeadmPatch(b)),
-		"egress.KubeadmSANs":            pair(egress.KubeadmSANs(b)),
-		"egress.StaticPodPatch":         pair(egress.StaticPodPatch(b)),
-		"egress.PatchPod":               pair(egress.PatchPod(kubeadmPod(t, nil), b)),
-		"aggregation.APIServerFlags":    aggregation.APIServerFlags(b, "/pki"),
-		"aggregation.RoutingFlags":      aggregation.RoutingFlags(b),
-		"aggregation.ClientRequest":     aggregation.ClientRequest(b),
-		"pki.FromBundle":                pki.FromBundle(b),
+		"konnectivity.ServerKubeconfig":               err, // the key is another every time
+		"bundle.Render":                               pair(bundle.Render(b)),
+		"scheduler.Component":                         scheduler.Component(b),
+		"scheduler.StaticComponent":                   scheduler.StaticComponent(b, "/etc/kubernetes/my-scheduler.conf", nil),
+		"scheduler.StaticUser":                        scheduler.StaticUser(b),
+		"scheduler.Configuration":                     pair(scheduler.Configuration(b, "")),
+		"scheduler.ConfigPath":                        scheduler.ConfigPath(b),
+		"scheduler.Objects":                           pair(scheduler.Objects(b)),
+		"scheduler.Flags":                             scheduler.Flags(b),
+		"scheduler.OwnFlags":                          scheduler.OwnFlags(b),
+		"scheduler.ProfileNames":                      scheduler.ProfileNames(b),
+		"konnectivity.Server":                         konnectivity.Server(b),
+		"konnectivity.ServerFlags":                    konnectivity.ServerFlags(b),
+		"konnectivity.OwnServerFlags":                 konnectivity.OwnServerFlags(b),
+		"konnectivity.Agent":                          konnectivity.Agent(b),
+		"konnectivity.AgentFlags":                     konnectivity.AgentFlags(b),
+		"konnectivity.OwnAgentFlags":                  konnectivity.OwnAgentFlags(b),
+		"konnectivity.Objects":                        pair(konnectivity.Objects(b)),
+		"konnectivity.UsesService":                    konnectivity.UsesService(b),
+		"apiserver.Configuration":                     pair(apiserver.Configuration(b)),
+		"apiserver.Flags":                             apiserver.Flags(b, apiserver.Server{}),
+		"apiserver.KubeadmPatch":                      pair(apiserver.KubeadmPatch(b)),
+		"apiserver.KubeadmSANs":                       pair(apiserver.KubeadmSANs(b)),
+		"apiserver.StaticPodPatch":                    pair(apiserver.StaticPodPatch(b)),
+		"apiserver.PatchPod":                          pair(apiserver.PatchPod(kubeadmPod(t, nil), b)),
+		"apiserver.Flags of a server without kubeadm": apiserver.Flags(b, apiserver.Server{FrontProxyDir: "/pki"}),
+		"apiserver.FrontProxyRequest":                 apiserver.FrontProxyRequest(b),
+		"pki.FromBundle":                              pki.FromBundle(b),
 	}
 }
 
@@ -90,8 +91,8 @@ func TestHandmadeBundle(t *testing.T) {
 	}
 }
 
-// TestRenderRefusesInvalid: what a file may not say, a bundle made in Go may not
-// either.
+// TestRenderRefusesInvalid: Render rejects the same values in a bundle made in
+// Go that Load rejects in a file.
 func TestRenderRefusesInvalid(t *testing.T) {
 	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{AgentPort: 80}}
 	if out, err := bundle.Render(b); !errors.Is(err, bundle.ErrInvalid) || out != nil {

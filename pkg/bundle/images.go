@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle
 
 import (
@@ -17,6 +19,9 @@ func Images(b *v1alpha1.Bundle) []string {
 	}
 	if ptr.Deref(b.Konnectivity.Enabled, true) {
 		list = append(list, b.Konnectivity.Server.Image, b.Konnectivity.Agent.Image)
+	}
+	if ptr.Deref(b.Gateway.Enabled, false) {
+		list = append(list, b.Gateway.Image)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -36,9 +38,11 @@ func issueAPIServer(t *testing.T, sans []string, name string) error {
 	return cert.VerifyHostname(name)
 }
 
-// TestPatchesComeWithCertificateName: KON-36 and KON-65. Who sets up
-// kube-apiserver by patches, which hold no certificate name, finds it in a file of
-// its own, and kubeadm issues a certificate by it that agents accept.
+// TestPatchesComeWithCertificateName: kubeadm patches for kube-apiserver cannot
+// add a name to its certificate, so the bundle renders a separate file with the
+// name. With it kubeadm issues a certificate that agents accept: the server shows
+// agents the API server's certificate, and --proxy-server-host must match one of
+// its SANs.
 func TestPatchesComeWithCertificateName(t *testing.T) {
 	b := load(t, "")
 	host := b.Konnectivity.ServerHost
@@ -60,8 +64,8 @@ func TestPatchesComeWithCertificateName(t *testing.T) {
 	}
 }
 
-// TestNoCertificateNameForAnotherCertificate: kubeadm does not make the one that
-// agents are shown then.
+// TestNoCertificateNameForAnotherCertificate: kubeadm does not issue the
+// certificate that the server shows agents in this case.
 func TestNoCertificateNameForAnotherCertificate(t *testing.T) {
 	b := load(t, "konnectivity: {server: {certFile: /etc/kubernetes/pki/tunnel.crt, keyFile: /etc/kubernetes/pki/tunnel.key}}")
 	for _, f := range render(t, b).KubeadmFiles {

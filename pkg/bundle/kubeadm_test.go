@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -25,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -82,8 +84,10 @@ func konnectivityVariants(t *testing.T) map[string]*v1alpha1.Bundle {
 	return out
 }
 
-// TestKubeadmConfiguration: KON-07 to KON-09 and KON-86, by kubeadm's own strict
-// decoder and validation.
+// TestKubeadmConfiguration: kubeadm's own strict decoder and validation accept
+// the configuration, which passes --egress-selector-config-file to
+// kube-apiserver and mounts the directories of that file and of the socket. The
+// configuration sets no flag that kubeadm sets itself.
 func TestKubeadmConfiguration(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +111,7 @@ func TestKubeadmConfiguration(t *testing.T) {
 			}
 			for _, arg := range config.APIServer.ExtraArgs {
 				if strings.HasPrefix(arg.Name, "requestheader-") || strings.HasPrefix(arg.Name, "proxy-client-") {
-					t.Errorf("%s is kubeadm's (AGG-10)", arg.Name)
+					t.Errorf("kubeadm sets %s itself", arg.Name)
 				}
 			}
 		})
@@ -131,7 +135,7 @@ func TestThreeWaysAgree(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {
 			plain := kubeadmPod(t, nil)
-			patched, err := egress.PatchPod(plain, b)
+			patched, err := apiserver.PatchPod(plain, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,14 +183,14 @@ func TestPatchPodIsIdempotent(t *testing.T) {
 	b := load(t, "")
 	pod := kubeadmPod(t, nil)
 	before := pod.DeepCopy()
-	once, err := egress.PatchPod(pod, b)
+	once, err := apiserver.PatchPod(pod, b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, pod); diff != "" {
 		t.Errorf("the argument was changed:\n%s", diff)
 	}
-	twice, err := egress.PatchPod(once, b)
+	twice, err := apiserver.PatchPod(once, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,26 +216,26 @@ func TestPatchPodRefuses(t *testing.T) {
 			c.Args = []string{"--egress-selector-config-file", "/other.yaml"}
 		}, "--egress-selector-config-file"},
 		"another volume": {func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: egress.VolumeSocket, VolumeSource: hostPath("/other")})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: apiserver.VolumeSocket, VolumeSource: hostPath("/other")})
 		}, "volume konnectivity-uds"},
 		"a mount in its place": {func(_ *corev1.Pod, c *corev1.Container) {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "other", MountPath: dir})
 		}, "volume other at " + dir},
 		"a read-only mount": {func(p *corev1.Pod, c *corev1.Container) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: egress.VolumeSocket, VolumeSource: hostPath(dir)})
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: egress.VolumeSocket, MountPath: dir, ReadOnly: true})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: apiserver.VolumeSocket, VolumeSource: hostPath(dir)})
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: apiserver.VolumeSocket, MountPath: dir, ReadOnly: true})
 		}, "konnectivity-uds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := kubeadmPod(t, nil)
 			tc.change(pod, &pod.Spec.Containers[0])
-			out, err := egress.PatchPod(pod, b)
-			if !errors.Is(err, egress.ErrConflict) || !strings.Contains(err.Error(), tc.want) || out != nil {
+			out, err := apiserver.PatchPod(pod, b)
+			if !errors.Is(err, apiserver.ErrConflict) || !strings.Contains(err.Error(), tc.want) || out != nil {
 				t.Errorf("Pod %v, error %v, want ErrConflict with %q", out, err, tc.want)
 			}
 		})
 	}
-	if _, err := egress.PatchPod(&corev1.Pod{}, b); err == nil {
+	if _, err := apiserver.PatchPod(&corev1.Pod{}, b); err == nil {
 		t.Error("a Pod without kube-apiserver was patched")
 	}
 }
@@ -241,7 +245,7 @@ func TestPatchPodWithArguments(t *testing.T) {
 	pod := kubeadmPod(t, nil)
 	c := &pod.Spec.Containers[0]
 	c.Command, c.Args = c.Command[:1], c.Command[1:]
-	out, err := egress.PatchPod(pod, load(t, ""))
+	out, err := apiserver.PatchPod(pod, load(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/networking"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	networkingvalidation "k8s.io/kubernetes/pkg/apis/networking/validation"
 	"k8s.io/kubernetes/pkg/apis/policy"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	policyvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
@@ -72,6 +76,8 @@ func validate(t *testing.T, obj runtime.Object) field.ErrorList {
 		return appsvalidation.ValidateDaemonSet(o, podutil.GetValidationOptionsFromPodTemplate(&o.Spec.Template, nil))
 	case *policy.PodDisruptionBudget:
 		return policyvalidation.ValidatePodDisruptionBudget(o, policyvalidation.PodDisruptionBudgetValidationOptions{})
+	case *networking.NetworkPolicy:
+		return networkingvalidation.ValidateNetworkPolicy(o, networkingvalidation.NetworkPolicyValidationOptions{})
 	case *rbac.Role:
 		return rbacvalidation.ValidateRole(o)
 	case *rbac.RoleBinding:
@@ -125,13 +131,14 @@ func TestValidationCanFail(t *testing.T) {
 	}
 }
 
-// TestStaticPodsAreValid: KON-30, and nothing that a static Pod must not refer
-// to (SCHED-26).
+// TestStaticPodsAreValid: the static Pods pass validation, and refer to no
+// ServiceAccount, ConfigMap or other API object.
 func TestStaticPodsAreValid(t *testing.T) {
 	pods := 0
 	for name, b := range variants(t) {
-		for _, f := range render(t, b).HostFiles {
-			if !strings.HasSuffix(f.Path, "/konnectivity-server.yaml") {
+		out := render(t, b)
+		for _, f := range slices.Concat(out.HostFiles, out.SchedulerFiles) {
+			if filepath.Dir(f.Path) != b.ControlPlane.ManifestsDir {
 				continue
 			}
 			pods++
@@ -152,17 +159,14 @@ func TestStaticPodsAreValid(t *testing.T) {
 	}
 }
 
-// TestStaticScheduler: SCHED-23, SCHED-26. The kubelet takes the hostPath form,
-// whose flags and file name the same kubeconfig.
+// TestStaticScheduler: the kubelet accepts the scheduler as a static Pod with
+// hostPath volumes. Its flags and its configuration file name the same
+// kubeconfig.
 func TestStaticScheduler(t *testing.T) {
 	const kubeconfig = "/etc/kubernetes/my-scheduler.conf"
-	b := load(t, "")
-	static, err := component.StaticPod(scheduler.StaticComponent(b, kubeconfig))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := writeFiles(t, []bundle.File{{Path: "/manifests/my-scheduler.yaml", Mode: 0o600, Data: encode(t, static)}})
-	pods := kubeletReads(t, at("/manifests"))
+	b := load(t, "scheduler: {form: StaticPod}\n")
+	at := writeFiles(t, render(t, b).SchedulerFiles)
+	pods := kubeletReads(t, at("/etc/kubernetes/manifests"))
 	if len(pods) != 1 {
 		t.Fatalf("the kubelet sees %d Pods", len(pods))
 	}
@@ -179,9 +183,8 @@ func TestStaticScheduler(t *testing.T) {
 	}
 }
 
-// TestNoSystemRole: SCHED-33, no object may replace a role or binding that
-// Kubernetes brings along; and every role that we bind must be one of these or
-// our own.
+// TestNoSystemRole: no object replaces a role or binding of the Kubernetes
+// bootstrap policy, and every role that we bind is one of these or our own.
 func TestNoSystemRole(t *testing.T) {
 	system := map[string]bool{}
 	for _, r := range bootstrappolicy.ClusterRoles() {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle
 
 import (
@@ -6,14 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -21,24 +23,25 @@ import (
 
 // What can be wrong with a configuration file.
 var (
-	// ErrDecode is returned for what is not a configuration at all, or has fields
-	// that there are not.
+	// ErrDecode is returned for data that is not a configuration, or has unknown
+	// fields.
 	ErrDecode = errors.New("cannot read the bundle configuration")
 	// ErrInvalid is returned for a configuration that breaks a rule. The error says
 	// which field, its value and what to do, for all broken rules.
 	ErrInvalid = errors.New("invalid bundle configuration")
 )
 
-// Load reads a configuration in YAML or JSON, fills in defaults and validates it.
-// Unknown and duplicate fields are refused. Empty data is the default bundle.
+// Load reads an object of kind Bundle in YAML or JSON, fills in defaults and validates
+// it. Unknown and duplicate fields are refused. Empty data is the default bundle. The
+// object's status and what the API server adds to its metadata do not count.
 func Load(data []byte) (*v1alpha1.Bundle, error) {
 	b, err := decode(data)
 	if err != nil {
-		// Decoders spread what they found over lines; a user gets one.
+		// Decoders return errors of several lines; join them to one.
 		return nil, fmt.Errorf("%w: %s", ErrDecode, strings.Join(strings.Fields(err.Error()), " "))
 	}
 	v1alpha1.Default(b)
-	if errs := Validate(b); len(errs) > 0 {
+	if errs := inVersion(Validate(b), data); len(errs) > 0 {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, errs.ToAggregate())
 	}
 	return b, nil
@@ -50,32 +53,31 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	if errs := v1alpha1.Validate(b); len(errs) > 0 {
 		return errs
 	}
-	return append(scheduler.Validate(b), konnectivity.Validate(b)...)
+	return slices.Concat(scheduler.Validate(b), konnectivity.Validate(b), gateway.Validate(b))
 }
 
 func decode(data []byte) (*v1alpha1.Bundle, error) {
-	b := &v1alpha1.Bundle{}
 	document, err := onlyDocument(data)
 	if err != nil || document == nil {
-		return b, err
+		return &v1alpha1.Bundle{}, err
 	}
-	// The first conversion refuses keys that stand twice, the second one fields
-	// that do not exist, wrongly capitalised ones included.
+	// The first conversion rejects duplicate keys, the last one fields that do not
+	// exist, wrongly capitalised ones included.
 	raw, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, err
 	}
-	strict, err := kjson.UnmarshalStrict(raw, b)
+	if err := checkShape(raw); err != nil {
+		return nil, err
+	}
+	metadata, spec, err := decodeVersion(raw)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkType(b); err != nil {
-		return nil, err
-	}
-	return b, utilerrors.NewAggregate(strict)
+	return spec, checkMetadata(metadata)
 }
 
-// onlyDocument returns the one document of data that says something, nil if there
+// onlyDocument returns the one document of data that is not empty, nil if there
 // is none.
 func onlyDocument(data []byte) ([]byte, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -104,14 +106,4 @@ func onlyDocument(data []byte) ([]byte, error) {
 func isEmpty(document []byte) bool {
 	var v any
 	return yaml.Unmarshal(document, &v) == nil && v == nil
-}
-
-func checkType(b *v1alpha1.Bundle) error {
-	if b.APIVersion != "" && b.APIVersion != v1alpha1.GroupVersion {
-		return fmt.Errorf("apiVersion: %q is not supported, write %q", b.APIVersion, v1alpha1.GroupVersion)
-	}
-	if b.Kind != "" && b.Kind != v1alpha1.Kind {
-		return fmt.Errorf("kind: %q is not supported, write %q", b.Kind, v1alpha1.Kind)
-	}
-	return nil
 }

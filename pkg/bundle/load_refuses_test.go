@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // refusal is a configuration with a value that breaks a rule, the field that the
@@ -16,11 +19,11 @@ func refuses(t *testing.T, cases map[string]refusal) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := bundle.Load([]byte(tc.config))
+			_, err := bundle.Load([]byte(bundletest.Old(tc.config)))
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			if !errors.Is(err, bundle.ErrInvalid) || !strings.Contains(err.Error(), tc.field+": ") {
+			if !errors.Is(err, bundle.ErrInvalid) || !strings.Contains(err.Error(), "spec."+tc.field+": ") {
 				t.Errorf("error %v, want ErrInvalid at %s", err, tc.field)
 			}
 			if !strings.Contains(err.Error(), tc.want) {
@@ -33,7 +36,27 @@ func refuses(t *testing.T, cases map[string]refusal) {
 	}
 }
 
-// TestLoadRefusesProfiles: profiles, and what of the scheduler depends on them (SCHED-03, SCHED-25, SCHED-35).
+// TestLoadRefusesForms: a static Pod runs once per node, and writes over no file of another
+// component.
+func TestLoadRefusesForms(t *testing.T) {
+	static := func(more string) string { return "scheduler: {form: StaticPod, " + more + "}" }
+	refuses(t, map[string]refusal{
+		"form":              {"scheduler: {form: DaemonSet}", "scheduler.form", `"Deployment", "StaticPod"`},
+		"kubeconfig":        {"scheduler: {kubeconfig: /etc/kubernetes/x.conf}", "scheduler.kubeconfig", "ServiceAccount"},
+		"replicas":          {static("replicas: 2"), "scheduler.replicas", "once on each control plane node"},
+		"node selector":     {static("nodeSelector: {a: b}"), "scheduler.nodeSelector", "once on each control plane node"},
+		"no election":       {static("leaderElection: {leaderElect: false}"), "scheduler.leaderElection.leaderElect", "all would schedule the same Pods"},
+		"relative path":     {static("kubeconfig: x.conf"), "scheduler.kubeconfig", "absolute path"},
+		"kubeadm's file":    {static("kubeconfig: /etc/kubernetes/scheduler.conf"), "scheduler.kubeconfig", "a file of its own"},
+		"kubeadm's by name": {static("name: scheduler"), "scheduler.kubeconfig", "a file of its own"},
+		"the server's":      {static("kubeconfig: /etc/kubernetes/konnectivity-server.conf"), "scheduler.kubeconfig", "a file of its own"},
+		"manifest":          {static("name: kube-scheduler, leaderElection: {leaseName: x}"), "scheduler.name", "another component"},
+		"directory":         {static("name: manifests"), "scheduler.name", "another component"},
+	})
+}
+
+// TestLoadRefusesProfiles: Load rejects invalid profiles, and settings of the
+// scheduler that do not fit them.
 func TestLoadRefusesProfiles(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"default profile name":  {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", "scheduler.profiles[0].schedulerName", "fight"},
@@ -42,6 +65,7 @@ func TestLoadRefusesProfiles(t *testing.T) {
 		"equal profile names":   {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: a}]}", "scheduler.profiles[1].schedulerName", "rename one"},
 		"no profile":            {"scheduler: {profiles: []}", "scheduler.profiles", "remove the field"},
 		"default lease":         {"scheduler: {leaderElection: {leaseName: kube-scheduler}}", "scheduler.leaderElection.leaseName", "name of its own"},
+		"replicas alone":        {"scheduler: {replicas: 2, leaderElection: {leaderElect: false}}", "scheduler.replicas", "all replicas would schedule the same Pods"},
 		"lease by name":         {"scheduler: {name: kube-scheduler}", "scheduler.leaderElection.leaseName", "name of its own"},
 		"queue sorts":           {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}], enabled: [{name: Other}]}}}]}", "scheduler.profiles[1].plugins.queueSort", "enable the same queueSort plugin in all profiles"},
 		"removed plugin":        {"scheduler: {profiles: [{schedulerName: a, plugins: {filter: {enabled: [{name: EBSLimits}]}}}]}", "scheduler.profiles[0].plugins.filter.enabled[0]", "remove the plugin"},
@@ -77,7 +101,7 @@ func TestLoadRefusesProfiles(t *testing.T) {
 		"assignment of all":     {"scheduler: {assignments: [{}]}", "scheduler.assignments[0].namespaceSelector", "every Pod"},
 		"assignment selector":   {"scheduler: {assignments: [{podSelector: {matchLabels: {'a b': c}}}]}", "scheduler.assignments[0].podSelector.matchLabels", "a b"},
 		"skew of no key":        {"scheduler: {builtInProfiles: {spread: {maxSkew: 3}}}", "scheduler.builtInProfiles.spread.maxSkew", "name topologyKeys"},
-		"reach not enabled":     {"scheduler: {plugins: {tunnelReach: {mode: Require}}}", "scheduler.plugins.tunnelReach.mode", "set scheduler.plugins.tunnelReach.enabled to true"},
+		"reach not enabled":     {"scheduler: {plugins: {tunnelReach: {mode: Require}}}", "scheduler.plugins.tunnelReach.mode", "set spec.scheduler.plugins.tunnelReach.enabled to true"},
 		"reach not automatic":   {"scheduler: {plugins: {tunnelReach: {automatic: false}}}", "scheduler.plugins.tunnelReach.automatic", "not enabled"},
 		"evict without plugin":  {"scheduler: {plugins: {politePreemption: {enabled: false, evict: [x]}}}", "scheduler.plugins.politePreemption.evict", "or remove the field"},
 		"ignore without plugin": {"scheduler: {plugins: {foreignNominations: {enabled: false, ignore: [x]}}}", "scheduler.plugins.foreignNominations.ignore", "not enabled"},
@@ -122,6 +146,8 @@ func TestLoadRefusesScheduler(t *testing.T) {
 		"stock image":           {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', builtInProfiles: {batch: {}}}", "scheduler.image", "fairlead-batch enables PolitePreemption, ForeignNominations, FailoverBarrier, which it does not have"},
 		"stock image, own":      {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.36.1', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}}]}", "scheduler.image", "a enables TunnelReach"},
 		"mirrored image":        {"scheduler: {image: 'a.example:5000/b/fairlead-scheduler:v0.1.0@sha256:" + strings.Repeat("0", 64) + "', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Nobody}]}}}]}", "scheduler.profiles[0].plugins.multiPoint.enabled[0].name", "does not have this plugin"},
+		"field of 1.36":         {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.35.4', profiles: [{schedulerName: a, plugins: {placementGenerate: {disabled: [{name: '*'}]}}}]}", "scheduler.profiles[0].plugins.placementGenerate", "since 1.36, and scheduler.image registry.k8s.io/kube-scheduler:v1.35.4 is of v1.35.4"},
+		"second field of 1.36":  {"scheduler: {image: 'registry.k8s.io/kube-scheduler:v1.35.4@sha256:0000000000000000000000000000000000000000000000000000000000000000', profiles: [{schedulerName: a}, {schedulerName: b, plugins: {placementScore: {disabled: [{name: '*'}]}}}]}", "scheduler.profiles[1].plugins.placementScore", "since 1.36"},
 		"stock image's plugin":  {"scheduler: {image: 'a.example:5000/kube-scheduler:v1.36.0', profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: Nobody}]}}}]}", "scheduler.profiles[0].plugins.multiPoint.enabled[0].name", "does not have this plugin"},
 		"image":                 {"scheduler: {image: 'a b'}", "scheduler.image", "without blanks"},
 		"toleration key":        {"scheduler: {tolerations: [{effect: NoSchedule}]}", "scheduler.tolerations[0].key", "operator Exists"},
@@ -133,7 +159,8 @@ func TestLoadRefusesScheduler(t *testing.T) {
 	})
 }
 
-// TestLoadRefusesTransport: the way from kube-apiserver to the server (KON-02 to KON-05, KON-38).
+// TestLoadRefusesTransport: Load rejects invalid connections from kube-apiserver
+// to the server.
 func TestLoadRefusesTransport(t *testing.T) {
 	long := "/run/" + strings.Repeat("x", 100) + "/s.sock"
 	tcp := func(more string) string {
@@ -156,6 +183,7 @@ func TestLoadRefusesTransport(t *testing.T) {
 		"no client CA":     {strings.Replace(tcp(""), "clientCA", "caBundle", 1), "konnectivity.transport.tcp.clientCA", "give the file"},
 		"half a pair":      {tcp(", serverCert: /etc/kubernetes/pki/s.crt"), "konnectivity.transport.tcp.serverKey", "give the file"},
 		"not mounted":      {tcp(", caBundle: /tmp/ca.crt"), "konnectivity.transport.tcp.caBundle", "below controlPlane.pkiDir"},
+		"name with comma":  {tcp(", clientNames: ['a,b']"), "konnectivity.transport.tcp.clientNames[0]", "without a comma"},
 		"transport port":   {strings.Replace(tcp(""), "8131", "8132", 1), "konnectivity.transport.tcp.url", "agentPort"},
 	})
 }
@@ -168,6 +196,7 @@ func TestLoadRefusesKonnectivity(t *testing.T) {
 		"host as URL":     {"konnectivity: {serverHost: 'https://a'}", "konnectivity.serverHost", "without scheme, port"},
 		"reserved port":   {"konnectivity: {agentPort: 80}", "konnectivity.agentPort", "reserved"},
 		"ephemeral port":  {"konnectivity: {server: {healthPort: 50000}}", "konnectivity.server.healthPort", "ephemeral"},
+		"health address":  {"konnectivity: {server: {healthBindAddress: localhost}}", "konnectivity.server.healthBindAddress", "must be an IP address"},
 		"agent's port":    {"konnectivity: {agent: {adminPort: 8134}}", "konnectivity.agent.healthPort", "konnectivity.agent.adminPort"},
 		"server's ports":  {"konnectivity: {agentPort: 8133}", "konnectivity.server.adminPort", "konnectivity.agentPort"},
 		"node's port":     {"konnectivity: {agentPort: 6443}", "konnectivity.agentPort", "kube-apiserver"},
@@ -175,14 +204,28 @@ func TestLoadRefusesKonnectivity(t *testing.T) {
 		"server form":     {"konnectivity: {server: {form: Deployment}}", "konnectivity.server.form", "StaticPod"},
 		"agent form":      {"konnectivity: {agent: {form: StaticPod}}", "konnectivity.agent.form", "DaemonSet"},
 		"count":           {"konnectivity: {server: {count: 0}}", "konnectivity.server.count", "at least 1"},
+		"lease namespace": {"konnectivity: {leaseNamespace: a.b}", "konnectivity.leaseNamespace", "a.b"},
 		"two countings":   {"konnectivity: {leaseCounting: true, server: {count: 3}}", "konnectivity.server.count", "remove one"},
 		"server cert":     {"konnectivity: {server: {certFile: /etc/x.crt, keyFile: /etc/kubernetes/pki/x.key}}", "konnectivity.server.certFile", "below controlPlane.pkiDir"},
 		"server pair":     {"konnectivity: {server: {certFile: /etc/kubernetes/pki/x.crt}}", "konnectivity.server.keyFile", "give the file"},
 		"agent replicas":  {"konnectivity: {agent: {form: Deployment, replicas: 0}}", "konnectivity.agent.replicas", "nothing gets through"},
 		"identifiers":     {"konnectivity: {agent: {identifiers: 'ip=1.2.3.4'}}", "konnectivity.agent.identifiers", "ipv4"},
+		"strategy":        {"konnectivity: {server: {proxyStrategies: [nearest]}}", "konnectivity.server.proxyStrategies[0]", "destHost"},
+		"strategy twice":  {"konnectivity: {server: {proxyStrategies: [default, default]}}", "konnectivity.server.proxyStrategies[1]", "Duplicate"},
+		"destHost alone":  {"konnectivity: {server: {proxyStrategies: [destHost, default]}}", "konnectivity.server.proxyStrategies", "host=$(NODE_NAME)"},
+		"destHost last":   {"konnectivity: {agent: {identifiers: 'host=$(NODE_NAME)'}, server: {proxyStrategies: [destHost]}}", "konnectivity.server.proxyStrategies", "add default or defaultRoute behind it"},
+		"range":           {"konnectivity: {agent: {identifiers: 'cidr=10.0.0.0/8'}}", "konnectivity.agent.identifiers", "ipv4"},
+		"variable":        {"konnectivity: {agent: {identifiers: 'ipv4=$(HOST_IPS)'}, server: {proxyStrategies: [destHost, default]}}", "konnectivity.agent.identifiers", "names a variable that is not set"},
+		"port":            {"konnectivity: {agent: {identifiers: 'ipv4=1.2.3.4:80'}, server: {proxyStrategies: [destHost, default]}}", "konnectivity.agent.identifiers", "remove the port"},
+		"route is yes":    {"konnectivity: {agent: {identifiers: 'default-route=yes'}}", "konnectivity.agent.identifiers", "neither true nor false"},
+		"no route":        {"konnectivity: {agent: {identifiers: default-route=false}, server: {proxyStrategies: [defaultRoute]}}", "konnectivity.server.proxyStrategies", "default-route=true"},
+		"unused hosts":    {"konnectivity: {agent: {identifiers: 'ipv6=$(HOST_IP)'}}", "konnectivity.agent.identifiers", "add destHost to konnectivity.server.proxyStrategies"},
+		"unused route":    {"konnectivity: {agent: {identifiers: default-route=true}, server: {proxyStrategies: [default]}}", "konnectivity.agent.identifiers", "add defaultRoute"},
+		"strategies flag": {"konnectivity: {server: {extraArgs: [{name: proxy-strategies, value: default}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.server.proxyStrategies"},
 		"service account": {"konnectivity: {agentServiceAccount: my-scheduler}", "scheduler.name", "choose another"},
 
-		// KON-39/66, KON-42/73: only extraArgs could make the two sides differ.
+		// Only extraArgs could make the ports, or the token audiences, of server and
+		// agent differ.
 		"server's agent port": {"konnectivity: {server: {extraArgs: [{name: agent-port, value: '9'}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.agentPort"},
 		"agent's server port": {"konnectivity: {agent: {extraArgs: [{name: proxy-server-port, value: '9'}]}}", "konnectivity.agent.extraArgs[0].name", "set konnectivity.agentPort"},
 		"server's audience":   {"konnectivity: {server: {extraArgs: [{name: authentication-audience, value: x}]}}", "konnectivity.server.extraArgs[0].name", "set konnectivity.authenticationAudience"},

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,8 +37,8 @@ func podSecurity(t *testing.T, level psaapi.Level, meta *metav1.ObjectMeta, spec
 }
 
 // TestPodSecurity: scheduler and agents meet level restricted. The server cannot
-// (host network, host paths, root, a probe of loopback by KON-43): it breaks these
-// rules and no other.
+// (host network, host paths, root, a liveness probe of 127.0.0.1): it violates
+// these rules and no others.
 func TestPodSecurity(t *testing.T) {
 	forbidden := func(meta *metav1.ObjectMeta, spec *corev1.PodSpec) []string {
 		return podSecurity(t, psaapi.LevelRestricted, meta, spec)
@@ -71,13 +74,38 @@ func renderedPods(t *testing.T, out *bundle.Output) []corev1.PodTemplateSpec {
 			pods = append(pods, w.Spec.Template)
 		}
 	}
-	for _, f := range out.HostFiles {
+	for _, f := range append(out.HostFiles, out.SchedulerFiles...) {
 		pod := &corev1.Pod{}
 		if err := yaml.Unmarshal(f.Data, pod); err == nil && pod.Kind == "Pod" {
 			pods = append(pods, corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec})
 		}
 	}
 	return pods
+}
+
+// TestLeaseNamespace: the namespace of the servers' Leases is rendered once if
+// Leases are counted, unless every cluster has that namespace. No Pod on the host
+// network is placed in it.
+func TestLeaseNamespace(t *testing.T) {
+	for config, want := range map[string][]string{
+		"":                                    nil,
+		"konnectivity: {leaseCounting: true}": {"fairlead-konnectivity restricted"},
+		"konnectivity: {leaseCounting: true, leaseNamespace: kube-system}":                       nil,
+		"konnectivity: {leaseCounting: true, leaseNamespace: kube-node-lease}":                   nil,
+		"namespace: own\nkonnectivity: {leaseCounting: true, leaseNamespace: own}":               {"own privileged"},
+		"namespace: own\nkonnectivity: {leaseCounting: true}":                                    {"own privileged", "fairlead-konnectivity restricted"},
+		"namespace: own\nkonnectivity: {enabled: false, leaseCounting: true, leaseNamespace: a}": {"own restricted"},
+	} {
+		var got []string
+		for _, o := range render(t, load(t, config)).Objects {
+			if ns, ok := o.(*corev1.Namespace); ok {
+				got = append(got, ns.Name+" "+ns.Labels[psaapi.EnforceLevelLabel])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: namespaces %q, want %q", config, got, want)
+		}
+	}
 }
 
 // TestNamespaceAdmitsItsPods: a namespace of the bundle's own has the strictest
@@ -91,6 +119,7 @@ func TestNamespaceAdmitsItsPods(t *testing.T) {
 		"static server":    {"namespace: own\n", 3, psaapi.LevelPrivileged},
 		"DaemonSet server": {"namespace: own\nkonnectivity: {server: {form: DaemonSet}}\n", 3, psaapi.LevelPrivileged},
 		"scheduler alone":  {"namespace: own\nkonnectivity: {enabled: false}\n", 1, psaapi.LevelRestricted},
+		"static scheduler": {"namespace: own\nscheduler: {form: StaticPod}\nkonnectivity: {enabled: false}\n", 1, psaapi.LevelPrivileged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := render(t, load(t, tc.config))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
@@ -20,15 +22,15 @@ import (
 	agentoptions "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 	serveroptions "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestSchedulerLoadsConfiguration: SCHED-15, SCHED-25, SCHED-30, SCHED-34 by
-// kube-scheduler's own loader and validation.
+// TestSchedulerLoadsConfiguration: kube-scheduler's own strict loader and
+// validation accept the configuration, with its profiles and its Lease.
 func TestSchedulerLoadsConfiguration(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestSchedulerLoadsConfiguration(t *testing.T) {
 			}
 			election := config.LeaderElection
 			want := b.Scheduler.LeaderElection
-			if !election.LeaderElect || election.ResourceLock != "leases" ||
+			if election.LeaderElect != *want.LeaderElect || election.ResourceLock != "leases" ||
 				election.ResourceName != want.LeaseName || election.ResourceNamespace != want.LeaseNamespace ||
 				election.LeaseDuration != *want.LeaseDuration || election.RenewDeadline != *want.RenewDeadline ||
 				election.RetryPeriod != *want.RetryPeriod {
@@ -125,8 +127,8 @@ func TestSchedulerAcceptsArguments(t *testing.T) {
 	}
 }
 
-// TestServerAcceptsArguments: KON-33 to KON-42 by the server's own flags and
-// validation.
+// TestServerAcceptsArguments: the server's own flags and validation accept all
+// arguments.
 func TestServerAcceptsArguments(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +145,8 @@ func TestServerAcceptsArguments(t *testing.T) {
 	}
 }
 
-// TestAgentAcceptsArguments: KON-63 to KON-69 by the agent's own flags and
-// validation.
+// TestAgentAcceptsArguments: the agent's own flags and validation accept all
+// arguments.
 func TestAgentAcceptsArguments(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -167,8 +169,9 @@ func sides(t *testing.T, b *v1alpha1.Bundle) (*serveroptions.ProxyRunOptions, *a
 	return server, agent
 }
 
-// TestPairs: what two sides must agree on is equal, also where it is not the
-// default. KON-03/37, KON-04/34, KON-39/66, KON-42/72/73, KON-50.
+// TestPairs: settings that two sides must agree on are equal, also if they are
+// not the defaults: the proxy protocol and --mode, the socket, the agent port,
+// the ServiceAccount and token audience, and the number of servers.
 func TestPairs(t *testing.T) {
 	for name, b := range variants(t) {
 		if !*b.Konnectivity.Enabled {
@@ -203,8 +206,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestEgressSelector: KON-01 to KON-05 by kube-apiserver's own reader and
-// validation.
+// TestEgressSelector: kube-apiserver's own reader and validation accept the
+// EgressSelectorConfiguration.
 func TestEgressSelector(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +215,7 @@ func TestEgressSelector(t *testing.T) {
 			if errs := egressselector.ValidateEgressSelectorConfiguration(config); len(errs) > 0 {
 				t.Error(errs.ToAggregate())
 			}
-			if len(config.EgressSelections) != 1 || config.EgressSelections[0].Name != egress.Selection {
+			if len(config.EgressSelections) != 1 || config.EgressSelections[0].Name != apiserver.Selection {
 				t.Errorf("selections %+v, want cluster only", config.EgressSelections)
 			}
 		})
@@ -237,7 +240,7 @@ func TestKubeletRunsStaticPod(t *testing.T) {
 				t.Errorf("Pod %s/%s", pod.Namespace, pod.Name)
 			}
 			if got := pod.Labels["k8s-app"]; got != "konnectivity-server" {
-				t.Errorf("label k8s-app %q (KON-49)", got)
+				t.Errorf("label k8s-app %q", got)
 			}
 		})
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle
 
 import (
@@ -9,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -25,6 +28,15 @@ type Output struct {
 	// among them, as it takes the cluster's CA: see konnectivity.ServerKubeconfig,
 	// and write it before these.
 	HostFiles []File
+	// SchedulerFiles belong on every control plane node that is to run the second
+	// scheduler, if that is a static Pod, in the order in which to write them. Its
+	// kubeconfig is not among them: see scheduler.StaticKubeconfig.
+	SchedulerFiles []File
+	// GatewayFiles belong on every control plane node that is to run the gateway, if
+	// that is a static Pod, in the order in which to write them. Its kubeconfig and its
+	// serving certificate are not among them: see gateway.StaticKubeconfig and
+	// gateway.CertificateRequest.
+	GatewayFiles []File
 	// KubeadmFiles set up kube-apiserver by kubeadm, in either of two ways; paths
 	// are relative.
 	KubeadmFiles []File
@@ -64,20 +76,26 @@ func Render(b *v1alpha1.Bundle) (*Output, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, errs.ToAggregate())
 	}
 	out := &Output{}
-	if ns := namespace(b); ns != nil {
+	for _, ns := range namespaces(b) {
 		out.Objects = append(out.Objects, ns)
 	}
-	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects} {
+	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects} {
 		objects, err := part(b)
 		if err != nil {
 			return nil, fmt.Errorf("render bundle: %w", err)
 		}
 		out.Objects = append(out.Objects, objects...)
 	}
+	var err error
+	if out.SchedulerFiles, err = schedulerFiles(b); err != nil {
+		return nil, fmt.Errorf("render bundle: %w", err)
+	}
+	if out.GatewayFiles, err = gatewayFiles(b); err != nil {
+		return nil, fmt.Errorf("render bundle: %w", err)
+	}
 	if !ptr.Deref(b.Konnectivity.Enabled, true) {
 		return out, nil
 	}
-	var err error
 	if out.HostFiles, err = hostFiles(b); err != nil {
 		return nil, fmt.Errorf("render bundle: %w", err)
 	}
@@ -87,26 +105,36 @@ func Render(b *v1alpha1.Bundle) (*Output, error) {
 	return out, nil
 }
 
-// namespace is nil for the namespaces that every cluster has. Its Pod Security
-// level is what its Pods need: the Konnectivity server is on the host network and
-// mounts host paths. A static server counts, too: admission would refuse its
-// mirror Pod, so that the Service would never list it.
-func namespace(b *v1alpha1.Bundle) *corev1.Namespace {
-	if slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic}, b.Namespace) {
-		return nil
-	}
+// namespaces are those of the bundle but for the ones that every cluster has. The
+// Pod Security level is what the Pods need: the Konnectivity server is on the host
+// network and mounts host paths. A static Pod counts, too: admission would refuse
+// its mirror Pod, so that the Service would never list it. There are no Pods in the
+// namespace of the servers' Leases.
+func namespaces(b *v1alpha1.Bundle) []*corev1.Namespace {
+	k := &b.Konnectivity
+	tunnel := ptr.Deref(k.Enabled, true)
 	level := "restricted"
-	if ptr.Deref(b.Konnectivity.Enabled, true) {
+	if tunnel || staticScheduler(b) || gateway.IsStatic(b) {
 		level = "privileged"
 	}
+	out := []*corev1.Namespace{namespace(b.Namespace, level)}
+	if tunnel && ptr.Deref(k.LeaseCounting, false) && k.LeaseNamespace != b.Namespace {
+		out = append(out, namespace(k.LeaseNamespace, "restricted"))
+	}
+	return slices.DeleteFunc(out, func(ns *corev1.Namespace) bool {
+		return slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic, corev1.NamespaceNodeLease}, ns.Name)
+	})
+}
+
+func namespace(name, level string) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: b.Namespace, Labels: map[string]string{enforceLabel: level}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{enforceLabel: level}},
 	}
 }
 
 func hostFiles(b *v1alpha1.Bundle) ([]File, error) {
-	config, err := egress.Configuration(b)
+	config, err := apiserver.Configuration(b)
 	if err != nil {
 		return nil, err
 	}
@@ -127,20 +155,71 @@ func hostFiles(b *v1alpha1.Bundle) ([]File, error) {
 	}), nil
 }
 
-func kubeadmFiles(b *v1alpha1.Bundle) ([]File, error) {
-	config, err := egress.KubeadmPatch(b)
+func staticScheduler(b *v1alpha1.Bundle) bool {
+	return ptr.Deref(b.Scheduler.Enabled, true) && b.Scheduler.Form == v1alpha1.FormStaticPod
+}
+
+// schedulerFiles has the configuration before the manifest that mounts it.
+func schedulerFiles(b *v1alpha1.Bundle) ([]File, error) {
+	if !staticScheduler(b) {
+		return nil, nil
+	}
+	config, err := scheduler.Configuration(b, b.Scheduler.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	patch, err := egress.StaticPodPatch(b)
+	pod, err := component.StaticPod(scheduler.StaticComponent(b, b.Scheduler.Kubeconfig, config))
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := EncodeYAML(pod)
+	if err != nil {
+		return nil, err
+	}
+	return []File{
+		{Path: scheduler.ConfigPath(b), Mode: 0o644, Data: config},
+		{Path: path.Join(b.ControlPlane.ManifestsDir, b.Scheduler.Name+".yaml"), Mode: 0o600, Data: manifest},
+	}, nil
+}
+
+// gatewayFiles has the rules before the manifest that mounts them.
+func gatewayFiles(b *v1alpha1.Bundle) ([]File, error) {
+	if !gateway.IsStatic(b) {
+		return nil, nil
+	}
+	var files []File
+	if b.Gateway.Rules != nil {
+		rules, err := gateway.RuleFile(b)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Path: gateway.RulesPath, Mode: 0o644, Data: rules})
+	}
+	pod, err := component.StaticPod(gateway.Component(b))
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := EncodeYAML(pod)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, File{Path: path.Join(b.ControlPlane.ManifestsDir, v1alpha1.GatewayName+".yaml"), Mode: 0o600, Data: manifest}), nil
+}
+
+func kubeadmFiles(b *v1alpha1.Bundle) ([]File, error) {
+	config, err := apiserver.KubeadmPatch(b)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := apiserver.StaticPodPatch(b)
 	if err != nil {
 		return nil, err
 	}
 	files := []File{
 		{Path: KubeadmConfigPath, Mode: 0o644, Data: config},
-		{Path: path.Join(KubeadmPatchesDir, egress.StaticPodPatchFile), Mode: 0o644, Data: patch},
+		{Path: path.Join(KubeadmPatchesDir, apiserver.StaticPodPatchFile), Mode: 0o644, Data: patch},
 	}
-	sans, err := egress.KubeadmSANs(b)
+	sans, err := apiserver.KubeadmSANs(b)
 	if err != nil || sans == nil {
 		return files, err
 	}

@@ -1,15 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bundle_test
 
 import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -18,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // load reads a configuration that must be valid.
 func load(t *testing.T, config string) *v1alpha1.Bundle {
 	t.Helper()
-	b, err := bundle.Load([]byte(config))
+	b, err := bundle.Load([]byte(bundletest.Old(config)))
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}
@@ -48,7 +52,7 @@ func variants(t *testing.T) map[string]*v1alpha1.Bundle {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[strings.TrimSuffix(filepath.Base(file), ".yaml")] = load(t, string(data))
+		out[strings.TrimSuffix(filepath.Base(file), ".yaml")] = mustLoad(t, string(data))
 	}
 	return out
 }
@@ -64,7 +68,7 @@ func text(t *testing.T, out *bundle.Output) string {
 		}
 		s.WriteString("---\n" + string(data))
 	}
-	for _, f := range append(out.HostFiles, out.KubeadmFiles...) {
+	for _, f := range slices.Concat(out.HostFiles, out.SchedulerFiles, out.KubeadmFiles) {
 		s.WriteString("--- # file " + f.Path + "\n" + string(f.Data))
 	}
 	return s.String()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component
 
 import (
@@ -21,7 +23,7 @@ type Component struct {
 	Labels, Selector, PodLabels, PodAnnotations map[string]string
 
 	// ContainerName, Image, Command describe the one container. Command is the
-	// program's path in the image, without flags.
+	// program's path in the image, and its subcommand if it has one, without flags.
 	ContainerName, Image string
 	Command              []string
 	// Flags are passed in this order.
@@ -54,6 +56,9 @@ type Component struct {
 
 	// Replicas of the Deployment form.
 	Replicas int32
+	// Alone is for a Deployment whose Pods must not run at the same time: the old Pod
+	// ends before the new one starts.
+	Alone bool
 	// MaxSurge and MaxUnavailable of the DaemonSet form's rolling update; nil means
 	// Kubernetes' default.
 	MaxSurge, MaxUnavailable *intstr.IntOrString
@@ -81,11 +86,12 @@ type Probe struct {
 	FailureThreshold int32
 }
 
-// Readiness completes the readiness probe of any program here. They are ready when
-// connected or when their caches are filled, which takes moments; rollouts, node by
-// node, and bring-up would wait up to Kubernetes' default of 10 s longer for a probe to
-// notice, so they are asked every second. What is asked so often must not show each
-// moment without a server: twice Kubernetes' default of 3 failures make a Pod unready.
+// Readiness completes the readiness probe of any program here. They become ready
+// within moments, when they are connected or their caches are filled. Rollouts,
+// node by node, and bring-up would wait up to Kubernetes' default period of 10 s
+// longer to notice, so the period is 1 s. With so short a period a brief loss of
+// the server must not make the Pod unready, so the failure threshold is 6, twice
+// Kubernetes' default of 3.
 func Readiness(p Probe) *Probe {
 	p.Path, p.Period, p.FailureThreshold = "/readyz", 1, 6
 	return &p
@@ -103,8 +109,23 @@ type Volume struct {
 	// ConfigMap is the name of one.
 	ConfigMap string
 
+	// Secret is the name of one.
+	Secret string
+
 	// Token is a projected service account token.
 	Token *Token
+
+	// API is what the Pod gets of its ServiceAccount. Kubernetes then mounts nothing
+	// of it by itself.
+	API *API
+}
+
+// API is a volume with ca.crt, which verifies kube-apiserver and whatever else has a
+// certificate of the cluster's CA, and with a token for kube-apiserver if there is one.
+type API struct {
+	// TokenSeconds is how long a token is valid; the kubelet renews it in time. 0
+	// means no token.
+	TokenSeconds int64
 }
 
 // Token is a projected service account token.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component_test
 
 import (
@@ -37,7 +39,8 @@ func TestFourForms(t *testing.T) {
 	}
 }
 
-// TestStaticPodRefuses: SCHED-26.
+// TestStaticPodRefuses: a component that uses a ServiceAccount or a ConfigMap
+// cannot be a static Pod.
 func TestStaticPodRefuses(t *testing.T) {
 	b := v1alpha1.New()
 	withConfigMap := scheduler.Component(b)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component
 
 import (
@@ -9,9 +11,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// ValidateExtraArgs refuses arguments that set what the bundle sets: owners maps
-// each flag of the bundle to the field to set, or to the reason why it cannot be.
-// So ports or audiences that must be equal on two sides cannot be made to differ.
+// ValidateExtraArgs rejects arguments that set a flag of the bundle. owners maps
+// each flag of the bundle to the field to set, or to the reason why it cannot be
+// set. So ports or audiences that must be equal on two sides cannot differ.
 func ValidateExtraArgs(args []v1alpha1.Argument, owners map[string]string, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ErrNotStatic is returned for a component that cannot be a static Pod: the
-// kubelet refuses those that refer to API objects (SCHED-26).
+// ErrNotStatic is returned for a component that cannot be a static Pod: the kubelet
+// rejects static Pods that refer to API objects.
 var ErrNotStatic = errors.New("cannot be a static Pod")
 
 // StaticPod renders c as a static Pod, or fails with [ErrNotStatic].
@@ -56,7 +59,7 @@ func DaemonSet(c Component) *appsv1.DaemonSet {
 }
 
 // Deployment renders c as a Deployment. It keeps the old Pods until new ones
-// are ready.
+// are ready, unless they must not run together.
 func Deployment(c Component) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -65,12 +68,19 @@ func Deployment(c Component) *appsv1.Deployment {
 			Replicas: ptr.To(c.Replicas),
 			Selector: &metav1.LabelSelector{MatchLabels: c.Selector},
 			Template: template(c),
-			Strategy: appsv1.DeploymentStrategy{
-				Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{
-					MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
-				},
-			},
+			Strategy: strategy(c),
+		},
+	}
+}
+
+func strategy(c Component) appsv1.DeploymentStrategy {
+	if c.Alone {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	return appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
 		},
 	}
 }
@@ -98,7 +108,8 @@ func podSpec(c Component) corev1.PodSpec {
 		Affinity:                      c.Affinity,
 		TerminationGracePeriodSeconds: c.TerminationGraceSeconds,
 	}
-	if c.ServiceAccount == "" {
+	mountsAPI := slices.ContainsFunc(c.Volumes, func(v Volume) bool { return v.API != nil })
+	if c.ServiceAccount == "" || mountsAPI {
 		spec.AutomountServiceAccountToken = ptr.To(false)
 	}
 	for _, v := range c.Volumes {
@@ -128,8 +139,8 @@ func container(c Component) corev1.Container {
 	return ct
 }
 
-// probe writes the port's number, not its name: the documents do, and a reader
-// need not look it up.
+// probe uses the port's number, not its name, as in the Kubernetes
+// documentation. A reader need not look it up.
 func (c Component) probe(p *Probe) *corev1.Probe {
 	if p == nil {
 		return nil
@@ -163,11 +174,15 @@ func volumeSource(v Volume) corev1.VolumeSource {
 	case v.ConfigMap != "":
 		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v.ConfigMap}}}
+	case v.Secret != "":
+		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.Secret}}
 	case v.Token != nil:
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 				Audience: v.Token.Audience, Path: v.Token.Path,
 				ExpirationSeconds: ptr.To(v.Token.ExpirationSeconds)}}}}}
+	case v.API != nil:
+		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: apiSources(v.API)}}
 	default:
 		source := &corev1.HostPathVolumeSource{Path: v.HostPath}
 		if v.HostPathType != "" {
@@ -175,4 +190,18 @@ func volumeSource(v Volume) corev1.VolumeSource {
 		}
 		return corev1.VolumeSource{HostPath: source}
 	}
+}
+
+// apiSources are named as in the volume that Kubernetes mounts by itself, so that clients
+// find them. kube-controller-manager puts the ConfigMap into each namespace.
+func apiSources(a *API) []corev1.VolumeProjection {
+	sources := []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+		Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+	}}}
+	if a.TokenSeconds == 0 {
+		return sources
+	}
+	return append(sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+		Path: "token", ExpirationSeconds: ptr.To(a.TokenSeconds)}})
 }

@@ -1,6 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // LocalOptions say how a component's paths and ports look outside a container.
 type LocalOptions struct {
@@ -32,6 +37,9 @@ func LocalProcess(c Component, o LocalOptions) Process {
 		mapped = append(mapped, localFlag(f, o))
 	}
 	p := Process{Name: c.Name, Command: c.Binary, Args: Args(Merge(mapped, o.Extra))}
+	if len(c.Command) > 1 { // a subcommand
+		p.Args = append(slices.Clone(c.Command[1:]), p.Args...)
+	}
 	for _, e := range c.Env {
 		if e.ValueFrom == nil {
 			p.Env = append(p.Env, e.Name+"="+e.Value)

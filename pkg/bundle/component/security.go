@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package component
 
 import (
@@ -18,8 +20,8 @@ func RestrictedPod() *corev1.PodSecurityContext {
 	}
 }
 
-// RootPod is as close to restricted as a program comes that must read root's
-// files.
+// RootPod is as close to level restricted as possible for a program that must
+// read root's files.
 func RootPod() *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(0)),
@@ -37,8 +39,8 @@ func RestrictedContainer() *corev1.SecurityContext {
 }
 
 // SpreadHosts prefers nodes that run none of the Pods with these labels. It is
-// no more than a preference, so that one node is enough and a rolling update on
-// two nodes does not wait for a third.
+// only a preference, so one node is enough, and a rolling update on two nodes
+// does not wait for a third.
 func SpreadHosts(labels map[string]string) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{

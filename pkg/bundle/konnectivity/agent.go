@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity
 
 import (
@@ -22,13 +24,15 @@ const (
 	TokenDir = "/var/run/secrets/tokens"
 	// TokenFile is the token's file in TokenDir, and the name of the volume.
 	TokenFile = "konnectivity-agent-token"
-	// CAFile verifies the server: the cluster's CA from the ServiceAccount.
-	CAFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	// apiDir is where clients look for what they need to call kube-apiserver.
+	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// CAFile verifies the server: the cluster's CA.
+	CAFile = apiDir + "/ca.crt"
 
 	// tokenSeconds is the kubelet's own default for projected tokens.
 	tokenSeconds = 3600
 	// agentGrace is short because the first SIGTERM only drains the upstream agent,
-	// which then waits to be killed (KON-76); servers stop using it at once.
+	// which then waits to be killed. Servers stop using it at once.
 	agentGrace = 10
 )
 
@@ -49,15 +53,10 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 		Ports: []component.Port{
 			{Name: PortAdmin, Number: a.AdminPort}, {Name: PortHealth, Number: a.HealthPort},
 		},
-		Env:       agentEnv(a),
-		Liveness:  &component.Probe{Port: PortHealth, Path: "/healthz", Delay: 15, Timeout: 15},
-		Readiness: component.Readiness(component.Probe{Port: PortHealth}),
-		Volumes: []component.Volume{{
-			Name: TokenFile, MountPath: TokenDir, ReadOnly: true,
-			Token: &component.Token{
-				Audience: k.AuthenticationAudience, Path: TokenFile, ExpirationSeconds: tokenSeconds,
-			},
-		}},
+		Env:            agentEnv(a),
+		Liveness:       &component.Probe{Port: PortHealth, Path: "/healthz", Delay: 15, Timeout: 15},
+		Readiness:      component.Readiness(component.Probe{Port: PortHealth}),
+		Volumes:        agentVolumes(k),
 		ServiceAccount: k.AgentServiceAccount,
 		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
 		PriorityClass:           "system-cluster-critical",
@@ -68,9 +67,23 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 	return agentPlacement(c, a)
 }
 
-// agentDNS has the resolver ask five times, every second: an agent is of no use until
-// it knows its servers' addresses, and one lost packet must not cost the 5 s that are
-// the default.
+// agentVolumes have a token for kube-apiserver only where agents call it, to count Leases.
+func agentVolumes(k *v1alpha1.Konnectivity) []component.Volume {
+	api := &component.API{}
+	if ptr.Deref(k.LeaseCounting, false) {
+		api.TokenSeconds = tokenSeconds
+	}
+	return []component.Volume{
+		{Name: TokenFile, MountPath: TokenDir, ReadOnly: true, Token: &component.Token{
+			Audience: k.AuthenticationAudience, Path: TokenFile, ExpirationSeconds: tokenSeconds,
+		}},
+		{Name: "api", MountPath: apiDir, ReadOnly: true, API: api},
+	}
+}
+
+// agentDNS makes the resolver try five times, once a second. An agent cannot
+// work until it knows its servers' addresses, and one lost packet must not cost
+// the default timeout of 5 s.
 func agentDNS() *corev1.PodDNSConfig {
 	return &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{
 		{Name: "timeout", Value: ptr.To("1")},
@@ -91,7 +104,8 @@ func agentPlacement(c component.Component, a *v1alpha1.KonnectivityAgent) compon
 	}
 	if ptr.Deref(a.HostNetwork, false) {
 		c.HostNetwork = true
-		// The server's host name is a Service, which the node's resolver cannot see.
+		// The server's host name is that of a Service, which the node's resolver does not
+		// know.
 		c.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 		return c
 	}
@@ -110,7 +124,7 @@ func agentEnv(a *v1alpha1.KonnectivityAgent) []corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: fieldPath}}}
 	}
-	return []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP")}
+	return []corev1.EnvVar{field(v1alpha1.NodeNameVariable, "spec.nodeName"), field(v1alpha1.HostIPVariable, "status.hostIP")}
 }
 
 // AgentFlags are all flags of the agent.
@@ -138,13 +152,13 @@ func OwnAgentFlags(b *v1alpha1.Bundle) []component.Flag {
 	if ptr.Deref(k.LeaseCounting, false) {
 		flags = append(flags,
 			component.BoolFlag("count-server-leases", true),
-			component.PlainFlag("lease-namespace", b.Namespace),
+			component.PlainFlag("lease-namespace", k.LeaseNamespace),
 			component.PlainFlag("lease-label", leaseLabel()),
 		)
 	}
 	if manyServers(k) {
 		// One host name for several servers: keep looking, or an agent never finds a
-		// server that was away when the agent started (KON-77).
+		// server that was away when the agent started.
 		flags = append(flags, component.BoolFlag("sync-forever", true))
 	}
 	return flags

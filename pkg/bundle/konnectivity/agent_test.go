@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -8,13 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestAgentDaemonSet: KON-60 to KON-76 on the default bundle.
+// TestAgentDaemonSet: the DaemonSet of the default bundle has the fields and arguments of 'Set up Konnectivity service' in the
+// Kubernetes documentation.
 func TestAgentDaemonSet(t *testing.T) {
 	ds := all[*appsv1.DaemonSet](objects(t, v1alpha1.New()))[0]
 	pod := ds.Spec.Template.Spec
@@ -24,34 +28,94 @@ func TestAgentDaemonSet(t *testing.T) {
 	live, ready := c.LivenessProbe, c.ReadinessProbe
 	token := pod.Volumes[0].Projected.Sources[0].ServiceAccountToken
 	rows(t, ds, map[string]bool{
-		"KON-60": ds.Name == "konnectivity-agent" && ds.Namespace == "kube-system" &&
+		"name and labels": ds.Name == "konnectivity-agent" && ds.Namespace == "kube-system" &&
 			maps.Equal(ds.Labels, map[string]string{"addonmanager.kubernetes.io/mode": "Reconcile", "k8s-app": "konnectivity-agent"}) &&
 			maps.Equal(ds.Spec.Selector.MatchLabels, app) && maps.Equal(ds.Spec.Template.Labels, app),
-		"KON-61": pod.PriorityClassName == "system-cluster-critical" &&
+		"priority class and tolerations": pod.PriorityClassName == "system-cluster-critical" &&
 			cmp.Equal(pod.Tolerations, []corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: "Exists"}}),
-		"KON-62": c.Name == "konnectivity-agent" && slices.Equal(c.Command, []string{"/proxy-agent"}),
-		"KON-63": has("--logtostderr=true"),
-		"KON-64": has("--ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt") && ptr.Deref(pod.AutomountServiceAccountToken, true),
-		"KON-65": has("--proxy-server-host=konnectivity-server.kube-system.svc"),
-		"KON-66": has("--proxy-server-port=8132"),
-		"KON-67": has("--admin-server-port=8133"),
-		"KON-68": has("--health-server-port=8134"),
-		"KON-69": has("--service-account-token-path=/var/run/secrets/tokens/konnectivity-agent-token"),
-		"KON-70": c.VolumeMounts[0].Name == "konnectivity-agent-token" && c.VolumeMounts[0].MountPath == "/var/run/secrets/tokens",
-		"KON-71": live.HTTPGet.Path == "/healthz" && live.HTTPGet.Port.IntValue() == 8134 && live.InitialDelaySeconds == 15 &&
+		"container name and command": c.Name == "konnectivity-agent" && slices.Equal(c.Command, []string{"/proxy-agent"}),
+		"logs to stderr":             has("--logtostderr=true"),
+		"CA certificate":             has("--ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
+		"server host":                has("--proxy-server-host=konnectivity-server.kube-system.svc"),
+		"server port":                has("--proxy-server-port=8132"),
+		"admin port":                 has("--admin-server-port=8133"),
+		"health port":                has("--health-server-port=8134"),
+		"token path":                 has("--service-account-token-path=/var/run/secrets/tokens/konnectivity-agent-token"),
+		"token mount":                c.VolumeMounts[0].Name == "konnectivity-agent-token" && c.VolumeMounts[0].MountPath == "/var/run/secrets/tokens",
+		"probes": live.HTTPGet.Path == "/healthz" && live.HTTPGet.Port.IntValue() == 8134 && live.InitialDelaySeconds == 15 &&
 			live.TimeoutSeconds == 15 && ready.HTTPGet.Path == "/readyz",
-		"KON-72": pod.ServiceAccountName == "konnectivity-agent",
-		"KON-73": token.Path == "konnectivity-agent-token" && token.Audience == "system:konnectivity-server",
-		"KON-74": !pod.HostNetwork,
-		// A lost answer of the DNS costs a second, not five.
-		"DNS":    pod.DNSConfig != nil && pod.DNSConfig.Options[0].Name == "timeout" && *pod.DNSConfig.Options[0].Value == "1",
-		"KON-76": ptr.Deref(pod.TerminationGracePeriodSeconds, 30) <= 10,
-		// KON-60: never a node without an agent during an update.
+		"service account": pod.ServiceAccountName == "konnectivity-agent",
+		"token audience":  token.Path == "konnectivity-agent-token" && token.Audience == "system:konnectivity-server",
+		"no host network": !pod.HostNetwork,
+		// A lost DNS response costs one second, not five.
+		"DNS":                pod.DNSConfig != nil && pod.DNSConfig.Options[0].Name == "timeout" && *pod.DNSConfig.Options[0].Value == "1",
+		"short grace period": ptr.Deref(pod.TerminationGracePeriodSeconds, 30) <= 10,
+		// No node is without an agent during an update.
 		"update": ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.IntValue() == 0,
 	})
 }
 
-// TestAgentOptions: KON-60 (Deployment), KON-74, KON-75, KON-78.
+// TestAgentToken: the only API token that an agent has is one for counting Leases, and without it the Pod still gets the CA
+// that verifies the server. Where a container mounts a volume at clients' usual place Kubernetes adds none of its own, and a
+// Pod of the ServiceAccount that is not the bundle's gets no token either.
+func TestAgentToken(t *testing.T) {
+	for _, counting := range []bool{false, true} {
+		b := v1alpha1.New()
+		b.Konnectivity.LeaseCounting = ptr.To(counting)
+		got := objects(t, b)
+		pod := all[*appsv1.DaemonSet](got)[0].Spec.Template.Spec
+		if ptr.Deref(pod.AutomountServiceAccountToken, true) || ptr.Deref(all[*corev1.ServiceAccount](got)[0].AutomountServiceAccountToken, true) {
+			t.Error("Kubernetes mounts a token by itself")
+		}
+		ca, tokens := false, 0
+		for _, v := range pod.Volumes {
+			for _, s := range v.Projected.Sources {
+				if s.ConfigMap != nil {
+					i := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+					ca = s.ConfigMap.Name == "kube-root-ca.crt" && s.ConfigMap.Items[0].Key == "ca.crt" &&
+						slices.Contains(pod.Containers[0].Args, "--ca-cert="+pod.Containers[0].VolumeMounts[i].MountPath+"/"+s.ConfigMap.Items[0].Path)
+				}
+				if s.ServiceAccountToken != nil && s.ServiceAccountToken.Audience == "" {
+					tokens++
+				}
+			}
+		}
+		if !ca || (tokens == 1) != counting {
+			t.Errorf("leaseCounting %v: --ca-cert is mounted: %v, %d tokens for the API: %+v", counting, ca, tokens, pod.Volumes)
+		}
+	}
+}
+
+// TestAgentNetworkPolicy: agents' Pods are reached at the port that the kubelet probes, and at no other, wherever that port is;
+// their own connections are not limited. Pods of the host's network cannot have a policy, and it can be turned off.
+func TestAgentNetworkPolicy(t *testing.T) {
+	b := v1alpha1.New()
+	b.Konnectivity.Agent.HealthPort = 9136
+	got := objects(t, b)
+	policies := all[*networkingv1.NetworkPolicy](got)
+	if len(policies) != 1 {
+		t.Fatalf("%d policies", len(policies))
+	}
+	spec, pod := policies[0].Spec, all[*appsv1.DaemonSet](got)[0].Spec.Template
+	probed := pod.Spec.Containers[0].ReadinessProbe.HTTPGet.Port
+	rows(t, spec, map[string]bool{
+		"selects the agents": policies[0].Namespace == b.Namespace && maps.Equal(spec.PodSelector.MatchLabels, pod.Labels),
+		"egress is open":     slices.Equal(spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}),
+		"one port from anywhere": len(spec.Ingress) == 1 && len(spec.Ingress[0].From) == 0 && len(spec.Ingress[0].Ports) == 1 &&
+			*spec.Ingress[0].Ports[0].Port == probed && *spec.Ingress[0].Ports[0].Protocol == corev1.ProtocolTCP,
+	})
+	off, host := v1alpha1.New(), v1alpha1.New()
+	off.Konnectivity.Agent.NetworkPolicy = ptr.To(false)
+	host.Konnectivity.Agent.HostNetwork = ptr.To(true)
+	for _, b := range []*v1alpha1.Bundle{off, host} {
+		if got := all[*networkingv1.NetworkPolicy](objects(t, b)); len(got) > 0 {
+			t.Errorf("a policy: %v", got)
+		}
+	}
+}
+
+// TestAgentOptions: agents run as a Deployment, on the host network, with other tolerations and with identifiers, if the bundle
+// says so.
 func TestAgentOptions(t *testing.T) {
 	b := v1alpha1.New()
 	a := &b.Konnectivity.Agent
@@ -63,15 +127,15 @@ func TestAgentOptions(t *testing.T) {
 	d := all[*appsv1.Deployment](got)[0]
 	pod := d.Spec.Template.Spec
 	rows(t, d, map[string]bool{
-		"replicas":       ptr.Deref(d.Spec.Replicas, 0) == 3,
-		"spread":         pod.Affinity != nil,
-		"KON-74":         pod.HostNetwork && pod.DNSPolicy == corev1.DNSClusterFirstWithHostNet,
-		"KON-75":         len(pod.Tolerations) == 1 && pod.Tolerations[0].Key == "",
-		"KON-78":         slices.Contains(pod.Containers[0].Args, "--agent-identifiers=host=$(NODE_NAME)"),
-		"KON-78 env":     len(pod.Containers[0].Env) == 2 && pod.Containers[0].Env[0].Name == "NODE_NAME",
-		"budget":         len(all[*policyv1.PodDisruptionBudget](got)) == 1,
-		"no DaemonSet":   len(all[*appsv1.DaemonSet](got)) == 0,
-		"probe the port": pod.Containers[0].LivenessProbe.HTTPGet.Port.IntValue() == 8144,
+		"replicas":           ptr.Deref(d.Spec.Replicas, 0) == 3,
+		"spread":             pod.Affinity != nil,
+		"host network":       pod.HostNetwork && pod.DNSPolicy == corev1.DNSClusterFirstWithHostNet,
+		"tolerations":        len(pod.Tolerations) == 1 && pod.Tolerations[0].Key == "",
+		"identifiers":        slices.Contains(pod.Containers[0].Args, "--agent-identifiers=host=$(NODE_NAME)"),
+		"env of identifiers": len(pod.Containers[0].Env) == 2 && pod.Containers[0].Env[0].Name == "NODE_NAME",
+		"budget":             len(all[*policyv1.PodDisruptionBudget](got)) == 1,
+		"no DaemonSet":       len(all[*appsv1.DaemonSet](got)) == 0,
+		"probe the port":     pod.Containers[0].LivenessProbe.HTTPGet.Port.IntValue() == 8144,
 	})
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -8,7 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // TestAgentClaims: agents of a bundle may claim their own node and what the bundle
@@ -28,7 +30,7 @@ func TestAgentClaims(t *testing.T) {
 		for _, e := range staticServer(t, b).Spec.Containers[0].Env {
 			env[e.Name] = e.Value
 		}
-		if env[variables.AgentClaims] != "node" || (env[variables.DefaultRouteAgents] == "*") != want.defaultRoute {
+		if env[settings.AgentClaims] != "node" || (env[settings.DefaultRouteAgents] == "*") != want.defaultRoute {
 			t.Errorf("%q: environment %v", identifiers, env)
 		}
 		objects, err := konnectivity.Objects(b)
@@ -38,11 +40,36 @@ func TestAgentClaims(t *testing.T) {
 		nodes := false
 		for _, o := range objects {
 			if role, ok := o.(*rbacv1.ClusterRole); ok {
-				nodes = nodes || slices.Equal(role.Rules[0].Resources, []string{"nodes"}) && slices.Equal(role.Rules[0].Verbs, []string{"get"})
+				nodes = nodes || slices.Equal(role.Rules[0].Resources, []string{"nodes"}) && slices.Equal(role.Rules[0].Verbs, []string{"get", "list"})
 			}
 		}
 		if nodes != want.nodes {
 			t.Errorf("%q: the server may see nodes: %v", identifiers, nodes)
+		}
+	}
+}
+
+// TestAllowedClientNames: over TCP the server accepts the certificate that is made for
+// kube-apiserver and no other one of the same CA, unless the bundle has other names. Over
+// a socket there are no certificates, and a server with names would not start.
+func TestAllowedClientNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		transport v1alpha1.Transport
+		want      string
+	}{
+		"socket":       {v1alpha1.Transport{}, ""},
+		"TCP":          {v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{URL: "https://127.0.0.1:8131"}}, "kube-apiserver-konnectivity-client"},
+		"TCP with own": {v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{URL: "https://127.0.0.1:8131", ClientNames: []string{"a", "b"}}}, "a,b"},
+	} {
+		b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: c.transport}}
+		got, there := "", false
+		for _, e := range staticServer(t, b.Defaulted()).Spec.Containers[0].Env {
+			if e.Name == settings.AllowedClientNames {
+				got, there = e.Value, true
+			}
+		}
+		if got != c.want || there != (c.want != "") {
+			t.Errorf("%s: %s=%q is set: %v, want %q", name, settings.AllowedClientNames, got, there, c.want)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -8,11 +10,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
-// TestServerDrains: KON-51; the server may drain for as long as the bundle says before
-// the kubelet kills it, and the default leaves room within the 30 s for which
+// TestServerDrains: the server has as long to drain as the bundle says before the
+// kubelet kills it, and the default leaves room within the 30 s for which
 // kube-apiserver's client tries to connect.
 func TestServerDrains(t *testing.T) {
 	for in, want := range map[time.Duration]struct {
@@ -30,18 +32,18 @@ func TestServerDrains(t *testing.T) {
 		spec := staticServer(t, b).Spec
 		env := spec.Containers[0].Env
 		rows(t, env, map[string]bool{
-			"value": len(env) == 2 && env[0].Name == variables.DrainTimeout && env[0].Value == want.value,
+			"value": len(env) == 2 && env[0].Name == settings.DrainTimeout && env[0].Value == want.value,
 			"grace": ptr.Deref(spec.TerminationGracePeriodSeconds, 30) == want.grace,
 		})
 	}
 }
 
-// TestDrainTimeoutInvalid: what cannot be rendered as it is said is refused.
+// TestDrainTimeoutInvalid: values that cannot be rendered exactly are rejected.
 func TestDrainTimeoutInvalid(t *testing.T) {
 	for _, d := range []time.Duration{-time.Second, 1500 * time.Millisecond, 2 * time.Hour} {
 		b := v1alpha1.New()
 		b.Konnectivity.Server.DrainTimeout = &metav1.Duration{Duration: d}
-		if errs := v1alpha1.Validate(b.Defaulted()); len(errs) != 1 || errs[0].Field != "konnectivity.server.drainTimeout" {
+		if errs := v1alpha1.Validate(b.Defaulted()); len(errs) != 1 || errs[0].Field != "spec.konnectivity.server.drainTimeout" {
 			t.Errorf("%v: %v", d, errs)
 		}
 	}

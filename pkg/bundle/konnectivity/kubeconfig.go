@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity
 
 import (
@@ -8,10 +10,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// ServerKubeconfig makes the server's identity and returns its kubeconfig with
-// everything embedded, so that no certificate or key lies about (KON-20 to
-// KON-22). It must be written with mode 0600 before the static Pod appears
-// (KON-23). ca is the cluster's CA and serverURL its API server.
+// ServerKubeconfig issues the server's client certificate and returns a
+// kubeconfig that embeds the certificate, the key and the CA, so no separate
+// certificate or key files remain on disk. The kubeconfig must be written with
+// mode 0600 before the manifest of the static Pod: otherwise the Pod's
+// FileOrCreate volume creates an empty file with mode 0644. ca is the cluster's
+// CA and serverURL its API server.
 func ServerKubeconfig(b *v1alpha1.Bundle, ca pki.KeyPair, serverURL string, now time.Time) ([]byte, error) {
 	return ServerKubeconfigTrusting(b, ca, ca.CertPEM(), serverURL, now)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -12,7 +14,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// TestServerKubeconfig: KON-20, KON-21.
+// TestServerKubeconfig: the kubeconfig has the user, cluster, context and
+// client certificate that the Kubernetes documentation describes. The user is
+// system:konnectivity-server.
 func TestServerKubeconfig(t *testing.T) {
 	b := v1alpha1.New()
 	now := time.Now()

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +26,8 @@ func addonLabels() map[string]string {
 	return map[string]string{clusterService: "true", addonModeLabel: addonModeReconcile}
 }
 
-// Objects are the in-cluster objects of the tunnel, in the order in which to
-// apply them (KON-83); none if it is not enabled.
+// Objects are the in-cluster objects of the tunnel, in the order in which to apply them;
+// none if it is not enabled.
 func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	b = b.Defaulted()
 	k := &b.Konnectivity
@@ -39,36 +42,44 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 		objects = append(objects, component.DaemonSet(Server(b)))
 	}
 	objects = append(objects, serviceAccount(b))
+	if ptr.Deref(k.Agent.NetworkPolicy, true) && !ptr.Deref(k.Agent.HostNetwork, false) {
+		objects = append(objects, agentPolicy(b))
+	}
 	if k.Agent.Form == v1alpha1.FormDeployment {
 		return append(objects, agentDisruptionBudget(b), component.Deployment(Agent(b))), nil
 	}
 	return append(objects, component.DaemonSet(Agent(b))), nil
 }
 
-// rights lets the server review tokens and, if agents claim addresses, see nodes; with lease counting it also lets both
-// sides at the servers' Leases.
+// rights lets the server review tokens and, if agents claim addresses, see nodes; with
+// lease counting it also lets both sides access the servers' Leases.
 func rights(b *v1alpha1.Bundle) []component.Object {
 	server := rbac.User(ServerUser)
-	delegator := rbac.ClusterRoleBinding(ServerUser, "system:auth-delegator", server)
-	delegator.Labels = addonLabels()
-	objects := []component.Object{delegator}
+	// Not system:auth-delegator, which also allows SubjectAccessReviews. The role of a binding cannot change, so the
+	// binding has another name than the one that older bundles made.
+	role := rbac.ClusterRole(tokenReviewer, rbacv1.PolicyRule{
+		APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}})
+	binding := rbac.ClusterRoleBinding(tokenReviewer, tokenReviewer, server)
+	role.Labels, binding.Labels = addonLabels(), addonLabels()
+	objects := []component.Object{role, binding}
 	if ids := identifiers(b); len(ids["ipv4"])+len(ids["ipv6"])+len(ids["host"]) > 0 {
-		// To see whose the names and addresses are that agents claim.
+		// The server reads nodes to verify the names and addresses that agents claim.
 		objects = append(objects,
-			rbac.ClusterRole(ServerUser+":nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}),
+			rbac.ClusterRole(ServerUser+":nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}}),
 			rbac.ClusterRoleBinding(ServerUser+":nodes", ServerUser+":nodes", server))
 	}
 	if !ptr.Deref(b.Konnectivity.LeaseCounting, false) {
 		return objects
 	}
 	agent := rbac.ServiceAccount(b.Namespace, b.Konnectivity.AgentServiceAccount)
+	// The servers' Leases have generated names, so no rule can name them; the namespace
+	// is the limit.
+	namespace := b.Konnectivity.LeaseNamespace
 	return append(objects,
-		// The servers' Leases have generated names, so no rule can name them; the
-		// namespace is the limit.
-		rbac.Role(b.Namespace, ServerName+"-leases", leaseRule("create", "get", "list", "watch", "update", "patch", "delete")),
-		rbac.RoleBinding(b.Namespace, ServerName+"-leases", ServerName+"-leases", server),
-		rbac.Role(b.Namespace, AgentName+"-leases", leaseRule("get", "list", "watch")),
-		rbac.RoleBinding(b.Namespace, AgentName+"-leases", AgentName+"-leases", agent),
+		rbac.Role(namespace, ServerName+"-leases", leaseRule("get", "list", "create", "update", "patch", "delete")),
+		rbac.RoleBinding(namespace, ServerName+"-leases", ServerName+"-leases", server),
+		rbac.Role(namespace, AgentName+"-leases", leaseRule("list", "watch")),
+		rbac.RoleBinding(namespace, AgentName+"-leases", AgentName+"-leases", agent),
 	)
 }
 
@@ -83,9 +94,9 @@ func UsesService(b *v1alpha1.Bundle) bool {
 	return b.Konnectivity.ServerHost == v1alpha1.ServiceHost(b.Namespace)
 }
 
-// service is headless, so that its name resolves to every server (KON-77), and
-// lists servers that are not ready: a server becomes ready by its first agent,
-// which would otherwise never find it.
+// service is headless, so that its name resolves to every server, and lists servers that
+// are not ready: a server becomes ready by its first agent, which would otherwise never
+// find it.
 func service(b *v1alpha1.Bundle) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -109,6 +120,25 @@ func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: b.Konnectivity.AgentServiceAccount, Namespace: b.Namespace, Labels: addonLabels(),
+		},
+		// Agents' Pods mount what they need.
+		AutomountServiceAccountToken: ptr.To(false),
+	}
+}
+
+// agentPolicy allows the kubelet's probes and scrapes of metrics. It cannot name the
+// kubelets' addresses, which are not known here; network plugins allow a node's own traffic
+// anyway. Agents dial the servers, so no other connections come in.
+func agentPolicy(b *v1alpha1.Bundle) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: AgentName, Namespace: b.Namespace},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: agentLabels()},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{
+				Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(b.Konnectivity.Agent.HealthPort)),
+			}}}},
 		},
 	}
 }

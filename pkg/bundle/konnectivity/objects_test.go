@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -36,7 +38,7 @@ func all[T component.Object](objects []component.Object) []T {
 	return out
 }
 
-// rows reports the rows of the requirements that do not hold.
+// rows reports the named conditions that are false.
 func rows(t *testing.T, got any, checks map[string]bool) {
 	t.Helper()
 	failed := false
@@ -51,25 +53,30 @@ func rows(t *testing.T, got any, checks map[string]bool) {
 	}
 }
 
-// TestRBAC: KON-80 to KON-82.
+// TestRBAC: the user system:konnectivity-server may create TokenReviews and
+// nothing else, and the agent has a ServiceAccount without roles.
 func TestRBAC(t *testing.T) {
 	got := objects(t, v1alpha1.New())
 	bindings := all[*rbacv1.ClusterRoleBinding](got)
+	clusterRoles := all[*rbacv1.ClusterRole](got)
 	accounts := all[*corev1.ServiceAccount](got)
-	if len(bindings) != 1 || len(accounts) != 1 || len(all[*rbacv1.Role](got)) > 0 {
+	if len(bindings) != 1 || len(clusterRoles) != 1 || len(accounts) != 1 || len(all[*rbacv1.Role](got)) > 0 {
 		t.Fatalf("%d bindings, %d accounts", len(bindings), len(accounts))
 	}
 	labels := map[string]string{"kubernetes.io/cluster-service": "true", "addonmanager.kubernetes.io/mode": "Reconcile"}
 	b := bindings[0]
 	rows(t, got, map[string]bool{
-		"KON-80": b.Name == "system:konnectivity-server" && maps.Equal(b.Labels, labels) &&
-			b.RoleRef == (rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "system:auth-delegator"}) &&
+		"binding": b.Name == "system:konnectivity-server:tokenreviews" && maps.Equal(b.Labels, labels) &&
+			b.RoleRef == (rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: b.Name}) &&
 			cmp.Equal(b.Subjects, []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "system:konnectivity-server"}}),
-		"KON-81": accounts[0].Name == "konnectivity-agent" && accounts[0].Namespace == "kube-system" && maps.Equal(accounts[0].Labels, labels),
+		"token reviews and nothing else": clusterRoles[0].Name == b.Name && cmp.Equal(clusterRoles[0].Rules, []rbacv1.PolicyRule{
+			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}}}),
+		"agent's account": accounts[0].Name == "konnectivity-agent" && accounts[0].Namespace == "kube-system" && maps.Equal(accounts[0].Labels, labels),
 	})
 }
 
-// TestManyServers: KON-50, KON-77, by number and by Leases.
+// TestManyServers: servers and agents agree on the number of servers, either by
+// a fixed number or by Leases, and agents look for all of them.
 func TestManyServers(t *testing.T) {
 	args := func(c component.Component) string { return strings.Join(component.Args(c.Flags), " ") }
 	one := v1alpha1.New()
@@ -84,8 +91,8 @@ func TestManyServers(t *testing.T) {
 	}{
 		"one":   {one, "--server-count=1", "", 0},
 		"three": {three, "--server-count=3", "--sync-forever=true", 0},
-		"Leases": {counted, "--enable-lease-controller=true --lease-namespace=kube-system --lease-label=k8s-app=konnectivity-server",
-			"--count-server-leases=true --lease-namespace=kube-system --lease-label=k8s-app=konnectivity-server --sync-forever=true", 2},
+		"Leases": {counted, "--enable-lease-controller=true --lease-namespace=fairlead-konnectivity --lease-label=k8s-app=konnectivity-server",
+			"--count-server-leases=true --lease-namespace=fairlead-konnectivity --lease-label=k8s-app=konnectivity-server --sync-forever=true", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(component.Args(konnectivity.OwnServerFlags(tc.b)), " "); !strings.HasSuffix(got, tc.server) || strings.Contains(got, "server-id") {
@@ -100,22 +107,42 @@ func TestManyServers(t *testing.T) {
 			}
 		})
 	}
-	verbs := map[string][]string{}
-	for _, r := range all[*rbacv1.Role](objects(t, counted)) {
-		verbs[r.Name] = r.Rules[0].Verbs
+}
+
+// TestLeaseRights: with lease counting servers and agents may do what their programs do with the servers' Leases, in the
+// namespace that the flags name and in no other.
+func TestLeaseRights(t *testing.T) {
+	b := v1alpha1.New()
+	b.Konnectivity.LeaseCounting, b.Konnectivity.LeaseNamespace = ptr.To(true), "locks"
+	got := objects(t, b)
+	want := map[string][]string{
+		"konnectivity-server-leases": {"get", "list", "create", "update", "patch", "delete"},
+		"konnectivity-agent-leases":  {"list", "watch"},
 	}
-	if got := verbs["konnectivity-agent-leases"]; !slices.Contains(got, "list") || !slices.Contains(got, "watch") || slices.Contains(got, "update") {
-		t.Errorf("agent may %v", got)
+	for _, r := range all[*rbacv1.Role](got) {
+		if r.Namespace != "locks" || !slices.Equal(r.Rules[0].Resources, []string{"leases"}) || !slices.Equal(r.Rules[0].Verbs, want[r.Name]) {
+			t.Errorf("Role %s/%s: %v, want %v", r.Namespace, r.Name, r.Rules, want[r.Name])
+		}
+		delete(want, r.Name)
 	}
-	for _, verb := range []string{"create", "get", "list", "watch", "update", "delete"} {
-		if !slices.Contains(verbs["konnectivity-server-leases"], verb) {
-			t.Errorf("server may not %s", verb)
+	if len(want) > 0 {
+		t.Errorf("no Role %v", want)
+	}
+	for _, r := range all[*rbacv1.RoleBinding](got) {
+		if r.Namespace != "locks" || r.RoleRef.Name != r.Name {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, args := range [][]string{component.Args(konnectivity.ServerFlags(b)), component.Args(konnectivity.AgentFlags(b))} {
+		if !slices.Contains(args, "--lease-namespace=locks") {
+			t.Errorf("arguments %v", args)
 		}
 	}
 }
 
 // TestService: the default host is a headless Service that lists servers which
-// are not ready, since a server is ready by its first agent only (KON-41).
+// are not ready, because a server becomes ready only when its first agent
+// connects.
 func TestService(t *testing.T) {
 	b := v1alpha1.New()
 	services := all[*corev1.Service](objects(t, b))

@@ -1,10 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 const (
@@ -32,20 +37,23 @@ const (
 	// PortHealth names the port of health and metrics.
 	PortHealth = "healthport"
 
-	// serverExit, in seconds, is what the server has beyond draining until it is killed.
+	// serverExit is the time, in seconds, that the server has after draining until it is
+	// killed.
 	serverExit = 10
 
 	appLabel = "k8s-app"
 )
 
-// serverLabels select the servers. The documents give the static Pod none, but
-// the headless Service and the servers' Leases go by them (KON-49).
+// serverLabels select the servers. The static Pod in the Kubernetes documentation
+// has no labels, but the headless Service selects servers by them, and the servers'
+// Leases carry them.
 func serverLabels() map[string]string { return map[string]string{appLabel: ServerName} }
 
 // Server describes the proxy server.
 func Server(b *v1alpha1.Bundle) component.Component {
 	b = b.Defaulted()
 	s := &b.Konnectivity.Server
+	probe := component.Probe{Port: PortHealth, Host: HealthHost(s.HealthBindAddress)}
 	drain := ptr.Deref(s.DrainTimeout, metav1.Duration{}).Duration
 	c := component.Component{
 		Name: ServerName, Namespace: b.Namespace, Binary: ServerBinary,
@@ -54,12 +62,13 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/proxy-server"},
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
-		Env:       append([]corev1.EnvVar{{Name: variables.DrainTimeout, Value: drain.String()}}, claimsEnv(b)...),
-		Liveness:  &component.Probe{Port: PortHealth, Host: "127.0.0.1", Path: "/healthz", Delay: 30, Timeout: 60},
-		Readiness: component.Readiness(component.Probe{Port: PortHealth, Host: "127.0.0.1"}),
+		Env:       slices.Concat([]corev1.EnvVar{{Name: settings.DrainTimeout, Value: drain.String()}}, claimsEnv(b), frontendEnv(&b.Konnectivity)),
+		Liveness:  &component.Probe{Port: probe.Port, Host: probe.Host, Path: "/healthz", Delay: 30, Timeout: 60},
+		Readiness: component.Readiness(probe),
 		Volumes:   serverVolumes(b),
-		// Root reads the API server's key and the kubeconfig, both 0600, and writes
-		// to root's socket directory (KON-47); it needs no capability for that.
+		// The server runs as root to read the API server's key and the kubeconfig, which
+		// belong to root with mode 0600, and to write to the socket directory, which
+		// belongs to root. It needs no capability for that.
 		PodSecurity: component.RootPod(), Security: component.RestrictedContainer(),
 		HostNetwork:             true,
 		PriorityClass:           "system-cluster-critical",
@@ -70,21 +79,40 @@ func Server(b *v1alpha1.Bundle) component.Component {
 	}
 	if s.Form == v1alpha1.FormDaemonSet {
 		c.NodeSelector = map[string]string{v1alpha1.LabelControlPlane: ""}
-		// One per control plane node, whatever its taints: without it that node's
-		// API server reaches nothing.
+		// One server per control plane node, whatever its taints: without a server that
+		// node's API server reaches no node.
 		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	return c
 }
 
-// claimsEnv has agents claim nothing but their own node, and the default route only
-// if the bundle has all of them do so: who claims another's gets its connections.
+// HealthHost is the address at which programs on the server's node reach a health port
+// with that bind address; empty means all addresses, as for the program.
+func HealthHost(bindAddress string) string {
+	if ip, err := netip.ParseAddr(bindAddress); err != nil || ip.IsUnspecified() {
+		return v1alpha1.DefaultHealthBindAddress
+	}
+	return bindAddress
+}
+
+// claimsEnv lets agents claim only their own node, and the default route only if the
+// bundle configures it for all agents: an agent that claims another node's address gets
+// its connections.
 func claimsEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: variables.AgentClaims, Value: "node"}}
+	env := []corev1.EnvVar{{Name: settings.AgentClaims, Value: "node"}}
 	if isTrue, _ := strconv.ParseBool(identifiers(b).Get("default-route")); isTrue {
-		env = append(env, corev1.EnvVar{Name: variables.DefaultRouteAgents, Value: "*"})
+		env = append(env, corev1.EnvVar{Name: settings.DefaultRouteAgents, Value: "*"})
 	}
 	return env
+}
+
+// frontendEnv makes the server accept a certificate of its client CA only if it has one
+// of the names of kube-apiserver's.
+func frontendEnv(k *v1alpha1.Konnectivity) []corev1.EnvVar {
+	if k.Transport.TCP == nil {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: settings.AllowedClientNames, Value: strings.Join(k.Transport.TCP.ClientNames, ",")}}
 }
 
 // identifiers are those of the agents; validation refuses what cannot be read.
@@ -113,8 +141,8 @@ func serverVolumes(b *v1alpha1.Bundle) []component.Volume {
 	k := &b.Konnectivity
 	volumes := []component.Volume{
 		{Name: "k8s-certs", HostPath: b.ControlPlane.PKIDir, MountPath: b.ControlPlane.PKIDir, ReadOnly: true},
-		// FileOrCreate is what the documents say. It makes an empty file where there
-		// is none, so the file must be written first (KON-23).
+		// The Kubernetes documentation uses FileOrCreate. It creates an empty file if
+		// there is none, so the file must be written first.
 		{Name: "kubeconfig", HostPath: k.Server.Kubeconfig, HostPathType: corev1.HostPathFileOrCreate,
 			MountPath: k.Server.Kubeconfig, ReadOnly: true},
 	}
@@ -156,12 +184,26 @@ func OwnServerFlags(b *v1alpha1.Bundle) []component.Flag {
 		component.PortFlag("agent-port", PortAgent, k.AgentPort),
 		component.PortFlag("admin-port", PortAdmin, k.Server.AdminPort),
 		component.PortFlag("health-port", PortHealth, k.Server.HealthPort),
+		component.PlainFlag("health-bind-address", k.Server.HealthBindAddress),
 		component.PlainFlag("agent-namespace", b.Namespace),
 		component.PlainFlag("agent-service-account", k.AgentServiceAccount),
 		component.PathFlag("kubeconfig", k.Server.Kubeconfig),
 		component.PlainFlag("authentication-audience", k.AuthenticationAudience),
 	)
+	flags = append(flags, strategyFlags(k.Server.ProxyStrategies)...)
 	return append(flags, countFlags(b)...)
+}
+
+// strategyFlags leave the program's default if there are none.
+func strategyFlags(strategies []v1alpha1.ProxyStrategy) []component.Flag {
+	if len(strategies) == 0 {
+		return nil
+	}
+	names := make([]string, len(strategies))
+	for i, s := range strategies {
+		names[i] = string(s)
+	}
+	return []component.Flag{component.PlainFlag("proxy-strategies", strings.Join(names, ","))}
 }
 
 // frontendFlags are the side that kube-apiserver dials.
@@ -186,16 +228,16 @@ func countFlags(b *v1alpha1.Bundle) []component.Flag {
 	if ptr.Deref(k.LeaseCounting, false) {
 		return []component.Flag{
 			component.BoolFlag("enable-lease-controller", true),
-			component.PlainFlag("lease-namespace", b.Namespace),
+			component.PlainFlag("lease-namespace", k.LeaseNamespace),
 			component.PlainFlag("lease-label", leaseLabel()),
 		}
 	}
 	return []component.Flag{component.IntFlag("server-count", ptr.Deref(k.Server.Count, 1))}
 }
 
-// CheckCount fails where a cluster has more API servers than agents are told to
-// connect to: each has a server of its own, and whichever has no agent reaches no
-// node (KON-50). What counts Leases is told the number by them.
+// CheckCount fails if a cluster has more API servers than the server count that agents
+// connect to: each API server has a Konnectivity server of its own, and one without an
+// agent reaches no node. With LeaseCounting, agents get the number from the Leases.
 func CheckCount(b *v1alpha1.Bundle, apiServers int) error {
 	k := &b.Defaulted().Konnectivity
 	count := int(ptr.Deref(k.Server.Count, 1))

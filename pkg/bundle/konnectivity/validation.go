@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity
 
 import (
@@ -8,14 +10,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Validate checks that no extra argument contradicts the bundle: it is the only
-// way in which server and agent could be told different things.
+// Validate checks that no extra argument contradicts the bundle: extra
+// arguments are the only way to give server and agent settings that differ.
 // v1alpha1.Validate must have passed.
 func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	if !ptr.Deref(b.Konnectivity.Enabled, true) {
 		return nil
 	}
-	k, p := &b.Konnectivity, field.NewPath("konnectivity")
+	k, p := &b.Konnectivity, field.NewPath("spec", "konnectivity")
 	errs := component.ValidateExtraArgs(k.Server.ExtraArgs, serverFlagOwners(), p.Child("server", "extraArgs"))
 	return append(errs, component.ValidateExtraArgs(k.Agent.ExtraArgs, agentFlagOwners(k), p.Child("agent", "extraArgs"))...)
 }
@@ -38,14 +40,16 @@ func serverFlagOwners() map[string]string {
 		"agent-port":               set("agentPort"),
 		"admin-port":               set("server.adminPort"),
 		"health-port":              set("server.healthPort"),
+		"health-bind-address":      set("server.healthBindAddress"),
 		"agent-namespace":          component.SetField("namespace"),
 		"agent-service-account":    set("agentServiceAccount"),
 		"kubeconfig":               set("server.kubeconfig"),
 		"authentication-audience":  set("authenticationAudience"),
 		"server-count":             set("server.count"),
+		"proxy-strategies":         set("server.proxyStrategies"),
 		"server-id":                "every server makes one of its own; equal ones would hide servers from agents",
 		"enable-lease-controller":  set("leaseCounting"),
-		"lease-namespace":          component.SetField("namespace"),
+		"lease-namespace":          set("leaseNamespace"),
 		"lease-label":              "it is the label of the server's Pods",
 	}
 }
@@ -53,7 +57,7 @@ func serverFlagOwners() map[string]string {
 func agentFlagOwners(k *v1alpha1.Konnectivity) map[string]string {
 	owners := map[string]string{
 		"logtostderr":                "the container's log is where logs belong",
-		"ca-cert":                    "it is the cluster's CA from the ServiceAccount",
+		"ca-cert":                    "it is the cluster's CA, which is mounted there",
 		"agent-cert":                 "agents prove themselves with tokens",
 		"agent-key":                  "agents prove themselves with tokens",
 		"proxy-server-host":          set("serverHost"),
@@ -63,7 +67,7 @@ func agentFlagOwners(k *v1alpha1.Konnectivity) map[string]string {
 		"service-account-token-path": "the token is mounted there",
 		"agent-identifiers":          set("agent.identifiers"),
 		"count-server-leases":        set("leaseCounting"),
-		"lease-namespace":            component.SetField("namespace"),
+		"lease-namespace":            set("leaseNamespace"),
 		"lease-label":                "it is the label of the server's Pods",
 	}
 	if manyServers(k) {

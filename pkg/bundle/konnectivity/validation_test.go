@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package konnectivity_test
 
 import (
@@ -15,6 +17,7 @@ func TestEveryOwnFlagIsReserved(t *testing.T) {
 	many := v1alpha1.New()
 	many.Konnectivity.LeaseCounting = ptr.To(true)
 	many.Konnectivity.Agent.Identifiers = "default-route=true"
+	many.Konnectivity.Server.ProxyStrategies = []v1alpha1.ProxyStrategy{v1alpha1.StrategyDefaultRoute}
 	tcp := v1alpha1.New()
 	tcp.Konnectivity.Transport = v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{URL: "https://127.0.0.1:8131"}}
 	for _, base := range []*v1alpha1.Bundle{v1alpha1.New(), many, tcp} {

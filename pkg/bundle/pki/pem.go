@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pki
 
 import (
@@ -64,6 +66,29 @@ func ParseCert(certPEM []byte) (*x509.Certificate, error) {
 		}
 		return cert, nil
 	}
+}
+
+// ParseCerts reads all certificates of a PEM file, and fails if it has none.
+func ParseCerts(data []byte) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("%w: it holds no certificate", ErrPEM)
+	}
+	return certs, nil
 }
 
 // ParseKey reads the first private key of keyPEM: PKCS#8, PKCS#1 or SEC 1, not

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pki_test
 
 import (
 	"crypto/ecdsa"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,7 +45,8 @@ func newCA(t *testing.T, cfg pki.Config) pki.KeyPair {
 	return must[pki.KeyPair](t)(pki.NewCA(cfg, "kubernetes", now))
 }
 
-// TestIssue: KON-20. Chain, names, usages, life time, key, signature.
+// TestIssue checks the chain, names, usages, validity, key and signature of an
+// issued certificate.
 func TestIssue(t *testing.T) {
 	for _, algorithm := range []v1alpha1.KeyAlgorithm{v1alpha1.KeyRSA2048, v1alpha1.KeyECDSAP256} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -99,8 +103,8 @@ func verify(t *testing.T, ca, leaf pki.KeyPair, host string, usage x509.ExtKeyUs
 	}
 }
 
-// TestUsagesAreLimited: a client certificate is no server's and the other way
-// round.
+// TestUsagesAreLimited: a client certificate is not valid for a server, and the
+// other way round.
 func TestUsagesAreLimited(t *testing.T) {
 	ca := newCA(t, ecdsaConfig)
 	roots := x509.NewCertPool()
@@ -127,7 +131,7 @@ func TestLeafCannotSign(t *testing.T) {
 	}
 }
 
-// TestLeafDoesNotOutliveCA: the end is cut.
+// TestLeafDoesNotOutliveCA: a certificate ends with its CA at the latest.
 func TestLeafDoesNotOutliveCA(t *testing.T) {
 	ca := newCA(t, pki.Config{Algorithm: v1alpha1.KeyECDSAP256, CAValidity: time.Hour})
 	leaf := must[pki.KeyPair](t)(ca.Issue(ecdsaConfig, pki.Request{CommonName: "x", Usages: pki.ClientAuth}, now.Add(time.Minute)))
@@ -177,7 +181,8 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// TestSharedCA: AGG-31, AGG-32.
+// TestSharedCA: VerifyDistinct rejects one CA for client certificates and for
+// the front proxy.
 func TestSharedCA(t *testing.T) {
 	ca, other := newCA(t, ecdsaConfig), newCA(t, ecdsaConfig)
 	if err := pki.VerifyDistinct(ca.Cert, other.Cert); err != nil {
@@ -207,7 +212,8 @@ func TestPEMRoundTrip(t *testing.T) {
 	}
 }
 
-// TestParseOtherKeys: what openssl and kubeadm write.
+// TestParseOtherKeys: ParseKey reads the formats that openssl and kubeadm
+// write.
 func TestParseOtherKeys(t *testing.T) {
 	rsaKey := must[any](t)(asAny(pki.NewKey(v1alpha1.KeyRSA2048))).(*rsa.PrivateKey)
 	ecKey := must[any](t)(asAny(pki.NewKey(v1alpha1.KeyECDSAP256))).(*ecdsa.PrivateKey)
@@ -248,7 +254,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestKubeconfig: KON-21 and KON-22 by client-go's own loader.
+// TestKubeconfig: client-go's own loader reads the kubeconfig, which embeds the
+// certificate and the key.
 func TestKubeconfig(t *testing.T) {
 	ca := newCA(t, ecdsaConfig)
 	client := must[pki.KeyPair](t)(ca.Issue(ecdsaConfig, pki.Request{CommonName: "u", Usages: pki.ClientAuth}, now))
@@ -287,5 +294,39 @@ func TestServiceAccountKey(t *testing.T) {
 	}
 	if _, err := pki.NewServiceAccountKey(pki.Config{Algorithm: "x"}); !errors.Is(err, pki.ErrAlgorithm) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestDistinctCAs proves that every pair is compared, and that a client CA below the request-header CA is refused as well.
+func TestDistinctCAs(t *testing.T) {
+	cfg, now := pki.FromBundle(v1alpha1.New()), time.Now()
+	newCA := func(name string) pki.KeyPair {
+		ca, err := pki.NewCA(cfg, name, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ca
+	}
+	client, front, below := newCA("client"), newCA("front"), newCA("below")
+	der, err := x509.CreateCertificate(rand.Reader, below.Cert, front.Cert, below.Key.Public(), front.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(certs ...*x509.Certificate) []*x509.Certificate { return certs }
+	for name, tc := range map[string]struct {
+		clients, headers []*x509.Certificate
+		want             error
+	}{
+		"different":                       {list(client.Cert, below.Cert), list(front.Cert), nil},
+		"the last pair is the same":       {list(client.Cert, front.Cert), list(below.Cert, front.Cert), pki.ErrSharedCA},
+		"front proxy's CA signs clients'": {list(client.Cert, signed), list(front.Cert), pki.ErrSharedCA},
+	} {
+		if err := pki.VerifyDistinctCAs(tc.clients, tc.headers); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
 	}
 }

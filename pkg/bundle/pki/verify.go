@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pki
 
 import (
@@ -57,13 +59,29 @@ func VerifyTime(cert *x509.Certificate, now time.Time) error {
 
 // VerifyDistinct fails with [ErrSharedCA] if the cluster's client CA is also the
 // request-header CA: then every client certificate with an allowed name could
-// impersonate everybody (AGG-31). Equal keys count as equal CAs, since they sign
-// alike.
+// impersonate any user. CAs with equal keys count as equal, because each accepts
+// the certificates of the other.
 func VerifyDistinct(clientCA, requestHeaderCA *x509.Certificate) error {
 	same := clientCA.Equal(requestHeaderCA) ||
 		bytes.Equal(clientCA.RawSubjectPublicKeyInfo, requestHeaderCA.RawSubjectPublicKeyInfo)
 	if same {
 		return fmt.Errorf("%s: %w: make an own CA for the front proxy", name(clientCA), ErrSharedCA)
+	}
+	return nil
+}
+
+// VerifyDistinctCAs is [VerifyDistinct] for every pair of two sets of CAs. It also fails if a request-header CA has signed a
+// client CA: then the certificates of that client CA lead to the request-header CA, too.
+func VerifyDistinctCAs(clientCAs, requestHeaderCAs []*x509.Certificate) error {
+	for _, client := range clientCAs {
+		for _, header := range requestHeaderCAs {
+			if err := VerifyDistinct(client, header); err != nil {
+				return err
+			}
+			if client.CheckSignatureFrom(header) == nil {
+				return fmt.Errorf("%s is signed by %s: %w: make a CA for the front proxy that signs nothing else", name(client), name(header), ErrSharedCA)
+			}
+		}
 	}
 	return nil
 }

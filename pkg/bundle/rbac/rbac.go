@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rbac makes the few kinds of RBAC objects that a bundle needs.
 package rbac
 

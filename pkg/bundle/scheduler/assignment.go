@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -23,8 +25,8 @@ func assignments(b *v1alpha1.Bundle) []component.Object {
 }
 
 // assignmentPolicy changes Pods when they are created: spec.schedulerName cannot be
-// changed later (SCHED-43). A failure leaves the Pod to the default scheduler:
-// better on the wrong nodes than nowhere.
+// changed later. If the policy fails, the Pod stays with the default scheduler: it
+// is better on the wrong nodes than Pending.
 func assignmentPolicy(b *v1alpha1.Bundle, name string, i int) *admissionregistrationv1.MutatingAdmissionPolicy {
 	a := &b.Scheduler.Assignments[i]
 	order := orderVariables(b.Scheduler.Assignments[:i])
@@ -45,8 +47,8 @@ func assignmentPolicy(b *v1alpha1.Bundle, name string, i int) *admissionregistra
 				{Name: "names-default-scheduler", Expression: "object.spec.schedulerName == " + quote(corev1.DefaultSchedulerName)},
 				// Static Pods' mirrors, for example, are on a node already.
 				{Name: "not-bound", Expression: "!has(object.spec.nodeName) || object.spec.nodeName == ''"},
-				// Each Pod of a DaemonSet wants one node by name. A profile of a partition
-				// would leave those that want others pending for ever.
+				// Each Pod of a DaemonSet requires one node by name. A profile of a partition
+				// would leave the Pods for other nodes Pending for ever.
 				{Name: "no-daemon", Expression: noDaemon},
 			},
 			Variables: order,

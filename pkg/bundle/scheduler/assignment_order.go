@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -20,8 +22,9 @@ const (
 )
 
 // orderVariables say whether an assignment before this one selects the Pod. The API
-// server runs policies in any order, and another one after each start: without this,
-// chance would decide for a Pod that several assignments select.
+// server runs policies in an arbitrary order, which changes with each start. Without
+// these variables the profile of a Pod that several assignments select would be
+// random.
 func orderVariables(before []v1alpha1.Assignment) []admissionregistrationv1.Variable {
 	if len(before) == 0 {
 		return nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // bootstrap are the rules of the system roles that the bundle binds, as this Kubernetes brings them along.
 func bootstrap(t *testing.T) map[string][]rbacv1.PolicyRule {
@@ -32,8 +34,8 @@ func bootstrap(t *testing.T) map[string][]rbacv1.PolicyRule {
 	return rules
 }
 
-// TestBootstrapPolicy shows what the next Kubernetes lets a scheduler do that this one does not, or no longer: then the
-// list of what the bundle adds has to be read again (SCHED-50, SCHED-51).
+// TestBootstrapPolicy fails if another Kubernetes version adds rules to system:kube-scheduler or
+// system:volume-scheduler, or removes rules from them. The rules that the bundle adds must then be reviewed.
 func TestBootstrapPolicy(t *testing.T) {
 	const golden = "testdata/bootstrap-policy.yaml"
 	got, err := yaml.Marshal(bootstrap(t))

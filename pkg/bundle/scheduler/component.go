@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -7,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -63,20 +67,23 @@ func Component(b *v1alpha1.Bundle) component.Component {
 	if s.Replicas != nil {
 		c.Replicas = *s.Replicas
 	}
+	c.Alone = !ptr.Deref(s.LeaderElection.LeaderElect, true)
 	if s.Tolerations != nil {
 		c.Tolerations = *s.Tolerations
 	}
 	return c
 }
 
-// documentedLabels are those of SCHED-16.
+// documentedLabels are the labels of the Deployment in 'Configure Multiple
+// Schedulers' in the Kubernetes documentation.
 func documentedLabels() map[string]string {
 	return map[string]string{"component": "scheduler", "tier": "control-plane"}
 }
 
-// selector goes beyond SCHED-16, which demands the documented labels alone: these
-// are equal for all bundles in a namespace, so that two Deployments would count
-// and scale each other's Pods, and a selector cannot be changed later.
+// selector has more labels than the documented selector. The documented labels
+// are the same for all bundles in a namespace, so two Deployments would count and
+// scale each other's Pods. A selector is immutable, so this cannot be fixed
+// later.
 func selector(b *v1alpha1.Bundle) map[string]string {
 	labels := documentedLabels()
 	maps.Copy(labels, instanceLabels(b))
@@ -97,9 +104,10 @@ func podLabels(b *v1alpha1.Bundle) map[string]string {
 
 // OwnFlags are the flags that the bundle sets, without extraArgs.
 //
-// CoordinatedLeaderElection is written although our program forces it off by
-// itself, because the image may be a stock one, and because a reader of the
-// manifest should see it (SCHED-37).
+// The bundle sets CoordinatedLeaderElection=false although our program forces it
+// off itself, because the image may be a stock kube-scheduler, and because a
+// reader of the manifest should see it. With the gate on, kube-scheduler uses the
+// Lease kube-scheduler whatever its configuration says.
 func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 	b = b.Defaulted()
 	return []component.Flag{
@@ -115,7 +123,7 @@ func Flags(b *v1alpha1.Bundle) []component.Flag {
 	return append(OwnFlags(b), component.ExtraFlags(b.Scheduler.ExtraArgs)...)
 }
 
-// gatesOf are all gates that the scheduler is told.
+// gatesOf returns all feature gates that the bundle passes to the scheduler.
 func gatesOf(b *v1alpha1.Bundle) map[string]bool {
 	gates := maps.Clone(b.Scheduler.FeatureGates)
 	if gates == nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -14,8 +16,8 @@ import (
 
 // Configuration is the scheduler's configuration file, a KubeSchedulerConfiguration
 // of kubescheduler.config.k8s.io/v1 in YAML. An empty kubeconfigPath means the
-// identity of the Pod (SCHED-24). All three lock fields are always written,
-// because the defaults are the default scheduler's (SCHED-35).
+// Pod's own ServiceAccount. All three lock fields are always written, because their
+// defaults name the default scheduler's Lease, kube-system/kube-scheduler.
 func Configuration(b *v1alpha1.Bundle, kubeconfigPath string) ([]byte, error) {
 	b = b.Defaulted()
 	data, err := yaml.Marshal(configuration(b, kubeconfigPath))
@@ -33,7 +35,7 @@ func configuration(b *v1alpha1.Bundle, kubeconfigPath string) *schedulerv1.KubeS
 		TypeMeta:    configurationType,
 		Parallelism: s.Parallelism,
 		LeaderElection: componentbasev1alpha1.LeaderElectionConfiguration{
-			LeaderElect:       ptr.To(true),
+			LeaderElect:       s.LeaderElection.LeaderElect,
 			ResourceLock:      "leases",
 			ResourceName:      s.LeaderElection.LeaseName,
 			ResourceNamespace: s.LeaderElection.LeaseNamespace,

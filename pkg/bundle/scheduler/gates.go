@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -15,8 +17,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
-// validateFeatureGates sets the gates on a copy of Kubernetes' own registry, all at once as kube-scheduler does, for
-// some depend on others, and refuses what would keep a profile from working: AllAlpha and AllBeta count, too.
+// validateFeatureGates sets the gates on a copy of Kubernetes' own registry, all at once as kube-scheduler does,
+// because some gates depend on others. It rejects gates that would keep a profile from working, also if AllAlpha or
+// AllBeta sets them.
 func validateFeatureGates(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	gates := gatesOf(b)
 	registry, err := withGates(gates)
@@ -52,7 +55,7 @@ func withGates(gates map[string]bool) (featuregate.MutableFeatureGate, error) {
 	return registry, registry.SetFromMap(gates)
 }
 
-// gateError blames the gate without which the others would do, if there is one.
+// gateError reports the error at the gate without which the others are valid, if there is one.
 func gateError(gates map[string]bool, p *field.Path, err error) *field.Error {
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		others := maps.Clone(gates)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -9,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
-// KubernetesVersion of the scheduler in an image, such as v1.36.3: of a stock
-// kube-scheduler what its tag says, of every other image this release's. It is "" for a
-// stock one with a tag that says nothing, or none.
+// KubernetesVersion returns the version of the scheduler in an image, such as v1.36.3:
+// for a stock kube-scheduler the version in its tag, for every other image the version
+// of this release. It returns "" for a stock image without a version in its tag, or
+// without a tag.
 func KubernetesVersion(image string) string {
 	name, tag := v1alpha1.ImageName(image)
 	switch {
@@ -30,8 +33,8 @@ func KubernetesVersion(image string) string {
 	}
 }
 
-// stockName is how the images of unchanged kube-schedulers are called, in whatever
-// registry or mirror.
+// stockName is the image name of unmodified kube-schedulers, in any registry or
+// mirror.
 const stockName = "kube-scheduler"
 
 // minor is the beginning 1.36 of a tag like v1.36.3, "" if it is not one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -9,32 +11,38 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // Objects are the in-cluster objects of the second scheduler, in the order in
-// which to apply them; none if it is not enabled.
+// which to apply them; none if it is not enabled. A static Pod needs only the
+// RBAC objects of its user.
 func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	b = b.Defaulted()
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		return nil, nil
+	}
+	if b.Scheduler.Form == v1alpha1.FormStaticPod {
+		return append(append(rights(b, rbac.User(StaticUser(b))), tunnelConditionObjects(b)...), assignments(b)...), nil
 	}
 	config, err := Configuration(b, "")
 	if err != nil {
 		return nil, err
 	}
 	objects := []component.Object{serviceAccount(b)}
-	objects = append(objects, rights(b)...)
+	objects = append(objects, rights(b, rbac.ServiceAccount(b.Namespace, b.Scheduler.Name))...)
 	objects = append(objects, configMap(b, config), disruptionBudget(b), deployment(b, config))
 	objects = append(objects, tunnelConditionObjects(b)...)
-	// Last, so that no Pod is given to a scheduler that is not there yet.
+	// Last, so no Pod is assigned to a scheduler that does not exist yet.
 	return append(objects, assignments(b)...), nil
 }
 
 func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		// Without any field of its own nothing would tell who applied it.
+		// Without a field of its own, the object would not show which field manager
+		// applied it.
 		ObjectMeta: metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace, Labels: map[string]string{nameLabel: b.Scheduler.Name}},
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
@@ -41,7 +44,9 @@ func find[T component.Object](t *testing.T, all []component.Object, name string)
 	return none
 }
 
-// TestIdentity: SCHED-10 to SCHED-14.
+// TestIdentity: the ServiceAccount my-scheduler is bound to the roles
+// system:kube-scheduler, system:volume-scheduler and
+// extension-apiserver-authentication-reader.
 func TestIdentity(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	account := find[*corev1.ServiceAccount](t, all, "my-scheduler")
@@ -69,8 +74,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestLeaseRights: SCHED-31 to SCHED-33. The role is where the Lease is, names
-// it, and says nothing of endpoints.
+// TestLeaseRights: the Role for the Lease is in the namespace of the Lease,
+// names the Lease, and has no rule for endpoints.
 func TestLeaseRights(t *testing.T) {
 	b := v1alpha1.New()
 	b.Scheduler.LeaderElection.LeaseName, b.Scheduler.LeaderElection.LeaseNamespace = "lock", "locks"
@@ -92,7 +97,8 @@ func TestLeaseRights(t *testing.T) {
 	}
 }
 
-// TestDeployment: SCHED-16 to SCHED-21, SCHED-24, SCHED-37.
+// TestDeployment: the Deployment has the fields of 'Configure Multiple
+// Schedulers' in the Kubernetes documentation.
 func TestDeployment(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	d := find[*appsv1.Deployment](t, all, "my-scheduler")
@@ -105,28 +111,29 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("%s: got %v", row, got)
 		}
 	}
-	check("SCHED-16 labels", maps.Equal(d.Labels, labels), d.Labels)
-	// Not these two alone, as SCHED-16 has it: see TestSelector.
-	check("SCHED-16 selector", d.Spec.Selector.MatchLabels["component"] == "scheduler" &&
+	check("labels", maps.Equal(d.Labels, labels), d.Labels)
+	// The documented selector has only these two labels; see TestSelector for why
+	// ours has more.
+	check("selector", d.Spec.Selector.MatchLabels["component"] == "scheduler" &&
 		d.Spec.Selector.MatchLabels["tier"] == "control-plane", d.Spec.Selector)
-	check("SCHED-16 pod labels", d.Spec.Template.Labels["version"] == "second" && d.Spec.Template.Labels["component"] == "scheduler" &&
+	check("pod labels", d.Spec.Template.Labels["version"] == "second" && d.Spec.Template.Labels["component"] == "scheduler" &&
 		d.Spec.Template.Labels["tier"] == "control-plane", d.Spec.Template.Labels)
 	check("two replicas", ptr.Deref(d.Spec.Replicas, 0) == 2, d.Spec.Replicas)
-	check("SCHED-17", pod.ServiceAccountName == "my-scheduler" && !pod.HostNetwork && !pod.HostPID, pod)
-	check("SCHED-18 name", c.Name == "kube-second-scheduler", c.Name)
-	check("SCHED-18 command", slices.Equal(c.Command, []string{"/usr/local/bin/kube-scheduler"}), c.Command)
-	check("SCHED-18 argument", c.Args[0] == "--config=/etc/kubernetes/my-scheduler/my-scheduler-config.yaml", c.Args)
-	check("SCHED-37", slices.Contains(c.Args, "--feature-gates=CoordinatedLeaderElection=false"), c.Args)
+	check("service account and host namespaces", pod.ServiceAccountName == "my-scheduler" && !pod.HostNetwork && !pod.HostPID, pod)
+	check("container name", c.Name == "kube-second-scheduler", c.Name)
+	check("command", slices.Equal(c.Command, []string{"/usr/local/bin/kube-scheduler"}), c.Command)
+	check("argument", c.Args[0] == "--config=/etc/kubernetes/my-scheduler/my-scheduler-config.yaml", c.Args)
+	check("feature gate", slices.Contains(c.Args, "--feature-gates=CoordinatedLeaderElection=false"), c.Args)
 	live, ready := c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet
-	check("SCHED-19 liveness", live.Path == "/livez" && live.Port.IntValue() == 10259 && live.Scheme == "HTTPS" &&
+	check("liveness", live.Path == "/livez" && live.Port.IntValue() == 10259 && live.Scheme == "HTTPS" &&
 		c.LivenessProbe.InitialDelaySeconds == 15, c.LivenessProbe)
-	check("SCHED-19 readiness", ready.Path == "/readyz" && ready.Port.IntValue() == 10259 && ready.Scheme == "HTTPS" &&
+	check("readiness", ready.Path == "/readyz" && ready.Port.IntValue() == 10259 && ready.Scheme == "HTTPS" &&
 		c.ReadinessProbe.InitialDelaySeconds == 0, c.ReadinessProbe)
-	check("SCHED-20", c.Resources.Requests.Cpu().MilliValue() == 100 && !ptr.Deref(c.SecurityContext.Privileged, true), c.Resources)
-	check("SCHED-21", pod.Volumes[0].Name == "config-volume" && pod.Volumes[0].ConfigMap.Name == "my-scheduler-config" &&
+	check("CPU request and privileges", c.Resources.Requests.Cpu().MilliValue() == 100 && !ptr.Deref(c.SecurityContext.Privileged, true), c.Resources)
+	check("configuration volume", pod.Volumes[0].Name == "config-volume" && pod.Volumes[0].ConfigMap.Name == "my-scheduler-config" &&
 		c.VolumeMounts[0].MountPath == "/etc/kubernetes/my-scheduler", pod.Volumes)
 	config := find[*corev1.ConfigMap](t, all, "my-scheduler-config").Data["my-scheduler-config.yaml"]
-	check("SCHED-24", strings.Contains(config, `kubeconfig: ""`), config)
+	check("in-cluster identity", strings.Contains(config, `kubeconfig: ""`), config)
 	term := pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
 	check("anti-affinity", selects(t, term.LabelSelector, d.Spec.Template.Labels) && term.TopologyKey == "kubernetes.io/hostname", term)
 }
@@ -141,8 +148,9 @@ func selects(t *testing.T, s *metav1.LabelSelector, labels map[string]string) bo
 	return len(s.MatchLabels) > 0
 }
 
-// TestSelector: a Deployment selects its own Pods and not those of another bundle
-// in the same namespace, for which SCHED-16's two labels would not do.
+// TestSelector: a Deployment selects its own Pods and not those of another
+// bundle in the same namespace, for which the two documented labels are not
+// enough.
 func TestSelector(t *testing.T) {
 	one, two := v1alpha1.New(), v1alpha1.New()
 	two.Scheduler.Name = "other"
@@ -214,5 +222,42 @@ func TestEveryOwnFlagIsReserved(t *testing.T) {
 	b.Scheduler.ExtraArgs = []v1alpha1.Argument{{Name: "v", Value: "4"}}
 	if errs := scheduler.Validate(b); len(errs) > 0 {
 		t.Errorf("-v: %v", errs.ToAggregate())
+	}
+}
+
+// TestWithoutLeaderElection: one replica that elects no leader has no right to a Lease, and
+// its Deployment ends the old Pod before the new one starts, so that two never schedule at
+// the same time.
+func TestWithoutLeaderElection(t *testing.T) {
+	b := &v1alpha1.Bundle{}
+	b.Scheduler.LeaderElection.LeaderElect = ptr.To(false)
+	all, err := scheduler.Objects(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		if o.GetName() == "my-scheduler-leader-election" {
+			t.Errorf("there is a %T for the Lease", o)
+		}
+		d, ok := o.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		if *d.Spec.Replicas != 1 || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate != nil {
+			t.Errorf("%d replicas, strategy %+v; want 1, Recreate", *d.Spec.Replicas, d.Spec.Strategy)
+		}
+	}
+	data, err := scheduler.Configuration(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := struct {
+		LeaderElection struct{ LeaderElect *bool }
+	}{}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	if elect := config.LeaderElection.LeaderElect; elect == nil || *elect {
+		t.Errorf("leaderElect is not false in\n%s", data)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -54,7 +56,7 @@ func (n PartitionNodes) Problem() (problem, hint string) {
 		return fmt.Sprintf("nodes %s are in the scheduler's partition but do not have its taint %s: other schedulers place pods there",
 			strings.Join(n.Untainted, ", "), taint.ToString()), fmt.Sprintf("kubectl taint node %s %s", n.Untainted[0], taint.ToString())
 	case len(n.Outside) > 0:
-		return fmt.Sprintf("nodes %s have the partition's taint %s but not its labels %s: nobody places pods there",
+		return fmt.Sprintf("nodes %s have the partition's taint %s but not its labels %s: no scheduler places pods there",
 			strings.Join(n.Outside, ", "), taint.ToString(), selector), fmt.Sprintf("kubectl label node %s %s", n.Outside[0], selector)
 	}
 	return "", ""

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -12,7 +14,7 @@ import (
 )
 
 // reachWeight of TunnelReach in the built-in profiles: all other scores of a profile together seldom differ by more
-// between two nodes, so that an agent counts more than a little room.
+// between two nodes, so an agent counts more than small differences in free resources.
 const reachWeight int32 = 10
 
 // Profiles are all profiles of a defaulted bundle: the user's own as they are, then the built-in ones.
@@ -150,15 +152,15 @@ func noDefaultSpreading() schedulerv1.PluginConfig {
 	return pluginConfig(names.PodTopologySpread, &schedulerv1.PodTopologySpreadArgs{DefaultingType: schedulerv1.ListDefaulting})
 }
 
-// ownAffinityOnly leaves out what other Pods would prefer, so that labels need not be equal for Pods to be equal.
+// ownAffinityOnly ignores the preferred affinity of other Pods, so Pods with different labels can count as equal.
 func ownAffinityOnly() schedulerv1.PluginConfig {
 	return pluginConfig(names.InterPodAffinity, &schedulerv1.InterPodAffinityArgs{
 		HardPodAffinityWeight: ptr.To[int32](1), IgnorePreferredTermsOfExistingPods: true,
 	})
 }
 
-// evictable are the schedulers of whose Pods a built-in profile may evict: the other profiles of the bundle, and who
-// the bundle names.
+// evictable returns the schedulers whose Pods a built-in profile may evict: the other profiles of the bundle, and
+// those that the bundle names.
 func evictable(s *v1alpha1.Scheduler, self string) []string {
 	given := s.Plugins.PolitePreemption.Evict
 	if len(given) == 1 && given[0] == pluginargs.AnyScheduler {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -36,8 +38,8 @@ func onlyProfile(t *testing.T, b *v1alpha1.Bundle) config.KubeSchedulerProfile {
 	return loaded.Profiles[0]
 }
 
-// TestDefaultProfile: who installs the default bundle gets a scheduler that is safe beside
-// the default one, unless the image may not have the plugins for that (SCHED-15).
+// TestDefaultProfile: the default bundle installs a scheduler that is safe to run
+// alongside the default one, unless the image may lack the plugins for that.
 func TestDefaultProfile(t *testing.T) {
 	own := []string{pluginargs.FailoverBarrier, pluginargs.ForeignNominations, pluginargs.PolitePreemption}
 	for image, want := range map[string]bool{
@@ -57,8 +59,8 @@ func TestDefaultProfile(t *testing.T) {
 	}
 }
 
-// TestDefaultProfileFollowsThePlugins: what the bundle says of the plugins counts for the
-// default profile, too.
+// TestDefaultProfileFollowsThePlugins: the plugin settings of the bundle apply to
+// the default profile too.
 func TestDefaultProfileFollowsThePlugins(t *testing.T) {
 	b := &v1alpha1.Bundle{}
 	p := &b.Scheduler.Plugins
@@ -87,6 +89,6 @@ func TestDefaultProfileFollowsThePlugins(t *testing.T) {
 		t.Errorf("the barrier's timeout is %v", barrier.Timeout)
 	}
 	if !scheduler.NeedsTunnelCondition(b) {
-		t.Error("nobody keeps the nodes' condition")
+		t.Error("no controller maintains the nodes' condition")
 	}
 }

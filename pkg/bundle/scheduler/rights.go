@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -15,26 +17,26 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
-// rights binds the two system roles, adds one for the Lease, and one for what the
-// enabled plugins need beyond these. The system roles are bound, never restated:
-// their rules change with Kubernetes, and an object of the same name would replace
-// them for the default scheduler too (SCHED-33).
-func rights(b *v1alpha1.Bundle) []component.Object {
+// rights binds the two system roles, and adds a role for the Lease and one for the
+// additional rules of the enabled plugins. It binds the system roles and never
+// copies them: their rules change with Kubernetes, and an object of the same name
+// would replace them for the default scheduler too.
+func rights(b *v1alpha1.Bundle, subject rbacv1.Subject) []component.Object {
 	name, lease := b.Scheduler.Name, b.Scheduler.LeaderElection
-	subject := rbac.ServiceAccount(b.Namespace, name)
 	objects := []component.Object{
 		rbac.ClusterRoleBinding(name+"-as-kube-scheduler", "system:kube-scheduler", subject),
 		rbac.ClusterRoleBinding(name+"-as-volume-scheduler", "system:volume-scheduler", subject),
 		rbac.RoleBinding(metav1.NamespaceSystem, name+"-extension-apiserver-authentication-reader",
 			"extension-apiserver-authentication-reader", subject),
-		rbac.Role(lease.LeaseNamespace, name+"-leader-election",
+	}
+	if ptr.Deref(lease.LeaderElect, true) {
+		objects = append(objects, rbac.Role(lease.LeaseNamespace, name+"-leader-election",
 			// A create request has no name yet, so it cannot be limited by one.
 			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 				Verbs: []string{"create"}},
 			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 				ResourceNames: []string{lease.LeaseName}, Verbs: []string{"get", "update", "list", "watch"}},
-		),
-		rbac.RoleBinding(lease.LeaseNamespace, name+"-leader-election", name+"-leader-election", subject),
+		), rbac.RoleBinding(lease.LeaseNamespace, name+"-leader-election", name+"-leader-election", subject))
 	}
 	if rules := PluginRules(b); len(rules) > 0 {
 		objects = append(objects, rbac.ClusterRole(name+"-plugins", rules...),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -63,8 +65,8 @@ func validateReach(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 }
 
 // TunnelCondition describes the controller: another command of the scheduler's
-// image, with an identity of its own. Its rights let it write every node's
-// status, and the scheduler has no use for them.
+// image, with an identity of its own. It may write every node's status, which
+// the scheduler does not need.
 func TunnelCondition(b *v1alpha1.Bundle) component.Component {
 	b = b.Defaulted()
 	s := &b.Scheduler
@@ -88,7 +90,8 @@ func TunnelCondition(b *v1alpha1.Bundle) component.Component {
 		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
 		PriorityClass: "system-cluster-critical",
 		NodeSelector:  s.NodeSelector,
-		// Nobody waits for it: without it the conditions stay as they are, and count as unknown when they are old.
+		// No component waits for it. Without it the conditions stay as they are, and
+		// count as unknown when they are old.
 		Replicas: 1,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),

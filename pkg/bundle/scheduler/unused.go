@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -19,7 +21,7 @@ import (
 type pluginFields struct {
 	field, plugin string
 	enabled       *bool
-	// byDefault is what enabled is when nobody says anything.
+	// byDefault is the value of enabled if the bundle does not set it.
 	byDefault bool
 	args      pluginargs.Args
 }
@@ -33,8 +35,8 @@ func pluginFieldsOf(p *v1alpha1.SchedulerPlugins) []pluginFields {
 	}
 }
 
-// validateUnused refuses settings of plugins that reach no profile: they would do nothing, and nobody would say so. A
-// value that is the default is none, so that a bundle with all defaults written out loads.
+// validateUnused refuses settings of plugins that reach no profile: they would have no effect without any message. A
+// default value does not count as a setting, so a bundle with all defaults written out loads.
 func validateUnused(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	s := &b.Scheduler
 	noBuiltIn := s.BuiltInProfiles == v1alpha1.BuiltInProfiles{}
@@ -63,8 +65,8 @@ func validateUnused(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	return errs
 }
 
-// unusedSwitch is about enabled without a built-in profile. That a plugin is off is true enough, unless a profile of the
-// user's own enables it.
+// unusedSwitch checks enabled in a bundle without built-in profiles. It rejects true, except for a plugin that is
+// enabled by default. It accepts false, unless one of the user's own profiles enables the plugin.
 func unusedSwitch(s *v1alpha1.Scheduler, f pluginFields, enabled bool, why string, at *field.Path) field.ErrorList {
 	if enabled && !f.byDefault {
 		return field.ErrorList{field.Forbidden(at, why)}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -25,10 +27,11 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		return nil
 	}
-	p := field.NewPath("scheduler")
+	p := field.NewPath("spec", "scheduler")
 	errs := component.ValidateExtraArgs(b.Scheduler.ExtraArgs, flagOwners(), p.Child("extraArgs"))
 	errs = append(errs, validateFeatureGates(b, p.Child("featureGates"))...)
 	errs = append(errs, validateImage(b, p.Child("image"))...)
+	errs = append(errs, validateNewFields(b, p.Child("profiles"))...)
 	errs = append(errs, validateReach(b, p)...)
 	errs = append(errs, validateUnused(b, p.Child("plugins"))...)
 	if conflicts := validatePartition(b, p); len(conflicts) > 0 {
@@ -37,9 +40,9 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	return append(errs, validateConfiguration(b, p)...)
 }
 
-// flagOwners are the flags that extraArgs must not set. Those that elect a leader
-// would override the file; those of the client are silently ignored beside a
-// file (SCHED-24).
+// flagOwners lists the flags that extraArgs must not set. Leader election flags
+// would override the configuration file; kube-scheduler silently ignores client
+// flags if there is a configuration file.
 func flagOwners() map[string]string {
 	owners := map[string]string{
 		"config":                    "the file is rendered from the other fields",
@@ -137,7 +140,7 @@ func atField(err error, p *field.Path) *field.Error {
 	return &out
 }
 
-// remedy is what kube-scheduler's own errors leave to the reader.
+// remedy returns the advice that kube-scheduler's own errors lack.
 func remedy(path string) string {
 	switch {
 	case strings.HasSuffix(path, ".queueSort"):

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import "time"
@@ -15,20 +17,31 @@ const (
 	DefaultSchedulerImage = "fairlead-dev/fairlead-scheduler:" + ImageTag
 	DefaultServerImage    = "fairlead-dev/konnectivity-server:" + ImageTag
 	DefaultAgentImage     = "fairlead-dev/konnectivity-agent:" + ImageTag
+	DefaultGatewayImage   = "fairlead-dev/fairlead:" + ImageTag
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259
 	// DefaultMaxEventDelay is the longest that our scheduler holds an event back for bindings (--max-event-delay).
 	DefaultMaxEventDelay = 15 * time.Second
 
+	DefaultTCPClientName          = "kube-apiserver-konnectivity-client"
 	DefaultSocket                 = "/etc/kubernetes/konnectivity-server/konnectivity-server.socket"
 	DefaultServerService          = "konnectivity-server"
 	DefaultAgentPort              = 8132
 	DefaultAdminPort              = 8133
 	DefaultHealthPort             = 8134
+	DefaultHealthBindAddress      = "127.0.0.1"
 	DefaultAuthenticationAudience = "system:konnectivity-server"
 	DefaultAgentServiceAccount    = "konnectivity-agent"
+	DefaultLeaseNamespace         = "fairlead-konnectivity"
 	DefaultServerKubeconfig       = "/etc/kubernetes/konnectivity-server.conf"
+
+	// GatewayName names the gateway's objects and files.
+	GatewayName              = "fairlead-gateway"
+	DefaultGatewayPort       = 1080
+	DefaultGatewayHealthPort = 1081
+	DefaultGatewayAudience   = GatewayName
+	DefaultGatewaySecret     = GatewayName + "-tls"
 
 	DefaultPKIDir             = "/etc/kubernetes/pki"
 	DefaultManifestsDir       = "/etc/kubernetes/manifests"
@@ -39,7 +52,8 @@ const (
 	FrontProxyClient = "front-proxy-client"
 )
 
-// What must not be used because it belongs to the cluster's own scheduler.
+// Names that must not be used because they belong to the cluster's own
+// scheduler.
 const (
 	// DefaultSchedulerProfile is the name that Pods get when they name none.
 	DefaultSchedulerProfile = "default-scheduler"
@@ -53,11 +67,11 @@ const (
 const (
 	// MaxSocketPath is the longest path of a Unix socket, in bytes.
 	MaxSocketPath = 107
-	// MinPort and MaxPort bound every port of the tunnel: below are reserved ports,
-	// above are ephemeral ones (KON-38).
+	// MinPort and MaxPort bound every port of the tunnel: below are reserved
+	// ports, above are ephemeral ones.
 	MinPort = 1024
 	MaxPort = 49151
-	// SampleServerHost stands in the Konnectivity documentation as a placeholder
-	// and belongs to somebody else (KON-65).
+	// SampleServerHost is the placeholder in the Konnectivity documentation. It is
+	// a real address of an unrelated host.
 	SampleServerHost = "35.225.206.7"
 )

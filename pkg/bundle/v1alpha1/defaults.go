@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -34,14 +36,13 @@ func (b *Bundle) Defaulted() *Bundle {
 // Default fills every field of b that is unset. It is idempotent and never
 // changes a field that is set.
 func Default(b *Bundle) {
-	set(&b.APIVersion, GroupVersion)
-	set(&b.Kind, Kind)
 	set(&b.Namespace, DefaultNamespace)
 	defaultControlPlane(&b.ControlPlane)
 	defaultPKI(&b.PKI)
 	defaultAggregation(&b.Aggregation)
 	defaultScheduler(&b.Scheduler, b.Namespace)
 	defaultKonnectivity(&b.Konnectivity, b)
+	defaultGateway(&b.Gateway, b.ControlPlane.PKIDir)
 }
 
 func defaultControlPlane(c *ControlPlane) {
@@ -67,8 +68,8 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	setPtr(&s.Enabled, true)
 	set(&s.Name, DefaultSchedulerName)
 	set(&s.Image, DefaultSchedulerImage)
-	setPtr(&s.Replicas, 2)
 	defaultLeaderElection(&s.LeaderElection, s.Name, namespace)
+	defaultSchedulerForm(s)
 	setPtr(&s.ClientConnection.QPS, 500)
 	setPtr(&s.ClientConnection.Burst, 1000)
 	set(&s.ClientConnection.ContentType, runtime.ContentTypeProtobuf)
@@ -89,6 +90,18 @@ func defaultScheduler(s *Scheduler, namespace string) {
 		criticalAddonsOnly(),
 		{Key: LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	})
+}
+
+func defaultSchedulerForm(s *Scheduler) {
+	set(&s.Form, FormDeployment)
+	switch {
+	case s.Form == FormStaticPod:
+		set(&s.Kubeconfig, "/etc/kubernetes/"+s.Name+".conf")
+	case *s.LeaderElection.LeaderElect:
+		setPtr(&s.Replicas, 2)
+	default:
+		setPtr(&s.Replicas, 1)
+	}
 }
 
 // defaultProfile gives a scheduler without profiles the standard one, and one whose image
@@ -151,6 +164,7 @@ func defaultPlugins(p *SchedulerPlugins) {
 }
 
 func defaultLeaderElection(l *LeaderElection, name, namespace string) {
+	setPtr(&l.LeaderElect, true)
 	set(&l.LeaseName, name)
 	set(&l.LeaseNamespace, namespace)
 	setPtr(&l.LeaseDuration, metav1.Duration{Duration: 12 * time.Second})
@@ -172,8 +186,12 @@ func defaultKonnectivity(k *Konnectivity, b *Bundle) {
 	set(&k.AuthenticationAudience, DefaultAuthenticationAudience)
 	set(&k.AgentServiceAccount, DefaultAgentServiceAccount)
 	setPtr(&k.LeaseCounting, false)
+	set(&k.LeaseNamespace, DefaultLeaseNamespace)
 	defaultServer(&k.Server, b.ControlPlane.PKIDir)
 	defaultAgent(&k.Agent)
+	if tcp := k.Transport.TCP; tcp != nil && len(tcp.ClientNames) == 0 {
+		tcp.ClientNames = []string{DefaultTCPClientName}
+	}
 	if tcp := k.Transport.TCP; tcp != nil && tcp.ServerCert == "" && tcp.ServerKey == "" {
 		tcp.ServerCert, tcp.ServerKey = k.Server.CertFile, k.Server.KeyFile
 	}
@@ -184,6 +202,7 @@ func defaultServer(s *KonnectivityServer, pkiDir string) {
 	set(&s.Image, DefaultServerImage)
 	set(&s.AdminPort, DefaultAdminPort)
 	set(&s.HealthPort, DefaultHealthPort)
+	set(&s.HealthBindAddress, DefaultHealthBindAddress)
 	setPtr(&s.Count, 1)
 	if s.CertFile == "" && s.KeyFile == "" {
 		s.CertFile, s.KeyFile = path.Join(pkiDir, "apiserver.crt"), path.Join(pkiDir, "apiserver.key")
@@ -191,7 +210,7 @@ func defaultServer(s *KonnectivityServer, pkiDir string) {
 	set(&s.Kubeconfig, DefaultServerKubeconfig)
 	setPtr(&s.DrainTimeout, metav1.Duration{Duration: 5 * time.Second})
 	if s.Resources == nil {
-		s.Resources = requests("50m", "64Mi")
+		s.Resources = tunnelResources(s.ExtraArgs)
 	}
 }
 
@@ -202,10 +221,39 @@ func defaultAgent(a *KonnectivityAgent) {
 	set(&a.AdminPort, DefaultAdminPort)
 	set(&a.HealthPort, DefaultHealthPort)
 	setPtr(&a.HostNetwork, false)
+	setPtr(&a.NetworkPolicy, true)
 	setPtr(&a.Tolerations, Tolerations{criticalAddonsOnly()})
 	if a.Resources == nil {
-		a.Resources = requests("50m", "64Mi")
+		a.Resources = tunnelResources(a.ExtraArgs)
 	}
+}
+
+// defaultGateway leaves the fields of the other form empty, so that validation can tell when one is set.
+func defaultGateway(g *Gateway, pkiDir string) {
+	setPtr(&g.Enabled, false)
+	set(&g.Form, FormDeployment)
+	set(&g.Image, DefaultGatewayImage)
+	set(&g.Port, DefaultGatewayPort)
+	set(&g.HealthPort, DefaultGatewayHealthPort)
+	if g.TokenAudiences == nil {
+		g.TokenAudiences = []string{DefaultGatewayAudience}
+	}
+	setPtr(&g.ClientCertificates, false)
+	if g.Resources == nil {
+		g.Resources = requests("50m", "64Mi")
+		g.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}
+	}
+	if g.Form == FormStaticPod {
+		if g.CertFile == "" && g.KeyFile == "" {
+			g.CertFile, g.KeyFile = path.Join(pkiDir, GatewayName+".crt"), path.Join(pkiDir, GatewayName+".key")
+		}
+		set(&g.Kubeconfig, "/etc/kubernetes/"+GatewayName+".conf")
+		return
+	}
+	setPtr(&g.Replicas, 2)
+	set(&g.ServiceType, corev1.ServiceTypeClusterIP)
+	set(&g.CertificateSecret, DefaultGatewaySecret)
+	setPtr(&g.NetworkPolicy, true)
 }
 
 // LabelControlPlane is the label, and the key of the taint, of control plane

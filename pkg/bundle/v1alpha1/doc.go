@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v1alpha1 holds the versioned configuration of a bundle: the one file
 // that a user writes to say how the second scheduler and the Konnectivity
 // tunnel of a cluster should look.
@@ -11,4 +13,6 @@
 // A value that two components must agree on (a port, a path, an audience) has
 // exactly one field here, so a configuration in which they differ cannot be
 // written down.
+//
+// +k8s:deepcopy-gen=package
 package v1alpha1

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -13,8 +15,8 @@ func ImageName(image string) (name, tag string) {
 	return name, tag
 }
 
-// HasPlugins says whether an image is a fairlead-scheduler by its name. Of others nobody
-// knows which plugins they have, but for a stock kube-scheduler, which has none of
+// HasPlugins says whether an image is a fairlead-scheduler by its name. The plugins of
+// other images are unknown, except for a stock kube-scheduler, which has none of
 // Fairlead's.
 func HasPlugins(image string) bool {
 	name, _ := ImageName(image)

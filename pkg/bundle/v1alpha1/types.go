@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -5,24 +7,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const (
-	// GroupVersion is the apiVersion of every configuration this package reads.
-	GroupVersion = "fairlead.dev/v1alpha1"
-	// Kind is the kind of the one configuration type.
-	Kind = "Bundle"
-)
-
-// Bundle is the configuration of everything fairlead renders for one cluster.
-// All fields are optional: an empty file is the default bundle.
+// Bundle is the configuration of everything fairlead renders for one cluster: the
+// spec of an object of kind Bundle. All fields are optional: an empty one is the
+// default bundle.
 type Bundle struct {
-	metav1.TypeMeta `json:",inline"`
-
 	// Namespace holds all namespaced objects. Default: kube-system. In any other
 	// namespace the API server's stock FlowSchemas put the requests of the second
 	// scheduler into priority level workload-low, where they wait behind ordinary
 	// controllers; create a FlowSchema of your own if you change this. A namespace
 	// that not every cluster has is rendered, with the Pod Security level that its
 	// Pods need: privileged for the Konnectivity server, restricted otherwise.
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
 	// Scheduler is the second scheduler.
@@ -30,6 +25,9 @@ type Bundle struct {
 
 	// Konnectivity is the tunnel from the API server to the nodes.
 	Konnectivity Konnectivity `json:"konnectivity,omitempty"`
+
+	// Gateway is the shared way into the cluster network. It is off by default.
+	Gateway Gateway `json:"gateway,omitempty"`
 
 	// Aggregation is the front proxy of the API server's aggregation layer.
 	Aggregation Aggregation `json:"aggregation,omitempty"`
@@ -51,23 +49,24 @@ type Argument struct {
 }
 
 // Aggregation configures the front proxy: the identity with which the API
-// server speaks to extension API servers. It always has a CA of its own
-// (AGG-31): there is deliberately no field that shares one.
+// server speaks to extension API servers. It always has a CA of its own;
+// deliberately, no field shares one.
 type Aggregation struct {
 	// AllowedNames are the common names that may speak for others by request
 	// header (--requestheader-allowed-names). Default: [front-proxy-client], the
-	// name that kubeadm uses and that the issued certificate has. At least one:
-	// an empty list would accept every certificate of the front proxy CA. It is
-	// used where fairlead writes the flags itself; kubeadm sets its own (AGG-10).
+	// name that kubeadm uses and that the issued certificate has. At least one: an
+	// empty list would accept every certificate of the front proxy CA. It is used
+	// where fairlead writes the flags itself; kubeadm sets its own.
 	AllowedNames []string `json:"allowedNames,omitempty"`
 
 	// EnableAggregatorRouting sends aggregated requests and Service-backed
 	// webhooks to endpoint addresses instead of the cluster IP. Default: false.
-	// Needed where kube-proxy does not run on the API server's host (AGG-09).
+	// Needed where kube-proxy does not run on the API server's host.
 	EnableAggregatorRouting *bool `json:"enableAggregatorRouting,omitempty"`
 }
 
 // KeyAlgorithm names a kind of private key.
+// +kubebuilder:validation:Enum=RSA-2048;ECDSA-P256
 type KeyAlgorithm string
 
 // The key algorithms that can be chosen.
@@ -80,9 +79,8 @@ const (
 
 // PKI configures certificates made by fairlead.
 type PKI struct {
-	// Algorithm of private keys: RSA-2048 or ECDSA-P256. Default: RSA-2048, what
-	// the Konnectivity documentation prescribes (KON-20). ECDSA-P256 makes
-	// handshakes cheaper.
+	// Algorithm of private keys: RSA-2048 or ECDSA-P256. Default: RSA-2048, as in
+	// the Konnectivity documentation. ECDSA-P256 makes handshakes cheaper.
 	Algorithm KeyAlgorithm `json:"algorithm,omitempty"`
 
 	// Validity of issued certificates. Default: 9000h (375 days). A certificate
@@ -108,7 +106,7 @@ type ControlPlane struct {
 	// EgressSelectorFile is where kube-apiserver reads its egress selector
 	// configuration. Default:
 	// /etc/kubernetes/konnectivity/egress-selector-configuration.yaml. Its
-	// directory is mounted read-only into kube-apiserver (KON-09), so it must be a
+	// directory is mounted read-only into kube-apiserver, so it must be a
 	// directory of its own.
 	EgressSelectorFile string `json:"egressSelectorFile,omitempty"`
 }

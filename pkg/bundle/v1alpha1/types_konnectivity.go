@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -6,29 +8,31 @@ import (
 )
 
 // ProxyProtocol is how kube-apiserver speaks to the Konnectivity server.
+// +kubebuilder:validation:Enum=GRPC;HTTPConnect
 type ProxyProtocol string
 
 // The proxy protocols, spelled as kube-apiserver wants them.
 const (
-	// ProxyGRPC needs a Unix socket (KON-05).
+	// ProxyGRPC needs a Unix socket.
 	ProxyGRPC ProxyProtocol = "GRPC"
 	// ProxyHTTPConnect works over a Unix socket and over TCP with TLS.
 	ProxyHTTPConnect ProxyProtocol = "HTTPConnect"
 )
 
 // Form is the kind of workload that runs a component.
+// +kubebuilder:validation:Enum=StaticPod;DaemonSet;Deployment
 type Form string
 
 // The forms. A server is a StaticPod or a DaemonSet, agents are a DaemonSet or
-// a Deployment.
+// a Deployment, a scheduler and a gateway are a Deployment or a StaticPod.
 const (
 	FormStaticPod  Form = "StaticPod"
 	FormDaemonSet  Form = "DaemonSet"
 	FormDeployment Form = "Deployment"
 )
 
-// Konnectivity configures the tunnel. What server and agent must agree on
-// stands here; the rest is below Server and Agent.
+// Konnectivity configures the tunnel. It holds the settings that server and agent
+// must agree on; all others are in Server and Agent.
 type Konnectivity struct {
 	// Enabled renders server, agents and kube-apiserver's part. Default: true.
 	Enabled *bool `json:"enabled,omitempty"`
@@ -58,10 +62,15 @@ type Konnectivity struct {
 	// Default: konnectivity-agent.
 	AgentServiceAccount string `json:"agentServiceAccount,omitempty"`
 
-	// LeaseCounting lets servers publish Leases that agents count, instead of a
-	// fixed number of servers; for control planes whose size changes (KON-50).
-	// Default: false.
+	// LeaseCounting lets servers publish Leases that agents count, instead of a fixed
+	// number of servers; for control planes whose size changes. Default: false.
 	LeaseCounting *bool `json:"leaseCounting,omitempty"`
+
+	// LeaseNamespace is the namespace of the servers' Leases, which the server may
+	// write: all Leases in it, since their names are generated. With leaseCounting it is
+	// rendered, unless it is one that every cluster has. All servers and agents must
+	// agree on it. Default: fairlead-konnectivity.
+	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 
 	// Server is the proxy server on each control plane node.
 	Server KonnectivityServer `json:"server,omitempty"`
@@ -69,6 +78,20 @@ type Konnectivity struct {
 	// Agent is the proxy agent in the cluster.
 	Agent KonnectivityAgent `json:"agent,omitempty"`
 }
+
+// ProxyStrategy is a way to choose an agent for a connection.
+// +kubebuilder:validation:Enum=default;destHost;defaultRoute
+type ProxyStrategy string
+
+// The strategies of servers.
+const (
+	// StrategyDefault takes any agent.
+	StrategyDefault ProxyStrategy = "default"
+	// StrategyDestHost takes an agent that has the destination as an identifier.
+	StrategyDestHost ProxyStrategy = "destHost"
+	// StrategyDefaultRoute takes an agent with the identifier default-route=true.
+	StrategyDefaultRoute ProxyStrategy = "defaultRoute"
+)
 
 // Transport is exactly one of UDS and TCP.
 type Transport struct {
@@ -113,8 +136,15 @@ type TCPTransport struct {
 	ServerKey string `json:"serverKey,omitempty"`
 
 	// ClientCA is the file with which the server verifies kube-apiserver. Required:
-	// without it everybody on the network could use the tunnel.
+	// without it anyone on the network could use the tunnel.
 	ClientCA string `json:"clientCA,omitempty"`
+
+	// ClientNames are the common names of the client certificates that the server
+	// accepts; ClientCA must also have signed them. The upstream server does not
+	// check names. Default: kube-apiserver-konnectivity-client, which is the name in
+	// the certificate that "fairlead controlplane install" makes. Set it if
+	// ClientCert is your own. Where fairlead makes ClientCert, it has the first name.
+	ClientNames []string `json:"clientNames,omitempty"`
 }
 
 // KonnectivityServer configures what only the server has.
@@ -134,12 +164,18 @@ type KonnectivityServer struct {
 	// HealthPort serves /healthz, /readyz and /metrics. Default: 8134.
 	HealthPort int32 `json:"healthPort,omitempty"`
 
+	// HealthBindAddress is the IP address at which HealthPort is open. Default:
+	// 127.0.0.1. To scrape metrics from elsewhere, set an address of the node, or
+	// 0.0.0.0 or :: for all addresses. The port requires no credentials.
+	HealthBindAddress string `json:"healthBindAddress,omitempty"`
+
 	// Count is the number of servers that agents must be connected to, one per
 	// control plane node. Default: 1. Not used with leaseCounting.
 	Count *int32 `json:"count,omitempty"`
 
 	// CertFile and KeyFile are shown to agents. Default: apiserver.crt and
-	// apiserver.key in controlPlane.pkiDir, as both share the machine (KON-36).
+	// apiserver.key in controlPlane.pkiDir, because the server runs on the same
+	// machine as kube-apiserver.
 	CertFile string `json:"certFile,omitempty"`
 	// KeyFile belongs to CertFile.
 	KeyFile string `json:"keyFile,omitempty"`
@@ -148,16 +184,26 @@ type KonnectivityServer struct {
 	// /etc/kubernetes/konnectivity-server.conf.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// DrainTimeout is for how long tunnelled connections may go on when the server
-	// is to stop. Default: 5s. The socket is closed meanwhile and until the next
+	// DrainTimeout is how long tunnelled connections may continue after the server is
+	// asked to stop. Default: 5s. The socket is closed meanwhile and until the next
 	// server has started; kube-apiserver's GRPC client tries for 30 s to connect, so
-	// that no call fails if this stays well below that, but webhooks of which the
-	// timeout is shorter do. 0s ends connections at once. Whole seconds; the Pod's
-	// terminationGracePeriodSeconds is 10 more. The reference server ignores it: give
-	// that --graceful-shutdown-timeout by extraArgs if its release has it.
+	// no call fails if DrainTimeout is well below that, except calls to webhooks with
+	// a shorter timeout. 0s ends connections at once. Whole seconds; the Pod's
+	// terminationGracePeriodSeconds is 10 more. The upstream server ignores it: set
+	// --graceful-shutdown-timeout in extraArgs if its release has that flag.
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 
-	// Resources of the container. Default: requests of 50m CPU and 64Mi memory.
+	// ProxyStrategies are the ways in which the server chooses an agent for a
+	// connection; if one finds none, the next one decides: destHost an agent that
+	// has the destination in agent.identifiers, defaultRoute one with
+	// default-route=true there, default any. Default: the program's, which is
+	// default. Identifiers and strategies must fit together.
+	ProxyStrategies []ProxyStrategy `json:"proxyStrategies,omitempty"`
+
+	// Resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
+	// memory limit of --total-buffer and --link-budget, which extraArgs may set, plus
+	// 480Mi: 1536Mi with the flags' defaults. There is no limit with --total-buffer 0.
+	// Any other value is used as it is.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// ExtraArgs are further flags of proxy-server. Default: none.
@@ -185,22 +231,31 @@ type KonnectivityAgent struct {
 
 	// HostNetwork runs agents in the node's network. Default: false. If true, the
 	// agent's ports must differ from the server's, or both would clash on control
-	// plane nodes (KON-74).
+	// plane nodes.
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 
-	// Identifiers of the agent for the server's strategies destHost and
-	// defaultRoute, URL-encoded, such as default-route=true (KON-78). Default: none.
+	// NetworkPolicy renders a NetworkPolicy that allows connections to the agents at
+	// HealthPort only; it does not limit the connections that agents open. It is not
+	// rendered for agents on the host network, and has no effect if the network
+	// plugin does not support policies. Default: true.
+	NetworkPolicy *bool `json:"networkPolicy,omitempty"`
+
+	// Identifiers of the agent for the strategies destHost and defaultRoute in
+	// server.proxyStrategies, URL-encoded, such as host=$(NODE_NAME)&ipv4=$(HOST_IP) or
+	// default-route=true. Default: none.
 	Identifiers string `json:"identifiers,omitempty"`
 
 	// NodeSelector of the Pods. Default: none.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations of the Pods. Default: CriticalAddonsOnly, which does not cover
-	// the control plane taint: traffic to those nodes goes through other agents
-	// (KON-75).
+	// Tolerations of the Pods. Default: CriticalAddonsOnly, which does not cover the
+	// control plane taint: traffic to those nodes goes through other agents.
 	Tolerations *Tolerations `json:"tolerations,omitempty"`
 
-	// Resources of the container. Default: requests of 50m CPU and 64Mi memory.
+	// Resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
+	// memory limit of --total-buffer and --link-budget, which extraArgs may set, plus
+	// 480Mi: 1536Mi with the flags' defaults. There is no limit with --total-buffer 0.
+	// Any other value is used as it is.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// ExtraArgs are further flags of proxy-agent. Default: none.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -15,16 +17,26 @@ type Scheduler struct {
 	// objects. Default: my-scheduler. It is not what Pods name: see Profiles.
 	Name string `json:"name,omitempty"`
 
-	// Image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default:
-	// this release's fairlead-scheduler. A stock kube-scheduler image works too, for
-	// profiles without Fairlead's plugins; its tag is believed to be its version.
+	// Image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default: this
+	// release's fairlead-scheduler. A stock kube-scheduler image works too, for
+	// profiles without Fairlead's plugins; its tag is taken as its version.
 	Image string `json:"image,omitempty"`
 
-	// Replicas of the Deployment. Default: 2, one leader and one standby.
+	// Form is Deployment or StaticPod. Default: Deployment. A StaticPod runs on every
+	// control plane node that gets its files, as kube-scheduler does, and needs no
+	// other scheduler to start: `fairlead render -o dir` writes the files, and no
+	// command installs them on nodes.
+	Form Form `json:"form,omitempty"`
+
+	// Kubeconfig on the node, of user fairlead:NAME, which the rights are bound to.
+	// For form StaticPod only. Default: /etc/kubernetes/NAME.conf.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// Replicas of the Deployment. Default: 2, one leader and one standby; 1 without
+	// leader election. Not used with form StaticPod.
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// LeaderElection configures the Lease by which replicas elect one leader. It
-	// is always on.
+	// LeaderElection configures the Lease by which replicas elect one leader.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 
 	// ClientConnection limits the scheduler's requests to the API server.
@@ -37,9 +49,9 @@ type Scheduler struct {
 
 	// PercentageOfNodesToScore stops looking for further feasible nodes once this
 	// share of all nodes was found, in percent. Default: 0, meaning that
-	// kube-scheduler computes it from the size of the cluster: all of 100 nodes, 42 %
-	// of 1,000, 10 % of 5,000. More finds better nodes and costs CPU for each Pod.
-	// A profile's own value goes before this one.
+	// kube-scheduler computes it from the size of the cluster: all of 100 nodes, 42
+	// % of 1,000, 10 % of 5,000. A higher value finds better nodes and costs CPU for
+	// each Pod. A profile's own value overrides this one.
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
 
 	// Profiles are passed to kube-scheduler as they are: any legal profile of
@@ -47,10 +59,12 @@ type Scheduler struct {
 	// that is not called fairlead-scheduler and without built-in profiles one with
 	// schedulerName my-scheduler and the default plugins. Every profile needs a
 	// schedulerName; that is the name Pods put into spec.schedulerName.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
-	// BuiltInProfiles come after Profiles. Default: none beside Profiles, else standard,
-	// unless the image may lack Fairlead's plugins.
+	// BuiltInProfiles come after Profiles. Default: none if Profiles is set,
+	// otherwise standard, unless the image may lack Fairlead's plugins.
 	BuiltInProfiles BuiltInProfiles `json:"builtInProfiles,omitempty"`
 
 	// Plugins are Fairlead's plugins in the built-in profiles.
@@ -71,9 +85,8 @@ type Scheduler struct {
 	DelayCacheUntilActive *bool `json:"delayCacheUntilActive,omitempty"`
 
 	// FeatureGates of the scheduler. CoordinatedLeaderElection is always written as
-	// false: with it on, the scheduler registers under the lease name
-	// kube-scheduler whatever the configuration says and takes the default
-	// scheduler's place (SCHED-37).
+	// false: with it on, the scheduler registers under the lease name kube-scheduler
+	// whatever the configuration says and takes the default scheduler's place.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 
 	// SecurePort serves health and metrics over HTTPS. Default: 10259.
@@ -97,8 +110,13 @@ type Scheduler struct {
 
 // LeaderElection configures one Lease and how it is held.
 type LeaderElection struct {
+	// LeaderElect has replicas elect a leader. Default: true. false takes one replica
+	// only, needs no Lease and no right to one, and schedules nothing while the Pod is
+	// replaced: the old one has to end before the new one starts.
+	LeaderElect *bool `json:"leaderElect,omitempty"`
+
 	// LeaseName is the Lease's name. Default: the scheduler's name. Never
-	// kube-scheduler in kube-system: that is the default scheduler's (SCHED-35).
+	// kube-scheduler in kube-system: that is the default scheduler's.
 	LeaseName string `json:"leaseName,omitempty"`
 
 	// LeaseNamespace is the Lease's namespace, which must exist. Default: the
@@ -122,8 +140,8 @@ type LeaderElection struct {
 }
 
 // ClientConnection limits requests to the API server. With a configuration file
-// the flags --kube-api-qps and so on are ignored by kube-scheduler (SCHED-24);
-// this is where they go.
+// kube-scheduler ignores the flags --kube-api-qps and so on; these fields replace
+// them.
 type ClientConnection struct {
 	// QPS is the sustained rate, in requests per second. Default: 500. The
 	// upstream default of 50 caps a default install at about 50 Pods per second,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -5,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition gives the second scheduler nodes of its own. Two schedulers that choose
-// from the same nodes race for the same room; a partition is the only end to that.
+// Partition gives the second scheduler nodes of its own. Two schedulers that use
+// the same nodes race for the same resources; only a partition prevents that.
 type Partition struct {
 	// NodeLabels select the scheduler's nodes: those with all of these labels. All its
 	// profiles choose from these nodes alone (NodeAffinity's addedAffinity), whatever
@@ -14,10 +16,10 @@ type Partition struct {
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
 	// Taint of these nodes that keeps other schedulers' Pods away, with effect
-	// NoSchedule or NoExecute: PreferNoSchedule keeps nobody away. The scheduler's own
-	// Pods must tolerate it, which Assignment adds. Fairlead taints no nodes:
-	// `fairlead verify` says which are not as they should be. Default: none, and then
-	// other schedulers still place their Pods here.
+	// NoSchedule or NoExecute: PreferNoSchedule keeps no Pods away. The scheduler's
+	// own Pods must tolerate it, which Assignment adds. Fairlead taints no nodes:
+	// `fairlead verify` reports the nodes whose labels or taints do not match.
+	// Default: none, and then other schedulers still place their Pods here.
 	Taint *corev1.Taint `json:"taint,omitempty"`
 }
 

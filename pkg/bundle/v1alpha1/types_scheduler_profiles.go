@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -81,6 +83,7 @@ type SpreadProfile struct {
 }
 
 // BatchPlacement says which nodes a batch takes first.
+// +kubebuilder:validation:Enum=Pack;Spread
 type BatchPlacement string
 
 // The placements of a batch.
@@ -98,7 +101,7 @@ type BatchProfile struct {
 	SchedulerName string `json:"schedulerName,omitempty"`
 
 	// PercentageOfNodesToScore of this profile. Default: 0, kube-scheduler's own choice.
-	// What was scored is what later Pods of the batch take hints from.
+	// Later Pods of the batch take hints from the nodes that were scored.
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
 
 	// Placement is Pack or Spread. Default: Pack.

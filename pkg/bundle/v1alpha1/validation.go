@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -18,27 +20,34 @@ import (
 // Validate checks a defaulted bundle. Every error names the field, its value and
 // what to do. A part that is not enabled is not checked.
 func Validate(b *Bundle) field.ErrorList {
-	errs := dnsLabel(b.Namespace, field.NewPath("namespace"))
-	errs = append(errs, validateAggregation(&b.Aggregation, field.NewPath("aggregation"))...)
-	errs = append(errs, validatePKI(&b.PKI, field.NewPath("pki"))...)
-	errs = append(errs, validateControlPlane(&b.ControlPlane, field.NewPath("controlPlane"))...)
+	spec := field.NewPath("spec")
+	errs := dnsLabel(b.Namespace, spec.Child("namespace"))
+	errs = append(errs, validateAggregation(&b.Aggregation, spec.Child("aggregation"))...)
+	errs = append(errs, validatePKI(&b.PKI, spec.Child("pki"))...)
+	errs = append(errs, validateControlPlane(&b.ControlPlane, spec.Child("controlPlane"))...)
 	if ptr.Deref(b.Scheduler.Enabled, true) {
-		errs = append(errs, validateScheduler(&b.Scheduler, field.NewPath("scheduler"))...)
+		errs = append(errs, validateScheduler(&b.Scheduler, spec.Child("scheduler"))...)
 	}
 	if ptr.Deref(b.Konnectivity.Enabled, true) {
-		errs = append(errs, validateKonnectivity(b, field.NewPath("konnectivity"))...)
+		errs = append(errs, validateKonnectivity(b, spec.Child("konnectivity"))...)
+	}
+	if ptr.Deref(b.Gateway.Enabled, false) {
+		errs = append(errs, validateGateway(b, field.NewPath("gateway"))...)
 	}
 	return append(errs, validateNames(b)...)
 }
 
 // validateNames refuses two parts that would render objects of one name.
 func validateNames(b *Bundle) field.ErrorList {
+	if ptr.Deref(b.Gateway.Enabled, false) && ptr.Deref(b.Scheduler.Enabled, true) && b.Scheduler.Name == GatewayName {
+		return field.ErrorList{field.Invalid(field.NewPath("scheduler", "name"), b.Scheduler.Name, "is the name of the gateway's objects; choose another")}
+	}
 	if !ptr.Deref(b.Scheduler.Enabled, true) || !ptr.Deref(b.Konnectivity.Enabled, true) {
 		return nil
 	}
 	taken := []string{DefaultAgentServiceAccount, DefaultServerService, b.Konnectivity.AgentServiceAccount}
 	if slices.Contains(taken, b.Scheduler.Name) {
-		return field.ErrorList{field.Invalid(field.NewPath("scheduler", "name"), b.Scheduler.Name,
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "scheduler", "name"), b.Scheduler.Name,
 			"is the name of an object of the Konnectivity part; choose another")}
 	}
 	return nil

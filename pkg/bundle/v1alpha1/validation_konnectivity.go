@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -14,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	tunnelidentifiers "github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
 )
 
 func validateKonnectivity(b *Bundle, p *field.Path) field.ErrorList {
@@ -25,11 +29,13 @@ func validateKonnectivity(b *Bundle, p *field.Path) field.ErrorList {
 	errs = append(errs, validateTransport(b, p.Child("transport"))...)
 	errs = append(errs, validateServerHost(k.ServerHost, p.Child("serverHost"))...)
 	errs = append(errs, dnsSubdomain(k.AgentServiceAccount, p.Child("agentServiceAccount"))...)
+	errs = append(errs, dnsLabel(k.LeaseNamespace, p.Child("leaseNamespace"))...)
 	if strings.TrimSpace(k.AuthenticationAudience) != k.AuthenticationAudience {
 		errs = append(errs, field.Invalid(p.Child("authenticationAudience"), k.AuthenticationAudience, "must not begin or end with a blank"))
 	}
 	errs = append(errs, validateServer(b, p.Child("server"))...)
 	errs = append(errs, validateAgent(&k.Agent, p.Child("agent"))...)
+	errs = append(errs, validateStrategies(k, p)...)
 	return append(errs, validatePorts(k, p)...)
 }
 
@@ -79,14 +85,20 @@ func validateTCP(t *TCPTransport, pkiDir string, p *field.Path) field.ErrorList 
 	for _, f := range files {
 		errs = append(errs, below(f.name, pkiDir, p.Child(f.field))...)
 	}
+	for i, name := range t.ClientNames {
+		if name == "" || strings.Contains(name, ",") {
+			errs = append(errs, field.Invalid(p.Child("clientNames").Index(i), name,
+				"must be the common name of a client certificate, without a comma, which separates names"))
+		}
+	}
 	if t.CABundle != "" {
 		errs = append(errs, below(t.CABundle, pkiDir, p.Child("caBundle"))...)
 	}
 	return errs
 }
 
-// validateURL refuses http:// although kube-apiserver knows it: the server has no
-// such mode, it always wants a client certificate (KON-05, KON-38).
+// validateURL rejects http:// although kube-apiserver supports it: the server has
+// no such mode and always requires a client certificate.
 func validateURL(s string, p *field.Path) field.ErrorList {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
@@ -103,7 +115,7 @@ func validateURL(s string, p *field.Path) field.ErrorList {
 func validateServerHost(host string, p *field.Path) field.ErrorList {
 	if host == SampleServerHost {
 		return field.ErrorList{field.Invalid(p, host,
-			"is the placeholder of the documentation and somebody else's machine; give your control plane's address")}
+			"is the placeholder of the documentation; set the address of your control plane")}
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
@@ -126,6 +138,9 @@ func validateServer(b *Bundle, p *field.Path) field.ErrorList {
 	if ptr.Deref(b.Konnectivity.LeaseCounting, false) && ptr.Deref(s.Count, 1) > 1 {
 		errs = append(errs, field.Forbidden(p.Child("count"), "leaseCounting counts servers by itself; remove one of the two"))
 	}
+	if _, err := netip.ParseAddr(s.HealthBindAddress); err != nil {
+		errs = append(errs, field.Invalid(p.Child("healthBindAddress"), s.HealthBindAddress, "must be an IP address, such as 127.0.0.1, or 0.0.0.0 for all interfaces"))
+	}
 	errs = append(errs, below(s.CertFile, b.ControlPlane.PKIDir, p.Child("certFile"))...)
 	errs = append(errs, below(s.KeyFile, b.ControlPlane.PKIDir, p.Child("keyFile"))...)
 	errs = append(errs, absolute(s.Kubeconfig, p.Child("kubeconfig"))...)
@@ -135,8 +150,15 @@ func validateServer(b *Bundle, p *field.Path) field.ErrorList {
 	return append(errs, resources(s.Resources, p.Child("resources"))...)
 }
 
-// identifierKinds are what servers understand (KON-78).
-var identifierKinds = []string{"ipv4", "ipv6", "host", "cidr", "default-route"}
+// identifierKinds are the kinds of identifiers that servers support.
+var identifierKinds = []string{"ipv4", "ipv6", "host", "default-route"}
+
+// Variables that konnectivity.agent.identifiers may name: the agent's Pod gets them from
+// its own fields.
+const (
+	NodeNameVariable = "NODE_NAME" // spec.nodeName
+	HostIPVariable   = "HOST_IP"   // status.hostIP
+)
 
 func validateAgent(a *KonnectivityAgent, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -155,6 +177,57 @@ func validateAgent(a *KonnectivityAgent, p *field.Path) field.ErrorList {
 	for kind := range identifiers {
 		if !slices.Contains(identifierKinds, kind) {
 			errs = append(errs, field.NotSupported(p.Child("identifiers"), kind, identifierKinds))
+		}
+	}
+	// The kubelet replaces the variables with a node's name and address.
+	known := strings.NewReplacer("$("+NodeNameVariable+")", "node-1", "$("+HostIPVariable+")", "192.0.2.1")
+	for _, values := range identifiers {
+		for i := range values {
+			values[i] = known.Replace(values[i])
+		}
+	}
+	for _, problem := range tunnelidentifiers.Problems(identifiers) {
+		errs = append(errs, field.Invalid(p.Child("identifiers"), a.Identifiers, problem))
+	}
+	return errs
+}
+
+// validateStrategies checks that strategies and identifiers fit together: each without the
+// other changes nothing, or leaves connections without an agent, and no program says so.
+func validateStrategies(k *Konnectivity, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	strategies, path := k.Server.ProxyStrategies, p.Child("server", "proxyStrategies")
+	for i, s := range strategies {
+		if all := []ProxyStrategy{StrategyDefault, StrategyDestHost, StrategyDefaultRoute}; !slices.Contains(all, s) {
+			errs = append(errs, field.NotSupported(path.Index(i), s, all))
+		}
+		if slices.Contains(strategies[:i], s) {
+			errs = append(errs, field.Duplicate(path.Index(i), s))
+		}
+	}
+	if slices.Contains(strategies, StrategyDestHost) && !slices.Contains(strategies, StrategyDefault) && !slices.Contains(strategies, StrategyDefaultRoute) {
+		errs = append(errs, field.Invalid(path, StrategyDestHost, fmt.Sprintf(
+			"no agent names the addresses of webhooks, Services and aggregated APIs: add %s or %s behind it", StrategyDefault, StrategyDefaultRoute)))
+	}
+	ids, err := url.ParseQuery(k.Agent.Identifiers)
+	if err != nil {
+		return errs // validateAgent says so
+	}
+	route, _ := strconv.ParseBool(ids.Get("default-route"))
+	for _, use := range []struct {
+		strategy ProxyStrategy
+		ids      bool
+		example  string
+	}{
+		{StrategyDestHost, len(ids["ipv4"])+len(ids["ipv6"])+len(ids["host"]) > 0, "host=$(NODE_NAME)&ipv4=$(HOST_IP)"},
+		{StrategyDefaultRoute, route, "default-route=true"},
+	} {
+		switch used := slices.Contains(strategies, use.strategy); {
+		case used && !use.ids:
+			errs = append(errs, field.Invalid(path, use.strategy, fmt.Sprintf("no agent would match it: add %s to konnectivity.agent.identifiers", use.example)))
+		case !used && use.ids:
+			errs = append(errs, field.Invalid(p.Child("agent", "identifiers"), k.Agent.Identifiers,
+				fmt.Sprintf("no strategy would use them: add %s to konnectivity.server.proxyStrategies, such as [%s, %s]", use.strategy, use.strategy, StrategyDefault)))
 		}
 	}
 	return errs

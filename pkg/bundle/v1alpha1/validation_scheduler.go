@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1alpha1
 
 import (
@@ -14,7 +16,7 @@ import (
 func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs := dnsLabel(s.Name, p.Child("name"))
 	errs = append(errs, image(s.Image, p.Child("image"))...)
-	errs = append(errs, atLeastOne(s.Replicas, p.Child("replicas"), "set enabled to false to have none")...)
+	errs = append(errs, validateSchedulerForm(s, p)...)
 	errs = append(errs, atLeastOne(s.Parallelism, p.Child("parallelism"), "remove it for the default")...)
 	errs = append(errs, validateLeaderElection(&s.LeaderElection, p.Child("leaderElection"))...)
 	errs = append(errs, validateClientConnection(&s.ClientConnection, p.Child("clientConnection"))...)
@@ -27,7 +29,8 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs = append(errs, resources(s.Resources, p.Child("resources"))...)
 	errs = append(errs, nodeSelector(s.NodeSelector, p.Child("nodeSelector"))...)
 	errs = append(errs, tolerations(s.Tolerations, p.Child("tolerations"))...)
-	// One replica is no exception: its rollout, too, brings the new Pod beside the old one, and until then nobody stands by.
+	// This also applies to one replica: during a rollout the new Pod runs alongside the old one, and until then there is no
+	// standby.
 	if ptr.Deref(s.DelayCacheUntilActive, false) {
 		errs = append(errs, field.Invalid(p.Child("delayCacheUntilActive"), true,
 			"a Pod would be ready only once it leads, while in a rollout the old one leads until the new one is ready, so that no change would ever arrive; remove it"))
