@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command fairlead-scheduler is a second kube-scheduler: Kubernetes' own, with Fairlead's plugins. It takes
 // kube-scheduler's flags and configuration.
 package main

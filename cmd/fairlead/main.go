@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command fairlead brings up clusters with a second scheduler and a Konnectivity
 // tunnel, renders what they need, and verifies that they work. See pkg/cli.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -7,7 +9,8 @@ import (
 	"syscall"
 )
 
-// brokenOutput tells whether a command failed because nobody reads what it prints.
+// brokenOutput tells whether a command failed because the reader closed the pipe
+// on standard output.
 func brokenOutput(err error) bool {
 	var p *fs.PathError
 	return errors.As(err, &p) && p.Path == os.Stdout.Name() && errors.Is(p.Err, syscall.EPIPE)

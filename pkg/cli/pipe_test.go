@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -28,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(withRollback(streams), os.Args[1:], streams))
 }
 
-// withRollback is the root command with one that changes something, and when it is
-// interrupted says so and puts it back.
+// withRollback is the root command with an additional command that makes a change
+// and, when it is interrupted, prints a message and undoes the change.
 func withRollback(streams genericiooptions.IOStreams) *cobra.Command {
 	root := NewCommand(streams)
 	root.AddCommand(&cobra.Command{Use: "change", RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,8 +48,8 @@ func withRollback(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// program starts the program with both outputs in a pipe that nobody reads once
-// close is called.
+// program starts the program with stdout and stderr connected to a pipe. unread closes
+// the read end of the pipe.
 func program(t *testing.T, mark string, args ...string) (cmd *exec.Cmd, unread func()) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -73,8 +75,8 @@ func ended(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
 	return cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestInterruptWithPipe: Ctrl-C in "fairlead ... 2>&1 | tee log" ends tee first, and
-// whoever then writes to the pipe must still put back what it has changed.
+// TestInterruptWithPipe: Ctrl-C in "fairlead ... 2>&1 | tee log" ends tee first. The
+// command then writes to a broken pipe, and must still undo its changes.
 func TestInterruptWithPipe(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "changed")
 	cmd, unread := program(t, mark, "change")
@@ -98,7 +100,8 @@ func TestInterruptWithPipe(t *testing.T) {
 	}
 }
 
-// TestOutputUnread: "| head" is no failure to talk about, and no success either.
+// TestOutputUnread: with "| head" the command prints no error, but does not succeed
+// either.
 func TestOutputUnread(t *testing.T) {
 	cmd, unread := program(t, "none", "version")
 	unread()

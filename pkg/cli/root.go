@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli is the command line of fairlead. Each subcommand is a package of
 // its own below; [NewCommand] puts them together and [Main] runs them.
 package cli
@@ -6,37 +8,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
+	"github.com/fairlead-dev/fairlead/pkg/cli/checkcmd"
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/cli/controlplane"
+	"github.com/fairlead-dev/fairlead/pkg/cli/crd"
 	"github.com/fairlead-dev/fairlead/pkg/cli/diff"
 	"github.com/fairlead-dev/fairlead/pkg/cli/down"
 	"github.com/fairlead-dev/fairlead/pkg/cli/images"
 	"github.com/fairlead-dev/fairlead/pkg/cli/install"
 	"github.com/fairlead-dev/fairlead/pkg/cli/internalcmd"
 	"github.com/fairlead-dev/fairlead/pkg/cli/kubeconfig"
+	"github.com/fairlead-dev/fairlead/pkg/cli/proxy"
 	"github.com/fairlead-dev/fairlead/pkg/cli/render"
+	"github.com/fairlead-dev/fairlead/pkg/cli/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/cli/status"
+	"github.com/fairlead-dev/fairlead/pkg/cli/sysdump"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cli/uninstall"
 	"github.com/fairlead-dev/fairlead/pkg/cli/up"
 	"github.com/fairlead-dev/fairlead/pkg/cli/verify"
 	versioncmd "github.com/fairlead-dev/fairlead/pkg/cli/version"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/interrupt"
-	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
-const long = `Fairlead brings a second kube-scheduler and a Konnectivity tunnel to a cluster:
-rendered from typed Go, installed with one command, and proven to work.`
+const long = `Fairlead adds a second kube-scheduler and a Konnectivity tunnel to a cluster, and
+verifies that both work.`
 
 // NewCommand makes the root command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -54,7 +65,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	root.AddGroup(
 		&cobra.Group{ID: "cluster", Title: "Clusters on this machine:"},
-		&cobra.Group{ID: "bundle", Title: "Any cluster:"},
+		&cobra.Group{ID: "bundle", Title: "Any cluster, and control plane nodes:"},
 	)
 	renderCmd, verifyCmd := render.NewCommand(streams), verify.NewCommand(streams, ownEnv)
 	renderCmd.GroupID, verifyCmd.GroupID = "bundle", "bundle"
@@ -63,15 +74,21 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		status.NewListCommand(streams), kubeconfig.NewCommand(streams),
 		install.NewCommand(streams), diff.NewCommand(streams), uninstall.NewCommand(streams),
 		controlplane.NewCommand(streams), certs.NewCommand(streams, controlplane.LoadBundle),
-		renderCmd, verifyCmd, images.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
+		renderCmd, verifyCmd, images.NewCommand(streams), proxy.NewCommand(streams), socks5.NewCommand(streams), crd.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
+		checkcmd.NewCommand(streams, ownEnv), sysdump.NewCommand(streams, ownEnv),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())
 	})
 	for _, cmd := range root.Commands() {
 		if cmd.Flags().Lookup("name") != nil {
-			cmd.Args = nameIsAFlag
+			if cmd.Annotations[clusterflags.TakesCommand] == "" {
+				cmd.Args = nameIsAFlag
+			}
 			_ = cmd.RegisterFlagCompletionFunc("name", completeNames)
+		}
+		if cmd.Flags().Lookup("context") != nil {
+			_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
 		}
 	}
 	return root
@@ -117,10 +134,25 @@ func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeContexts reads the kubeconfig of --kubeconfig, or the default one.
+func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if f := cmd.Flags().Lookup("kubeconfig"); f != nil {
+		rules.ExplicitPath = f.Value.String()
+	}
+	config, err := rules.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
+}
+
 // Main runs the command line and returns the exit code: 0, 1 for failures, 2
-// for wrong usage of verify, 130 after an interrupt, 141 when nobody reads the output any more. An
-// interrupt lets the running command clean up after itself; a second one ends it at once. So does the
-// end of a pipe: Ctrl-C ends "tee", too, and the first word about going back must not be the last.
+// for wrong usage of verify, 130 after an interrupt, 141 after a write to a
+// closed output pipe. After an interrupt the running command cleans up; a
+// second interrupt ends it at once. A command also cleans up when its output
+// pipe is closed: Ctrl-C ends "tee" too, and the first message about the
+// clean-up must not end the command.
 func Main(args []string, streams genericiooptions.IOStreams) int {
 	return run(NewCommand(streams), args, streams)
 }
@@ -136,6 +168,10 @@ func run(root *cobra.Command, args []string, streams genericiooptions.IOStreams)
 	}
 	if ctx.Err() == nil && brokenOutput(err) {
 		return 128 + int(syscall.SIGPIPE) // what shells report for "| head"
+	}
+	var command interface{ CommandExitCode() int }
+	if errors.As(err, &command) {
+		return command.CommandExitCode() // that of "proxy -- COMMAND", which has said what it had to
 	}
 	ui.PrintError(streams.ErrOut, err)
 	if ctx.Err() != nil {

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -50,14 +53,62 @@ func (h Home) PreviousContext() string {
 	return string(data)
 }
 
-// RemoveContexts takes the context out of several kubeconfig files, as
-// RemoveKubeconfig does; "" is the user's usual one.
+// leftContext is what is remembered of a cluster that is gone while its context is not,
+// because a kubeconfig could not be written.
+type leftContext struct {
+	Server      string   `json:"server,omitempty"`
+	Previous    string   `json:"previous,omitempty"`
+	Kubeconfigs []string `json:"kubeconfigs,omitempty"`
+}
+
+// leftContextFile is next to Dir, which has been removed.
+func (h Home) leftContextFile() string { return h.Dir + ".context" }
+
+// RemoveContexts removes the context from several kubeconfig files, as RemoveKubeconfig
+// does; "" is the user's default file. It stores what failed, so that the next call can
+// complete it.
 func (h Home) RemoveContexts(server, previous string, files []string) (bool, error) {
+	var left leftContext
+	if err := ReadJSON(h.leftContextFile(), &left); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	server, previous = cmp.Or(server, left.Server), cmp.Or(previous, left.Previous)
 	removed := false
 	var errs []error
-	for _, file := range files {
+	var failed []string
+	for _, file := range distinct(slices.Concat(left.Kubeconfigs, files)) {
 		had, err := RemoveKubeconfig(h.Name, file, server, previous)
-		removed, errs = removed || had, append(errs, err)
+		removed = removed || had
+		if err != nil {
+			errs, failed = append(errs, err), append(failed, file)
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, WriteJSON(h.leftContextFile(), leftContext{Server: server, Previous: previous, Kubeconfigs: failed}))
+	} else if err := os.Remove(h.leftContextFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
 	}
 	return removed, errors.Join(errs...)
+}
+
+// distinct names every file once, the user's usual ones for "".
+func distinct(files []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, given := range files {
+		names := []string{given}
+		if given == "" {
+			names = pathOptions("").GetLoadingPrecedence()
+		}
+		for _, name := range names {
+			if abs, err := filepath.Abs(name); err == nil {
+				name = abs
+			}
+			if key := resolve(name); !seen[key] {
+				seen[key] = true
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }

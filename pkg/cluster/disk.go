@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -9,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoSpace says that the disk is too full to begin.
+// ErrNoSpace is returned if the disk is too full to start.
 var ErrNoSpace = errors.New("not enough room on the disk")
 
-// OtherDisk is the advice of [CheckFree] for what is in our own directories.
+// OtherDisk is the advice of [CheckFree] for directories of fairlead's own.
 const OtherDisk = "or set XDG_STATE_HOME and XDG_CACHE_HOME to another disk"
 
-// CheckFree refuses a file system with less than need bytes left for this
-// user, with advice on what to do besides making room. It looks at the nearest
-// directory that exists.
+// CheckFree fails if a file system has less than need bytes available for this
+// user. The error advises the user to make room, or to follow advice. It checks
+// the nearest existing directory.
 func CheckFree(dir string, need uint64, advice string) error {
 	for {
 		var fs unix.Statfs_t

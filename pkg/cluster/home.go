@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -14,14 +16,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// DefaultName is the name of a cluster when none is given.
+// DefaultName is a cluster's name if the user gives none.
 const DefaultName = "dev"
 
 // maxNameLength keeps names short enough for sockets, host names and context names.
 const maxNameLength = 40
 
-// Home is where the state of one cluster is. The name alone decides it, so one
-// name cannot stand for two clusters of different providers.
+// Home is where the state of one cluster is. It depends on the name alone, so
+// clusters of different providers cannot have the same name.
 type Home struct {
 	// Name is the cluster's name.
 	Name string
@@ -40,7 +42,7 @@ func Root() (string, error) {
 }
 
 // xdgDir returns the value of an XDG variable, or its default below the home
-// directory. The XDG specification has relative values ignored.
+// directory. According to the XDG specification, it ignores relative values.
 func xdgDir(variable, fallback string) (string, error) {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
 		return dir, nil
@@ -53,15 +55,23 @@ func xdgDir(variable, fallback string) (string, error) {
 }
 
 // NewHome returns the home of a named cluster below root. It refuses names that
-// are no DNS labels or too long, and touches nothing.
+// are not DNS labels or are too long. It does not write to the file system.
 func NewHome(root, name string) (Home, error) {
-	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		return Home{}, fmt.Errorf("cluster name %q: use lower-case letters, digits and '-', such as \"dev\" or \"test-1\"", name)
-	}
-	if len(name) > maxNameLength {
-		return Home{}, fmt.Errorf("cluster name %q has %d characters: use at most %d", name, len(name), maxNameLength)
+	if err := CheckName(name); err != nil {
+		return Home{}, err
 	}
 	return Home{Name: name, Dir: filepath.Join(root, name)}, nil
+}
+
+// CheckName refuses the names that NewHome refuses.
+func CheckName(name string) error {
+	if len(name) > maxNameLength {
+		return fmt.Errorf("cluster name %q has %d characters: use at most %d", name, len(name), maxNameLength)
+	}
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return fmt.Errorf("cluster name %q: use lower-case letters, digits and '-', such as \"dev\" or \"test-1\"", name)
+	}
+	return nil
 }
 
 // LogDir holds log files.
@@ -76,7 +86,8 @@ func (h Home) PKIDir() string { return filepath.Join(h.Dir, "pki") }
 // StateFile describes the cluster; see [Record].
 func (h Home) StateFile() string { return filepath.Join(h.Dir, "cluster.json") }
 
-// BundleFile is the Bundle that the cluster was made from, defaults filled in.
+// BundleFile is the Bundle that the cluster was created from, with defaults
+// filled in.
 func (h Home) BundleFile() string { return filepath.Join(h.ConfigDir(), "bundle.yaml") }
 
 // AdminKubeconfig is the kubeconfig of the cluster's administrator.
@@ -90,13 +101,15 @@ func (h Home) FailedLogs() string {
 	return filepath.Join(filepath.Dir(filepath.Dir(h.Dir)), "failed-logs", h.Name)
 }
 
-// previousContext remembers the user's current context of before Up.
+// previousContext stores the user's current context from before Up.
 func (h Home) previousContext() string { return filepath.Join(h.Dir, "previous-context") }
 
-// LockFile stands beside Dir, because Dir comes and goes while the lock is held.
+// LockFile is next to Dir, because Dir is created and removed while a command
+// holds the lock.
 func (h Home) LockFile() string { return h.Dir + ".lock" }
 
-// providerFile says whose cluster it is, whatever becomes of the rest.
+// providerFile stores the name of the cluster's provider, even if the rest of
+// the state is lost.
 func (h Home) providerFile() string { return filepath.Join(h.Dir, "provider") }
 
 // Names of the providers.
@@ -105,8 +118,9 @@ const (
 	Kind     = "kind"
 )
 
-// Provider returns whose cluster this is; "" if there is none. A directory that
-// does not say is an embedded cluster's, which have none to remember.
+// Provider returns the name of the cluster's provider, or "" if there is no
+// cluster. A directory without a provider file belongs to an embedded cluster,
+// whose provider stores none.
 func (h Home) Provider() (string, error) {
 	data, err := os.ReadFile(h.providerFile())
 	switch {
@@ -120,8 +134,8 @@ func (h Home) Provider() (string, error) {
 	return "", nil
 }
 
-// Claim makes the directory for a new cluster of the provider. Call it with the
-// lock held and before anything else is made.
+// Claim creates the directory for a new cluster of the provider. Call it with
+// the lock held, before anything else is created.
 func (h Home) Claim(provider string) error {
 	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
 		return fmt.Errorf("creating the cluster's directories: %w", err)
@@ -129,7 +143,7 @@ func (h Home) Claim(provider string) error {
 	return fsutil.WriteFile(h.providerFile(), []byte(provider+"\n"), 0o600)
 }
 
-// CheckProvider refuses a name that is another provider's.
+// CheckProvider refuses a name that another provider's cluster has.
 func (h Home) CheckProvider(provider string) error {
 	has, err := h.Provider()
 	if err != nil || has == "" || has == provider {
@@ -139,46 +153,48 @@ func (h Home) CheckProvider(provider string) error {
 		ErrOtherProvider, h.Name, has, provider, h.Name)
 }
 
-// stateVersion is raised when a state or the layout change in a way that an
+// stateVersion increases when the state or the layout changes in a way that an
 // older or newer fairlead cannot read.
 const stateVersion = 1
 
-// Phase says how far a cluster has come.
+// Phase is how far the creation of a cluster has got.
 type Phase string
 
 const (
-	// PhaseCreating: Up has begun and not ended. Found with nobody at work, it
-	// means that Up was killed.
+	// PhaseCreating: Up has started and not finished. If no command holds the
+	// lock, Up was killed.
 	PhaseCreating Phase = "creating"
-	// PhaseReady: Up has ended well once; the cluster can be started again.
+	// PhaseReady: Up has succeeded once, so the cluster can be started again.
 	PhaseReady Phase = "ready"
 )
 
-// Record is what is remembered of any cluster, in StateFile. Providers put it
-// first into what they remember.
+// Record is what is stored about any cluster, in StateFile. Providers embed it
+// as the first field of their own state.
 type Record struct {
-	// Version is stateVersion of the fairlead that wrote it.
+	// Version is the stateVersion of the fairlead that wrote it.
 	Version int `json:"stateVersion"`
 	// Name is the cluster's name.
 	Name string `json:"name"`
-	// Phase is how far the cluster has come.
+	// Phase is how far the creation of the cluster has got.
 	Phase Phase `json:"phase"`
-	// Created is when Up began.
+	// Created is when Up started.
 	Created time.Time `json:"created"`
 	// KubernetesVersion is the version of the control plane.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// Nodes counts the nodes.
 	Nodes int `json:"nodes"`
-	// Kubeconfigs are the files that got the context: Down takes it out of them.
+	// Kubeconfigs are the files to which the context was added: Down removes it
+	// from them.
 	Kubeconfigs []string `json:"kubeconfigs,omitempty"`
 }
 
-// NewRecord is the record of a cluster whose making begins.
+// NewRecord returns the record of a cluster whose creation starts now.
 func NewRecord(name string) Record {
 	return Record{Version: stateVersion, Name: name, Phase: PhaseCreating, Created: time.Now().UTC()}
 }
 
-// Summary is what the record tells of the cluster at home.
+// Summary returns the part of the record that all providers report about the
+// cluster at home.
 func (r Record) Summary(home Home, provider string) Summary {
 	return Summary{
 		Name: r.Name, Provider: provider, KubernetesVersion: r.KubernetesVersion, Created: r.Created, Nodes: r.Nodes,
@@ -186,9 +202,9 @@ func (r Record) Summary(home Home, provider string) Summary {
 	}
 }
 
-// ReadState reads the state of a cluster into state, whose Record is record. A
-// directory without a readable state is ErrIncomplete: something interrupted the
-// command that made it. ErrNotFound: there is no directory.
+// ReadState reads the state of a cluster into state, whose Record is record. It
+// fails with ErrNotFound if there is no directory, and with ErrIncomplete if the
+// directory has no readable state: the command that created it was interrupted.
 func (h Home) ReadState(state any, record *Record) error {
 	if _, err := os.Stat(h.Dir); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%w: %q: \"fairlead list\" shows what there is, \"fairlead up --name %s\" makes it", ErrNotFound, h.Name, h.Name)
@@ -203,18 +219,18 @@ func (h Home) ReadState(state any, record *Record) error {
 	case err != nil:
 		return err
 	case record.Version != stateVersion:
-		return fmt.Errorf("cluster %q was made by another version of fairlead (state format %d, this one knows %d): remove it with \"fairlead down --name %s\" and make it anew",
+		return fmt.Errorf("cluster %q was created by another version of fairlead (state format %d, this one supports %d): remove it with \"fairlead down --name %s\" and create it again",
 			h.Name, record.Version, stateVersion, h.Name)
 	}
 	return nil
 }
 
-// Incomplete is the error for a half-written state directory.
+// Incomplete returns the error for an incomplete state directory.
 func (h Home) Incomplete(why string) error {
 	return fmt.Errorf("%w: %s: %s: an earlier \"up\" was cut off; run \"fairlead down --name %s\" and then \"up\" again", ErrIncomplete, h.Dir, why, h.Name)
 }
 
-// WriteJSON writes v as indented JSON, readable for the owner only.
+// WriteJSON writes v as indented JSON that only the owner can read.
 func WriteJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -240,15 +256,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// RemoveTraces removes what Down leaves last: the lock, and the directories
-// above as far as they are empty.
+// RemoveTraces removes what Down removes last: the lock, and the parent
+// directories if they are empty.
 func (h Home) RemoveTraces() {
 	_ = os.Remove(h.LockFile())
 	RemoveEmpty(filepath.Dir(h.FailedLogs()))
 	RemoveEmpty(filepath.Dir(h.Dir), filepath.Dir(filepath.Dir(h.Dir)))
 }
 
-// RemoveEmpty removes directories as long as they are empty.
+// RemoveEmpty removes the directories in order, until one is not empty.
 func RemoveEmpty(dirs ...string) {
 	for _, dir := range dirs {
 		if os.Remove(dir) != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -20,7 +22,8 @@ func TestLockIsExclusiveAndSurvivesRemoval(t *testing.T) {
 	if _, err := l.Lock(); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), `"dev"`) {
 		t.Errorf("second lock = %v, want ErrBusy", err)
 	}
-	// Down removes the file while it holds the lock; the next command makes a new one.
+	// Down removes the file while it holds the lock; the next command creates a
+	// new one.
 	if err := os.Remove(l.LockFile()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +85,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// One name cannot exist twice: whoever claims it first has it.
+// Two clusters cannot have the same name: the first provider that claims it has
+// it.
 func TestOneNameOneProvider(t *testing.T) {
 	h, err := NewHome(t.TempDir(), "dev")
 	if err != nil {
@@ -104,7 +108,7 @@ func TestOneNameOneProvider(t *testing.T) {
 	if !errors.Is(err, ErrOtherProvider) || !strings.Contains(err.Error(), "--provider kind") || !strings.Contains(err.Error(), "fairlead down --name dev") {
 		t.Errorf("another provider: %v, want ErrOtherProvider and what to do", err)
 	}
-	old, err := NewHome(t.TempDir(), "old") // from before there were two
+	old, err := NewHome(t.TempDir(), "old") // from before there were two providers
 	if err != nil {
 		t.Fatal(err)
 	}

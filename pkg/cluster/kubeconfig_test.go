@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -62,7 +64,7 @@ func TestKubeconfigLeavesOthersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", file)
-	for range 2 { // twice is as good as once
+	for range 2 { // it is idempotent
 		if _, _, err := MergeKubeconfig("dev", "", []byte(admin)); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +86,7 @@ func TestKubeconfigLeavesOthersAlone(t *testing.T) {
 	if config.Contexts["fairlead-dev"] != nil || config.Contexts["fairlead-other"] == nil {
 		t.Errorf("contexts = %v, want fairlead-other and not fairlead-dev", config.Contexts)
 	}
-	// Removing dev must not take the current context from other.
+	// Removing dev must not change the current context, which is that of other.
 	if config.CurrentContext != "fairlead-other" {
 		t.Errorf("current context = %q, want fairlead-other", config.CurrentContext)
 	}
@@ -105,7 +107,7 @@ func TestKubeconfigThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Several commands at once must not lose each other's contexts.
+// Several concurrent commands must not lose each other's contexts.
 func TestKubeconfigUnderContention(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
@@ -150,7 +152,7 @@ func TestKubeconfigWithStaleLock(t *testing.T) {
 		t.Errorf("error = %v, want the stale lock's name", err)
 	}
 	if _, err := os.Stat(file + ".lock"); err != nil {
-		t.Errorf("somebody else's lock was removed: %v", err)
+		t.Errorf("the lock of another process was removed: %v", err)
 	}
 }
 
@@ -174,7 +176,7 @@ func TestContextOfAnotherStateDirectoryStays(t *testing.T) {
 	}
 }
 
-// The current context of before comes back, unless the user chose another one
+// The previous current context is restored, unless the user chose another one
 // meanwhile or it is gone.
 func TestPreviousContextComesBack(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")

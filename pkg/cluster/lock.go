@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -9,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy says that another command works on the same cluster at this moment.
+// ErrBusy is returned while another command works on the same cluster.
 var ErrBusy = errors.New("another fairlead command is working on this cluster")
 
-// writableState is what helps where the state directory cannot be written to.
+// writableState is the hint if the state directory is not writable.
 const writableState = "set XDG_STATE_HOME to a directory that you may write to"
 
-// Lock takes the cluster's lock for one command. The kernel gives it back when
-// the process ends, however it ends.
+// Lock takes the cluster's lock for one command. The kernel releases it when the
+// process ends, however it ends.
 func (h Home) Lock() (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(h.LockFile()), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w: %s", err, writableState)
@@ -31,9 +33,9 @@ func (h Home) Lock() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// LockFile makes and locks a file whose directory exists, until unlock is called or
-// the process ends. Whoever holds the lock may remove the file. It fails with
-// [ErrBusy] while another process holds it.
+// LockFile creates and locks a file in an existing directory, until unlock is
+// called or the process ends. The holder of the lock may remove the file. LockFile
+// fails with [ErrBusy] while another process holds the lock.
 func LockFile(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -50,11 +52,11 @@ func LockFile(path string) (unlock func(), err error) {
 		if sameFile(f, path) {
 			return func() { _ = f.Close() }, nil
 		}
-		_ = f.Close() // The holder removed the file between opening and locking it: take the new one.
+		_ = f.Close() // The holder removed the file between opening and locking it: lock the new one.
 	}
 }
 
-// sameFile tells whether path still names the open file.
+// sameFile reports whether path still names the open file.
 func sameFile(f *os.File, path string) bool {
 	mine, err := f.Stat()
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -9,21 +11,23 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 )
 
-// Loopback is where a cluster's ports are.
+// Loopback is the address of a cluster's ports.
 const Loopback = "127.0.0.1"
 
-// Ports are taken from below the range that Linux gives to outgoing
-// connections (32768 up), so that a remembered port is not lost to one of them,
-// and within what the Konnectivity flags allow (1024 to 49151, KON-38).
+// Ports are taken from below Linux's default range of ephemeral ports (32768
+// and up), so that an outgoing connection does not take a stored port. They are
+// also within the range that the Konnectivity flags allow (1024 to 49151).
 const (
 	PortMin = 20000
 	PortMax = 32767
 )
 
-// FreePort finds a port that nobody listens on at any of the addresses, other
-// than those taken. Nothing stays open: who is faster takes the port.
+// FreePort finds a port that is not in taken and that no process listens on at
+// any of the addresses. It does not reserve the port, so another process can
+// take it.
 func FreePort(ctx context.Context, taken []int, addresses ...string) (int, error) {
 	for range 500 {
 		port := PortMin + rand.IntN(PortMax-PortMin+1)
@@ -34,15 +38,35 @@ func FreePort(ctx context.Context, taken []int, addresses ...string) (int, error
 	return 0, fmt.Errorf("no free port between %d and %d on %s", PortMin, PortMax, addresses[0])
 }
 
-// ErrPortInUse says that another program listens on a port that is needed.
+// ErrNoLoopback is returned if programs on this machine cannot connect to each
+// other.
+var ErrNoLoopback = errors.New("no loopback interface")
+
+// CheckLoopback fails if the loopback interface of the machine or network
+// namespace is down: every part of a cluster would wait for the others.
+func CheckLoopback(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(Loopback, "0"))
+	if err == nil {
+		defer func() { _ = l.Close() }()
+		var conn net.Conn
+		if conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String()); err == nil {
+			return conn.Close()
+		}
+	}
+	return fmt.Errorf("%w: connecting to %s: %w: turn it on with \"ip link set lo up\"", ErrNoLoopback, Loopback, err)
+}
+
+// ErrPortInUse is returned if another program listens on a required port.
 var ErrPortInUse = errors.New("port in use")
 
-// CheckPort fails when somebody listens on the port at one of the addresses.
+// CheckPort fails if a process listens on the port at one of the addresses.
 func CheckPort(ctx context.Context, name string, port int, addresses ...string) error {
 	for _, address := range addresses {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or make the cluster anew with \"fairlead down\" and \"up\"",
+			return fmt.Errorf("%w: %s:%d, for %s, is taken by another program: find it with \"ss -ltnp 'sport = :%d'\" and stop it, or recreate the cluster with \"fairlead down\" and \"up\"",
 				ErrPortInUse, address, port, name, port)
 		}
 		if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import (
@@ -6,15 +8,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// CompleteBundle returns a bundle with defaults filled in and checked, the
-// default one for nil. The caller's stays as it is.
+// CompleteBundle returns a bundle with defaults filled in and validated, or the
+// default bundle for nil. It does not change the caller's bundle.
 func CompleteBundle(given *v1alpha1.Bundle) (*v1alpha1.Bundle, error) {
 	if given == nil {
 		return bundle.Load(nil)
@@ -26,16 +26,16 @@ func CompleteBundle(given *v1alpha1.Bundle) (*v1alpha1.Bundle, error) {
 	return b, nil
 }
 
-// StoreBundle writes the bundle that a cluster is made from.
+// StoreBundle writes the bundle that a cluster is created from.
 func (h Home) StoreBundle(b *v1alpha1.Bundle) error {
-	data, err := yaml.Marshal(b)
+	data, err := bundle.Encode(b)
 	if err != nil {
-		return fmt.Errorf("encoding the bundle: %w", err)
+		return err
 	}
 	return fsutil.WriteFile(h.BundleFile(), data, 0o600)
 }
 
-// StoredBundle is the bundle that a cluster was made from.
+// StoredBundle returns the bundle that a cluster was created from.
 func (h Home) StoredBundle() (*v1alpha1.Bundle, error) {
 	data, err := os.ReadFile(h.BundleFile())
 	if err != nil {
@@ -48,14 +48,16 @@ func (h Home) StoredBundle() (*v1alpha1.Bundle, error) {
 	return b, nil
 }
 
-// Differs is the error for a cluster that exists with something else than is
-// asked for: it would have to be made anew, and that is for the user to say.
+// Differs returns the error for an existing cluster that differs from the
+// requested one: the cluster would have to be recreated, and the user must
+// decide that.
 func (h Home) Differs(has, asked string) error {
 	return fmt.Errorf("cluster %q exists with %s, not %s: run \"fairlead down --name %s\" first, or use another --name",
 		h.Name, has, asked, h.Name)
 }
 
-// SameBundle refuses another bundle than the one that the cluster has; nil asks for none.
+// SameBundle refuses a bundle other than the one that the cluster has; nil
+// requests none.
 func (h Home) SameBundle(asked, has *v1alpha1.Bundle) error {
 	if asked == nil {
 		return nil
@@ -64,8 +66,8 @@ func (h Home) SameBundle(asked, has *v1alpha1.Bundle) error {
 	if err != nil {
 		return err
 	}
-	a, err1 := yaml.Marshal(asked)
-	b, err2 := yaml.Marshal(has)
+	a, err1 := bundle.Encode(asked)
+	b, err2 := bundle.Encode(has)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -75,8 +77,8 @@ func (h Home) SameBundle(asked, has *v1alpha1.Bundle) error {
 	return nil
 }
 
-// SaveLogs moves the logs of a failed Up out of the directory that goes away, to
-// FailedLogs. It returns "" when nothing was logged.
+// SaveLogs moves the logs of a failed Up to FailedLogs, out of the directory
+// that will be removed. It returns "" if there are no logs.
 func (h Home) SaveLogs() (string, error) {
 	entries, err := os.ReadDir(h.LogDir())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cluster
 
 import "fmt"
 
-// Count writes "1 node" and "3 nodes".
+// Count formats a number with a noun: "1 node" or "3 nodes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -10,5 +12,5 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Mebibytes writes an amount of memory.
+// Mebibytes formats an amount of memory.
 func Mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package daemon ends long-running programs the way kubelets and init systems expect: a first SIGTERM or SIGINT asks,
 // a second one insists, and whatever happens the process is gone within a bound that is known beforehand. Notify turns
 // signals into channels, Until runs something no longer than a deadline allows, Drained waits for open work to finish.
@@ -28,8 +30,8 @@ func Notify() *Signals {
 	return watch(raw)
 }
 
-// Received says whether a first signal has come. Signals reach their listeners one after the other, so it gives one
-// that somebody else has seen already a moment to arrive here.
+// Received says whether a first signal has come. Signals reach their listeners one after the other, so Received waits
+// 100 ms for a signal that another listener may have received already.
 func (s *Signals) Received() bool {
 	select {
 	case <-s.First:
@@ -39,7 +41,7 @@ func (s *Signals) Received() bool {
 	}
 }
 
-// Stop ends listening; signals have their default effect again unless somebody else listens. Call it once.
+// Stop ends listening. Signals have their default effect again unless another listener remains. Call it once.
 func (s *Signals) Stop() {
 	signal.Stop(s.raw)
 	close(s.done)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package imagetar makes container images out of files, with no Docker, no registry and no base image: this project's
 // programs are static binaries, and an image of one is little more than its bytes.
 //

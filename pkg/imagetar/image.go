@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package imagetar
 
 import (
 	"archive/tar"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +31,8 @@ type Config struct {
 	WorkingDir string
 	// StopSignal asks the program to end. Default: SIGTERM.
 	StopSignal string
+	// Architecture is that of the image's programs. Default: that of this program.
+	Architecture string
 	// Labels say more about the image.
 	Labels map[string]string
 }
@@ -39,6 +44,8 @@ type Image struct {
 	blobs    []imagev1.Descriptor // of the layers
 	config   []byte
 	manifest []byte
+
+	architecture string
 }
 
 // ErrChanged says that a file was changed between the making of an image and its writing.
@@ -52,13 +59,13 @@ func New(c Config, layers ...Layer) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{name: name, layers: layers}
+	img := &Image{name: name, layers: layers, architecture: cmp.Or(c.Architecture, runtime.GOARCH)}
 	if c.Env == nil {
 		c.Env = []string{defaultPath}
 	}
 	config := imagev1.Image{
 		Created:  &epoch,
-		Platform: imagev1.Platform{Architecture: runtime.GOARCH, OS: "linux"},
+		Platform: imagev1.Platform{Architecture: img.architecture, OS: "linux"},
 		Config: imagev1.ImageConfig{
 			User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, Labels: c.Labels, StopSignal: c.StopSignal,
 		},

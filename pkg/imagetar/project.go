@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package imagetar
 
 import (
@@ -35,11 +37,14 @@ func ProjectNames() []string {
 }
 
 // Project makes the images of this project's programs from the binaries in a directory, which `make build` fills.
-func Project(binDir string) ([]*Image, error) {
+func Project(binDir string) ([]*Image, error) { return ProjectFor("", binDir) }
+
+// ProjectFor is Project for binaries of another architecture.
+func ProjectFor(architecture, binDir string) ([]*Image, error) {
 	images := make([]*Image, 0, len(programs))
 	for _, p := range programs {
 		img, err := Program(Config{
-			Name: repository + p.name + ":" + v1alpha1.ImageTag, Entrypoint: []string{p.path}, User: p.user,
+			Name: repository + p.name + ":" + v1alpha1.ImageTag, Entrypoint: []string{p.path}, User: p.user, Architecture: architecture,
 		}, p.path, filepath.Join(binDir, p.name))
 		if err != nil {
 			return nil, fmt.Errorf("%w (\"make build\" makes bin/%s)", err, p.name)

@@ -1,5 +1,7 @@
-// Package interrupt lets a command that is asked to end put away what it has made. Whoever asks, a key, a service manager
-// or a terminal that is closed, and wherever its output goes, it hears it the same way: [Context] ends.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package interrupt lets a command clean up before a signal ends it. The signal may come from a key, a service manager
+// or a terminal that is closed, and the output may go anywhere: in each case [Context] ends.
 package interrupt
 
 import (
@@ -9,14 +11,15 @@ import (
 	"syscall"
 )
 
-// Context ends with the first request to end. After stop the next one has its usual effect. From then on writing to a pipe
-// that nobody reads is an error like any other, see [OutlivePipes].
+// Context returns a context that ends with the first of [Signals]. After stop the next signal has its usual effect. From
+// the call of Context on, a write to a closed pipe returns an error like any other; see [OutlivePipes].
 func Context(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	OutlivePipes()
 	return signal.NotifyContext(parent, Signals()...)
 }
 
-// Signals are those that ask a command to end. A closed terminal is no request to one that nohup has started.
+// Signals are those that ask a command to end. SIGHUP, from a closed terminal, is one of them unless nohup started the
+// command.
 func Signals() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -25,7 +28,7 @@ func Signals() []os.Signal {
 	return list
 }
 
-// OutlivePipes makes writing to a pipe that nobody reads an error also on standard output and standard error, where Go
-// would end the program: Ctrl-C ends "| tee", too, and the first word about cleaning up must not be the last. The signal is
-// caught and not ignored: other programs would inherit the latter.
+// OutlivePipes makes a write to a closed pipe return an error on standard output and standard error too, where Go would
+// otherwise end the program. Ctrl-C ends "| tee" too, and the first message about the clean-up must not end the program.
+// The program catches SIGPIPE and does not ignore it, because child processes would inherit an ignored signal.
 func OutlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package interrupt
 
 import (
@@ -45,7 +47,7 @@ func TestCleansUp(t *testing.T) {
 	interrupttest.CleansUp(t, 3, func(mark string) *exec.Cmd { return command(mark, os.Args[0]) })
 }
 
-// A command under nohup outlives its terminal, and still ends when it is told to.
+// A command under nohup survives the end of its terminal, and still ends on SIGTERM.
 func TestNohup(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "clean")
 	cmd := command(mark, "sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0])

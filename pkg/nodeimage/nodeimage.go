@@ -1,4 +1,6 @@
-// Package nodeimage names the images that `make node-image` builds for kind, for those who use them; e2e/nodeimage is
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeimage names the images that `make node-image` builds for kind, for those who use them; e2e/offline/nodeimage is
 // what builds them.
 //
 // The node image works like a released kindest/node: `kind create cluster --image` with it needs nothing else. It brings
@@ -6,7 +8,7 @@
 // networking.disableDefaultCNI stays false, and no image is ever pulled. [PodImage] and the project's own images are in it too.
 package nodeimage
 
-import "github.com/fairlead-dev/fairlead/deploy/components"
+import "github.com/fairlead-dev/fairlead/pkg/components"
 
 // Name is the node image for the Kubernetes version that this repository pins.
 func Name() string { return "fairlead-dev/kind-node:" + components.KubernetesVersion() }

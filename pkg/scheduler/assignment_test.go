@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -107,7 +109,7 @@ func assigned(t *testing.T, cp *daemontest.ControlPlane, namespace string, label
 	return made.Spec.SchedulerName
 }
 
-// reorder changes a binding, after which the API server puts all policies in an order anew, once a second.
+// reorder changes a binding. The API server then sorts all policies again, which it does at most once a second.
 func reorder(t *testing.T, cp *daemontest.ControlPlane, round int) {
 	t.Helper()
 	bindings := cp.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()

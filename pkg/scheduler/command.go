@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -17,10 +19,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/fairlead-dev/fairlead/pkg/collector"
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
+	"github.com/fairlead-dev/fairlead/pkg/internal/collector"
+	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/tunnelcondition"
-	"github.com/fairlead-dev/fairlead/pkg/version"
 )
 
 // Name of the program.
@@ -28,7 +30,7 @@ const Name = "fairlead-scheduler"
 
 // ErrCoordinatedLeaderElection refuses to run with the feature gate CoordinatedLeaderElection. Kubernetes' scheduler
 // registers its candidate under the Lease name "kube-scheduler" whatever its configuration says, so with the gate on
-// a second scheduler takes the Lease of the stock one and all scheduling stops (SCHED-37).
+// a second scheduler takes the Lease of the stock one and all scheduling stops.
 var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderElection must stay off in " + Name +
 	": it would take the Lease kube-scheduler of the default scheduler; remove it from --feature-gates")
 
@@ -36,11 +38,12 @@ var ErrCoordinatedLeaderElection = errors.New("feature gate CoordinatedLeaderEle
 // live, the collector runs less than half as often; a higher GOGC would cost gigabytes with 5,000 nodes.
 var garbage = collector.Tuning{Percent: 100, Extra: 64 << 20, Room: 512 << 20}
 
-// NewCommand returns kube-scheduler's command with the plugins of Options, those that a program of one's own adds, and six things that differ from
-// kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is refused, so is a configuration
-// that would not do what it says and an API server that is too old (see checkStart), the garbage collector runs less
-// often (see garbage), events wait for bindings (see politeevents), and a SIGTERM leads to exit code 0 without
-// leader election as well (with it, kube-scheduler releases the Lease and exits 0 by itself).
+// NewCommand returns kube-scheduler's command with the plugins of Options, those that a custom program adds, and six
+// things that differ from kube-scheduler's: --version names Fairlead's version too, CoordinatedLeaderElection is
+// refused, so is a configuration that would not do what it says and an API server that is too old (see checkStart),
+// the garbage collector runs less often (see garbage), events wait for bindings (see politeevents), and a SIGTERM
+// leads to exit code 0 without leader election as well (with it, kube-scheduler releases the Lease and exits 0 by
+// itself).
 func NewCommand(more ...app.Option) *cobra.Command {
 	program := &program{options: options.NewOptions(), plugins: append(Options(), more...)}
 	cmd := program.command()
@@ -81,7 +84,7 @@ func guardFeatureGates(setFromFlags func() error) error {
 	return nil
 }
 
-// exitCleanly drops the error that kube-scheduler returns when it has ended because it was asked to.
+// exitCleanly drops the error that kube-scheduler returns after it has ended because of a signal.
 func exitCleanly(run func(signals *daemon.Signals) error) error {
 	signals := daemon.Notify()
 	defer signals.Stop()

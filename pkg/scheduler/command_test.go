@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -14,15 +16,15 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler"
 )
 
 const (
 	lease = "my-scheduler"
-	// bound is for starting and stopping on a busy machine. It is less than the 15 s after which a Lease that was not
-	// released would be taken over anyway.
+	// bound is how long starting and stopping may take on a busy machine. It is less than the
+	// 15 s after which a Lease that was not released would be taken over anyway.
 	bound = 10 * time.Second
 )
 
@@ -33,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(daemontest.Main(m, func(dir string) { programs = dir }, "github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"))
 }
 
-// SCHED-37: kube-scheduler takes the default scheduler's Lease when the gate is on.
+// The program rejects the feature gate: with it on, kube-scheduler takes the default
+// scheduler's Lease.
 func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 	for _, gates := range []string{
 		"CoordinatedLeaderElection=true",
@@ -54,7 +57,8 @@ func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 	}
 }
 
-// SCHED-37: gates that are switched on in groups, and a gate that is named to be off, are no reason to refuse.
+// The program accepts flags that switch gates on in groups, and flags that switch this gate
+// off explicitly.
 func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 	for _, gates := range []string{"", "AllBeta=true", "AllAlpha=true,AllBeta=true", "CoordinatedLeaderElection=false"} {
 		t.Run(gates, func(t *testing.T) {
@@ -76,7 +80,7 @@ func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	dir := t.TempDir()
-	ldflags := "-X github.com/fairlead-dev/fairlead/pkg/version.version=v1.2.3 " + components.KubernetesLDFlags("v1.36.99")
+	ldflags := "-X github.com/fairlead-dev/fairlead/pkg/internal/version.version=v1.2.3 " + components.KubernetesLDFlags("v1.36.99")
 	if err := daemontest.Build(t.Context(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"}, "-ldflags="+ldflags); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +98,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// SCHED-36: a SIGTERM releases the Lease, so that another replica takes over at once, and ends with exit code 0.
+// A SIGTERM releases the Lease, so that another replica takes over at once, and ends with
+// exit code 0.
 func TestSIGTERM(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	t.Run("leader and standby", func(t *testing.T) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -32,7 +34,7 @@ func scheduledEvents(t *testing.T, cp *daemontest.ControlPlane) map[string]event
 	return events
 }
 
-// burst starts a scheduler that finds a node and a Pod of fairlead-batch for each of n.
+// burst starts a scheduler with n nodes and n waiting Pods of fairlead-batch.
 func burst(t *testing.T, n int) (*daemontest.ControlPlane, installed) {
 	t.Helper()
 	cp := daemontest.StartControlPlane(t)
@@ -41,7 +43,7 @@ func burst(t *testing.T, n int) (*daemontest.ControlPlane, installed) {
 	return cp, install(t, cp, allProfiles())
 }
 
-// TestEventsFollowTheBurst: Pods are bound first, and each gets its event all the same, with the time of its binding.
+// TestEventsFollowTheBurst: Pods are bound first, and each still gets its event, with the time of its binding.
 func TestEventsFollowTheBurst(t *testing.T) {
 	const n = 300
 	cp, s := burst(t, n)

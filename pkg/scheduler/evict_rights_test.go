@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// TestRightToEvict: it is the scheduler that deletes the victim of a preemption, by the rights that a bundle renders
-// (SCHED-33).
+// TestRightToEvict: the scheduler itself deletes the victim of a preemption, with the RBAC rules that a bundle
+// renders.
 func TestRightToEvict(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

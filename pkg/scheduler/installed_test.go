@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -25,7 +27,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// patience is for a scheduler to lead and bind some hundred pods on a busy machine.
+// patience is how long a scheduler may take to lead and bind some hundred pods on a busy machine.
 const patience = time.Minute
 
 // allProfiles is a bundle with every built-in profile and every plugin.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -20,7 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // grant is a role, of Kubernetes' bootstrap policy or of the bundle, with its rules.
 type grant struct {
@@ -28,7 +30,7 @@ type grant struct {
 	rules []rbacv1.PolicyRule
 }
 
-// grants are the roles that a bundle binds, and those that everybody has who is authenticated.
+// grants are the roles that a bundle binds, and those of every authenticated user.
 func grants(t *testing.T, b *v1alpha1.Bundle) []grant {
 	t.Helper()
 	objects, err := bundlescheduler.Objects(b)
@@ -81,9 +83,9 @@ func grantedBy(e auditEvent, grants []grant) string {
 	return ""
 }
 
-// compareNeeds compares what the scheduler has asked for with the bootstrap policy and the bundle's own roles: the next
-// Kubernetes shows its new needs, and whether they are ours to grant. What it watches is the same each time and stands in
-// a golden file.
+// compareNeeds compares the scheduler's requests with the bootstrap policy and the bundle's own roles. It shows which new
+// permissions another Kubernetes version needs, and whether the bundle must grant them. The watched resources are the
+// same in each run and are listed in a golden file.
 func compareNeeds(t *testing.T, requests []auditEvent, b *v1alpha1.Bundle) {
 	t.Helper()
 	const golden = "testdata/needs.txt"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -58,8 +60,8 @@ type crowd struct {
 	*daemontest.ControlPlane
 }
 
-// TestPreemption: with a real API server and the program as a bundle installs it, who is evicted for whom, and whose room
-// is whose.
+// TestPreemption: with a real API server and the program as a bundle installs it, the test checks which pods are evicted
+// for which, and which resources are reserved for which.
 func TestPreemption(t *testing.T) {
 	c := crowd{daemontest.StartControlPlane(t)}
 	makeNodes(t, c.Client, 10)
@@ -111,8 +113,8 @@ func TestPreemption(t *testing.T) {
 	t.Run("nominated room", func(t *testing.T) { c.nominatedRoom(t, "node-009") })
 }
 
-// nominatedRoom: room that another scheduler has nominated for its pod is taken by a profile without ForeignNominations,
-// and by one with it as soon as it is given up.
+// nominatedRoom: a profile without ForeignNominations uses the resources that another scheduler has nominated for its
+// pod. A profile with it uses them only once the nomination is cleared.
 func (c crowd) nominatedRoom(t *testing.T, node string) {
 	c.make(t, "foreign", corev1.DefaultSchedulerName, high, only(node))
 	c.setStatus(t, "foreign", func(s *corev1.PodStatus) { s.NominatedNodeName = node })
@@ -130,8 +132,8 @@ func (c crowd) nominatedRoom(t *testing.T, node string) {
 	waitBound(t, c.Client, "kept-out", 1)
 }
 
-// nominate makes what a leader leaves behind that has evicted a pod: the preemptor, nominated for a node, the victim, which
-// takes its time to end, and another node with a pod that would be the better victim.
+// nominate creates the state that a leader leaves behind after it has evicted a pod: the preemptor with a nominated
+// node, the victim, which takes time to terminate, and another node with a pod that would be a better victim.
 func (c crowd) nominate(t *testing.T, name, profile, node, other string) {
 	t.Helper()
 	c.make(t, name+"-ending", profile, low, on(node), func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(300)) })
@@ -146,7 +148,7 @@ func (c crowd) nominate(t *testing.T, name, profile, node, other string) {
 	c.setStatus(t, name, func(s *corev1.PodStatus) { s.NominatedNodeName = node })
 }
 
-// keeps wants the preemptor to have been held back by the barrier, to wait for its node all the same, and to get it.
+// keeps checks that the barrier held back the preemptor, and that the preemptor still waited for its node and got it.
 func (c crowd) keeps(t *testing.T, name, node string) {
 	t.Helper()
 	c.waitSays(t, name, "not eligible due to a terminating pod on the nominated node")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -134,7 +136,7 @@ func (c crowd) service(t *testing.T, name string) {
 	}
 }
 
-// webhook has the API server call a Service, though for nothing that anybody makes here.
+// webhook makes the API server call a Service, though only for objects that this test does not create.
 func (c crowd) webhook(t *testing.T, service string) {
 	t.Helper()
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -155,7 +157,7 @@ func (c crowd) webhook(t *testing.T, service string) {
 	}
 }
 
-// apiService has the API server pass a group of its API on to a Service.
+// apiService makes the API server proxy an API group to a Service.
 func (c crowd) apiService(t *testing.T, service string) {
 	t.Helper()
 	create(t, c.ControlPlane, &unstructured.Unstructured{Object: map[string]any{
@@ -179,7 +181,7 @@ func (c crowd) changeNode(t *testing.T, name string, change func(*corev1.Node)) 
 	}
 }
 
-// agents says of nodes what the controller tunnel-condition would.
+// agents sets the conditions of nodes as the controller tunnel-condition would.
 func (c crowd) agents(t *testing.T, ready corev1.ConditionStatus, nodes ...string) {
 	t.Helper()
 	for _, name := range nodes {

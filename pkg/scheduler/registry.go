@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scheduler is the second kube-scheduler: Kubernetes' own command with Fairlead's plugins and the guards that
 // a second scheduler needs. Start at NewCommand; a plugin is added to Options.
 package scheduler

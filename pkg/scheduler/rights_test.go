@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -32,8 +34,9 @@ type auditEvent struct {
 	}
 }
 
-// TestRenderedRights: the rights that a bundle renders are enough for all profiles and plugins together, and none of
-// the plugins' own rules is there for nothing (SCHED-33, SCHED-50, SCHED-51).
+// TestRenderedRights: the RBAC rules that a bundle renders are enough for all profiles and plugins together, and
+// each rule that a plugin adds is needed. The scheduler is bound to the bootstrap roles system:kube-scheduler and
+// system:volume-scheduler, and has a Role of its own for its Lease.
 func TestRenderedRights(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler
 
 import (
@@ -18,8 +20,8 @@ import (
 // to start: the scheduler waits for it anyway.
 const versionTimeout = 5 * time.Second
 
-// checkStart refuses what kube-scheduler would run with all the same: arguments that have no effect, and an API server
-// older than the scheduler. What kube-scheduler refuses by itself is left to it.
+// checkStart rejects settings with which kube-scheduler would still run: arguments that have no effect, and an API
+// server older than the scheduler. It leaves to kube-scheduler what that rejects itself.
 func checkStart(cmd *cobra.Command) error {
 	path := cmd.Flag("config").Value.String()
 	if path == "" {
@@ -29,7 +31,7 @@ func checkStart(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	// An image of one's own may link further plugins; unknown ones fail when the profile is made.
+	// A custom image may link further plugins; unknown ones fail when the profile is made.
 	loaded, errs, err := profilecheck.CheckFile(data, profilecheck.Options{AnyPlugin: true})
 	if err != nil {
 		return fmt.Errorf("load %s: %w", path, err)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package scheduler_test
 
 import (
@@ -19,8 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler"
 )
 
-// TestStartRefuses: what a file says and kube-scheduler would not do, or do otherwise, is refused by the program itself
-// (SCHED-25).
+// TestStartRefuses: the program rejects settings that kube-scheduler would ignore or apply differently than written.
 func TestStartRefuses(t *testing.T) {
 	const own = "plugins: {multiPoint: {enabled: [{name: TunnelReach}]}}"
 	for name, tc := range map[string]struct{ profile, field, want string }{
@@ -68,7 +69,7 @@ func TestOldAPIServer(t *testing.T) {
 	}
 }
 
-// TestOwnPlugin: a program of one's own adds a plugin, which its profiles enable.
+// TestOwnPlugin: a custom program adds a plugin, which its profiles enable.
 func TestOwnPlugin(t *testing.T) {
 	made := errors.New("the plugin is made")
 	cmd := scheduler.NewCommand(app.WithPlugin("Mine", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return nil, made }))

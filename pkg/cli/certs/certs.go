@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package certs is "fairlead certs": the certificates that the tunnel uses on a
 // control plane node, and their renewal. The work is done by pkg/controlplane.
 package certs
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
@@ -53,11 +56,13 @@ func newCheck(streams genericiooptions.IOStreams, load Loader) *cobra.Command {
 	o := &CheckOptions{Streams: streams}
 	cmd := &cobra.Command{
 		Use: "check", Short: "List certificates and when they expire",
-		Long: `Lists every certificate, also those in kubeconfigs, that the tunnel uses on this
-control plane node: whose it is, who signed it, when it expires, and who renews it.
+		Example: `  sudo fairlead certs check -f bundle.yaml
+  sudo fairlead certs check -o json`,
+		Long: `List every certificate that the tunnel uses on this control plane node, including
+those in kubeconfigs: its subject, its issuer, when it expires, and who renews it.
 
-The exit code is 0 if all are good, 3 if one expires soon, 1 if one has expired, is
-missing or does not fit.`,
+Exit code: 0 all are valid, 3 one expires soon, 1 one has expired, is missing or
+does not match.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) (err error) {
 			if o.Bundle, err = load(o.File, o.Root, streams.In); err != nil {
@@ -67,9 +72,9 @@ missing or does not fit.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "filename", "f", "", `bundle configuration; "-" reads standard input (default: the installed bundle, else the default one)`)
+	bundleflag.Add(f, &o.File, bundleflag.Installed)
 	f.StringVarP(&o.Output, "output", "o", "", "json or yaml")
-	f.StringVar(&o.Root, "root", "", "directory to put before every path of the node, such as a mounted disk")
+	f.StringVar(&o.Root, "root", "", "root directory of the node's file system, such as a mounted disk")
 	f.DurationVar(&o.WarnBefore, "warn-before", controlplane.WarnBefore, "report certificates that expire within this time")
 	return cmd
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package certs
 
 import (
@@ -9,18 +11,19 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
-const renewLong = `Issues the tunnel's certificates on this control plane node again: the Konnectivity
-server's kubeconfig, a certificate of its own if the bundle gives it one, and those
-between kube-apiserver and server if they speak TCP. apiserver.crt is kubeadm's.
+const renewLong = `Renew the tunnel's certificates on this control plane node: the Konnectivity server's
+kubeconfig, the server's own certificate if the bundle has one, and those between
+kube-apiserver and server if they use TCP. kubeadm renews apiserver.crt.
 
-No dial fails: old and new certificates are accepted side by side until the old ones
-expire, and this release's server takes up renewed files while it runs. Upstream's
-proxy-server reads its files once; with its image the server is restarted, which
-breaks the connections through it.`
+No dial fails: old certificates stay valid until they expire, and this release's
+server reads renewed files while it runs. Upstream's proxy-server reads its files
+once. With its image the command restarts the server, which breaks the connections
+through it.`
 
 // RenewOptions are the flags of "certs renew".
 type RenewOptions struct {
@@ -33,10 +36,11 @@ type RenewOptions struct {
 func newRenew(streams genericiooptions.IOStreams, load Loader) *cobra.Command {
 	o := &RenewOptions{Streams: streams}
 	cmd := &cobra.Command{
-		Use: "renew", Short: "Issue certificates again, without a failed dial", Long: renewLong, Args: cobra.NoArgs,
+		Use: "renew", Short: "Renew the tunnel's certificates without downtime", Long: renewLong, Args: cobra.NoArgs,
+		Example: `  sudo fairlead certs renew -f bundle.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Timeout <= 0 {
-				return fmt.Errorf("--timeout %s: must be more than nothing", o.Timeout)
+				return fmt.Errorf("--timeout %s: must be greater than 0", o.Timeout)
 			}
 			if o.Bundle, err = load(o.File, o.Root, streams.In); err != nil {
 				return err
@@ -46,14 +50,14 @@ func newRenew(streams genericiooptions.IOStreams, load Loader) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "filename", "f", "", `bundle configuration; "-" reads standard input (default: the installed bundle, else the default one)`)
+	bundleflag.Add(f, &o.File, bundleflag.Installed)
 	f.StringVarP(&o.Output, "output", "o", "", "json or yaml")
-	f.StringVar(&o.Root, "root", "", "directory to put before every path of the node, such as a mounted disk")
-	f.DurationVar(&o.Before, "expiring-within", 0, "renew only what expires within this time, such as 720h (default: everything)")
-	f.StringVar(&o.Restart, "restart", "auto", "restart the server: auto (where its image needs it), always or never")
+	f.StringVar(&o.Root, "root", "", "root directory of the node's file system, such as a mounted disk")
+	f.DurationVar(&o.Before, "expiring-within", 0, "renew only certificates that expire within this time, such as 720h (default: all)")
+	f.StringVar(&o.Restart, "restart", "auto", "restart the server: auto (if its image needs it), always or never")
 	f.StringVar(&o.CACert, "ca-cert", "", "the cluster's CA certificate, with --ca-key (default: the node's ca.crt)")
-	f.StringVar(&o.CAKey, "ca-key", "", "its private key, where the node does not have it")
-	f.DurationVar(&o.Timeout, "timeout", controlplane.DefaultTimeout, "how long to wait for the kubelet before everything is put back")
+	f.StringVar(&o.CAKey, "ca-key", "", "private key of the CA, if the node does not have it")
+	f.DurationVar(&o.Timeout, "timeout", controlplane.DefaultTimeout, "time limit of each wait for the kubelet; when it expires, the run is rolled back")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
 	return cmd
 }

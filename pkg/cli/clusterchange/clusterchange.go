@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clusterchange is what "fairlead install" and "fairlead uninstall" have in
 // common: flags, preflight findings, and how a result is shown.
 package clusterchange
@@ -43,7 +45,7 @@ func New(streams genericiooptions.IOStreams) Options {
 func (o *Options) AddFlags(f *pflag.FlagSet, wait, findings string) {
 	f.BoolVar(&o.Wait, "wait", o.Wait, wait)
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "time limit of the whole command")
-	f.StringSliceVar(&o.IgnorePreflight, "ignore-preflight-errors", nil, `go on in spite of these findings, for example `+findings+`; "all" means every one`)
+	f.StringSliceVar(&o.IgnorePreflight, "ignore-preflight-errors", nil, `preflight checks whose errors are shown as warnings, for example `+findings+`; "all" ignores every check`)
 	f.StringVarP(&o.Output, "output", "o", "", "json, yaml or name")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
 	o.Cluster.AddFlags(f)
@@ -52,7 +54,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet, wait, findings string) {
 // Validate checks the flags.
 func (o *Options) Validate() error {
 	if o.Timeout <= 0 {
-		return fmt.Errorf("--timeout %s: must be more than nothing", o.Timeout)
+		return fmt.Errorf("--timeout %s: must be greater than 0", o.Timeout)
 	}
 	if !slices.Contains([]string{"", "json", "yaml", "name"}, o.Output) {
 		return fmt.Errorf("--output %q: choose json, yaml or name", o.Output)
@@ -79,7 +81,7 @@ func (o *Options) Done(ctx context.Context, result *install.Result, suffix strin
 		_, _ = fmt.Fprintf(o.Streams.ErrOut, " ! %s\n", w)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted: run it again to complete it: %w", err)
+		err = fmt.Errorf("interrupted: run the command again to complete it: %w", err)
 	}
 	if o.Quiet && o.Output == "" {
 		return err

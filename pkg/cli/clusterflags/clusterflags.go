@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clusterflags is what commands that work on any cluster have in common:
-// which cluster ([Flags]), which bundle ([LoadBundle]) and how its preflight
-// findings are shown ([Findings]).
+// which cluster ([Flags]) and how preflight findings are shown ([Findings]).
 package clusterflags
 
 import (
@@ -8,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,34 +20,42 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/kubeconfig"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// Flags are kubectl's flags for the cluster to talk to.
+// Flags are kubectl's flags for the cluster to talk to, and --name.
 type Flags struct {
 	*genericclioptions.ConfigFlags
+	name *Name
 }
 
 // New returns the flags with kubectl's defaults.
 func New() Flags {
 	flags := genericclioptions.NewConfigFlags(true)
-	// The bundle says which namespace, and discovery is not worth a cache on disk.
+	// The bundle sets the namespace, and discovery is too cheap for a cache on disk.
 	flags.Namespace, flags.CacheDir = nil, nil
-	return Flags{flags}
+	return Flags{flags, new(Name)}
 }
 
 // AddFlags binds them.
-func (f Flags) AddFlags(flags *pflag.FlagSet) { f.ConfigFlags.AddFlags(flags) }
+func (f Flags) AddFlags(flags *pflag.FlagSet) {
+	f.ConfigFlags.AddFlags(flags)
+	f.name.AddFlag(flags)
+}
 
 // Cluster is one that answers.
 type Cluster struct {
 	Config *rest.Config
 	// Context is the kubeconfig's, "" inside of a Pod.
 	Context string
+	// Namespace is the context's.
+	Namespace string
 }
+
+// TakesCommand annotates commands whose arguments after "--" are a command to run.
+const TakesCommand = "fairlead.dev/takes-command"
 
 func (c Cluster) String() string {
 	if c.Context == "" {
@@ -59,11 +67,28 @@ func (c Cluster) String() string {
 // Connect finds the cluster and makes sure that it answers. What client-go logs is
 // silenced: errors say the same.
 func (f Flags) Connect(ctx context.Context) (Cluster, error) {
+	out, err := f.Load()
+	if err != nil {
+		return out, err
+	}
+	return out, Reach(ctx, out)
+}
+
+// Reach makes sure that a cluster answers.
+func Reach(ctx context.Context, c Cluster) error {
+	return withHint(check.Connect(ctx, &check.Env{Config: c.Config}))
+}
+
+// Load finds the cluster as Connect does, without talking to it.
+func (f Flags) Load() (Cluster, error) {
 	klog.SetLogger(logr.Discard())
 	var out Cluster
+	if err := f.name.Resolve(f.Context); err != nil {
+		return out, err
+	}
 	raw, err := f.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return out, withHint(check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "--kubeconfig names the file"))
+		return out, withHint(check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "set the file with --kubeconfig"))
 	}
 	out.Context = raw.CurrentContext
 	if *f.Context != "" {
@@ -74,10 +99,28 @@ func (f Flags) Connect(ctx context.Context) (Cluster, error) {
 		rules.ExplicitPath = *f.KubeConfig
 		return out, withHint(NoContext(out.Context, raw, rules))
 	}
+	if err := checkProxyURL(raw, out.Context); err != nil {
+		return out, err
+	}
+	if c := raw.Contexts[out.Context]; c != nil {
+		out.Namespace = c.Namespace
+	}
 	if out.Config, err = f.ToRESTConfig(); err != nil {
 		return out, withHint(check.WithHint(fmt.Errorf("context %q: %w", out.Context, err), "kubectl config view"))
 	}
-	return out, withHint(check.Connect(ctx, &check.Env{Config: out.Config}))
+	return out, nil
+}
+
+// checkProxyURL comes before client-go, whose errors repeat the URL and its password.
+func checkProxyURL(raw clientcmdapi.Config, context string) error {
+	c := raw.Contexts[context]
+	if c == nil || raw.Clusters[c.Cluster] == nil || raw.Clusters[c.Cluster].ProxyURL == "" {
+		return nil
+	}
+	if _, err := kubeconfig.ParseProxyURL(raw.Clusters[c.Cluster].ProxyURL); err != nil {
+		return fmt.Errorf("context %q: proxy-url of cluster %q: %w", context, c.Cluster, err)
+	}
+	return nil
 }
 
 // withoutContext tells whether a cluster is known without a kubeconfig.
@@ -93,7 +136,7 @@ func (f Flags) withoutContext() bool {
 func NoContext(name string, raw clientcmdapi.Config, rules *clientcmd.ClientConfigLoadingRules) error {
 	files := strings.Join(rules.GetLoadingPrecedence(), ", ")
 	if len(raw.Contexts) == 0 {
-		return check.WithHint(fmt.Errorf("no kubeconfig with a context found (looked in %s)", files), "make a cluster with `fairlead up`, or name a file with --kubeconfig")
+		return check.WithHint(fmt.Errorf("no kubeconfig with a context found (looked in %s)", files), "create a cluster with `fairlead up`, or set a file with --kubeconfig")
 	}
 	names := make([]string, 0, len(raw.Contexts))
 	for n := range raw.Contexts {
@@ -106,33 +149,13 @@ func NoContext(name string, raw clientcmdapi.Config, rules *clientcmd.ClientConf
 	return check.WithHint(fmt.Errorf("no context %q in the kubeconfig (%s)", name, files), "--context takes one of: %s", strings.Join(names, ", "))
 }
 
-// withHint puts the hint into the text: whoever prints the error knows nothing of hints.
+// withHint appends the hint to the error text, because the code that prints
+// errors does not print hints.
 func withHint(err error) error {
 	if hint := check.HintOf(err); hint != "" {
 		return fmt.Errorf("%w\nhint: %s", err, hint)
 	}
 	return err
-}
-
-// LoadBundle reads a configuration: "-" is standard input, "" the default bundle.
-func LoadBundle(file string, in io.Reader) (*v1alpha1.Bundle, error) {
-	var data []byte
-	var err error
-	switch file {
-	case "":
-	case "-":
-		data, err = io.ReadAll(in)
-	default:
-		data, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--filename: %w", err)
-	}
-	b, err := bundle.Load(data)
-	if err != nil && file != "" {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return b, err
 }
 
 // All ignores every finding.
@@ -146,7 +169,7 @@ func Findings(out io.Writer, findings []install.Finding, ignore []string) error 
 			_, _ = fmt.Fprintf(out, " ! %s\n", strings.ReplaceAll(f.String(), "\n", "\n   "))
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s\n(--ignore-preflight-errors=%s goes on all the same)", f, f.ID))
+		errs = append(errs, fmt.Errorf("%s\n(to ignore this check, use --ignore-preflight-errors=%s)", f, f.ID))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,8 @@
-// Package controlplane is "fairlead controlplane": the tunnel into a kubeadm
-// control plane node and out of it again. The work is done by
-// pkg/controlplane; here are flags and output.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplane is the command "fairlead controlplane". It installs the
+// tunnel on a kubeadm control plane node and removes it again. pkg/controlplane
+// does the work; this package has the flags and the output.
 package controlplane
 
 import (
@@ -12,22 +14,22 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
-const long = `Bring the tunnel into a control plane that kubeadm has made, look at it, and take
-it out again. Run it as root on every control plane node.
+const long = `Install the tunnel in a control plane of kubeadm, show its status, and uninstall it.
+Run these commands as root on every control plane node.
 
-It never leaves a control plane half-changed: what fails is put back, and a run
-that was killed is completed or put back by the next one.`
+A run that fails is rolled back. If a run was killed, the next one completes it or
+rolls it back.`
 
 // NewCommand makes "fairlead controlplane".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "controlplane", Short: "Put the tunnel into this machine's control plane, or take it out", Long: long,
+		Use: "controlplane", Short: "Manage the tunnel on a control plane node", Long: long,
 		GroupID: "bundle",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -49,26 +51,26 @@ type Common struct {
 	Streams genericiooptions.IOStreams
 }
 
-// AddFlags binds what all commands have.
+// AddFlags binds the flags that all commands have.
 func (c *Common) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&c.File, "filename", "f", "", `bundle configuration; "-" reads standard input (default: the installed bundle, else the default one)`)
+	bundleflag.Add(f, &c.File, bundleflag.Installed)
 	f.StringVarP(&c.Output, "output", "o", "", "json or yaml")
-	f.StringVar(&c.Root, "root", "", "directory to put before every path of the node, such as a mounted disk")
+	f.StringVar(&c.Root, "root", "", "root directory of the node's file system, such as a mounted disk")
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator (default: the node's /etc/kubernetes/admin.conf)")
 }
 
-// AddRunFlags binds what commands have that change something.
+// AddRunFlags binds the flags of commands that change the node.
 func (c *Common) AddRunFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&c.Timeout, "timeout", controlplane.DefaultTimeout, "how long each wait for the kubelet may take before everything is put back")
+	f.DurationVar(&c.Timeout, "timeout", controlplane.DefaultTimeout, "time limit of each wait for the kubelet; when it expires, the run is rolled back")
 	f.BoolVarP(&c.Quiet, "quiet", "q", false, "show failures only")
 }
 
 // ValidateRun checks what AddRunFlags has bound.
 func (c *Common) ValidateRun() error {
 	if c.Timeout <= 0 {
-		return fmt.Errorf("--timeout %s: must be more than nothing", c.Timeout)
+		return fmt.Errorf("--timeout %s: must be greater than 0", c.Timeout)
 	}
 	return nil
 }
@@ -87,7 +89,7 @@ func (c *Common) Complete() error {
 	return err
 }
 
-// Change are the flags of the commands that take the tunnel in or out.
+// Change holds the flags of the commands that install or remove the tunnel.
 type Change struct {
 	Common
 	// DryRun prints what would change.
@@ -100,7 +102,7 @@ type Change struct {
 func (c *Change) AddFlags(cmd *cobra.Command, kubeadm string) {
 	c.Common.AddFlags(cmd)
 	c.AddRunFlags(cmd)
-	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "print what would change, as a diff, and change nothing")
+	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "show what would change, as a diff, and change nothing")
 	cmd.Flags().BoolVar(&c.KubeadmConfig, "kubeadm-config", true, kubeadm)
 }
 
@@ -113,26 +115,12 @@ func (c *Change) Complete() error {
 // LoadBundle reads a configuration, or without one takes what is installed below
 // root; nil for the default bundle.
 func LoadBundle(file, root string, in io.Reader) (*v1alpha1.Bundle, error) {
-	var data []byte
-	var err error
-	switch file {
-	case "":
-		b, err := controlplane.InstalledBundle(root)
-		if errors.Is(err, os.ErrPermission) {
-			return nil, nil // that it takes root is said where it matters
-		}
-		return b, err
-	case "-":
-		data, err = io.ReadAll(in)
-	default:
-		data, err = os.ReadFile(file)
+	if file != "" {
+		return bundleflag.Load(file, in, os.Stderr)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the bundle configuration: %w", err)
+	b, err := controlplane.InstalledBundle(root)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, nil // that it takes root is said where it matters
 	}
-	b, err := bundle.Load(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return b, nil
+	return b, err
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -5,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -13,29 +17,29 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
-const installLong = `Install the tunnel into this machine's control plane:
+const installLong = `Install the tunnel on this control plane node. The command:
 
-  1. everything is checked, while nothing changes
-  2. certificates, kubeconfig (0600) and egress selector file are written;
-     apiserver.crt is issued again, with the same key, if it lacks the name that
-     agents dial
-  3. the Konnectivity server's static Pod starts
-  4. kube-apiserver's manifest gets its flag and mounts; comments, order and
-     everything else in it stay
-  5. kubeadm's stored configuration gets the same, so that "kubeadm upgrade" and
+  1. runs preflight checks, which change nothing
+  2. writes certificates, kubeconfig (0600) and egress selector file, and issues
+     apiserver.crt again, with the same key, if it lacks the name that agents dial
+  3. starts the Konnectivity server's static Pod
+  4. adds a flag and mounts to kube-apiserver's manifest; comments, order and
+     all other lines stay
+  5. adds the same to kubeadm's stored configuration, so that "kubeadm upgrade" and
      "kubeadm join" keep it
 
-Each step waits for the kubelet. If one fails, or you interrupt it, everything is
-put back. Run it again and there is nothing to do; run it with another bundle and
-the installation follows. Files from before are kept in ` + controlplane.StateDir + `.
+Each step waits for the kubelet. If a step fails, or you interrupt it, the command
+restores everything. A second run has nothing to do. Run the command with another
+bundle to change the installation. It keeps the original files in
+` + controlplane.StateDir + `.
 
-If agents are in the cluster already ("fairlead install"), kube-apiserver changes
-over when the first of them is connected, so that nothing fails in between.`
+If agents are already in the cluster ("fairlead install"), kube-apiserver starts to
+use the tunnel when the first agent is connected, so that no call fails.`
 
-const installExamples = `  # See what would change
+const installExamples = `  # Show what would change
   sudo fairlead controlplane install -f bundle.yaml --dry-run
 
-  # Nothing fails in between: server first, then agents, then kube-apiserver
+  # Install without a failed call: server first, then agents, then kube-apiserver
   sudo fairlead controlplane install -f bundle.yaml --server-only
   fairlead install -f bundle.yaml
   sudo fairlead controlplane install -f bundle.yaml`
@@ -48,7 +52,7 @@ type InstallOptions struct {
 func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &InstallOptions{Change{Common: Common{Streams: streams}}}
 	cmd := &cobra.Command{
-		Use: "install", Short: "Install the tunnel into this machine's control plane", Long: installLong, Example: installExamples,
+		Use: "install", Short: "Install the tunnel on this control plane node", Long: installLong, Example: installExamples,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Complete(); err != nil {
@@ -62,22 +66,27 @@ func newInstall(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	o.AddFlags(cmd, "also change kubeadm's stored configuration, ConfigMap kube-system/kubeadm-config")
 	f := cmd.Flags()
-	f.BoolVar(&o.ServerOnly, "server-only", false, "install all but kube-apiserver's part; another run without this flag does the rest")
-	f.BoolVar(&o.Force, "force", false, "go on with an untested Kubernetes version, with a server count that is too low, or where webhooks would be out of reach until agents are connected")
+	f.BoolVar(&o.ServerOnly, "server-only", false, "install everything except kube-apiserver's part; run again without this flag to complete")
+	f.StringSliceVar(&o.IgnorePreflight, "ignore-preflight-errors", nil, "preflight checks whose errors are shown as warnings: "+strings.Join(controlplane.IgnorableChecks(), ", "))
 	f.StringVar(&o.CACert, "ca-cert", "", "the cluster's CA certificate, with --ca-key (default: the node's ca.crt)")
-	f.StringVar(&o.CAKey, "ca-key", "", "its private key, where the node does not have it")
-	f.StringVar(&o.ServerKubeconfig, "server-kubeconfig", "", "ready-made kubeconfig of the Konnectivity server, where the CA's key must not come to this node")
-	f.StringVar(&o.Server, "server", "", "URL of the API server in the kubeconfig that is made (default: this node's own)")
+	f.StringVar(&o.CAKey, "ca-key", "", "private key of the CA, if the node does not have it")
+	f.StringVar(&o.ServerKubeconfig, "server-kubeconfig", "", "existing kubeconfig of the Konnectivity server, if the CA's key must not be on this node")
+	f.StringVar(&o.Server, "server", "", "URL of the API server for the kubeconfig (default: this node's own)")
 	return cmd
 }
 
 // Validate checks the flags against each other.
 func (o *InstallOptions) Validate() error {
+	for _, id := range o.IgnorePreflight {
+		if !slices.Contains(controlplane.IgnorableChecks(), id) {
+			return fmt.Errorf("--ignore-preflight-errors=%s: unknown check: use %s", id, strings.Join(controlplane.IgnorableChecks(), ", "))
+		}
+	}
 	if (o.CACert == "") != (o.CAKey == "") {
-		return errors.New("--ca-cert and --ca-key go together: give both or none")
+		return errors.New("--ca-cert and --ca-key go together: set both or none")
 	}
 	if o.ServerKubeconfig != "" && o.Server != "" {
-		return errors.New("--server is for the kubeconfig that is made: it does not go with --server-kubeconfig")
+		return errors.New("--server and --server-kubeconfig are mutually exclusive: remove one of them")
 	}
 	return o.ValidateRun()
 }
@@ -101,25 +110,25 @@ func (o *InstallOptions) Run(ctx context.Context) error {
 func (o *InstallOptions) printDone(out io.Writer, r controlplane.Result) error {
 	switch {
 	case !r.Changed:
-		_, err := fmt.Fprintln(out, "Nothing to do: all of it is installed and works.")
+		_, err := fmt.Fprintln(out, "Nothing to do: everything is installed and works.")
 		return err
 	case o.ServerOnly:
 		_, err := fmt.Fprintf(out, `
-The Konnectivity server runs; kube-apiserver does not use it yet. Bring the agents,
-then run the command again without --server-only:
+The Konnectivity server runs. kube-apiserver does not use it yet. Install the agents,
+then run this command again without --server-only:
 
   %s install
 `, ui.Self())
 		return err
 	}
 	_, err := fmt.Fprintf(out, `
-The control plane uses the tunnel. Bring the part in the cluster, if it is not there
-yet, and prove that it works:
+The control plane uses the tunnel. Install the part in the cluster, if you have not
+done so yet, and verify it:
 
   %[1]s install
   %[1]s verify
 
-Take it out again:
+To remove it:
 
   %[1]s controlplane uninstall
 `, ui.Self())
@@ -133,7 +142,7 @@ func (c *Common) printPlan(diffs []controlplane.FileDiff, left []string) error {
 		for _, d := range diffs {
 			text := d.Diff
 			if d.Secret {
-				text = "(holds a private key; not shown)\n"
+				text = "(holds a private key or a token; not shown)\n"
 			}
 			mode := ""
 			if d.Mode != "" {
@@ -144,7 +153,7 @@ func (c *Common) printPlan(diffs []controlplane.FileDiff, left []string) error {
 			}
 		}
 		for _, l := range left {
-			if _, err := fmt.Fprintln(out, "# leave", l); err != nil {
+			if _, err := fmt.Fprintln(out, "# keep", l); err != nil {
 				return err
 			}
 		}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -17,15 +19,18 @@ import (
 )
 
 // ErrUnhealthy makes "status" end with a non-zero exit code.
-var ErrUnhealthy = errors.New("not as it should be")
+var ErrUnhealthy = errors.New("not healthy")
 
 func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Common{Streams: streams}
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show what is installed in this machine's control plane, and whether it works",
-		Long: `Shows what is installed in this machine's control plane: every file and whether it
-is as installed, both programs and their health, and the certificates. The exit code
-is 1 unless all is well.`,
+		Use: "status", Short: "Show the tunnel on this control plane node, and whether it works",
+		Example: `  sudo fairlead controlplane status -f bundle.yaml
+  sudo fairlead controlplane status -o json`,
+		Long: `Show what is installed on this control plane node: every file and whether it has
+changed, both programs and their health, and the certificates.
+
+Exit code: 0 healthy, 1 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Complete(); err != nil {
@@ -57,9 +62,9 @@ func printStatus(out io.Writer, s controlplane.Status) error {
 	case s.Interrupted != "":
 		_, _ = fmt.Fprintf(out, "Node %s: an %s was interrupted\n", s.Node, s.Interrupted)
 	case !s.Installed && s.WithoutTunnel:
-		_, _ = fmt.Fprintf(out, "Node %s: made by \"fairlead up --provider %s\", without the tunnel, as its bundle says\n", s.Node, s.Provider)
+		_, _ = fmt.Fprintf(out, "Node %s: created by \"fairlead up --provider %s\", without the tunnel, as its bundle says\n", s.Node, s.Provider)
 	case !s.Installed && s.Provider != "":
-		_, _ = fmt.Fprintf(out, "Node %s: made with the tunnel by \"fairlead up --provider %s\"\n", s.Node, s.Provider)
+		_, _ = fmt.Fprintf(out, "Node %s: created with the tunnel by \"fairlead up --provider %s\"\n", s.Node, s.Provider)
 	case !s.Installed:
 		_, _ = fmt.Fprintf(out, "Node %s: not installed by fairlead\n", s.Node)
 	default:

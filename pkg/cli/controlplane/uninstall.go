@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package controlplane
 
 import (
@@ -13,16 +15,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
-const uninstallLong = `Take away what "fairlead controlplane install" has brought: first kube-apiserver's
-part, so that it dials nodes directly again, then the server and its files.
+const uninstallLong = `Remove what "fairlead controlplane install" installed: first kube-apiserver's part, so
+that it dials nodes directly again, then the server and its files.
 
-Files that are as they were installed become what they were before, byte for byte.
-kube-apiserver's manifest loses the lines of the tunnel, also where it was edited
-since or kubeadm wrote them; a server manifest that was edited is kept aside; other
-files that were changed since are left and named.
+The command restores unchanged files to what they were before, byte for byte. It
+removes the lines of the tunnel from kube-apiserver's manifest, even if you or
+kubeadm wrote them. It keeps a copy of an edited server manifest, and keeps and
+names other files that were changed.
 
-An installation that was interrupted is put back; if one from before it comes back
-by that, it stays, and another run takes it away.`
+The command rolls back an interrupted installation. If that restores an earlier
+installation, run the command again to remove that one.`
 
 // UninstallOptions are the flags of "uninstall".
 type UninstallOptions struct {
@@ -32,7 +34,9 @@ type UninstallOptions struct {
 func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &UninstallOptions{Change{Common: Common{Streams: streams}}}
 	cmd := &cobra.Command{
-		Use: "uninstall", Short: "Take the tunnel out of this machine's control plane", Long: uninstallLong, Args: cobra.NoArgs,
+		Use: "uninstall", Short: "Remove the tunnel from this control plane node", Long: uninstallLong, Args: cobra.NoArgs,
+		Example: `  sudo fairlead controlplane uninstall --dry-run
+  sudo fairlead controlplane uninstall`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Complete(); err != nil {
 				return err
@@ -43,7 +47,7 @@ func newUninstall(streams genericiooptions.IOStreams) *cobra.Command {
 			return o.Run(cmd.Context())
 		},
 	}
-	o.AddFlags(cmd, "also take it out of kubeadm's stored configuration, once no other node uses it")
+	o.AddFlags(cmd, "also remove it from kubeadm's stored configuration, once no other node uses it")
 	return cmd
 }
 
@@ -61,7 +65,7 @@ func (o *UninstallOptions) Run(ctx context.Context) error {
 		return ui.Write(o.Streams.Out, o.Output, result, func(out io.Writer) error {
 			text := "Nothing to do: fairlead has not installed the tunnel on this node."
 			if provider := controlplane.Provider(o.Root); provider != "" {
-				text = fmt.Sprintf("Nothing to do: this node was made by \"fairlead up --provider %s\"; \"fairlead down\" removes it.", provider)
+				text = fmt.Sprintf("Nothing to do: this node was created by \"fairlead up --provider %s\"; \"fairlead down\" removes it.", provider)
 			}
 			_, err := fmt.Fprintln(out, text)
 			return err
@@ -75,12 +79,12 @@ func (o *UninstallOptions) Run(ctx context.Context) error {
 
 func printUninstalled(out io.Writer, r controlplane.Result) error {
 	for _, l := range r.Left {
-		if _, err := fmt.Fprintln(out, "left:", l); err != nil {
+		if _, err := fmt.Fprintln(out, "kept:", l); err != nil {
 			return err
 		}
 	}
 	if r.EgressSelector != "" {
-		_, err := fmt.Fprintf(out, "kube-apiserver still has %s, which is not as fairlead installed it.\n", r.EgressSelector)
+		_, err := fmt.Fprintf(out, "kube-apiserver still has %s, which differs from what fairlead installed.\n", r.EgressSelector)
 		return err
 	}
 	_, err := fmt.Fprintln(out, "The control plane dials nodes directly.")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package diff is "fairlead diff": it shows what "fairlead install" would change.
 package diff
 
@@ -7,12 +9,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/install"
@@ -49,11 +52,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // ExitCode is for the main function.
 func (e *Error) ExitCode() int { return e.Code }
 
-const long = `Show what "fairlead install" would change in a cluster, as a unified diff from what
-is there to what the bundle says. The API server works out the result of every
-change, so that defaults make no difference, and nothing is changed. Objects that
-would be deleted, because an older bundle had them, are shown, too; the values of
-Secrets are not.
+const long = `Show what "fairlead install" would change in a cluster, as a unified diff from the
+current objects to the bundle. The API server computes the result of each change, so
+defaults do not show up, and nothing is changed. The diff includes objects that
+would be deleted because only an older bundle had them. It hides the values of
+Secrets.
 
 Exit code: 0 no differences, 1 differences, 2 an error.`
 
@@ -71,7 +74,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "filename", "f", "", `bundle configuration; "-" reads standard input (default: the default bundle)`)
+	bundleflag.Add(f, &o.File, bundleflag.Default)
 	f.StringVarP(&o.Output, "output", "o", "", "json or yaml")
 	o.Cluster.AddFlags(f)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &Error{2, err} })
@@ -84,21 +87,21 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("--output %q: choose json or yaml", o.Output)
 	}
 	var err error
-	o.bundle, err = clusterflags.LoadBundle(o.File, o.Streams.In)
+	o.bundle, err = bundleflag.Load(o.File, o.Streams.In, o.Streams.ErrOut)
 	return err
 }
 
 // Run compares. Its error is an *Error with the exit code.
 func (o *Options) Run(ctx context.Context) error {
-	rendered, err := bundle.Render(o.bundle)
-	if err != nil {
-		return &Error{2, err}
-	}
 	target, err := o.Cluster.Connect(ctx)
 	if err != nil {
 		return &Error{2, err}
 	}
-	c, err := install.Diff(ctx, target.Config, rendered.Objects)
+	objects, err := install.Objects(ctx, target.Config, o.bundle, time.Now())
+	if err != nil {
+		return &Error{2, err}
+	}
+	c, err := install.Diff(ctx, target.Config, objects)
 	if err != nil {
 		return &Error{2, err}
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package down is the command "fairlead down".
 package down
 
@@ -19,9 +21,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "Remove a cluster",
-		Long: `Stops all processes and containers of a cluster and removes its files and its
-context. Works as well on what a killed or failed "up" has left. The cache of
-built programs and all images are kept.`,
+		Example: `  fairlead down
+  fairlead down --name big`,
+		Long: `Stop all processes and containers of a cluster, and remove its files and its
+context. The command also removes what a killed or failed "up" left. It keeps the
+cache of built programs and all images.`,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := providers.New(providers.Settings{})
@@ -43,7 +47,7 @@ built programs and all images are kept.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", cluster.DefaultName, "name of the cluster")
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that has the context (default: $KUBECONFIG or ~/.kube/config)")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file that has the context (default: $KUBECONFIG or ~/.kube/config)")
 	f.BoolVarP(&quiet, "quiet", "q", false, "show failures only")
 	return cmd
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package images is the command "fairlead images".
 package images
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 )
 
@@ -18,13 +21,13 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var file, output string
 	cmd := &cobra.Command{
 		Use: "images", Short: "List the images that a bundle needs",
-		Long: `Lists the container images of a bundle, one a line. "make images" builds those of
-the default bundle; load or push them where the cluster's nodes find them, or
-set the image fields of the bundle to where you pushed them.`,
+		Long: `List the container images of a bundle, one per line. "make images" builds the images
+of the default bundle. Load them into the cluster's nodes, or push them to a
+registry and set the image fields of the bundle to their new names.`,
 		Example: "  fairlead images | xargs -n1 kind load docker-image",
 		GroupID: "bundle", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := read(file)
+			list, err := read(file, streams.In)
 			if err != nil {
 				return err
 			}
@@ -38,20 +41,13 @@ set the image fields of the bundle to where you pushed them.`,
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "Bundle file (default: the default bundle)")
+	bundleflag.Add(cmd.Flags(), &file, bundleflag.Default)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd
 }
 
-func read(file string) ([]string, error) {
-	var data []byte
-	if file != "" {
-		var err error
-		if data, err = os.ReadFile(file); err != nil {
-			return nil, fmt.Errorf("--filename: %w", err)
-		}
-	}
-	b, err := bundle.Load(data)
+func read(file string, in io.Reader) ([]string, error) {
+	b, err := bundleflag.Load(file, in, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package images
 
 import (
@@ -13,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // The list is what the rendered workloads and static Pods name.
@@ -23,10 +26,7 @@ func TestListIsWhatIsRendered(t *testing.T) {
 		"scheduler only": "konnectivity: {enabled: false}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if config != "" {
-				config = "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + config
-			}
-			b, err := bundle.Load([]byte(config))
+			b, err := bundle.Load([]byte(bundletest.File(config)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestListIsWhatIsRendered(t *testing.T) {
 				}
 				collect(&text, content)
 			}
-			for _, f := range out.HostFiles {
+			for _, f := range append(out.HostFiles, out.SchedulerFiles...) {
 				if strings.Contains(string(f.Data), "kind: Pod") {
 					text.Write(f.Data)
 				}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package install is "fairlead install": it brings a bundle into a cluster. The
 // work is done by pkg/install; here are flags and output.
 package install
@@ -6,14 +8,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterchange"
-	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
@@ -42,25 +45,25 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 	return &Options{Options: clusterchange.New(streams), DryRun: dryNone}
 }
 
-const long = `Install a bundle into a cluster: the second scheduler and the tunnel's agents, or
-upgrade one that is installed.
+const long = `Install or upgrade a bundle in a cluster: the second scheduler and the tunnel's
+agents.
 
-All objects are first tried by a server-side dry run: if one of them cannot be
-applied, nothing is changed. Then they are applied by server-side apply with field
-manager "fairlead"; what an older bundle had and this one lacks is deleted; and it
-waits until everything is rolled out. Run it again and nothing changes; a run that
-was killed is completed by the next one.
+The command first tries all objects in a server-side dry run. If one of them cannot
+be applied, it changes nothing. Then it uses server-side apply with field manager
+"fairlead", deletes objects of an older bundle that this one lacks, and waits for
+the rollout. A second run changes nothing. If a run was killed, the next run
+completes it.
 
-Objects and fields of others are left alone: they are listed with their owner.
---force-conflicts takes them over.
+The command does not change objects and fields of other owners. It lists them;
+--force-conflicts takes ownership.
 
-The API server's half of the tunnel is "fairlead controlplane install".`
+"fairlead controlplane install" installs the API server's half of the tunnel.`
 
-const examples = `  # See what would happen, then install
+const examples = `  # Show what would change, then install
   fairlead diff -f bundle.yaml
   fairlead install -f bundle.yaml
 
-  # Ask the API server, change nothing
+  # Try on the API server without changes
   fairlead install -f bundle.yaml --dry-run=server`
 
 // NewCommand makes the command.
@@ -79,18 +82,18 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "filename", "f", "", `bundle configuration; "-" reads standard input (default: the default bundle)`)
-	f.StringVar(&o.DryRun, "dry-run", o.DryRun, `"client" lists what would be applied without a cluster, "server" asks the API server; neither changes anything`)
+	bundleflag.Add(f, &o.File, bundleflag.Default)
+	f.StringVar(&o.DryRun, "dry-run", o.DryRun, `"client" lists the objects and needs no cluster, "server" asks the API server; neither changes anything`)
 	f.Lookup("dry-run").NoOptDefVal = dryServer
-	f.BoolVar(&o.Force, "force-conflicts", false, "take over objects and fields of others, and make anew what cannot be changed")
-	o.AddFlags(f, "wait until all workloads are rolled out", `"version,lease"`)
+	f.BoolVar(&o.Force, "force-conflicts", false, "take ownership of conflicting objects and fields, and recreate objects with immutable changes")
+	o.AddFlags(f, "wait for the rollout of all workloads", `"version,lease"`)
 	return cmd
 }
 
 // Complete reads the bundle.
 func (o *Options) Complete() error {
 	var err error
-	o.bundle, err = clusterflags.LoadBundle(o.File, o.Streams.In)
+	o.bundle, err = bundleflag.Load(o.File, o.Streams.In, o.Streams.ErrOut)
 	return err
 }
 
@@ -104,11 +107,11 @@ func (o *Options) Validate() error {
 
 // Run installs.
 func (o *Options) Run(ctx context.Context) error {
-	rendered, err := bundle.Render(o.bundle)
-	if err != nil {
-		return err
-	}
 	if o.DryRun == dryClient {
+		rendered, err := bundle.Render(o.bundle)
+		if err != nil {
+			return err
+		}
 		result, err := install.Offline(rendered.Objects)
 		if err != nil {
 			return err
@@ -122,14 +125,18 @@ func (o *Options) Run(ctx context.Context) error {
 	if !o.Quiet {
 		_, _ = fmt.Fprintf(o.Streams.ErrOut, "Installing into %s\n", target)
 	}
-	findings, err := install.Preflight(ctx, target.Config, o.bundle)
+	findings, err := install.Preflight(ctx, target.Config, o.bundle, o.Force)
 	if err != nil {
 		return err
 	}
 	if err := o.Findings(findings); err != nil {
 		return err
 	}
-	result, err := install.Apply(ctx, target.Config, rendered.Objects, install.Options{
+	objects, err := install.Objects(ctx, target.Config, o.bundle, time.Now())
+	if err != nil {
+		return err
+	}
+	result, err := install.Apply(ctx, target.Config, objects, install.Options{
 		DryRun: o.DryRun == dryServer, Force: o.Force, Wait: o.Wait, Timeout: o.Timeout,
 		Leases: install.LeasesOf(o.bundle), Progress: o.Progress(),
 	})

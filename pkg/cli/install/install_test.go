@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -10,7 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/cli/diff"
 	"github.com/fairlead-dev/fairlead/pkg/cli/install"
 	"github.com/fairlead-dev/fairlead/pkg/cli/uninstall"
@@ -58,14 +63,14 @@ func TestCommands(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	t.Setenv("KUBECONFIG", cp.Kubeconfig)
 	other := filepath.Join(t.TempDir(), "other.yaml")
-	if err := os.WriteFile(other, []byte("scheduler: {replicas: 3}\n"), 0o600); err != nil {
+	if err := os.WriteFile(other, []byte(bundletest.File("scheduler: {replicas: 3}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
 		args []string
 		want want
 	}{
-		{[]string{"diff"}, want{1, "+++ bundle: Deployment kube-system/my-scheduler", "13 of the bundle's objects"}},
+		{[]string{"diff"}, want{1, "+++ bundle: Deployment kube-system/my-scheduler", "15 of the bundle's objects"}},
 		{[]string{"uninstall", "--yes"}, want{0, "", "Nothing is installed in context test"}},
 		{[]string{"install", "--dry-run"}, want{0, "deployment.apps/my-scheduler created (server dry run)", "no nodes"}},
 		{[]string{"install", "--wait=false"}, want{0, "deployment.apps/my-scheduler created\n", "Installing into context test"}},
@@ -74,18 +79,54 @@ func TestCommands(t *testing.T) {
 		{[]string{"diff", "-f", other}, want{1, "-  replicas: 2\n+  replicas: 3\n", "1 of the bundle's objects"}},
 		{[]string{"diff", "-f", other, "-o", "json"}, want{1, `"action": "configured"`, ""}},
 		{[]string{"install", "-q", "--timeout", "2s"}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
-		{[]string{"uninstall"}, want{1, "", "nobody can be asked here"}},
+		{[]string{"uninstall"}, want{1, "", "stdin is not a terminal"}},
 		{[]string{"uninstall", "--dry-run", "-o", "name"}, want{0, "deployment.apps/my-scheduler\n", ""}},
 		{[]string{"uninstall", "--yes"}, want{0, "deployment.apps/my-scheduler deleted\n", ""}},
 		{[]string{"uninstall", "--dry-run"}, want{0, "", ""}},
 		{[]string{"install", "--context", "nobody"}, want{1, "", "--context takes one of: test"}},
 		{[]string{"diff", "--context", "nobody"}, want{2, "", "--context takes one of: test"}},
+		{[]string{"install", "--name", "b7"}, want{1, "", `no context "fairlead-b7"`}},
+		{[]string{"uninstall", "--name", "b7"}, want{1, "", `no context "fairlead-b7"`}},
+		{[]string{"diff", "--name", "b7"}, want{2, "", `no context "fairlead-b7"`}},
+		{[]string{"diff", "--name", "b7", "--context", "test"}, want{2, "", "remove one of them"}},
+		{[]string{"diff", "--name", ""}, want{2, "", "use lower-case letters"}},
 		{[]string{"install", "--server", "https://127.0.0.1:1"}, want{1, "", "connection refused"}},
 	} {
 		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
 			out, err, code := run(t, step.args[0], step.args[1:]...)
 			step.want.check(t, out, err, code)
 		})
+	}
+}
+
+// TestName proves that --name finds the named cluster's context where another one is
+// the current one.
+func TestName(t *testing.T) {
+	cp := daemontest.StartControlPlane(t)
+	config, err := clientcmd.LoadFromFile(cp.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	config.Contexts["fairlead-b7"] = current
+	config.Clusters["elsewhere"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.Contexts["elsewhere"] = &clientcmdapi.Context{Cluster: "elsewhere", AuthInfo: current.AuthInfo}
+	config.CurrentContext = "elsewhere"
+	file := filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	for _, step := range []struct {
+		args []string
+		want want
+	}{
+		{[]string{"diff", "--name", "b7"}, want{1, "+++ bundle: Deployment kube-system/my-scheduler", "context fairlead-b7"}},
+		{[]string{"install", "--name", "b7", "--dry-run"}, want{0, "deployment.apps/my-scheduler created (server dry run)", "Installing into context fairlead-b7"}},
+		{[]string{"uninstall", "--name", "b7", "--yes"}, want{0, "", "Nothing is installed in context fairlead-b7"}},
+	} {
+		out, err, code := run(t, step.args[0], step.args[1:]...)
+		step.want.check(t, out, err, code)
 	}
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package internalcmd holds the hidden commands by which fairlead runs parts of
 // an embedded cluster as processes of their own. They are no interface for
 // people or scripts and may change in any release.
@@ -38,7 +40,7 @@ func newSupervise() *cobra.Command {
 func newNodeGate() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "node-gate", Short: "Let the API server alone reach simulated nodes", Args: cobra.NoArgs,
+		Use: "node-gate", Short: "Admit only the API server to simulated nodes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runNodeGate(cmd.Context(), file) },
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file")
@@ -52,7 +54,7 @@ func runNodeGate(ctx context.Context, file string) error {
 	}
 	var c nodegate.Config
 	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
+		return fmt.Errorf("read %s: %w", file, err)
 	}
 	return nodegate.Run(ctx, c)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubeconfig is the command "fairlead kubeconfig".
 package kubeconfig
 
@@ -14,7 +16,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use: "kubeconfig", Short: "Print a cluster's kubeconfig",
-		Long:    `Prints the administrator's kubeconfig of a cluster, with the context fairlead-NAME.`,
+		Long:    `Print the administrator's kubeconfig of a cluster, with the context fairlead-NAME.`,
 		Example: "  fairlead kubeconfig > /tmp/dev.kubeconfig\n  kubectl --kubeconfig /tmp/dev.kubeconfig get nodes",
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
@@ -33,9 +35,9 @@ func readIndex(dir string) ([]string, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		// A path that leaves the directory is not ours, whoever wrote it there.
+		// render never writes outside of the directory, so it did not write this path.
 		if !filepath.IsLocal(line) {
-			return nil, fmt.Errorf("%s names %q, which is outside: remove that line", indexFile, line)
+			return nil, fmt.Errorf("%s names %q, which is outside of the directory: remove that line", indexFile, line)
 		}
 		paths = append(paths, line)
 	}

@@ -1,6 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
@@ -31,7 +36,8 @@ func caFiles(t *testing.T, now time.Time) (cert, key string) {
 	return write(t, dir+"/ca.crt", string(ca.CertPEM())), write(t, dir+"/ca.key", string(keyPEM))
 }
 
-// TestServerKubeconfig: KON-21 (contents), KON-22 (nothing loose), KON-23 (0600).
+// TestServerKubeconfig: the kubeconfig has the documented contents, embeds the certificate
+// and the key, leaves no separate key file behind, and has mode 0600.
 func TestServerKubeconfig(t *testing.T) {
 	cert, key := caFiles(t, time.Now())
 	with, without := t.TempDir(), t.TempDir()
@@ -69,6 +75,47 @@ func TestServerKubeconfig(t *testing.T) {
 	index := tree(t, with)[".fairlead-render"]
 	if k, m := strings.Index(index, name), strings.Index(index, "manifests/konnectivity-server.yaml"); k < 0 || m < k {
 		t.Errorf("kubeconfig is not written before the static Pod:\n%s", index)
+	}
+}
+
+// TestStaticScheduler: the static Pod's files are written, the kubeconfig with mode 0600
+// and before the manifest, and its certificate is for the user that every binding names.
+func TestStaticScheduler(t *testing.T) {
+	cert, key := caFiles(t, time.Now())
+	dir := t.TempDir()
+	bundle := bundletest.File("scheduler: {form: StaticPod}\nkonnectivity: {enabled: false}")
+	if _, err := run(t, bundle, "-f", "-", "--output-dir", dir, "--ca-cert", cert, "--ca-key", key, "--server", "https://192.0.2.1:6443"); err != nil {
+		t.Fatal(err)
+	}
+	const name = "host/etc/kubernetes/my-scheduler.conf"
+	if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, error %v, want mode 0600", info, err)
+	}
+	config, err := clientcmd.LoadFromFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].ClientCertificateData)
+	client, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, bindings := tree(t, dir), 0
+	for file, text := range files {
+		if strings.Contains(file, "binding") && strings.Contains(text, "kind: User\n  name: "+client.Subject.CommonName+"\n") {
+			bindings++
+		}
+		if strings.Contains(text, "kind: ServiceAccount") || strings.Contains(text, "serviceAccountName") {
+			t.Errorf("%s names a ServiceAccount, which the Pod cannot use", file)
+		}
+	}
+	if bindings != 4 {
+		t.Errorf("%d of 4 bindings are of user %s", bindings, client.Subject.CommonName)
+	}
+	index := files[".fairlead-render"]
+	k, c, m := strings.Index(index, name), strings.Index(index, "my-scheduler/my-scheduler-config.yaml"), strings.Index(index, "manifests/my-scheduler.yaml")
+	if k < 0 || c < 0 || m < k || m < c {
+		t.Errorf("kubeconfig and configuration are not written before the static Pod:\n%s", index)
 	}
 }
 

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
@@ -15,12 +18,12 @@ const (
 	kubeadmDir = "kubeadm"
 )
 
-// layout gives every rendered thing a path relative to the output directory. The
-// host's files come before the cluster's, the order in which to use them
-// (KON-83).
+// layout gives every rendered file a path relative to the output directory.
+// Files of the host come before objects of the cluster, because they must be
+// applied in that order.
 func layout(out *bundle.Output) ([]bundle.File, error) {
 	var files []bundle.File
-	for _, f := range out.HostFiles {
+	for _, f := range slices.Concat(out.HostFiles, out.SchedulerFiles, out.GatewayFiles) {
 		f.Path = path.Join(hostDir, f.Path)
 		files = append(files, f)
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
@@ -31,9 +33,9 @@ func (m *mover) commitOrUndo(staging string, old []string, files []bundle.File) 
 	err := m.commit(staging, old, files)
 	if err != nil {
 		if undo := m.rollback(); undo != nil {
-			return fmt.Errorf("%w; putting the earlier files back failed too: %w; what is missing now is in %s: move it back", err, undo, m.backup)
+			return fmt.Errorf("%w; restoring the earlier files failed, too: %w; the missing files are in %s: move them back", err, undo, m.backup)
 		}
-		err = fmt.Errorf("%w (the earlier files were put back)", err)
+		err = fmt.Errorf("%w (the earlier files were restored)", err)
 	}
 	_ = os.RemoveAll(m.backup)
 	return err
@@ -62,7 +64,8 @@ func (m *mover) commit(staging string, old []string, files []bundle.File) error 
 			return err
 		}
 	}
-	// What was there before the union is in the backup already.
+	// The index from before this render is in the backup already; this replaces the
+	// index of both renders.
 	if err := m.rename(filepath.Join(staging, newDir, indexFile), filepath.Join(m.dir, indexFile)); err != nil {
 		return err
 	}

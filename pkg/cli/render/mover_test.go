@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
@@ -15,7 +17,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// after lets a rename work n times and then does something else.
+// after returns a rename that works n times and then calls another function.
 func after(n int, then func() error) func(from, to string) error {
 	return func(from, to string) error {
 		if n--; n < 0 {
@@ -30,14 +32,14 @@ func after(n int, then func() error) func(from, to string) error {
 func TestUndoFails(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir, files("a", "precious", "z", "1"))
-	// The index and a go well; then the disk breaks.
+	// The renames of the index and of a succeed; then the disk fails.
 	broken := fileOps{link: os.Link, rename: after(2, func() error { return errBroken })}
 	err := replaceTree(dir, files("a", "2", "z", "2"), broken)
-	if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "putting the earlier files back failed too") {
+	if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "restoring the earlier files failed, too") {
 		t.Fatalf("error %v", err)
 	}
-	_, rest, _ := strings.Cut(err.Error(), "is in ")
-	kept, _, _ := strings.Cut(rest, ": move it back")
+	_, rest, _ := strings.Cut(err.Error(), "are in ")
+	kept, _, _ := strings.Cut(rest, ": move them back")
 	check := func(when string) {
 		t.Helper()
 		if data, err := os.ReadFile(filepath.Join(kept, "a")); string(data) != "precious" {
@@ -106,7 +108,7 @@ func TestNoHardLinks(t *testing.T) {
 	}
 	mustWrite(t, dir, secret)
 	m := &mover{fileOps: fileOps{rename: os.Rename, link: noLinks}, dir: dir, backup: filepath.Join(dir, replacedPrefix)}
-	if err := m.commitOrUndo(t.TempDir(), nil, files("a", "2")); err == nil || !strings.Contains(err.Error(), "were put back") {
+	if err := m.commitOrUndo(t.TempDir(), nil, files("a", "2")); err == nil || !strings.Contains(err.Error(), "were restored") {
 		t.Errorf("error %v", err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "a")); err != nil || info.Mode().Perm() != 0o600 {
@@ -143,8 +145,8 @@ func TestSymbolicLink(t *testing.T) {
 	}
 }
 
-// TestTwoRenders: one waits for nobody, but does not remove what the other one has
-// staged.
+// TestTwoRenders: a render does not wait for another one, and does not remove the
+// files that the other one has staged.
 func TestTwoRenders(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir, files("a", "1"))

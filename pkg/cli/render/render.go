@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package render is "fairlead render": it prints or writes what a bundle
 // configuration stands for, and changes no cluster.
 //
@@ -9,20 +11,15 @@ package render
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 )
 
 // Output formats.
@@ -42,8 +39,8 @@ type Options struct {
 	// OutputDir is where dir writes.
 	OutputDir string
 	// CACert and CAKey are files with the cluster's CA, and Server is the URL of its
-	// API server: all three make the Konnectivity server's kubeconfig, none leaves
-	// it out.
+	// API server: all three make the kubeconfigs of static Pods, none leaves them
+	// out.
 	CACert, CAKey, Server string
 
 	Streams genericiooptions.IOStreams
@@ -56,27 +53,27 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 	return &Options{Streams: streams, Now: time.Now}
 }
 
-const long = `Render a bundle: the second scheduler and the Konnectivity tunnel of a cluster.
+const long = `Render a bundle to manifests and host files.
 
-yaml and json print the in-cluster objects, in the order in which to apply them.
-dir writes all there is below --output-dir:
+-o yaml and -o json print the in-cluster objects, in the order in which to apply
+them. -o dir writes everything to --output-dir:
 
   *.yaml     in-cluster objects, for kubectl apply -f DIR
-  host/      files for every control plane node, below their path there
-  kubeadm/   kube-apiserver's setup, in one of two ways: cluster-configuration.yaml
-             to merge into a kubeadm configuration, or patches/ for kubeadm's
-             patches together with certificate-sans.yaml, the name that agents
-             dial, which patches cannot put into the API server's certificate
+  host/      files for every control plane node, with their paths there
+  kubeadm/   kube-apiserver's flags and mounts, in two forms. Use one of them:
+             cluster-configuration.yaml, to merge into a kubeadm configuration; or
+             patches/, for kubeadm's patches, with certificate-sans.yaml, which
+             adds the name that agents dial to the API server's certificate
 
-A cluster that exists needs that certificate issued again, in either way:
-docs/control-plane.md has the steps in order.
+In an existing cluster, issue that certificate again: docs/control-plane.md lists
+the steps in order.
 
-It never overwrites or removes a file that it did not write.`
+The command never overwrites or removes a file that it did not write.`
 
-const examples = `  # The default bundle, straight into a cluster
+const examples = `  # Apply the default bundle to a cluster
   fairlead render | kubectl apply -f -
 
-  # Everything, with the identity of the Konnectivity server
+  # Write everything, including the kubeconfig of the Konnectivity server
   fairlead render -f bundle.yaml -o dir --output-dir out \
     --ca-cert /etc/kubernetes/pki/ca.crt --ca-key /etc/kubernetes/pki/ca.key --server https://10.0.0.1:6443`
 
@@ -85,7 +82,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := NewOptions(streams)
 	cmd := &cobra.Command{
 		Use:     "render",
-		Short:   "Print or write what a bundle configuration stands for",
+		Short:   "Render a bundle to manifests and host files",
 		Long:    long,
 		Example: examples,
 		Args:    cobra.NoArgs,
@@ -100,18 +97,19 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd)
+	cmd.AddCommand(newAPIServiceCommand(streams))
 	return cmd
 }
 
 // AddFlags binds the options to flags of cmd.
 func (o *Options) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "filename", "f", o.File, `Bundle configuration; "-" reads standard input. Default: the default bundle.`)
-	f.StringVarP(&o.Output, "output", "o", o.Output, "Output format: yaml, json or dir. Default: yaml, or dir with --output-dir.")
-	f.StringVar(&o.OutputDir, "output-dir", o.OutputDir, "Directory for -o dir; made if missing.")
-	f.StringVar(&o.CACert, "ca-cert", o.CACert, "File with the cluster's CA certificate, to make the Konnectivity server's kubeconfig (-o dir).")
-	f.StringVar(&o.CAKey, "ca-key", o.CAKey, "File with the CA's private key.")
-	f.StringVar(&o.Server, "server", o.Server, "URL of the API server for that kubeconfig, such as https://10.0.0.1:6443.")
+	bundleflag.Add(f, &o.File, bundleflag.Default)
+	f.StringVarP(&o.Output, "output", "o", o.Output, "yaml, json or dir (default: yaml, or dir with --output-dir)")
+	f.StringVar(&o.OutputDir, "output-dir", o.OutputDir, "directory for -o dir; created if it does not exist")
+	f.StringVar(&o.CACert, "ca-cert", o.CACert, "file with the cluster's CA certificate, to create the kubeconfigs of static Pods (-o dir): the Konnectivity server's, and the second scheduler's with scheduler.form StaticPod")
+	f.StringVar(&o.CAKey, "ca-key", o.CAKey, "file with the CA's private key")
+	f.StringVar(&o.Server, "server", o.Server, "URL of the API server for these kubeconfigs, such as https://10.0.0.1:6443")
 }
 
 // Complete fills in what follows from the rest.
@@ -134,18 +132,18 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--output-dir needs -o dir, not -o %s", o.Output)
 		}
 		if o.CACert+o.CAKey+o.Server != "" {
-			return errors.New("--ca-cert, --ca-key and --server make a file: use them with -o dir")
+			return errors.New("--ca-cert, --ca-key and --server create a file: use them with -o dir")
 		}
 		return nil
 	case formatDir:
 	default:
-		return fmt.Errorf("-o %q is unknown: use yaml, json or dir", o.Output)
+		return fmt.Errorf("--output %q: choose yaml, json or dir", o.Output)
 	}
 	if o.OutputDir == "" {
 		return errors.New("-o dir needs --output-dir")
 	}
 	if given := o.CACert + o.CAKey + o.Server; given != "" && (o.CACert == "" || o.CAKey == "" || o.Server == "") {
-		return errors.New("--ca-cert, --ca-key and --server go together: give all three or none")
+		return errors.New("--ca-cert, --ca-key and --server go together: set all three or none")
 	}
 	if o.Server != "" && !strings.HasPrefix(o.Server, "https://") {
 		return fmt.Errorf("--server %q must be an https:// URL", o.Server)
@@ -173,23 +171,7 @@ func (o *Options) Run() error {
 }
 
 func (o *Options) load() (*v1alpha1.Bundle, error) {
-	var data []byte
-	var err error
-	switch o.File {
-	case "":
-	case "-":
-		data, err = io.ReadAll(o.Streams.In)
-	default:
-		data, err = os.ReadFile(o.File)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the bundle configuration: %w", err)
-	}
-	b, err := bundle.Load(data)
-	if err != nil && o.File != "" {
-		return nil, fmt.Errorf("%s: %w", o.File, err)
-	}
-	return b, err
+	return bundleflag.Load(o.File, o.Streams.In, o.Streams.ErrOut)
 }
 
 func (o *Options) printYAML(out *bundle.Output) error {
@@ -219,11 +201,11 @@ func (o *Options) printJSON(out *bundle.Output) error {
 func (o *Options) writeDir(b *v1alpha1.Bundle, out *bundle.Output) error {
 	var files []bundle.File
 	if o.CACert != "" {
-		kubeconfig, err := o.serverKubeconfig(b)
+		kubeconfigs, err := o.kubeconfigs(b)
 		if err != nil {
 			return err
 		}
-		files = append(files, kubeconfig)
+		files = append(files, kubeconfigs...)
 	}
 	rest, err := layout(out)
 	if err != nil {
@@ -235,30 +217,4 @@ func (o *Options) writeDir(b *v1alpha1.Bundle, out *bundle.Output) error {
 	}
 	_, err = fmt.Fprintf(o.Streams.ErrOut, "wrote %d files below %s\n", len(files), o.OutputDir)
 	return err
-}
-
-// serverKubeconfig is the one file that holds a secret. It comes first, so that
-// it is there before the static Pod's manifest (KON-23).
-func (o *Options) serverKubeconfig(b *v1alpha1.Bundle) (bundle.File, error) {
-	none := bundle.File{}
-	if !ptr.Deref(b.Konnectivity.Enabled, true) {
-		return none, errors.New("--ca-cert makes the kubeconfig of the Konnectivity server, but konnectivity.enabled is false: leave it out")
-	}
-	cert, err := os.ReadFile(o.CACert)
-	if err != nil {
-		return none, fmt.Errorf("--ca-cert: %w", err)
-	}
-	key, err := os.ReadFile(o.CAKey)
-	if err != nil {
-		return none, fmt.Errorf("--ca-key: %w", err)
-	}
-	ca, err := pki.ParseKeyPair(cert, key)
-	if err != nil {
-		return none, fmt.Errorf("--ca-cert %s, --ca-key %s: %w", o.CACert, o.CAKey, err)
-	}
-	data, err := konnectivity.ServerKubeconfig(b, ca, o.Server, o.Now())
-	if err != nil {
-		return none, fmt.Errorf("--ca-cert %s: %w", o.CACert, err)
-	}
-	return bundle.File{Path: path.Join(hostDir, b.Konnectivity.Server.Kubeconfig), Mode: 0o600, Data: data}, nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render_test
 
 import (
@@ -17,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/cli/render"
 )
 
@@ -97,7 +100,7 @@ func TestExampleIsDefault(t *testing.T) {
 }
 
 func TestStandardInputAndFile(t *testing.T) {
-	const config = "scheduler: {name: batch}\n"
+	config := bundletest.Old("scheduler: {name: batch}")
 	file := write(t, filepath.Join(t.TempDir(), "bundle.yaml"), config)
 	fromFile, err := run(t, "", "-f", file)
 	if err != nil {
@@ -112,8 +115,9 @@ func TestStandardInputAndFile(t *testing.T) {
 	}
 }
 
-// TestJSON: the list holds what the YAML stream holds, in the same order, and no
-// noise that nobody wrote.
+// TestJSON: the list holds what the YAML stream holds, in the same order, and
+// leaves out fields that only serialization adds, such as creationTimestamp and
+// status.
 func TestJSON(t *testing.T) {
 	asJSON, err := run(t, "", "-o", "json")
 	if err != nil {
@@ -173,15 +177,15 @@ func TestFlagErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"format":         {[]string{"-o", "xml"}, `-o "xml" is unknown: use yaml, json or dir`},
-		"no directory":   {[]string{"-o", "dir"}, "-o dir needs --output-dir"},
-		"directory":      {[]string{"-o", "json", "--output-dir", dir}, "--output-dir needs -o dir"},
-		"CA with yaml":   {[]string{"--ca-cert", "x"}, "use them with -o dir"},
-		"CA alone":       {[]string{"--output-dir", dir, "--ca-cert", "x"}, "give all three or none"},
-		"server":         {[]string{"--output-dir", dir, "--ca-cert", "x", "--ca-key", "y", "--server", "http://a"}, "must be an https:// URL"},
-		"no CA file":     {[]string{"--output-dir", dir, "--ca-cert", dir + "/x", "--ca-key", "y", "--server", "https://a"}, "--ca-cert: open "},
-		"no config file": {[]string{"-f", dir + "/none.yaml"}, "read the bundle configuration: open "},
-		"arguments":      {[]string{"extra"}, "unknown command"},
+		"format":          {[]string{"-o", "xml"}, `--output "xml": choose yaml, json or dir`},
+		"not a directory": {[]string{"-o", "dir"}, "-o dir needs --output-dir"},
+		"directory":       {[]string{"-o", "json", "--output-dir", dir}, "--output-dir needs -o dir"},
+		"CA with yaml":    {[]string{"--ca-cert", "x"}, "use them with -o dir"},
+		"CA alone":        {[]string{"--output-dir", dir, "--ca-cert", "x"}, "set all three or none"},
+		"server":          {[]string{"--output-dir", dir, "--ca-cert", "x", "--ca-key", "y", "--server", "http://a"}, "must be an https:// URL"},
+		"no CA file":      {[]string{"--output-dir", dir, "--ca-cert", dir + "/x", "--ca-key", "y", "--server", "https://a"}, "--ca-cert: open "},
+		"no config file":  {[]string{"-f", dir + "/none.yaml"}, "--filename: open "},
+		"arguments":       {[]string{"extra"}, "unknown command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, "", tc.args...)
@@ -204,9 +208,9 @@ func TestInvalidConfigurationLeavesEarlierState(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, dir)
-	bad := write(t, filepath.Join(t.TempDir(), "bad.yaml"), "konnectivity: {agentPort: 80}\n")
+	bad := write(t, filepath.Join(t.TempDir(), "bad.yaml"), bundletest.Old("konnectivity: {agentPort: 80}"))
 	_, err := run(t, "", "--output-dir", dir, "-f", bad)
-	if err == nil || !strings.HasPrefix(err.Error(), bad+": ") || !strings.Contains(err.Error(), "konnectivity.agentPort") {
+	if err == nil || !strings.HasPrefix(err.Error(), "--filename "+bad+": ") || !strings.Contains(err.Error(), "konnectivity.agentPort") {
 		t.Errorf("error %v, want the file and the field", err)
 	}
 	if strings.Contains(err.Error(), "\n") {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
@@ -15,10 +17,10 @@ import (
 )
 
 var (
-	// errForeign is returned when a directory holds files of somebody else.
+	// errForeign is returned when a directory holds files that fairlead did not write.
 	errForeign = errors.New("holds files that fairlead did not write")
 	// errBusy is returned while another render writes to the directory.
-	errBusy = errors.New("another render is writing there: try again when it has ended")
+	errBusy = errors.New("another render is writing there: retry when it has ended")
 )
 
 const (
@@ -80,7 +82,7 @@ func replaceTree(dir string, files []bundle.File, ops fileOps) error {
 func makeDir(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		if target, e := os.Readlink(dir); e == nil {
-			return "", fmt.Errorf("it is a link to %s, which is no directory: make that directory or remove the link", target)
+			return "", fmt.Errorf("it is a link to %s, which is not a directory: create that directory or remove the link", target)
 		}
 		return "", err
 	}
@@ -141,7 +143,7 @@ func refuseForeign(dir string, old []string, files []bundle.File) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("the directory %w, such as %s: move them away or give another --output-dir", errForeign, rel)
+		return fmt.Errorf("the directory %w, such as %s: move them away or set another --output-dir", errForeign, rel)
 	})
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package render
 
 import (
@@ -111,7 +113,7 @@ func TestWriteTreeRollsBack(t *testing.T) {
 	mustWrite(t, dir, files("a", "1", "stale", "1", "z/inner", "1"))
 	before := contents(t, dir)
 	err := writeTree(dir, files("a", "2", "new/b", "2", "z", "2"))
-	if err == nil || !strings.Contains(err.Error(), "the earlier files were put back") {
+	if err == nil || !strings.Contains(err.Error(), "the earlier files were restored") {
 		t.Fatalf("error %v", err)
 	}
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {

@@ -1,9 +1,11 @@
-// Package ui is how the commands look to people: the progress of long ones
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ui formats the output that people read: the progress of long commands
 // ([NewProgress]) and errors ([PrintError]).
 //
-// On a terminal the running step turns a spinner; elsewhere every step is one
-// line when it ends. NO_COLOR switches colours off. Progress goes to standard
-// error, results go to standard output.
+// On a terminal the running step shows a spinner; elsewhere every step is one line
+// when it ends. NO_COLOR switches colours off. Progress goes to standard error,
+// results go to standard output.
 package ui
 
 import (
@@ -49,7 +51,7 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// spinTime is the time between two pictures of the spinner.
+// spinTime is the time between two frames of the spinner.
 const spinTime = 100 * time.Millisecond
 
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
@@ -99,6 +101,14 @@ func (p *Progress) End(result string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, _ = fmt.Fprintf(p.out, " %s %s%s\n", mark, step, p.paint("2", result))
+}
+
+// Note shows a remark between steps.
+func (p *Progress) Note(text string) {
+	if p.quiet {
+		return
+	}
+	_, _ = fmt.Fprintf(p.out, " %s %s\n", p.paint("33", "!"), strings.ReplaceAll(text, "\n", "\n   "))
 }
 
 // spin redraws the line until stop closes, then clears it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ui
 
 import (
@@ -8,7 +10,7 @@ import (
 	"testing"
 )
 
-// Where nobody watches, every step is a line when it begins and one when it
+// Without a terminal, progress prints one line when a step begins and one when it
 // ends, without colours or control characters.
 func TestPlainProgress(t *testing.T) {
 	var out bytes.Buffer

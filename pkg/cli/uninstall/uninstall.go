@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package uninstall is "fairlead uninstall": it takes a bundle out of a cluster.
 package uninstall
 
@@ -33,19 +35,19 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 	return &Options{Options: clusterchange.New(streams)}
 }
 
-const long = `Uninstall what "fairlead install" has brought into a cluster: admission policies,
-then workloads, then the rest. What is installed is found by the inventory and by
-what the API server recorded as applied by fairlead, so no configuration is needed.
-Objects of others stay, and so does a namespace that holds any.
+const long = `Remove what "fairlead install" installed in a cluster: admission policies first, then
+workloads, then the rest. The command finds the objects by its inventory and by the
+managed fields that the API server records, so it needs no configuration. It keeps
+objects of other owners, and a namespace that holds any.
 
-The API server's half of the tunnel must be gone before: "fairlead controlplane
+Remove the API server's half of the tunnel first: run "fairlead controlplane
 uninstall" on every control plane node.`
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := NewOptions(streams)
 	cmd := &cobra.Command{
-		Use: "uninstall", Short: "Take a bundle out of a cluster", Long: long, GroupID: "bundle", Args: cobra.NoArgs,
+		Use: "uninstall", Short: "Remove a bundle from a cluster", Long: long, GroupID: "bundle", Args: cobra.NoArgs,
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
@@ -55,14 +57,14 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
+	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be deleted, and change nothing")
-	o.AddFlags(f, "wait until everything is gone", `"tunnel-in-use"`)
+	o.AddFlags(f, "wait until all objects are deleted", `"tunnel-in-use"`)
 	return cmd
 }
 
-// errNotAsked is returned where nobody can answer.
-var errNotAsked = errors.New("nobody can be asked here: --yes uninstalls, --dry-run shows what")
+// errNotAsked is returned if there is no terminal to ask for confirmation.
+var errNotAsked = errors.New("stdin is not a terminal: pass --yes to confirm or --dry-run to preview")
 
 // Run uninstalls.
 func (o *Options) Run(ctx context.Context) error {
@@ -115,7 +117,7 @@ func (o *Options) confirm(target clusterflags.Cluster, preview *install.Result) 
 	if err := clusterchange.Print(o.Streams.ErrOut, "", preview, ""); err != nil {
 		return err
 	}
-	return ask(o.Streams.In, o.Streams.ErrOut, fmt.Sprintf("Do all this in %s? [y/N] ", target))
+	return ask(o.Streams.In, o.Streams.ErrOut, fmt.Sprintf("Delete these objects in %s? [y/N] ", target))
 }
 
 // ErrDeclined is returned when the answer is not yes.

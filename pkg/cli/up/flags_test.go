@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package up
 
 import (
@@ -16,7 +18,7 @@ func TestFlagsOfTheOtherProvider(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{[]string{"--workers", "3"}, []string{"--workers", "--provider kind only", `cluster "dev" is of provider embedded`}},
+		{[]string{"--workers", "3"}, []string{"--workers", "--provider kind only", `cluster "dev" has provider embedded`}},
 		{[]string{"--provider", "embedded", "--control-planes", "3"}, []string{"--control-planes", "--provider kind only"}},
 		{[]string{"--image", "x"}, []string{"--image", "add --provider kind"}},
 		{[]string{"--provider", "kind", "--nodes", "3"}, []string{"--nodes", "--provider embedded only"}},

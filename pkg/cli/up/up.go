@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package up is the command "fairlead up".
 package up
 
@@ -14,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
@@ -42,24 +44,23 @@ type Options struct {
 	provider cluster.Provider
 }
 
-const long = `Brings up a cluster on this machine, with a second scheduler beside the first and
-all traffic to nodes through a Konnectivity tunnel. Then it proves that both work.
+const long = `Bring up a cluster on this machine, with a second scheduler next to the default
+one and all traffic to nodes through a Konnectivity tunnel, then verify both.
 
-With provider embedded, the default, a cluster is plain processes: etcd,
-kube-apiserver, kube-controller-manager, kube-scheduler and simulated nodes. The
-first time it builds Kubernetes from source, which takes some minutes; the
-programs are kept in a cache.
+The provider embedded, the default, runs ordinary processes: etcd, kube-apiserver,
+kube-controller-manager, kube-scheduler and simulated nodes. The first run builds
+Kubernetes from source, which takes some minutes, and caches the programs.
 
-With provider kind a cluster is containers, in Docker, Podman or nerdctl, with
-real kubeadm, kubelet and containerd.
+The provider kind runs containers in Docker, Podman or nerdctl, with real kubeadm,
+kubelet and containerd.
 
-A cluster that was stopped, by a restart of the machine for example, is started
-again; one that runs is left as it is.`
+The command starts a stopped cluster again, for example after a restart of the
+machine, and does not change a running one.`
 
 const example = `  fairlead up                        # cluster "dev" with 3 nodes
-  fairlead up --name big --nodes 50  # a second one beside it
+  fairlead up --name big --nodes 50  # a second cluster
   fairlead up --provider kind        # real nodes in containers
-  fairlead up -f bundle.yaml         # with settings of your own; see "fairlead render"`
+  fairlead up -f bundle.yaml         # your own settings; see "fairlead render"`
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Command {
@@ -89,21 +90,21 @@ var ownFlags = map[string][]string{
 
 func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Up.Name, "name", cluster.DefaultName, "name of the cluster; its context is fairlead-NAME")
-	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("how to make the cluster: %s (default: the one that it has, %s for a new one)", strings.Join(providers.Names(), " or "), providers.Names()[0]))
-	f.StringVarP(&o.Config, "filename", "f", "", "Bundle file (default: the default bundle)")
-	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free one, remembered)")
-	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed bring-up has made")
-	f.BoolVar(&o.NoVerify, "no-verify", false, "do not run the quick checks at the end")
+	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("cluster provider: %s (default: the existing cluster's, or %s for a new one)", strings.Join(providers.Names(), " or "), providers.Names()[0]))
+	bundleflag.Add(f, &o.Config, bundleflag.Default)
+	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free port, reused later)")
+	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed run created")
+	f.BoolVar(&o.NoVerify, "no-verify", false, "skip the quick checks at the end")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
-	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "file that gets the context (default: $KUBECONFIG or ~/.kube/config)")
+	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "kubeconfig file to write the context to (default: $KUBECONFIG or ~/.kube/config)")
 
 	e, k := &o.Settings.Embedded, &o.Settings.Kind
 	f.IntVar(&e.Nodes, "nodes", 0, fmt.Sprintf("embedded: number of simulated nodes (default %d)", embedded.DefaultNodes))
 	f.IntVar(&e.Agents, "agents", 0, fmt.Sprintf("embedded: number of Konnectivity agents (default %d)", embedded.DefaultAgents))
-	f.StringVar(&e.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with ready-built etcd, kube-apiserver, ... instead of building them")
-	f.StringVar(&k.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it is there, else kind's own)", nodeimage.Name()))
+	f.StringVar(&e.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with prebuilt etcd, kube-apiserver and so on, instead of building them")
+	f.StringVar(&k.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it exists, otherwise kind's own)", nodeimage.Name()))
 	f.IntVar(&k.ControlPlanes, "control-planes", 0, fmt.Sprintf("kind: number of control plane nodes, 1 or 3 (default %d)", kind.DefaultControlPlanes))
-	f.IntVar(&o.workers, "workers", 0, fmt.Sprintf("kind: number of other nodes (default %d)", kind.DefaultWorkers))
+	f.IntVar(&o.workers, "workers", 0, fmt.Sprintf("kind: number of worker nodes (default %d)", kind.DefaultWorkers))
 }
 
 // Complete reads the bundle file and finds the cluster's provider.
@@ -113,12 +114,9 @@ func (o *Options) Complete(cmd *cobra.Command) error {
 	}
 	o.Up.Progress = ui.NewProgress(o.ErrOut, o.Quiet)
 	if o.Config != "" {
-		data, err := os.ReadFile(o.Config)
-		if err != nil {
-			return fmt.Errorf("--filename: %w", err)
-		}
-		if o.Up.Bundle, err = bundle.Load(data); err != nil {
-			return fmt.Errorf("%s: %w", o.Config, err)
+		var err error
+		if o.Up.Bundle, err = bundleflag.Load(o.Config, o.In, o.ErrOut); err != nil {
+			return err
 		}
 	}
 	set, err := providers.New(o.Settings)
@@ -129,19 +127,19 @@ func (o *Options) Complete(cmd *cobra.Command) error {
 	return err
 }
 
-// Validate refuses flags of another provider, and numbers that are given and
-// make no cluster.
+// Validate rejects flags of another provider, and numbers of nodes with which no
+// cluster can be created.
 func (o *Options) Validate(cmd *cobra.Command) error {
 	for provider, flags := range ownFlags {
 		for _, name := range flags {
 			if provider != o.provider.Name() && cmd.Flags().Changed(name) {
-				return fmt.Errorf("--%s is for --provider %s only, and cluster %q is of provider %s: leave it out, or add --provider %s", name, provider, o.Up.Name, o.provider.Name(), provider)
+				return fmt.Errorf("--%s works with --provider %s only, and cluster %q has provider %s: remove the flag, or add --provider %s", name, provider, o.Up.Name, o.provider.Name(), provider)
 			}
 		}
 	}
 	for _, name := range []string{"nodes", "agents", "control-planes"} {
 		if n, err := cmd.Flags().GetInt(name); err == nil && cmd.Flags().Changed(name) && n < 1 {
-			return fmt.Errorf("--%s %d: at least 1 is needed", name, n)
+			return fmt.Errorf("--%s %d: must be at least 1", name, n)
 		}
 	}
 	return nil
@@ -159,7 +157,7 @@ func (o *Options) Run(ctx context.Context) error {
 	kubeContext := cluster.ContextName(o.Up.Name)
 	if !o.NoVerify {
 		if err := o.runVerify(ctx, kubeContext); err != nil {
-			return fmt.Errorf("%w\nthe cluster is kept: look with \"fairlead status --name %s\", try again with \"fairlead verify --context %s\"", err, o.Up.Name, kubeContext)
+			return fmt.Errorf("%w\nthe cluster still runs: inspect it with \"fairlead status --name %s\", then retry with \"fairlead verify --context %s\"", err, o.Up.Name, kubeContext)
 		}
 	}
 	if !o.Quiet {

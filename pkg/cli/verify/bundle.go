@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verify
 
 import (
@@ -11,7 +13,7 @@ import (
 )
 
 // sameBundle refuses a --filename that differs from what the cluster was made with:
-// where its parts are and how they are stopped follows from that alone.
+// verify derives where the parts are and how to stop them from the bundle alone.
 func (o *Options) sameBundle(env *check.Env) error {
 	if o.Filename == "" || env.Bundle == nil {
 		return nil
@@ -20,8 +22,8 @@ func (o *Options) sameBundle(env *check.Env) error {
 	if err != nil || field == "" {
 		return err
 	}
-	return check.WithHint(fmt.Errorf("--filename %s: %s is %s there, and %s in the bundle that cluster %s was made with", o.Filename, field, asked, has, env.Cluster),
-		"leave --filename out: verify knows this cluster's bundle; a scheduler that was installed into it since is verified with --scheduler-name and --lease")
+	return check.WithHint(fmt.Errorf("--filename %s: %s is %s there, but %s in the bundle of cluster %s", o.Filename, field, asked, has, env.Cluster),
+		"remove --filename, because verify knows the bundle of this cluster; to verify a scheduler that you installed later, use --scheduler-name and --lease")
 }
 
 // firstDifference is the first field, by name, in which two bundles differ, and
@@ -37,7 +39,7 @@ func firstDifference(a, b *v1alpha1.Bundle) (field, inA, inB string, err error) 
 			return "", "", "", err
 		}
 	}
-	field, inA, inB = differs("", trees[0], trees[1])
+	field, inA, inB = differs("spec", trees[0], trees[1])
 	return field, inA, inB, nil
 }
 
@@ -53,11 +55,7 @@ func differs(field string, a, b any) (where, inA, inB string) {
 	all := maps.Clone(am)
 	maps.Copy(all, bm)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		below := key
-		if field != "" {
-			below = field + "." + key
-		}
-		if where, inA, inB := differs(below, am[key], bm[key]); where != "" {
+		if where, inA, inB := differs(field+"."+key, am[key], bm[key]); where != "" {
 			return where, inA, inB
 		}
 	}

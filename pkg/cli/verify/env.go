@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verify
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 )
 
-// env asks the sources, then takes the cluster for one of which only the kubeconfig is known. Flags win over both.
+// env asks the sources. If none knows the cluster, env uses only the kubeconfig. Flags override both.
 func (o *Options) env(ctx context.Context) (*check.Env, error) {
 	for _, source := range o.Sources {
 		env, err := source(ctx, o.Kubeconfig, o.Context)
@@ -36,7 +38,7 @@ func (o *Options) genericEnv() (*check.Env, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "--kubeconfig names the file")
+		return nil, check.WithHint(fmt.Errorf("read kubeconfig: %w", err), "set the file with --kubeconfig")
 	}
 	name := o.Context
 	if name == "" {
@@ -68,7 +70,7 @@ func (o *Options) override(env *check.Env) *check.Env {
 	}
 	if o.Lease != "" {
 		if o.lease != env.Lease && !slices.Contains(env.Coexistence.SchedulerNames, env.SchedulerName) {
-			// It is another scheduler than the bundle's, of which nothing else is known.
+			// This is not the bundle's scheduler. verify knows nothing else about it.
 			env.OwnsIdentity, env.FormerIdentity, env.IdentityLimit = nil, nil, ""
 			env.Coexistence = check.Coexistence{SchedulerNames: []string{env.SchedulerName}}
 		}
@@ -82,6 +84,9 @@ func (o *Options) override(env *check.Env) *check.Env {
 	}
 	if o.Image != "" {
 		env.Probe.Image = o.Image
+	}
+	if o.PauseImage != "" {
+		env.Probe.PauseImage = o.PauseImage
 	}
 	return env
 }

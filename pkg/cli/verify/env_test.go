@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verify
 
 import (
@@ -10,7 +12,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
-// TestAnotherSchedulersReplicas: who names a scheduler that is not the bundle's asks about one whose replicas nobody knows. Its leader is no stranger.
+// TestAnotherSchedulersReplicas: if --scheduler-name names a scheduler other than the bundle's, verify does not know
+// its replicas and must not report its leader as foreign.
 func TestAnotherSchedulersReplicas(t *testing.T) {
 	lease := types.NamespacedName{Namespace: "kube-system", Name: "my-scheduler"}
 	for name, tc := range map[string]struct {

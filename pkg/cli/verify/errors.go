@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verify
 
 import (
@@ -13,7 +15,8 @@ type Error struct {
 	Err  error
 }
 
-// Error includes the hint, because whoever prints it knows nothing of hints.
+// Error includes the hint, because the code that prints errors does not print
+// hints.
 func (e *Error) Error() string {
 	if hint := check.HintOf(e.Err); hint != "" {
 		return e.Err.Error() + "\nhint: " + hint

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verify is the command `fairlead verify`: it makes the checks of pkg/check against the cluster of a kubeconfig.
 package verify
 
@@ -21,10 +23,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/report"
+	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 )
 
@@ -35,6 +38,8 @@ type Options struct {
 	Sources []check.EnvSource
 
 	Kubeconfig, Context string
+	// Name is the cluster of "fairlead up" whose context is used, in place of Context.
+	Name clusterflags.Name
 	// Filename is the Bundle that the cluster was set up with. SchedulerName and Lease override what it says, and what a source says.
 	Filename         string
 	SchedulerName    string
@@ -45,6 +50,7 @@ type Options struct {
 	WebhookAddress   string
 	ServerMetricsURL string
 	Image            string
+	PauseImage       string
 
 	bundle   *v1alpha1.Bundle
 	only     *regexp.Regexp
@@ -59,7 +65,8 @@ func NewOptions(streams genericiooptions.IOStreams, sources ...check.EnvSource) 
 	return &Options{Streams: streams, Sources: sources, Output: "text"}
 }
 
-// SilenceClientLogs turns off what client-go logs in the whole process: the checks report the same better, and not in the middle of a line.
+// SilenceClientLogs turns off what client-go logs in the whole process: the checks report the same errors in clearer words and without breaking a
+// progress line.
 func SilenceClientLogs() { klog.SetLogger(logr.Discard()) }
 
 // NewCommand returns the verify command; see NewOptions.
@@ -67,20 +74,23 @@ func NewCommand(streams genericiooptions.IOStreams, sources ...check.EnvSource) 
 	o := NewOptions(streams, sources...)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove that pods choose their scheduler and that the API server reaches nodes through the tunnel",
-		Long: `Verify proves that the second scheduler and the Konnectivity tunnel of a cluster work. It makes pods, a Service and a webhook in
-throw-away namespaces and deletes them again.
+		Short: "Verify the second scheduler and the tunnel of a cluster",
+		Long: `Verify that Pods are bound by the scheduler that they name, and that the API server
+reaches nodes through the Konnectivity tunnel. The command creates Pods, a Service
+and a webhook in temporary namespaces, and deletes them again.
 
-Exit code: 0 all is proved, 1 a check failed, 2 wrong usage or no connection to the API server.`,
+Exit code: 0 all checks passed, 1 a check failed, 2 wrong usage or no connection to
+the API server.`,
 		Example: `  fairlead verify                              # the current context
-  fairlead verify --disruptive                 # also stop parts, and put them back
+  fairlead verify --name dev                   # the cluster of "fairlead up --name dev"
+  fairlead verify --disruptive                 # also stop components and restore them
   fairlead verify -f bundle.yaml               # names and ports as rendered from this bundle
   fairlead verify --only tunnel -o junit       # some checks, for CI
   fairlead verify --list`,
 		Args: cobra.NoArgs, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			SilenceClientLogs()
-			if err := refuseEmpty(cmd, "scheduler-name", "lease", "filename"); err != nil {
+			if err := refuseEmpty(cmd, "scheduler-name", "lease", "filename", "image", "pause-image"); err != nil {
 				return err
 			}
 			if err := o.Complete(); err != nil {
@@ -101,16 +111,18 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&o.Context, "context", o.Context, "kubeconfig context (default: the current one)")
-	f.StringVarP(&o.Filename, "filename", "f", o.Filename, `Bundle that the cluster was set up with, which gives all names and ports; "-" reads standard input (default: what a cluster of "fairlead up" was made with, else the default bundle)`)
-	f.BoolVar(&o.Disruptive, "disruptive", o.Disruptive, "also make the checks that stop a part of the cluster and put it back")
-	f.StringVar(&o.Only, "only", o.Only, "make only the checks whose id matches this regular expression")
+	o.Name.AddFlag(f)
+	bundleflag.Add(f, &o.Filename, bundleflag.Created)
+	f.BoolVar(&o.Disruptive, "disruptive", o.Disruptive, "also run the checks that stop a component of the cluster and restore it")
+	f.StringVar(&o.Only, "only", o.Only, "run only the checks whose ID matches this regular expression")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "text, json or junit")
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "time limit of each check (default: each has its own)")
 	f.StringVar(&o.SchedulerName, "scheduler-name", o.SchedulerName, "name of the second scheduler's profile (default: the bundle's first, "+v1alpha1.DefaultSchedulerName+")")
 	f.StringVar(&o.Lease, "lease", o.Lease, "namespace/name of the second scheduler's Lease (default: the bundle's, "+v1alpha1.DefaultNamespace+"/"+v1alpha1.DefaultSchedulerName+")")
-	f.StringVar(&o.WebhookAddress, "webhook-address", o.WebhookAddress, "IP or IP:PORT of this machine that the agents can reach (default: found out, any free port)")
-	f.StringVar(&o.ServerMetricsURL, "server-metrics-url", o.ServerMetricsURL, "konnectivity-server's /metrics (default: asked from its pods through the API server)")
-	f.StringVar(&o.Image, "image", o.Image, "image of the pod for logs, exec and port-forward: must serve agnhost's netexec and have sh, head and sleep (default "+check.DefaultProbeImage+")")
+	f.StringVar(&o.WebhookAddress, "webhook-address", o.WebhookAddress, "IP or IP:PORT of this machine that the agents can reach (default: detected, with any free port)")
+	f.StringVar(&o.ServerMetricsURL, "server-metrics-url", o.ServerMetricsURL, "URL of konnectivity-server's /metrics (default: its Pods, by port-forward)")
+	f.StringVar(&o.Image, "image", o.Image, "image of the Pod for logs, exec and port-forward; must have agnhost's netexec, sh, head and sleep (default "+check.DefaultProbeImage+")")
+	f.StringVar(&o.PauseImage, "pause-image", o.PauseImage, "image of Pods that are only scheduled (default "+check.DefaultPauseImage+")")
 	f.BoolVar(&o.List, "list", o.List, "list the checks and exit")
 }
 
@@ -118,17 +130,20 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 func refuseEmpty(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usage("--%s: must not be empty; leave the flag out for the default", name)
+			return usage("--%s: must not be empty: remove the flag to use the default", name)
 		}
 	}
 	return nil
 }
 
-// Complete reads the bundle and parses what flags hold as text.
+// Complete reads the bundle and parses the text values of flags.
 func (o *Options) Complete() error {
-	var err error
-	if o.bundle, err = o.loadBundle(); err != nil {
-		return usage("--filename: %w", err)
+	err := o.Name.Resolve(&o.Context)
+	if err != nil {
+		return usage("%w", err)
+	}
+	if o.bundle, err = bundleflag.Load(o.Filename, o.Streams.In, o.Streams.ErrOut); err != nil {
+		return usage("%w", err)
 	}
 	if o.Only != "" {
 		if o.only, err = regexp.Compile(o.Only); err != nil {
@@ -138,27 +153,11 @@ func (o *Options) Complete() error {
 	if o.Lease != "" {
 		namespace, name, ok := strings.Cut(o.Lease, "/")
 		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return usage("--lease %q: want namespace/name, for example %s/%s", o.Lease, v1alpha1.DefaultNamespace, v1alpha1.DefaultSchedulerName)
+			return usage("--lease %q: must have the form namespace/name, for example %s/%s", o.Lease, v1alpha1.DefaultNamespace, v1alpha1.DefaultSchedulerName)
 		}
 		o.lease = types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	return o.completeAddress()
-}
-
-func (o *Options) loadBundle() (*v1alpha1.Bundle, error) {
-	var data []byte
-	var err error
-	switch o.Filename {
-	case "":
-	case "-":
-		data, err = io.ReadAll(o.Streams.In)
-	default:
-		data, err = os.ReadFile(o.Filename)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return bundle.Load(data)
 }
 
 func (o *Options) completeAddress() error {
@@ -175,14 +174,14 @@ func (o *Options) completeAddress() error {
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
 	if o.SchedulerName == v1alpha1.DefaultSchedulerProfile {
-		return usage("--scheduler-name %q: that is not a second scheduler", o.SchedulerName)
+		return usage("--scheduler-name %q: must not be the default scheduler", o.SchedulerName)
 	}
 	if o.lease == (types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease}) {
-		return usage("--lease %s: that is the stock scheduler's", o.lease)
+		return usage("--lease %s: must not be the default scheduler's Lease", o.lease)
 	}
 	if o.WebhookAddress != "" {
 		if ip := net.ParseIP(o.hostIP); ip == nil || !ip.IsGlobalUnicast() {
-			return usage("--webhook-address %q: want an IP address that is not loopback, because EndpointSlices refuse that", o.WebhookAddress)
+			return usage("--webhook-address %q: must be an IP address other than loopback, which EndpointSlices do not accept", o.WebhookAddress)
 		}
 	}
 	if o.Timeout < 0 {
@@ -239,7 +238,7 @@ func failure(r *check.Report) string {
 	case r.Failed > 0:
 		return fmt.Sprintf("%d of %d checks failed", r.Failed, len(r.Checks))
 	}
-	return fmt.Sprintf("%d of the checks that --only asked for could not be made", r.Skipped)
+	return fmt.Sprintf("%d of the checks selected by --only could not run", r.Skipped)
 }
 
 func (o *Options) list() error {

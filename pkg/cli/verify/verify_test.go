@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verify
 
 import (
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
@@ -69,15 +72,15 @@ func TestBadUsage(t *testing.T) {
 		"regexp":             {[]string{"--only", "("}, "--only: error parsing regexp"},
 		"nothing selected":   {[]string{"--only", "nothing"}, "no check matches"},
 		"disruptive":         {[]string{"--only", "failover"}, "add --disruptive"},
-		"lease":              {[]string{"--lease", "x"}, "want namespace/name"},
-		"stock lease":        {[]string{"--lease", "kube-system/kube-scheduler"}, "the stock scheduler's"},
-		"stock scheduler":    {[]string{"--scheduler-name", "default-scheduler"}, "not a second scheduler"},
+		"lease":              {[]string{"--lease", "x"}, "must have the form namespace/name"},
+		"stock lease":        {[]string{"--lease", "kube-system/kube-scheduler"}, "must not be the default scheduler's Lease"},
+		"stock scheduler":    {[]string{"--scheduler-name", "default-scheduler"}, "must not be the default scheduler"},
 		"empty scheduler":    {[]string{"--scheduler-name", ""}, "--scheduler-name: must not be empty"},
 		"empty lease":        {[]string{"--lease="}, "--lease: must not be empty"},
 		"bundle missing":     {[]string{"-f", "/nonexistent"}, "--filename: open /nonexistent"},
-		"bundle broken":      {[]string{"-f", config}, "--filename: cannot read the bundle"},
+		"bundle broken":      {[]string{"-f", config}, ": cannot read the bundle"},
 		"output":             {[]string{"-o", "yaml"}, "text, json, junit"},
-		"loopback webhook":   {[]string{"--webhook-address", "127.0.0.1:8443"}, "not loopback"},
+		"loopback webhook":   {[]string{"--webhook-address", "127.0.0.1:8443"}, "other than loopback"},
 		"webhook port":       {[]string{"--webhook-address", "192.0.2.1:http"}, "is not a port"},
 		"negative timeout":   {[]string{"--timeout", "-1s"}, "must not be negative"},
 		"no kubeconfig":      {nil, "no kubeconfig with a context found"},
@@ -85,7 +88,10 @@ func TestBadUsage(t *testing.T) {
 		"kubeconfig broken":  {[]string{"--kubeconfig", kubeconfig(t, "{")}, "read kubeconfig"},
 		"no such context":    {[]string{"--kubeconfig", config, "--context", "three"}, "--context takes one of: one, two"},
 		"no current context": {[]string{"--kubeconfig", config}, "has no current context"},
-		"nothing listens":    {[]string{"--kubeconfig", config, "--context", "one"}, "connection refused"},
+		"empty name":         {[]string{"--kubeconfig", config, "--name", ""}, "use lower-case letters"},
+		"name, no context":   {[]string{"--kubeconfig", config, "--name", "three"}, `no context "fairlead-three"`},
+		"name and context":   {[]string{"--kubeconfig", config, "--name", "two", "--context", "two"}, "remove one of them"},
+		"no program listens": {[]string{"--kubeconfig", config, "--context", "one"}, "connection refused"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +122,20 @@ func TestSourceIsAskedFirst(t *testing.T) {
 	}
 }
 
+// TestName proves that --name selects that cluster's context, not the current one.
+func TestName(t *testing.T) {
+	for _, args := range [][]string{{"--name", "b7"}, {"--name", "b7", "--context", "fairlead-b7"}} {
+		asked := ""
+		source := func(_ context.Context, _, kubeContext string) (*check.Env, error) {
+			asked = kubeContext
+			return nil, errors.New("enough")
+		}
+		if _, _, text := run(t, []check.EnvSource{source}, args...); asked != "fairlead-b7" {
+			t.Errorf("%v: asked for context %q: %s", args, asked, text)
+		}
+	}
+}
+
 // TestExitCodes proves that a failed check gives 1 and is printed, and that the flags reach the Env.
 func TestExitCodes(t *testing.T) {
 	ready := http.StatusOK
@@ -132,12 +152,12 @@ func TestExitCodes(t *testing.T) {
 		return env, nil
 	}
 	sources := []check.EnvSource{source}
-	args := []string{"--only", "api-server", "--scheduler-name", "other", "--lease", "a/b", "--webhook-address", "192.0.2.9:8443", "--image", "i", "--server-metrics-url", server.URL}
+	args := []string{"--only", "api-server", "--scheduler-name", "other", "--lease", "a/b", "--webhook-address", "192.0.2.9:8443", "--image", "i", "--pause-image", "p", "--server-metrics-url", server.URL}
 	out, code, text := run(t, sources, args...)
 	if code != 0 || !strings.Contains(out, "✓ API server is ready") {
 		t.Errorf("code %d %s: %s", code, text, out)
 	}
-	if env.SchedulerName != "other" || env.Lease.String() != "a/b" || env.HostIP != "192.0.2.9" || env.HostPort != 8443 || env.Probe.Image != "i" || env.ServerMetrics == nil {
+	if env.SchedulerName != "other" || env.Lease.String() != "a/b" || env.HostIP != "192.0.2.9" || env.HostPort != 8443 || env.Probe.Image != "i" || env.Probe.PauseImage != "p" || env.ServerMetrics == nil {
 		t.Errorf("flags did not reach the Env: %+v", env)
 	}
 	ready = http.StatusInternalServerError
@@ -145,7 +165,7 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("code %d %q: %s", code, text, out)
 	}
 	// Without Parts the disruptive check is skipped; asked for by name, that is no success.
-	if out, code, _ := run(t, sources, "--only", "scheduler-failover", "--disruptive"); code != 1 || !strings.Contains(out, "skipped: nobody told") {
+	if out, code, _ := run(t, sources, "--only", "scheduler-failover", "--disruptive"); code != 1 || !strings.Contains(out, "skipped: killing the leader") {
 		t.Errorf("code %d: %s", code, out)
 	}
 }
@@ -153,7 +173,7 @@ func TestExitCodes(t *testing.T) {
 // TestWhereNamesComeFrom proves that flags win over the bundle file, and the file over what a source says, even where they give the default.
 func TestWhereNamesComeFrom(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bundle.yaml")
-	if err := os.WriteFile(file, []byte("scheduler: {name: second, profiles: [{schedulerName: batch}]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(bundletest.Old("scheduler: {name: second, profiles: [{schedulerName: batch}]}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	source := func(context.Context, string, string) (*check.Env, error) {
@@ -197,15 +217,15 @@ func TestOwnClustersBundle(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"konnectivity: {agentPort: 9132}\n":                                    "",
-		"konnectivity: {agentPort: 9133}\n":                                    "konnectivity.agentPort is 9133 there, and 9132 in the bundle that cluster fairlead-dev was made with",
-		"konnectivity: {agentPort: 9132}\nscheduler: {nodeSelector: {a: b}}\n": `scheduler.nodeSelector is {"a":"b"} there, and not set`,
+		"konnectivity: {agentPort: 9133}\n":                                    "konnectivity.agentPort is 9133 there, but 9132 in the bundle of cluster fairlead-dev",
+		"konnectivity: {agentPort: 9132}\nscheduler: {nodeSelector: {a: b}}\n": `scheduler.nodeSelector is {"a":"b"} there, but not set`,
 	} {
 		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard(), source)
-		o.Filename = kubeconfig(t, text)
+		o.Filename = kubeconfig(t, bundletest.Old(text))
 		if err := o.Complete(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.env(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(check.HintOf(err), "leave --filename out")) {
+		if _, err := o.env(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(check.HintOf(err), "remove --filename")) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -213,7 +233,7 @@ func TestOwnClustersBundle(t *testing.T) {
 
 func TestBundleFromStandardInput(t *testing.T) {
 	streams, in, _, _ := genericiooptions.NewTestIOStreams()
-	in.WriteString("scheduler: {profiles: [{schedulerName: piped}]}\n")
+	in.WriteString(bundletest.Old("scheduler: {profiles: [{schedulerName: piped}]}"))
 	o := NewOptions(streams)
 	o.Kubeconfig, o.Context, o.Filename = kubeconfig(t, twoContexts), "one", "-"
 	if err := o.Complete(); err != nil {

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package binaries finds or builds the programs that an embedded cluster runs.
 //
 // There are two kinds. The components (etcd, kube-apiserver, kwok, ...) are
-// pinned in deploy/components and built once, by the user's Go toolchain, into
-// a cache directory that is named after the pinned versions. The project's own
-// programs are found beside the running executable. [Find] is the way in.
+// pinned in pkg/components and built once, by the user's Go toolchain, into a
+// cache directory that is named after the pinned versions. The project's own
+// programs are next to the running executable. Start with [Find].
 package binaries
 
 import (
@@ -16,26 +18,27 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
 // own lists the project's own programs that a cluster runs.
 var own = []string{"fairlead-scheduler", "konnectivity-server", "konnectivity-agent"}
 
-// needed lists the components that a cluster runs; the others that are pinned are for nodes and people.
+// needed lists the components that a cluster runs; the other pinned components
+// are for nodes and for users.
 var needed = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
 
-// Options say where programs are looked for.
+// Options configure where to look for programs.
 type Options struct {
-	// Dir, when set, has to hold all components ready-built; nothing is built then.
+	// Dir, if set, must contain all components; nothing is built then.
 	Dir string
-	// CacheDir is below which built components are kept. Default:
-	// $XDG_CACHE_HOME/fairlead, or what stands for it on this system.
+	// CacheDir is the parent of the directories of built components. Default:
+	// $XDG_CACHE_HOME/fairlead, or its equivalent on this system.
 	CacheDir string
 }
 
-// ErrMissing says that a program was not found and cannot be built.
+// ErrMissing is returned if a program was not found and cannot be built.
 var ErrMissing = errors.New("program not found")
 
 // Find returns the absolute path of every program, by name, after building the
@@ -58,7 +61,8 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 	return paths, nil
 }
 
-// Components is Find for the named components alone, whatever an embedded cluster needs.
+// Components is Find for the named components only, whichever an embedded
+// cluster needs.
 func Components(ctx context.Context, o Options, names []string, progress cluster.Progress) (map[string]string, error) {
 	dir := o.Dir
 	if dir == "" {
@@ -100,8 +104,8 @@ func cacheDir(o Options) (string, error) {
 	return filepath.Join(base, "components", components.KubernetesVersion()+"-"+components.Key()), nil
 }
 
-// findOwn looks beside the running executable first, so that a checkout uses
-// what it built, then in PATH.
+// findOwn looks next to the running executable first, so that a checkout uses
+// what it built, and then in PATH.
 func findOwn(name string) (string, error) {
 	self, err := os.Executable()
 	if err == nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package binaries
 
 import (
@@ -11,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
-// recorder is a cluster.Progress that remembers.
+// recorder is a cluster.Progress that records its calls.
 type recorder struct {
 	mu      sync.Mutex
 	steps   []string
@@ -40,8 +42,8 @@ func (r *recorder) End(_ string, err error) {
 	}
 }
 
-// The real compiler is used wherever a cluster is brought up; what it cannot
-// show on demand, failures and slowness, a script shows in its place.
+// Tests that bring a cluster up use the real compiler. A script replaces it
+// here, for the failures and delays that the real one cannot produce on demand.
 func fakeGo(t *testing.T, build string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,7 +114,7 @@ func TestConcurrentBuildersWait(t *testing.T) {
 	}
 	waited := slices.ContainsFunc(recorders, func(r *recorder) bool { return len(r.details) > 0 })
 	if !waited {
-		t.Error("nobody was told that somebody else builds")
+		t.Error("no progress says that another process builds")
 	}
 }
 
@@ -149,7 +151,7 @@ func TestFailedBuilds(t *testing.T) {
 }
 
 func TestInterruptedBuild(t *testing.T) {
-	// The half-written program must not be taken for a whole one.
+	// A partial binary must not be taken for a complete one.
 	fakeGo(t, `printf '#!/bin/sh\n' >"$out"; chmod +x "$out"; exec sleep 30`)
 	b := builder{dir: filepath.Join(t.TempDir(), "cache"), progress: &recorder{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package binaries
 
 import (
@@ -16,11 +18,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/components"
+	"github.com/fairlead-dev/fairlead/pkg/components/unpack"
 )
 
-// ErrToolchain says that components have to be built and Go is missing or too old.
+// ErrToolchain is returned if components have to be built and Go is missing or
+// too old.
 var ErrToolchain = errors.New("no usable Go toolchain")
 
 // builder builds components into dir.
@@ -29,7 +33,7 @@ type builder struct {
 	progress cluster.Progress
 }
 
-// ensure builds those of the named components that dir does not hold yet.
+// ensure builds the named components that are not in dir yet.
 func (b builder) ensure(ctx context.Context, names []string) error {
 	if len(b.missing(names)) == 0 {
 		return nil
@@ -46,7 +50,7 @@ func (b builder) ensure(ctx context.Context, names []string) error {
 		return err
 	}
 	defer unlock()
-	stale, _ := filepath.Glob(filepath.Join(b.dir, ".build-*")) // of a killed one; nobody else builds under the lock
+	stale, _ := filepath.Glob(filepath.Join(b.dir, ".build-*")) // left by a killed build; the lock excludes other builds
 	for _, dir := range stale {
 		_ = os.RemoveAll(dir)
 	}
@@ -78,18 +82,19 @@ func (b builder) missing(names []string) []string {
 	return missing
 }
 
-// build compiles one component and puts it in place in one step, so that a
-// half-written binary is never taken for a whole one.
+// build compiles one component and moves it into place atomically, so that a
+// partial binary is never taken for a complete one.
 func (b builder) build(ctx context.Context, goTool string, c components.Component) error {
 	src, err := os.MkdirTemp(b.dir, ".build-")
 	if err != nil {
 		return fmt.Errorf("building %s: %w", c.Name, err)
 	}
 	defer func() { _ = os.RemoveAll(src) }()
-	// The signal comes when this thread ends, not only when the process does.
+	// The kernel sends the signal when this thread ends, not only when the
+	// process does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := components.Unpack(src); err != nil {
+	if err := unpack.Into(src); err != nil {
 		return err
 	}
 	out := filepath.Join(src, c.Name)
@@ -98,10 +103,10 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	cmd := exec.CommandContext(ctx, goTool, args...)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), components.Environ()...)
-	// A killed fairlead must not leave a compiler behind that nobody waits for.
+	// If fairlead is killed, the kernel kills the compiler as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	// An interrupt from the terminal reaches the whole process group; asking
-	// nicely lets the go command remove its work directory.
+	// An interrupt from the terminal reaches the whole process group. SIGINT
+	// lets the go command remove its work directory.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	if output, err := cmd.CombinedOutput(); err != nil {
@@ -113,7 +118,7 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	return os.Rename(out, filepath.Join(b.dir, c.Name))
 }
 
-// failed keeps the compiler's output in a file and says in one line what is in it.
+// failed writes the compiler's output to a file and summarises it in one line.
 func (b builder) failed(c components.Component, output []byte, err error) error {
 	log := filepath.Join(b.dir, c.Name+".build.log")
 	if werr := os.WriteFile(log, output, 0o644); werr != nil {
@@ -175,7 +180,8 @@ func toolchain(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// switchesToolchain tells whether the go command may fetch a newer one by itself.
+// switchesToolchain reports whether the go command may download a newer
+// toolchain by itself.
 func switchesToolchain(ctx context.Context, path string) bool {
 	out, err := exec.CommandContext(ctx, path, "env", "GOTOOLCHAIN").Output()
 	return err == nil && strings.TrimSpace(string(out)) != "local"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -20,7 +22,7 @@ func (p *plan) abandon(ctx context.Context, retain bool, cause error) error {
 		return fmt.Errorf("%w\nkept for inspection: %s (logs in %s); remove it with \"fairlead down --name %s\"", cause, p.Dir, p.LogDir(), p.Name)
 	}
 	logs, err := p.SaveLogs()
-	// Without a place for the logs the rest has to go all the same.
+	// Remove everything else even if the logs could not be saved.
 	if err = errors.Join(err, p.remove(ctx), os.Remove(p.LockFile())); err != nil {
 		return fmt.Errorf("%w\ncleaning up failed too: %w: run \"fairlead down --name %s\"", cause, err, p.Name)
 	}

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
-	"github.com/fairlead-dev/fairlead/pkg/bundle/aggregation"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
 // serviceCIDR and serviceIP are the cluster's Service range and the address of
-// Service default/kubernetes in it. Nothing routes them here.
+// Service default/kubernetes in it. No program routes them here.
 const (
 	serviceCIDR = "10.96.0.0/16"
 	serviceIP   = "10.96.0.1"
@@ -18,8 +19,8 @@ func (p *plan) apiServer() process.Spec {
 	args := []string{
 		"--bind-address=" + loopback,
 		"--secure-port=" + p.port(portAPIServer),
-		// Nobody but Service default/kubernetes would use the advertised address, and
-		// that Service gets no endpoints: they may not be loopback addresses.
+		// Only Service default/kubernetes would use the advertised address. It gets
+		// no endpoints here, because endpoints may not be loopback addresses.
 		"--advertise-address=" + loopback,
 		"--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
@@ -32,20 +33,16 @@ func (p *plan) apiServer() process.Spec {
 		"--etcd-cafile=" + p.PKI("etcd/ca.crt"),
 		"--etcd-certfile=" + p.PKI("apiserver-etcd-client.crt"),
 		"--etcd-keyfile=" + p.PKI("apiserver-etcd-client.key"),
-		"--kubelet-certificate-authority=" + p.PKI("ca.crt"),
 		"--kubelet-client-certificate=" + p.PKI("apiserver-kubelet-client.crt"),
 		"--kubelet-client-key=" + p.PKI("apiserver-kubelet-client.key"),
-		// The default prefers host names, which nothing resolves here.
+		// The default prefers host names, which cannot be resolved here.
 		"--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=" + issuer,
 		"--service-account-key-file=" + p.PKI("sa.pub"),
 		"--service-account-signing-key-file=" + p.PKI("sa.key"),
 		"--service-cluster-ip-range=" + serviceCIDR,
 	}
-	args = append(args, p.flags(aggregation.APIServerFlags(p.aggregationBundle(), p.bundle.ControlPlane.PKIDir))...)
-	if p.tunnel() {
-		args = append(args, p.flags(egress.APIServerFlags(p.bundle))...)
-	}
+	args = append(args, p.flags(apiserver.Flags(p.routedBundle(), apiserver.Server{KubeletCAFile: p.PKI("ca.crt"), FrontProxyDir: p.bundle.ControlPlane.PKIDir}))...)
 	probe := &process.Probe{URL: p.url("https", portAPIServer, "/readyz"), CAFile: p.PKI("ca.crt")}
 	return p.spec(progAPIServer, progAPIServer, args, probe, progEtcd)
 }

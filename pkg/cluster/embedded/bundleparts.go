@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -13,11 +15,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// The bundle's own parts: the arguments are those that pkg/bundle renders for
-// Pods. Only what cannot be the same on one host without containers is put over
-// them: paths, port numbers, and addresses to listen on.
+// The parts of the bundle run with the arguments that pkg/bundle renders for
+// Pods. Overrides replace only what cannot be the same on one host without
+// containers: paths, port numbers and listen addresses.
 
-// tunnelServer is the Konnectivity server.
+// tunnelServer returns the Konnectivity server.
 func (p *plan) tunnelServer() process.Spec {
 	ports := map[string]string{"agentport": portTunnelAgents, "adminport": portTunnelAdmin, "healthport": portTunnelHealth}
 	proc := component.LocalProcess(konnectivity.Server(p.bundle), component.LocalOptions{
@@ -29,14 +31,16 @@ func (p *plan) tunnelServer() process.Spec {
 			component.PlainFlag("health-bind-address", loopback),
 			component.PlainFlag("server-id", p.Name),
 			component.PlainFlag("server-count", "1"),
+			component.PlainFlag("state-socket", p.StateSocket()),
 		},
 	})
 	probe := &process.Probe{URL: p.url("http", portTunnelHealth, "/healthz")}
-	// It checks the agents' tokens with the API server, and would answer them with errors before.
+	// The server validates the agents' tokens with the API server, and would
+	// answer them with errors before that is ready.
 	return p.bundlePart(progTunnelServer, proc, probe, progAPIServer)
 }
 
-// tunnelAgent is one of the agents.
+// tunnelAgent returns the agent with index i.
 func (p *plan) tunnelAgent(i int) process.Spec {
 	name := agentName(i)
 	extra := []component.Flag{
@@ -45,6 +49,7 @@ func (p *plan) tunnelAgent(i int) process.Spec {
 		component.PlainFlag("health-server-host", loopback),
 		component.PlainFlag("agent-id", name),
 	}
+	extra = append(extra, p.onlyGate()...)
 	needs := []string{p.Token(name)}
 	if p.countsLeases() {
 		extra = append(extra, component.PlainFlag("kubeconfig", p.Kubeconfig(name)))
@@ -62,20 +67,20 @@ func (p *plan) tunnelAgent(i int) process.Spec {
 	return spec
 }
 
-// countsLeases tells whether agents count the servers' Leases, for which they
-// need an identity at the API server. A Pod has one anyway.
+// countsLeases reports whether agents count the servers' Leases, for which they
+// need an identity at the API server. In a Pod they always have one.
 func (p *plan) countsLeases() bool {
 	return p.tunnel() && ptr.Deref(p.bundle.Konnectivity.LeaseCounting, false)
 }
 
-// apiToken names the token with which an agent speaks to the API server.
+// apiToken is the name of the token that an agent uses for the API server.
 func apiToken(agent string) string { return agent + "-api" }
 
-// agentNode is the simulated node that an agent is taken to run on: that of the
-// same number.
+// agentNode returns the simulated node that an agent is assumed to run on: the
+// one with the same index, modulo the number of nodes.
 func (p *plan) agentNode(agent int) string { return nodeName(agent % p.state.Nodes) }
 
-// expandEnv puts in what the kubelet would.
+// expandEnv expands the variables that the kubelet would expand.
 func (p *plan) expandEnv(args []string, agent int) {
 	values := strings.NewReplacer(
 		"$(NODE_NAME)", p.agentNode(agent),
@@ -86,7 +91,7 @@ func (p *plan) expandEnv(args []string, agent int) {
 	}
 }
 
-// secondScheduler is one replica of the second scheduler.
+// secondScheduler returns one replica of the second scheduler.
 func (p *plan) secondScheduler(i int) process.Spec {
 	name := schedulerName(i)
 	c := scheduler.Component(p.bundle)
@@ -109,7 +114,7 @@ func (p *plan) secondScheduler(i int) process.Spec {
 	return spec
 }
 
-// mapPort gives named ports of a component the cluster's numbers.
+// mapPort maps a component's named ports to the cluster's port numbers.
 func (p *plan) mapPort(names map[string]string) func(string, int32) int32 {
 	return func(name string, port int32) int32 {
 		if user, ok := names[name]; ok {
@@ -119,13 +124,15 @@ func (p *plan) mapPort(names map[string]string) func(string, int32) int32 {
 	}
 }
 
-// schedulerConfig is the configuration file of one replica. Each has its own,
-// because it names the kubeconfig; in a Pod the kubeconfig is left out.
+// schedulerConfig is the configuration file of one replica. Each replica has
+// its own file, because it names the kubeconfig; in a Pod the kubeconfig is
+// omitted.
 func (p *plan) schedulerConfig(name string) string {
 	return filepath.Join(p.ConfigDir(), name+".yaml")
 }
 
-// schedulerPath maps the paths in a scheduler's Pod: its only file is the configuration.
+// schedulerPath maps the paths in a scheduler's Pod, whose only file is the
+// configuration.
 func (p *plan) schedulerPath(name string) func(string) string {
 	return func(path string) string {
 		if strings.HasSuffix(path, ".yaml") {
@@ -135,7 +142,8 @@ func (p *plan) schedulerPath(name string) func(string) string {
 	}
 }
 
-// podPath maps what Kubernetes mounts into a Pod: the cluster's CA and projected tokens.
+// podPath maps the paths that Kubernetes mounts into a Pod: the cluster's CA
+// and projected tokens.
 func (p *plan) podPath(path, tokenName string) string {
 	if path == konnectivity.CAFile {
 		return p.PKI("ca.crt")
@@ -151,9 +159,9 @@ func (p *plan) egressFile() string {
 	return filepath.Join(p.ConfigDir(), "egress-selector-configuration.yaml")
 }
 
-// aggregationBundle has requests to Services sent to endpoints: no kube-proxy
-// makes cluster IPs work here (AGG-09).
-func (p *plan) aggregationBundle() *v1alpha1.Bundle {
+// routedBundle enables aggregator routing, so kube-apiserver sends requests for
+// Services to endpoint IPs: without kube-proxy, cluster IPs do not work here.
+func (p *plan) routedBundle() *v1alpha1.Bundle {
 	b := p.bundle.DeepCopy()
 	b.Aggregation.EnableAggregatorRouting = ptr.To(true)
 	return b

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -12,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -28,7 +31,7 @@ func (p *Provider) CheckEnv(_ context.Context, name string, config *rest.Config)
 	}
 	pl := &plan{Layout: l, state: state}
 	if config.Host != pl.serverURL() {
-		return nil, nil // the name is ours, the cluster is another
+		return nil, nil // the name is ours, but the kubeconfig points to another cluster
 	}
 	if pl.bundle, err = l.StoredBundle(); err != nil {
 		return nil, err
@@ -40,14 +43,27 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 	parts := &parts{plan: p, supervisor: process.NewClient(p.SupervisorSocket()), config: config}
 	e := p.bundle.Scheduler.LeaderElection
 	off := map[string]string{}
+	incluster.SwitchOffLease(off, p.bundle)
 	if !p.tunnel() {
 		off["tunnel"] = "the cluster's bundle has konnectivity.enabled: false"
+	}
+	fault := p.state.addressFault(p.Name)
+	switch {
+	case !p.tunnel():
+	case fault != nil:
+		off["tunnel"] = "the nodes cannot be reached: " + fault.Error()
+	case !p.state.hasNetwork():
+		off["gateway-access"] = "the cluster was started without a network, and a Service's endpoint must not be loopback"
+		for _, id := range []string{"tunnel-node-proxy", "tunnel-service-proxy", "tunnel-webhook"} {
+			off[id] = "the cluster was started without a network, and kube-apiserver does not proxy to loopback addresses"
+		}
 	}
 	if p.state.Schedulers == 0 {
 		off["scheduler"] = "the cluster's bundle has scheduler.enabled: false"
 	}
 	return &check.Env{
 		SwitchedOff:   off,
+		AddressFault:  fault,
 		Config:        config,
 		Cluster:       cluster.ContextName(p.Name),
 		Bundle:        p.bundle,
@@ -62,7 +78,13 @@ func (p *plan) checkEnv(config *rest.Config) *check.Env {
 			return get(ctx, p.url("http", portTunnelHealth, "/metrics"), http.DefaultClient)
 		},
 		ServerMetricsAside: true,
-		HostIP:             p.state.HostIP,
+		APIServerArgs: func(context.Context) (map[string][]string, error) {
+			return map[string][]string{"kube-apiserver": p.apiServer().Args}, nil
+		},
+		Gateway:          p.gatewayAccess(),
+		Programs:         parts.programs,
+		SchedulerMetrics: parts.allSchedulerMetrics,
+		HostIP:           p.state.HostIP,
 		Probe: check.Probe{
 			LogWant:        podLogWords,
 			PortForwardRaw: true,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -10,14 +12,14 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// writeMaterial writes all that the programs read: certificates, kubeconfigs,
-// configuration files and the list of programs itself.
+// writeMaterial writes every file that the programs read: certificates,
+// kubeconfigs, configuration files and the list of programs itself.
 func (p *plan) writeMaterial(now time.Time) error {
 	a, err := p.loadAuthorities(now)
 	if err != nil {
@@ -37,7 +39,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 		if err := writeFile(p.Kubeconfig("konnectivity-server"), kubeconfig, 0o600); err != nil {
 			return err
 		}
-		selector, err := egress.ConfigurationAt(p.bundle, p.localPath(""))
+		selector, err := apiserver.ConfigurationAt(p.bundle, p.localPath(""))
 		if err != nil {
 			return err
 		}
@@ -46,6 +48,9 @@ func (p *plan) writeMaterial(now time.Time) error {
 		}
 	}
 	if err := p.writeSchedulerFiles(); err != nil {
+		return err
+	}
+	if err := p.writeGatewayFiles(a, now); err != nil {
 		return err
 	}
 	for i := range p.state.Agents {
@@ -117,8 +122,8 @@ func (p *plan) writeNodeFiles() error {
 	return writeFile(p.nodeGateConfigFile(), gate, 0o600)
 }
 
-// writePrograms writes what the supervisor has to do. Tokens of an earlier run
-// are dropped, so that no program starts with an expired one.
+// writePrograms writes the supervisor's configuration. It deletes tokens of an
+// earlier run, so that no program starts with an expired one.
 func (p *plan) writePrograms() error {
 	specs, err := p.programs()
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -5,8 +7,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// controllerManager runs without leader election: there is only one, and a
-// restarted one would wait for the lease of the dead one.
+// controllerManager runs without leader election: there is only one, and after
+// a restart it would wait for its predecessor's Lease to expire.
 func (p *plan) controllerManager() process.Spec {
 	kubeconfig := p.Kubeconfig(progControllerManager)
 	args := []string{
@@ -20,7 +22,8 @@ func (p *plan) controllerManager() process.Spec {
 		"--leader-elect=false",
 		"--kube-api-qps=" + cluster.ControllerManagerQPS,
 		"--kube-api-burst=" + cluster.ControllerManagerBurst,
-		// New nodes lose their not-ready taint at the next look, by default 5 s later.
+		// The controller removes the not-ready taint of new nodes in its next
+		// period, which is 5 s by default.
 		"--node-monitor-period=1s",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.PKI("sa.key"),
@@ -33,7 +36,8 @@ func (p *plan) controllerManager() process.Spec {
 	return p.spec(progControllerManager, progControllerManager, args, probe, progAPIServer)
 }
 
-// scheduler is the stock one, with its lease, beside which the second has to live.
+// scheduler is the default kube-scheduler with its Lease, next to which the
+// second scheduler must run.
 func (p *plan) scheduler() process.Spec {
 	kubeconfig := p.Kubeconfig(progScheduler)
 	args := []string{

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -13,8 +15,8 @@ import (
 )
 
 // Down removes a cluster: its processes, its directory, its sockets, and its
-// context. It needs no readable state, so that it also removes what a killed
-// command left. It returns cluster.ErrNotFound when there was nothing at all.
+// context. It needs no readable state, so it also removes what a killed command
+// left behind. It returns cluster.ErrNotFound if there was nothing at all.
 func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	l, err := NewLayout(p.root, o.Name)
 	if err != nil {
@@ -29,7 +31,8 @@ func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	}
 	defer unlock()
 	defer l.RemoveTraces()
-	// Read before it is deleted. A cluster without readable state loses whatever context has its name.
+	// Read the state before deleting it. For a cluster without readable state,
+	// remove any context that has its name.
 	state, stateErr := l.readState()
 	previous := l.PreviousContext()
 	left, err := process.FindMarked(l.Dir)
@@ -62,7 +65,8 @@ func (l Layout) remove(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	// A directory for sockets in a shared place that is not ours is not ours to remove.
+	// Keep a directory for sockets in a shared place that does not belong to
+	// this user.
 	if exists(l.RunDir) && ownedAndPrivate(l.RunDir) == nil {
 		errs = append(errs, os.RemoveAll(l.RunDir))
 		if filepath.Dir(l.RunDir) != l.Dir {
@@ -77,7 +81,7 @@ func (l Layout) remove(ctx context.Context) error {
 }
 
 // stop ends all processes of the cluster: through the supervisor, which knows
-// the order, and then whatever is left.
+// the order, and then any that are left.
 func (l Layout) stop(ctx context.Context) error {
 	client := process.NewClient(l.SupervisorSocket())
 	if err := client.Shutdown(ctx); err == nil {

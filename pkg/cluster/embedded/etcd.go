@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import "github.com/fairlead-dev/fairlead/pkg/cluster/process"
 
-// etcd runs one member, with certificates on both sides as kubeadm has it. It
-// does not wait for the disk (--unsafe-no-fsync): a cluster for trying things
-// out may lose its last second when the machine crashes, and is much faster.
+// etcd runs a single member, with client and server certificates as in kubeadm.
+// It does not wait for the disk (--unsafe-no-fsync): that is much faster, and a
+// test cluster may lose its last second if the machine crashes.
 func (p *plan) etcd() process.Spec {
 	client, peer := p.url("https", portEtcdClient, ""), p.url("https", portEtcdPeer, "")
 	args := []string{

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -8,13 +10,13 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// writeFile replaces a file in one step.
+// writeFile replaces a file atomically.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	return fsutil.WriteFile(path, data, mode)
 }
 
-// ownedAndPrivate refuses a directory that others own or may write to; in /tmp
-// somebody else may have made it first.
+// ownedAndPrivate refuses a directory that other users own or may write to: in
+// /tmp, another user may have created it first.
 func ownedAndPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -27,6 +29,6 @@ func ownedAndPrivate(dir string) error {
 	return nil
 }
 
-// minFree is the room that a cluster needs to start: etcd's preallocated
+// minFree is the disk space that a cluster needs to start: etcd's preallocated
 // write-ahead log and database take 80 MiB, logs the rest.
 const minFree = 256 << 20

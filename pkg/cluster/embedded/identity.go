@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -12,10 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ownsIdentity says whether an identity is that of a replica of the second
-// scheduler. As a Lease's holder that is the host's name, which all programs
-// share, and a random number that no replica tells; but a replica tells whether it
-// leads. In an event it is the host's name alone.
+// ownsIdentity reports whether an identity is that of a replica of the second
+// scheduler. The identity of a Lease's holder consists of the host name, which all
+// programs share, and a random number that no replica exposes. A replica does
+// expose whether it is the leader. The identity in an event is the host name
+// alone.
 func (p *parts) ownsIdentity(ctx context.Context, identity string) (bool, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -35,8 +38,9 @@ func (p *parts) ownsIdentity(ctx context.Context, identity string) (bool, error)
 	return holder == identity, err
 }
 
-// leader is the replica that says of itself that it leads, "" if none does. One
-// that does not answer counts only if no other leads, and keeps nobody waiting.
+// leader returns the replica that reports itself as the leader, or "" if none
+// does. An error from a replica matters only if no other replica is the leader.
+// The method asks all replicas at once, so a slow one delays it only in that case.
 func (p *parts) leader(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +74,7 @@ func (p *parts) leader(ctx context.Context) (string, error) {
 	return "", silent
 }
 
-// leaseHolder is who holds the second scheduler's Lease.
+// leaseHolder returns the holder of the second scheduler's Lease.
 func (p *parts) leaseHolder(ctx context.Context) (string, error) {
 	client, err := kubernetes.NewForConfig(p.config)
 	if err != nil {

@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/utils/ptr"
 	nodefast "sigs.k8s.io/kwok/kustomize/stage/node/fast"
@@ -15,14 +18,15 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// podCIDR is where the simulated Pods' addresses come from. Nothing routes them.
+// podCIDR is the range of the simulated Pods' addresses. Nothing routes to them.
 const podCIDR = "10.244.0.1/16"
 
-// kwok simulates the nodes: it keeps their status and leases, and runs Pods by
-// saying that they run. Its server plays the kubelet of all nodes.
+// kwok simulates the nodes: it maintains their status and Leases, and sets the status
+// of Pods to running without running them. Its server simulates the kubelets of all
+// nodes.
 func (p *plan) kwok() process.Spec {
 	args := []string{
-		"--config=" + p.kwokConfig(),
+		"--config=" + listValue(p.kwokConfig()), // a list
 		"--kubeconfig=" + p.Kubeconfig(progKwok),
 		"--manage-all-nodes=true",
 		"--node-ip=" + p.state.HostIP,
@@ -35,9 +39,18 @@ func (p *plan) kwok() process.Spec {
 	return p.spec(progKwok, progKwok, args, probe, progAPIServer)
 }
 
+// listValue encodes one value of a flag that takes a comma-separated list, which is
+// parsed as a line of CSV.
+func listValue(value string) string {
+	if !strings.ContainsAny(value, ",\"\r\n") {
+		return value
+	}
+	return `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
+}
+
 func (p *plan) kwokConfig() string { return filepath.Join(p.ConfigDir(), "kwok.yaml") }
 
-// podLog is what every container says in its log. The file is in CRI's format.
+// podLog is the log file of every container, in CRI format.
 func (p *plan) podLog() string { return filepath.Join(p.ConfigDir(), "pod.log") }
 
 const (
@@ -45,9 +58,9 @@ const (
 	podLogText  = "2026-01-01T00:00:00.000000000Z stdout F " + podLogWords + "\n"
 )
 
-// kwokConfiguration renders kwok's configuration: how nodes and Pods come to
-// life, and what their logs, exec and port-forward answer. All answers are for
-// one secret namespace only: see nodegate.
+// kwokConfiguration renders kwok's configuration: how nodes and Pods become ready, and
+// the responses of logs, exec and port-forward. The responses are for one secret
+// namespace only: see nodegate.
 func (p *plan) kwokConfiguration() ([]byte, error) {
 	docs := [][]byte{
 		[]byte(nodefast.DefaultNodeInit), []byte(nodelease.DefaultNodeHeartbeatWithLease),
@@ -61,10 +74,10 @@ func (p *plan) kwokConfiguration() ([]byte, error) {
 		{kwok.ClusterLogsKind, kwok.ClusterLogsSpec{Selector: gate, Logs: []kwok.Log{{LogsFile: ptr.To(p.podLog())}}}},
 		// exec runs the command as a process of this machine.
 		{kwok.ClusterExecKind, kwok.ClusterExecSpec{Selector: gate, Execs: []kwok.ExecTarget{{Local: &kwok.ExecTargetLocal{}}}}},
-		// attach shows the log as it grows, which is never. Without an answer of its
-		// own kwok's error would name the secret namespace.
+		// attach follows the log, which never grows. Without this setting kwok's error
+		// would contain the secret namespace.
 		{kwok.ClusterAttachKind, kwok.ClusterAttachSpec{Selector: gate, Attaches: []kwok.AttachConfig{{LogsFile: ptr.To(p.podLog())}}}},
-		// port-forward to any port gives back what it gets.
+		// port-forward to any port echoes its input.
 		{kwok.ClusterPortForwardKind, kwok.ClusterPortForwardSpec{Selector: gate, Forwards: []kwok.Forward{{Command: []string{"cat"}}}}},
 	}
 	for _, a := range answers {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -13,8 +15,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Layout knows where the files of one cluster are. Everything is below Dir but
-// the sockets, which may have to live elsewhere because their path must be short.
+// Layout returns the paths of one cluster's files. Everything is below Dir
+// except the sockets, whose directory may have to be elsewhere because a
+// socket's path must be short.
 type Layout struct {
 	cluster.Home
 	// RunDir holds the sockets.
@@ -22,14 +25,16 @@ type Layout struct {
 }
 
 // NewLayout returns the layout of a named cluster below root. It refuses names
-// that are no DNS labels or too long, and touches nothing.
+// that are not DNS labels or are too long. It does not write to the file
+// system.
 func NewLayout(root, name string) (Layout, error) {
 	home, err := cluster.NewHome(root, name)
 	if err != nil {
 		return Layout{}, err
 	}
 	l := Layout{Home: home}
-	// The environment may have changed since the cluster was made, its sockets have not moved.
+	// The environment may have changed since the cluster was created, but its
+	// sockets have not moved.
 	if data, err := os.ReadFile(l.runDirFile()); err == nil && filepath.IsAbs(string(data)) {
 		l.RunDir = string(data)
 		return l, nil
@@ -44,8 +49,8 @@ func NewLayout(root, name string) (Layout, error) {
 		l.Dir, l.RunDir, v1alpha1.MaxSocketPath)
 }
 
-// runtimeDir is a short directory for the sockets of the cluster in dir, and
-// another one for every other dir, so that two state roots never share sockets.
+// runtimeDir returns a short directory for the sockets of the cluster in dir.
+// It differs for every dir, so that two state roots never share sockets.
 func runtimeDir(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	id := hex.EncodeToString(sum[:6])
@@ -56,7 +61,8 @@ func runtimeDir(dir string) string {
 }
 
 // makeDirs creates the directories of the cluster. The directory for sockets
-// may stand in a shared place such as /tmp, so it must be the user's own.
+// may be in a shared place such as /tmp, so makeDirs checks that it belongs to
+// the user alone.
 func (l Layout) makeDirs() error {
 	for _, dir := range []string{l.Dir, l.PKIDir(), l.LogDir(), l.ConfigDir(), l.EtcdDir(), l.TokenDir(), filepath.Dir(l.RunDir), l.RunDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -72,7 +78,7 @@ func (l Layout) makeDirs() error {
 	return writeFile(l.runDirFile(), []byte(l.RunDir), 0o600)
 }
 
-// runDirFile remembers RunDir.
+// runDirFile stores RunDir.
 func (l Layout) runDirFile() string { return filepath.Join(l.Dir, "run-dir") }
 
 // EtcdDir is etcd's data directory.
@@ -96,8 +102,12 @@ func (l Layout) Token(name string) string { return filepath.Join(l.TokenDir(), n
 // TunnelSocket is where the Konnectivity server listens for kube-apiserver.
 func (l Layout) TunnelSocket() string { return filepath.Join(l.RunDir, "konnectivity-server.socket") }
 
-// SupervisorSocket is where the supervisor answers.
+// StateSocket is where the Konnectivity server shows its state.
+func (l Layout) StateSocket() string { return filepath.Join(l.RunDir, "konnectivity-state.socket") }
+
+// SupervisorSocket is where the supervisor listens.
 func (l Layout) SupervisorSocket() string { return filepath.Join(l.RunDir, "supervisor.sock") }
 
-// ErrNotOwned says that a directory in a shared place belongs to somebody else.
+// ErrNotOwned is returned if a directory in a shared place belongs to another
+// user, or other users may write to it.
 var ErrNotOwned = errors.New("directory is not owned by this user alone")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -14,11 +16,15 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// waitLease waits until a replica of the second scheduler leads: its readiness
-// does not tell. After a hard stop the lease of the dead one has to run out first.
+// waitLease waits until a replica of the second scheduler is the leader, which
+// its readiness does not show. After a hard stop, the Lease of the previous
+// holder must expire first.
 func (p *plan) waitLease(ctx context.Context, client kubernetes.Interface) error {
 	e := p.bundle.Scheduler.LeaderElection
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("nobody holds Lease %s/%s after %v; see %s",
+	if !ptr.Deref(e.LeaderElect, true) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("Lease %s/%s has no holder after %v; see %s",
 		e.LeaseNamespace, e.LeaseName, startLimit, p.Log(schedulerName(0))))
 	defer cancel()
 	return poll(ctx, 100*time.Millisecond, func() (bool, error) {
@@ -35,9 +41,10 @@ func (p *plan) waitLease(ctx context.Context, client kubernetes.Interface) error
 	})
 }
 
-// dropStaleLeases deletes the Leases that were held before this start: their
-// holders are dead for certain, because the supervisor takes its programs with
-// it. Otherwise schedulers and nodes would wait for them to run out after a crash.
+// dropStaleLeases deletes the Leases that were held before this start. Their
+// holders no longer run, because the supervisor ends its programs with itself.
+// After a crash, schedulers and nodes would otherwise wait until the Leases
+// expire.
 func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface) error {
 	e := p.bundle.Scheduler.LeaderElection
 	for _, namespace := range []string{metav1.NamespaceSystem, e.LeaseNamespace, corev1.NamespaceNodeLease} {
@@ -50,7 +57,8 @@ func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface)
 			if !ours || lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.Time.Before(p.began) {
 				continue
 			}
-			// Only this very record: its new holder may have renewed it meanwhile.
+			// Delete only this version: a new holder may have renewed the Lease
+			// meanwhile.
 			only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}}
 			err := client.CoordinationV1().Leases(namespace).Delete(ctx, lease.Name, only)
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

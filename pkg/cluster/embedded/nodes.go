@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -17,8 +19,8 @@ import (
 // nodeName names the simulated nodes node-1, node-2, ...
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i+1) }
 
-// addNodes makes the Node objects that are missing, sets where nodes are
-// reached, and waits until all may take Pods.
+// addNodes creates the missing Node objects, sets the address of all nodes, and
+// waits until Pods can be scheduled to each.
 func (p *plan) addNodes(ctx context.Context, client kubernetes.Interface) error {
 	for i := range p.state.Nodes {
 		if err := p.addNode(ctx, client, nodeName(i)); err != nil {
@@ -42,7 +44,7 @@ func (p *plan) addNodes(ctx context.Context, client kubernetes.Interface) error 
 	})
 }
 
-// usable tells whether Pods can be scheduled to the node: it is ready and the
+// usable reports whether Pods can be scheduled to the node: it is ready and the
 // taint of new nodes is gone.
 func usable(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
@@ -58,7 +60,8 @@ func usable(node *corev1.Node) bool {
 	return false
 }
 
-// addNode makes a node, or moves an existing one to the machine's present address.
+// addNode creates a node, or updates an existing one with the machine's current
+// address.
 func (p *plan) addNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Nodes().Create(ctx, p.node(name), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -76,7 +79,8 @@ func (p *plan) addNode(ctx context.Context, client kubernetes.Interface, name st
 	})
 }
 
-// node is a machine of a common size. kwok keeps what is set here and adds the rest.
+// node returns a node of a common size. kwok keeps the fields that are set here
+// and adds the rest.
 func (p *plan) node(name string) *corev1.Node {
 	room := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("32"),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -7,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,9 +19,10 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// installBundle applies the bundle's objects to the API server and returns how
-// many. Workloads, and what only serves them, are left out: processes take
-// their place, and a Deployment would show simulated Pods that do nothing.
+// installBundle applies the bundle's objects to the API server and returns
+// their number. It omits workloads and the objects that only serve them:
+// processes run instead, and a Deployment would create simulated Pods that do
+// nothing.
 func (p *plan) installBundle(ctx context.Context) (int, error) {
 	out, err := bundle.Render(p.bundle)
 	if err != nil {
@@ -29,8 +33,9 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("loading %s: %w", p.AdminKubeconfig(), err)
 	}
 	objects := slices.DeleteFunc(out.Objects, isWorkload)
-	// The cluster is ours alone, and so is what a user has changed of the bundle in it.
-	_, err = install.Apply(ctx, config, objects, install.Options{Force: true})
+	// This provider owns the cluster, so it also overwrites what a user has
+	// changed in the bundle's objects.
+	_, err = install.Apply(ctx, config, objects, install.Options{Party: install.Provider, Force: true})
 	if namespace := p.bundle.Scheduler.LeaderElection.LeaseNamespace; apierrors.IsNotFound(err) && namespace != p.bundle.Namespace {
 		return 0, fmt.Errorf("scheduler.leaderElection.leaseNamespace: namespace %q does not exist in the new cluster: leave the field out, or set it to the bundle's namespace or kube-system: %w", namespace, err)
 	}
@@ -39,7 +44,7 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 
 func isWorkload(object component.Object) bool {
 	switch object.(type) {
-	case *appsv1.Deployment, *appsv1.DaemonSet, *policyv1.PodDisruptionBudget, *corev1.Pod, *corev1.Service:
+	case *appsv1.Deployment, *appsv1.DaemonSet, *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *corev1.Pod, *corev1.Service:
 		return true
 	}
 	return false

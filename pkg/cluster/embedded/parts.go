@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -5,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -39,7 +39,7 @@ func (p *parts) StopAgents(ctx context.Context) error {
 }
 func (p *parts) StartAgents(ctx context.Context) error { return p.start(ctx, p.agents()) }
 
-// start lets programs run again and returns once all are ready.
+// start restarts stopped programs and returns once all are ready.
 func (p *parts) start(ctx context.Context, names []string) error {
 	if err := p.each(ctx, names, p.supervisor.Start); err != nil {
 		return err
@@ -60,7 +60,8 @@ func (p *parts) start(ctx context.Context, names []string) error {
 	})
 }
 
-// leftovers tells of programs that a killed run of the checks has stopped.
+// leftovers returns the programs that a killed run of the checks has left
+// stopped.
 func (p *parts) leftovers(ctx context.Context) ([]check.Leftover, error) {
 	stopped, err := stoppedPrograms(ctx, p.supervisor)
 	if err != nil || len(stopped) == 0 {
@@ -73,7 +74,7 @@ func (p *parts) leftovers(ctx context.Context) ([]check.Leftover, error) {
 	}}, nil
 }
 
-// stoppedPrograms lists the programs that somebody told to stop.
+// stoppedPrograms lists the programs that were stopped on request.
 func stoppedPrograms(ctx context.Context, supervisor *process.Client) ([]string, error) {
 	report, err := supervisor.Status(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func stoppedPrograms(ctx context.Context, supervisor *process.Client) ([]string,
 	return stopped, nil
 }
 
-// each does something to several programs at once.
+// each calls do for several programs concurrently.
 func (p *parts) each(ctx context.Context, names []string, do func(context.Context, string) error) error {
 	results := make(chan error, len(names))
 	for _, name := range names {
@@ -101,9 +102,9 @@ func (p *parts) each(ctx context.Context, names []string, do func(context.Contex
 	return all
 }
 
-// KillLeader kills the replica that says of itself that it leads. The Lease's
-// identity does not tell which process it is: it is made of the host's name,
-// the same for all, and a random number.
+// KillLeader kills the replica that reports itself as the leader. The Lease's
+// identity does not show which process that is: it consists of the host name,
+// the same for all replicas, and a random number.
 func (p *parts) KillLeader(ctx context.Context, holder string) error {
 	leader, err := p.leader(ctx)
 	if err != nil {
@@ -115,20 +116,9 @@ func (p *parts) KillLeader(ctx context.Context, holder string) error {
 	return p.supervisor.Kill(ctx, leader)
 }
 
-// leads reads the replica's own metric of its leadership.
+// leads reads a replica's own metric of its leadership.
 func (p *parts) leads(ctx context.Context, name string) (bool, error) {
-	ca, err := os.ReadFile(p.plan.PKI("ca.crt"))
-	if err != nil {
-		return false, err
-	}
-	config := rest.CopyConfig(p.config)
-	config.Host, config.CAData, config.CAFile = p.plan.url("https", name, ""), ca, ""
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return false, err
-	}
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	body, err := get(ctx, p.plan.url("https", name, "/metrics"), client)
+	body, err := p.schedulerMetrics(ctx, name)
 	if err != nil {
 		return false, err
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -9,20 +11,21 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/aggregation"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// authorities are the cluster's CAs, one for each purpose (AGG-32), and the key
-// that signs service-account tokens. They are made once; all that they sign is
-// issued anew whenever the cluster is started, so nothing else grows old.
+// authorities are the cluster's CAs, a separate one for each purpose, and the
+// key that signs service account tokens. They are created once. Everything that
+// they sign is issued again at every start of the cluster, so only they can
+// expire.
 type authorities struct {
 	cluster, etcd, frontProxy pki.KeyPair
 	serviceAccounts           crypto.Signer
 }
 
-// loadAuthorities reads the CAs, or makes and writes them for a new cluster.
+// loadAuthorities reads the CAs, or creates them for a new cluster.
 func (p *plan) loadAuthorities(now time.Time) (authorities, error) {
 	var a authorities
 	var err error
@@ -72,13 +75,13 @@ func (p *plan) loadCA(cfg pki.Config, file, commonName string, now time.Time) (p
 	return ca, nil
 }
 
-// badPKI says what to do about an authority that cannot be used.
+// badPKI tells the user what to do about an unusable CA.
 func (p *plan) badPKI(file string, err error) error {
-	return fmt.Errorf("cluster %q cannot be started: its CA %s: %w: make the cluster anew with \"fairlead down --name %s\" and \"up\"",
+	return fmt.Errorf("cluster %q cannot be started: its CA %s: %w: recreate the cluster with \"fairlead down --name %s\" and \"up\"",
 		p.Name, p.PKI(file+".crt"), err, p.Name)
 }
 
-// loadSigningKey reads or makes the key of service-account tokens.
+// loadSigningKey reads or creates the key of service account tokens.
 func (p *plan) loadSigningKey(cfg pki.Config) (crypto.Signer, error) {
 	keyPEM, err := os.ReadFile(p.PKI("sa.key"))
 	switch {
@@ -108,14 +111,14 @@ func (p *plan) loadSigningKey(cfg pki.Config) (crypto.Signer, error) {
 	return key, writeFile(p.PKI("sa.key"), keyPEM, 0o600)
 }
 
-// certificate is one that is issued at every start.
+// certificate is a certificate that is issued at every start.
 type certificate struct {
 	file    string
 	ca      pki.KeyPair
 	request pki.Request
 }
 
-// certificates lists what the programs present to each other.
+// certificates lists the certificates that the programs present to each other.
 func (p *plan) certificates(a authorities) []certificate {
 	here := []net.IP{net.ParseIP(loopback)}
 	names := []string{
@@ -136,11 +139,11 @@ func (p *plan) certificates(a authorities) []certificate {
 			CommonName: "etcd", DNSNames: names[:1], IPs: here, Usages: pki.ServerAuth | pki.ClientAuth,
 		}},
 		{"apiserver-etcd-client", a.etcd, pki.Request{CommonName: "kube-apiserver-etcd-client", Usages: pki.ClientAuth}},
-		{"front-proxy-client", a.frontProxy, aggregation.ClientRequest(p.bundle)},
+		{"front-proxy-client", a.frontProxy, apiserver.FrontProxyRequest(p.bundle)},
 	}
 }
 
-// issueCertificates writes all certificates and keys but the CAs'.
+// issueCertificates writes all certificates and keys except those of the CAs.
 func (p *plan) issueCertificates(a authorities, now time.Time) error {
 	cfg := pki.FromBundle(p.bundle)
 	for _, c := range p.certificates(a) {
@@ -155,7 +158,7 @@ func (p *plan) issueCertificates(a authorities, now time.Time) error {
 	return nil
 }
 
-// writePair writes key, then certificate.
+// writePair writes the key, then the certificate.
 func (p *plan) writePair(file string, pair pki.KeyPair) error {
 	keyPEM, err := pair.KeyPEM()
 	if err != nil {
@@ -177,7 +180,8 @@ func (p *plan) issueKubeconfigs(a authorities, now time.Time) error {
 		"admin":               {CommonName: "kubernetes-admin", Organizations: []string{"system:masters"}},
 		progControllerManager: {CommonName: "system:kube-controller-manager"},
 		progScheduler:         {CommonName: "system:kube-scheduler"},
-		// kwok plays all kubelets at once, more than any one role allows.
+		// kwok simulates all kubelets at once, which needs more permissions
+		// than any one role grants.
 		progKwok: {CommonName: "fairlead-kwok", Organizations: []string{"system:masters"}},
 	} {
 		request.Usages = pki.ClientAuth

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -7,22 +9,23 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// plan holds all that the arguments of a cluster's programs follow from. It is
-// computed anew by every Up, so that a new fairlead or another address of the
-// machine reach a cluster that is started again.
+// plan holds everything that determines the arguments of a cluster's programs.
+// Every Up computes it again, so that a new fairlead version or a new address of
+// the machine takes effect when the cluster is started again.
 type plan struct {
 	Layout
 	state  State
 	bundle *v1alpha1.Bundle
 	// bins are the programs' executables by name.
 	bins map[string]string
-	// nodeSecret is known to the node gate and kwok alone; see nodegate.
+	// nodeSecret is known only to the node gate and kwok; see nodegate.
 	nodeSecret string
-	// began is when this command started the programs; zero if they ran already.
+	// began is when this command started the programs; zero if they already ran.
 	began time.Time
 }
 
@@ -36,9 +39,10 @@ const (
 	progKwok              = "kwok"
 	progNodeGate          = "node-gate"
 	progTunnelServer      = "konnectivity-server"
+	progGateway           = "fairlead-gateway"
 )
 
-// programs lists what the supervisor has to run, in the order of start.
+// programs lists the programs that the supervisor runs, in start order.
 func (p *plan) programs() ([]process.Spec, error) {
 	specs := []process.Spec{
 		p.etcd(), p.apiServer(), p.controllerManager(), p.scheduler(), p.kwok(), p.nodeGate(),
@@ -52,13 +56,16 @@ func (p *plan) programs() ([]process.Spec, error) {
 	for i := range p.state.Schedulers {
 		specs = append(specs, p.secondScheduler(i))
 	}
+	if gateway.Enabled(p.bundle) {
+		specs = append(specs, p.gateway())
+	}
 	if err := process.Validate(specs); err != nil {
 		return nil, fmt.Errorf("the list of programs: %w", err)
 	}
 	return specs, nil
 }
 
-// tunnel tells whether the bundle has Konnectivity on.
+// tunnel reports whether Konnectivity is enabled in the bundle.
 func (p *plan) tunnel() bool { return *p.bundle.Konnectivity.Enabled }
 
 // spec fills in what all programs have in common.
@@ -66,31 +73,32 @@ func (p *plan) spec(name, binary string, args []string, ready *process.Probe, af
 	return process.Spec{
 		Name: name, Path: p.bins[binary], Args: args, LogFile: p.Log(name),
 		Ready: ready, After: after,
-		// Programs that look into the home directory must not find the user's files.
+		// Programs that look into the home directory must not find the user's
+		// files.
 		Env: []string{"HOME=" + p.Dir},
 	}
 }
 
-// bundlePart is spec for a part of the bundle, which brings its environment.
+// bundlePart is spec for a part of the bundle, which has its own environment.
 func (p *plan) bundlePart(name string, proc component.Process, ready *process.Probe, after ...string) process.Spec {
 	spec := p.spec(name, proc.Command, proc.Args, ready, after...)
 	spec.Env = append(spec.Env, proc.Env...)
 	return spec
 }
 
-// port is the number of a named port as text.
+// port returns the number of a named port as text.
 func (p *plan) port(name string) string { return strconv.Itoa(p.state.Ports[name]) }
 
-// url is a URL of a program on loopback.
+// url returns a URL of a program on loopback.
 func (p *plan) url(scheme, port, path string) string {
 	return scheme + "://" + net.JoinHostPort(loopback, p.port(port)) + path
 }
 
-// serverURL is the API server's.
+// serverURL returns the API server's URL.
 func (p *plan) serverURL() string { return p.url("https", portAPIServer, "") }
 
 // localPath maps paths of the bundle, which are those of a control plane node or
-// inside a Pod, to this cluster's files.
+// of a Pod, to this cluster's files.
 func (p *plan) localPath(tokenName string) func(string) string {
 	b := p.bundle
 	exact := map[string]string{

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -13,20 +15,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 func testPlan(t *testing.T, config string) *plan {
 	t.Helper()
-	if config != "" {
-		config = "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + config
-	}
-	b, err := bundle.Load([]byte(config))
+	b, err := bundle.Load([]byte(bundletest.Old(config)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func flagMap(t *testing.T, args []string) map[string]string {
 	return m
 }
 
-// A local process has every flag that the Pod has, with the same value, but for
-// paths, ports and what this test lists: one truth for every argument.
+// A local process has every flag that the Pod has, with the same value, except for
+// paths, ports and what this test lists: every argument has a single source.
 func TestProcessesGetTheBundlesArguments(t *testing.T) {
 	p := testPlan(t, `
 scheduler: {extraArgs: [{name: v, value: "3"}]}
 konnectivity:
   authenticationAudience: other-audience
-  server: {extraArgs: [{name: keepalive-time, value: 30s}]}
+  server: {proxyStrategies: [defaultRoute], extraArgs: [{name: keepalive-time, value: 30s}]}
   agent: {identifiers: default-route=true}
 `)
 	all := specs(t, p)
@@ -117,10 +117,10 @@ konnectivity:
 	}
 }
 
-// Every part has the environment of its Pod, as far as that does not depend on the
-// Pod: what agents may claim is said there.
+// Every part has the environment of its Pod, as far as that does not depend on the Pod.
+// The server's environment says, for example, which identifiers agents may claim.
 func TestProcessesGetTheBundlesEnvironment(t *testing.T) {
-	p := testPlan(t, "konnectivity: {server: {drainTimeout: 7s}, agent: {identifiers: host=$(NODE_NAME)}}")
+	p := testPlan(t, "konnectivity: {server: {drainTimeout: 7s, proxyStrategies: [destHost, default]}, agent: {identifiers: host=$(NODE_NAME)}}")
 	all := specs(t, p)
 	for name, c := range map[string]component.Component{
 		"konnectivity-server": konnectivity.Server(p.bundle), "konnectivity-agent-1": konnectivity.Agent(p.bundle), "second-scheduler-0": scheduler.Component(p.bundle),
@@ -134,14 +134,14 @@ func TestProcessesGetTheBundlesEnvironment(t *testing.T) {
 			t.Errorf("%s: environment %q", name, all[name].Env)
 		}
 	}
-	for _, want := range []string{variables.AgentClaims + "=node", variables.DrainTimeout + "=7s"} {
+	for _, want := range []string{settings.AgentClaims + "=node", settings.DrainTimeout + "=7s"} {
 		if env := all["konnectivity-server"].Env; !slices.Contains(env, want) {
 			t.Errorf("the server's environment is %q, want %s", env, want)
 		}
 	}
 }
 
-// What two sides must agree on comes from one place, whatever the bundle says.
+// Settings that two sides must agree on have a single source, whatever the bundle says.
 func TestSidesAgree(t *testing.T) {
 	p := testPlan(t, "konnectivity: {agentPort: 9132, transport: {uds: {path: /elsewhere/k.sock}}}")
 	all := specs(t, p)
@@ -183,7 +183,10 @@ func TestProgramsThatAreSwitchedOff(t *testing.T) {
 	}
 }
 
-// AGG-03 to AGG-07, AGG-09, AGG-31: the front proxy has certificates and a CA of its own.
+// kube-apiserver presents a front proxy client certificate of a separate CA to
+// extension API servers, sends the standard request headers, and routes to endpoint
+// IPs. The front proxy CA must not be the client CA: otherwise any client certificate
+// with an allowed name could impersonate every user.
 func TestFrontProxyOfTheAPIServer(t *testing.T) {
 	flags := flagMap(t, specs(t, testPlan(t, ""))["kube-apiserver"].Args)
 	for name, want := range map[string]string{
@@ -227,11 +230,12 @@ func TestTokensAreForTheRightAccounts(t *testing.T) {
 	}
 }
 
-// Agents with identifiers have tokens that name their node, as in Pods: the server
-// refuses them otherwise.
+// Agents have tokens that name their node, as in Pods, with or without identifiers:
+// otherwise the server refuses them.
 func TestAgentsTokensNameTheNode(t *testing.T) {
-	for identifiers, want := range map[string]string{"": "", "host=$(NODE_NAME)": "node-2"} {
-		p := testPlan(t, "konnectivity: {agent: {identifiers: '"+identifiers+"'}}")
+	for identifiers, strategy := range map[string]string{"": "default", "host=$(NODE_NAME)": "destHost, default"} {
+		const want = "node-2"
+		p := testPlan(t, "konnectivity: {agent: {identifiers: '"+identifiers+"'}, server: {proxyStrategies: ["+strategy+"]}}")
 		for _, projection := range p.projections() {
 			if projection.File == p.Token(agentName(1)) && projection.Node != want {
 				t.Errorf("identifiers %q: the token of agent 1 is bound to node %q, want %q", identifiers, projection.Node, want)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -9,10 +11,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// loopback is where everything listens.
+// loopback is the address that all programs listen on.
 const loopback = cluster.Loopback
 
-// Users of ports. Agents and second schedulers come several times: see agentName, schedulerName.
+// Names of ports. There may be several agents and second schedulers: see
+// agentName, schedulerName.
 const (
 	portEtcdClient        = "etcd-client"
 	portEtcdPeer          = "etcd-peer"
@@ -25,9 +28,11 @@ const (
 	portTunnelAgents      = "konnectivity-server-agents"
 	portTunnelAdmin       = "konnectivity-server-admin"
 	portTunnelHealth      = "konnectivity-server-health"
+	portGateway           = "fairlead-gateway"
+	portGatewayHealth     = "fairlead-gateway-health"
 )
 
-// portNames lists all users of ports in a cluster of this size.
+// portNames lists the names of all ports in a cluster of this size.
 func portNames(agents, schedulers int) []string {
 	names := []string{
 		portEtcdClient, portEtcdPeer, portEtcdMetrics, portAPIServer, portControllerManager,
@@ -42,9 +47,9 @@ func portNames(agents, schedulers int) []string {
 	return names
 }
 
-// choosePorts finds a free loopback port for every name; fixed ones are kept
-// and have to be free. Nothing stays open: who is faster takes the port, which
-// the program then says in its log.
+// choosePorts finds a free loopback port for every name. It keeps fixed ports,
+// which must be free. It does not reserve the ports: if another process takes
+// one first, the log of the program that needs it shows that.
 func choosePorts(ctx context.Context, names []string, fixed map[string]int, hostIP string) (map[string]int, error) {
 	ports := map[string]int{}
 	for name, port := range fixed {
@@ -71,8 +76,8 @@ func choosePorts(ctx context.Context, names []string, fixed map[string]int, host
 	return ports, nil
 }
 
-// awaitPorts is portsFree with patience: the kernel closes the sockets of killed
-// programs a moment after they are gone.
+// awaitPorts retries portsFree: the kernel closes the sockets of killed programs
+// only a moment after they have exited.
 func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error {
 	var last error
 	limit, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -84,7 +89,7 @@ func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error 
 	return last
 }
 
-// portsFree checks that every remembered port can be used again.
+// portsFree checks that every stored port is still free.
 func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 	for name, port := range ports {
 		address := loopback
@@ -98,6 +103,7 @@ func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 	return nil
 }
 
-// agentName and schedulerName name the programs that come several times.
+// agentName and schedulerName return the names of programs of which there are
+// several.
 func agentName(i int) string     { return fmt.Sprintf("konnectivity-agent-%d", i) }
 func schedulerName(i int) string { return fmt.Sprintf("second-scheduler-%d", i) }

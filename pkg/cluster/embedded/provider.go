@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 )
 
-// Provider makes and removes embedded clusters below one directory.
+// Provider manages embedded clusters below one directory.
 type Provider struct {
 	root     string
 	settings Settings
@@ -18,7 +20,8 @@ type Provider struct {
 
 var _ cluster.Provider = (*Provider)(nil)
 
-// NewProvider returns a provider for the clusters below root, mostly cluster.Root().
+// NewProvider returns a provider for the clusters below root, usually
+// cluster.Root().
 func NewProvider(root string, settings Settings) *Provider {
 	return &Provider{root: root, settings: settings}
 }
@@ -32,22 +35,23 @@ const (
 	DefaultAgents = 2
 )
 
-// Settings are what only embedded clusters have; Up reads them.
+// Settings are those that only embedded clusters have; Up reads them.
 type Settings struct {
-	// Nodes and Agents are how many simulated nodes and Konnectivity agents to run;
-	// 0 means the default for a new cluster, and as many as it has for an existing one.
+	// Nodes and Agents are the numbers of simulated nodes and Konnectivity agents;
+	// 0 means the default for a new cluster, and keeps the number of an existing
+	// one.
 	Nodes, Agents int
-	// Binaries says where the programs come from.
+	// Binaries configures where the programs come from.
 	Binaries binaries.Options
 }
 
-// upOptions are all that Up goes by.
+// upOptions are all inputs of Up.
 type upOptions struct {
 	cluster.UpOptions
 	Settings
 }
 
-// limits that keep a typing error from filling the machine.
+// Limits that keep a typing error from overloading the machine.
 const (
 	maxNodes  = 5000
 	maxAgents = 64
@@ -94,5 +98,5 @@ func fairlead() (string, error) {
 	return path, nil
 }
 
-// cleanupTime bounds what is done after an interrupt or a failure.
+// cleanupTime bounds the cleanup after an interrupt or a failure.
 const cleanupTime = 60 * time.Second

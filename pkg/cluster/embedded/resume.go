@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -9,7 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// resume brings a cluster that was made before to life, or finds it alive.
+// resume starts an existing cluster, or finds it running.
 func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
 	pl := &plan{Layout: l, state: state}
 	var err error
@@ -21,7 +23,7 @@ func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
 	}
 	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
 	switch {
-	case err == nil && ownAddress(state.HostIP):
+	case err == nil && state.addressHolds():
 		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
 			if err := pl.startStopped(ctx); err != nil {
 				return "", err
@@ -37,7 +39,8 @@ func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
 	case err != nil && !errors.Is(err, process.ErrNotRunning):
 		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, l.Name)
 	}
-	// Stopped, or running at an address that the machine no longer has.
+	// The cluster is stopped, or runs at an address that the machine no longer
+	// has or that is no longer the best.
 	if err := pl.findPrograms(ctx, o); err != nil {
 		return err
 	}
@@ -59,7 +62,7 @@ func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
 	return pl.addContext(o)
 }
 
-// startStopped starts what a check that was killed has stopped.
+// startStopped starts the programs that a killed check has left stopped.
 func (p *plan) startStopped(ctx context.Context) error {
 	client := process.NewClient(p.SupervisorSocket())
 	stopped, err := stoppedPrograms(ctx, client)
@@ -69,7 +72,7 @@ func (p *plan) startStopped(ctx context.Context) error {
 	return err
 }
 
-// sameAsAsked refuses to change a cluster that exists.
+// sameAsAsked fails if the options would change an existing cluster.
 func (p *plan) sameAsAsked(o upOptions) error {
 	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
 		return p.Differs(fmt.Sprintf("%d nodes", p.state.Nodes), fmt.Sprintf("%d nodes", o.Nodes))

@@ -1,17 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import "github.com/fairlead-dev/fairlead/pkg/cluster"
 
-// State is what is remembered of a cluster, in Layout.StateFile.
+// State is what is stored about a cluster, in Layout.StateFile.
 type State struct {
 	cluster.Record
 	// Agents and Schedulers count Konnectivity agents and replicas of the second
 	// scheduler.
 	Agents     int `json:"agents"`
 	Schedulers int `json:"schedulers"`
-	// HostIP is where nodes are reached: an address of this machine, because the
-	// API server refuses to proxy to loopback ones. Loopback on a machine without
-	// any network. It is found anew at every start.
+	// HostIP is the address of the nodes: one of this machine's addresses,
+	// because the API server refuses to proxy to loopback addresses. It is a
+	// loopback address on a machine without any network. Every start determines
+	// it again.
 	HostIP string `json:"hostIP"`
 	// Ports are the loopback ports by user; see portNames.
 	Ports map[string]int `json:"ports"`

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -12,18 +14,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// Status is what Provider.Status tells of a cluster. Where the parts have a
-// field of the same name, JSON has the Summary's.
+// Status is the result of Provider.Status. If the embedded types have a field
+// of the same name, JSON has the Summary's.
 type Status struct {
 	cluster.Summary
 	State
-	// SupervisorRSSBytes is the supervisor's part of the memory.
+	// AddressFault says that the nodes' address is not reachable, and what to
+	// do.
+	AddressFault string `json:"addressFault,omitempty"`
+	// SupervisorRSSBytes is the supervisor's share of the memory.
 	SupervisorRSSBytes int64 `json:"supervisorRSSBytes,omitempty"`
-	// Supervisor is its process id.
+	// Supervisor is its process ID.
 	Supervisor int              `json:"supervisorPID,omitempty"`
 	Processes  []process.Status `json:"processes,omitempty"`
 }
@@ -55,7 +61,7 @@ func (p *Provider) status(ctx context.Context, name string) (Status, error) {
 	case errors.Is(err, process.ErrNotRunning):
 		return s, nil
 	case errors.Is(err, process.ErrHangs):
-		s.Running = true // and not healthy
+		s.Running = true // running, but not healthy
 		return s, nil
 	}
 	if err != nil {
@@ -63,7 +69,10 @@ func (p *Provider) status(ctx context.Context, name string) (Status, error) {
 	}
 	s.Running, s.Supervisor, s.Processes, s.RSSBytes = true, report.PID, report.Processes, report.TotalRSSBytes()
 	s.SupervisorRSSBytes = report.RSSBytes
-	s.Healthy = !slices.ContainsFunc(report.Processes, func(ps process.Status) bool { return !ps.Ready })
+	if fault := state.addressFault(name); fault != nil {
+		s.AddressFault = fmt.Sprintf("%v: %s", fault, check.HintOf(fault))
+	}
+	s.Healthy = s.AddressFault == "" && !slices.ContainsFunc(report.Processes, func(ps process.Status) bool { return !ps.Ready })
 	return s, nil
 }
 
@@ -76,6 +85,8 @@ func (s Status) Problem() string {
 		return fmt.Sprintf("cluster %q is stopped: start it with \"fairlead up --name %s\"", s.Summary.Name, s.Summary.Name)
 	case len(s.Processes) == 0:
 		return fmt.Sprintf("the supervisor of cluster %q does not answer: \"fairlead down --name %s\" removes the cluster all the same", s.Summary.Name, s.Summary.Name)
+	case s.AddressFault != "":
+		return s.AddressFault
 	}
 	for _, p := range s.Processes {
 		if !p.Ready {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -11,6 +13,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -19,12 +22,13 @@ import (
 // control plane is ready within 10 s.
 const startLimit = 3 * time.Minute
 
-// maxRestarts is how often a program may die before Up gives up on it. The
-// first ends are often a race with what it depends on.
+// maxRestarts is how often a program may exit before Up gives up on it. The
+// first exits are often a race with the programs that it depends on.
 const maxRestarts = 4
 
 // followUp waits for the programs, which the supervisor starts by itself, and
-// puts into the API server what they need. Every step may be done again.
+// creates the objects that they need in the API server. Every step is
+// idempotent.
 func (p *plan) followUp(ctx context.Context, o upOptions) error {
 	for _, step := range p.steps() {
 		if step.skip {
@@ -85,6 +89,9 @@ func (p *plan) steps() []step {
 				}
 				return "", p.waitLease(ctx, client)
 			}},
+		{title: "Starting the gateway", skip: !gateway.Enabled(p.bundle), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+			return p.url("https", portGateway, ""), p.waitReady(ctx, pr, progGateway)
+		}},
 	}
 }
 
@@ -96,13 +103,14 @@ func names(n int, name func(int) string) []string {
 	return list
 }
 
-// waitReady waits until the named programs are ready. It gives up early on one
-// that keeps dying.
+// waitReady waits until the named programs are ready. It gives up early on a
+// program that keeps exiting.
 func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names ...string) error {
 	client := process.NewClient(p.SupervisorSocket())
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errNotReady)
 	defer cancel()
-	// A program that already ran may have been restarted before, by a check for example.
+	// A program that already ran may have been restarted earlier, for example
+	// by a check.
 	base := map[string]int{}
 	for _, name := range names {
 		if p.began.IsZero() {
@@ -165,7 +173,8 @@ func readTail(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// lastWords quotes the end of a program's log, where the reason mostly is.
+// lastWords quotes the end of a program's log, which usually contains the
+// reason.
 func (p *plan) lastWords(name string) string {
 	data, err := readTail(p.Log(name), 8<<10)
 	if err != nil || len(data) == 0 {

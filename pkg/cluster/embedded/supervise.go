@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -21,19 +23,21 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// supervision is what the supervisor of a cluster is told, in Layout.ProgramsFile.
+// supervision is the configuration of a cluster's supervisor, in
+// Layout.ProgramsFile.
 type supervision struct {
 	Programs    []process.Spec `json:"programs"`
 	Projections []Projection   `json:"projections"`
-	// AgentNodes are the nodes that the tunnel's agents are taken to be on, by program.
+	// AgentNodes maps each agent's program to the node that the agent is assumed
+	// to run on.
 	AgentNodes map[string]string `json:"agentNodes,omitempty"`
 	// Kubeconfig is used to request the projected tokens and to write nodes' conditions.
 	Kubeconfig string `json:"kubeconfig"`
 }
 
-// Supervise runs the programs of the cluster with this state directory until
-// ctx ends or somebody asks for shutdown over the socket. It is what the hidden
-// command "fairlead internal supervise" does.
+// Supervise runs the programs of the cluster with this state directory until ctx
+// ends or a client requests shutdown over the socket. It implements the hidden
+// command "fairlead internal supervise".
 func Supervise(ctx context.Context, dir string) error {
 	l, err := NewLayout(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
@@ -54,7 +58,7 @@ func Supervise(ctx context.Context, dir string) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
 
-	// The socket goes on answering while the programs are stopped.
+	// The socket goes on answering while the programs are being stopped.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -72,8 +76,9 @@ func Supervise(ctx context.Context, dir string) error {
 	return nil
 }
 
-// listenAlone listens on a Unix socket for this user only. A socket file that
-// nobody answers on is left over from a killed supervisor and replaced.
+// listenAlone listens on a Unix socket for this user only. If no process listens
+// on an existing socket file, a killed supervisor has left it, and listenAlone
+// replaces it.
 func listenAlone(ctx context.Context, path string) (net.Listener, error) {
 	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 		_ = conn.Close()
@@ -91,11 +96,12 @@ func listenAlone(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// maxLog is the size at which a log is cut; one older part is kept.
+// maxLog is the size at which a log is rotated; one older part is kept.
 const maxLog = 64 << 20
 
 // trimLogs keeps a cluster that runs for weeks from filling the disk. Programs
-// hold their log open for appending, so the file is copied and emptied in place.
+// hold their log open for appending, so trimLogs copies the file and truncates
+// it in place.
 func trimLogs(ctx context.Context, dir string) {
 	for {
 		entries, _ := os.ReadDir(dir)
@@ -119,7 +125,7 @@ func trimLogs(ctx context.Context, dir string) {
 
 func cutLog(path string) error {
 	kept := copyFile(path, path+".1")
-	// Even if the disk has no room for the copy: then above all.
+	// Truncate even if the disk has no space for the copy: then it matters most.
 	return errors.Join(kept, os.Truncate(path, 0))
 }
 
@@ -137,14 +143,14 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// keepOpenFiles keeps files that this process was started with from the programs
-// that outlive it: a lock of "flock FILE fairlead up" would be held, and a pipe
-// of a script be kept open, until the cluster is removed. A kernel that cannot
-// (before 5.11) leaves them open.
+// keepOpenFiles keeps programs that outlive this process from inheriting the
+// files it was started with. Otherwise, until the cluster is removed, the lock
+// of "flock FILE fairlead up" would be held and a script's pipe kept open. A
+// kernel without this feature (before 5.11) leaves the files open.
 func keepOpenFiles() { _ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }
 
-// startSupervisor starts the supervisor as a process of its own session, so
-// that it outlives this command and its terminal.
+// startSupervisor starts the supervisor in a session of its own, so that it
+// outlives this command and its terminal.
 func (p *plan) startSupervisor(ctx context.Context) error {
 	log, err := os.OpenFile(p.Log("supervisor"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -11,18 +13,18 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/tunnelcondition"
 )
 
-// lookInterval is how often agents are looked at: the supervisor itself probes them every some seconds.
+// lookInterval is how often the agents' readiness is read: the supervisor itself probes them every few seconds.
 const lookInterval = time.Second
 
-// agentProcesses are agents that run as processes, each taken to be on a simulated node. For the controller of the
-// condition TunnelReady they stand in for the DaemonSet's Pods.
+// agentProcesses are agents that run as processes, each assumed to be on a simulated node. For the controller of
+// the condition TunnelReady they replace the DaemonSet's Pods.
 type agentProcesses struct {
-	// nodes of the agents, by the program's name.
+	// nodes holds the agents' nodes, by the program's name.
 	nodes  map[string]string
 	status func() []process.Status
 }
 
-// agentNodes are the nodes of a cluster's agents; none without a tunnel.
+// agentNodes returns the nodes of a cluster's agents; none without a tunnel.
 func (p *plan) agentNodes() map[string]string {
 	if !p.tunnel() {
 		return nil
@@ -80,7 +82,8 @@ func (a agentProcesses) ready() map[string]bool {
 	return ready
 }
 
-// keepTunnelConditions keeps the nodes' condition TunnelReady until ctx ends, from when the API server is ready.
+// keepTunnelConditions maintains the nodes' condition TunnelReady from when the API server is ready until ctx
+// ends.
 func keepTunnelConditions(ctx context.Context, supervisor *process.Supervisor, todo supervision) {
 	if len(todo.AgentNodes) == 0 {
 		return

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -9,7 +11,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// TestAgentProcesses: a node is reached by the ready agents that are taken to be on it, and its changes are told.
+// TestAgentProcesses checks that a node is reachable through the ready agents
+// assumed to run on it, and that changes of the node are reported.
 func TestAgentProcesses(t *testing.T) {
 	var mu sync.Mutex
 	ready := map[string]bool{"konnectivity-agent-2": true, "etcd": true}
@@ -54,7 +57,7 @@ func TestAgentProcesses(t *testing.T) {
 				t.Errorf("%s has changed, want node-2", node)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("nobody was told that %s is ready: %v", step.agent, step.ready)
+			t.Fatalf("no report that %s is ready: %v", step.agent, step.ready)
 		}
 	}
 	set("konnectivity-agent-0", true)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded
 
 import (
@@ -9,22 +11,25 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
-// Up makes a cluster, starts one that is stopped, or finds it running. It
-// returns when all programs are ready and the user's kubeconfig has the context.
+// Up creates a cluster, starts a stopped one, or finds it running. It returns when all
+// programs are ready and the user's kubeconfig has the context.
 //
-// When it fails or ctx ends it removes what it made (unless Retain), keeping
-// the logs, and stops what it started of a cluster that was there before.
-// cluster.ErrBusy: another command works on the cluster. cluster.ErrIncomplete: an Up before
-// was killed half-way.
+// If it fails or ctx ends, it removes what it created (unless Retain is set), but keeps the
+// logs. If the cluster existed before, it stops what it started. It fails with
+// cluster.ErrBusy if another command works on the cluster, and with cluster.ErrIncomplete if
+// an earlier Up was killed before it finished.
 func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	o := upOptions{UpOptions: shared, Settings: p.settings}
 	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := cluster.CheckBundle(o.Bundle); err != nil {
 		return err
 	}
 	l, err := NewLayout(p.root, o.Name)
@@ -35,6 +40,9 @@ func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 		return err
 	}
 	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {
+		return err
+	}
+	if err := cluster.CheckLoopback(ctx); err != nil {
 		return err
 	}
 	unlock, err := l.Lock()
@@ -57,9 +65,10 @@ func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	return l.resume(ctx, o, state)
 }
 
-// create makes a new cluster.
+// create creates a new cluster.
 func (l Layout) create(ctx context.Context, o upOptions) error {
-	// Processes of a cluster whose directory somebody deleted would write into the new one.
+	// Processes of a cluster whose directory was deleted by hand would write into the new
+	// one.
 	if err := l.stop(ctx); err != nil {
 		return err
 	}
@@ -73,12 +82,13 @@ func (l Layout) create(ctx context.Context, o upOptions) error {
 	return pl.addContext(o)
 }
 
-// addContext puts the cluster into the user's kubeconfig.
+// addContext adds the running cluster to the user's kubeconfig.
 func (p *plan) addContext(o upOptions) error {
+	p.noteNetwork(o.Progress)
 	return p.AddContext(o.Progress, o.Kubeconfig, &p.state.Kubeconfigs, func() error { return p.writeState(p.state) })
 }
 
-// make turns the plan of a new cluster into one.
+// make creates a new cluster according to the plan.
 func (p *plan) make(ctx context.Context, o upOptions) (err error) {
 	defer func() {
 		if err != nil {
@@ -121,7 +131,8 @@ func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
 	if err := pl.findPrograms(ctx, o); err != nil {
 		return nil, err
 	}
-	pl.state.Ports, err = choosePorts(ctx, portNames(pl.state.Agents, pl.state.Schedulers), fixed, pl.state.HostIP)
+	names := append(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts()...)
+	pl.state.Ports, err = choosePorts(ctx, names, fixed, pl.state.HostIP)
 	return pl, err
 }
 
@@ -135,11 +146,11 @@ func (p *plan) findPrograms(ctx context.Context, o upOptions) error {
 		return err
 	}
 	p.bins, p.nodeSecret, p.state.HostIP = bins, rand.Text(), hostAddress()
-	p.state.KubernetesVersion = components.KubernetesVersion() // another one after an upgrade
+	p.state.KubernetesVersion = components.KubernetesVersion() // changes with an upgrade
 	return nil
 }
 
-// replicas of the second scheduler; none when it is switched off.
+// replicas returns the number of replicas of the second scheduler; 0 if it is disabled.
 func replicas(b *v1alpha1.Bundle) int {
 	if !ptr.Deref(b.Scheduler.Enabled, true) {
 		return 0
@@ -154,7 +165,7 @@ func orDefault(n, fallback int) int {
 	return n
 }
 
-// bringUp is everything between a decided plan and a working cluster.
+// bringUp does everything between a finished plan and a working cluster.
 func (p *plan) bringUp(ctx context.Context, o upOptions) error {
 	err := cluster.Step(o.Progress, "Writing certificates and configuration", func() (string, error) {
 		p.began = time.Now()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// interrupted says so instead of what an interrupt made fail.
+// interrupted reports an interrupt instead of the failure that it caused.
 func interrupted(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cluster.ErrInterrupted
@@ -24,7 +26,7 @@ func interrupted(ctx context.Context, cause error) error {
 }
 
 // abandon undoes a failed create and adds to its error what the user needs to
-// know. It is bounded by what the container runtime takes to remove containers.
+// know. It takes as long as the container runtime needs to remove containers.
 func (p *plan) abandon(ctx context.Context, library *kindcluster.Provider, log *logger, retain bool, cause error) error {
 	stopped := ctx.Err() != nil
 	cause = interrupted(ctx, cause)
@@ -51,10 +53,10 @@ func (p *plan) abandon(ctx context.Context, library *kindcluster.Provider, log *
 	return fmt.Errorf("%w\nremoved what was made; logs of kind and of the nodes are in %s", cause, logs)
 }
 
-// logLimit bounds the collecting of logs; kind takes no context.
+// logLimit bounds the collection of logs; kind's library takes no context.
 const logLimit = 30 * time.Second
 
-// keepLogs writes what kind said, and with nodes also their logs.
+// keepLogs writes kind's log and, if nodes is true, also the nodes' logs.
 func (p *plan) keepLogs(library *kindcluster.Provider, log *logger, nodes bool) error {
 	if err := os.MkdirAll(p.LogDir(), 0o700); err != nil {
 		return err
@@ -74,18 +76,19 @@ func (p *plan) keepLogs(library *kindcluster.Provider, log *logger, nodes bool) 
 	}()
 	select {
 	case <-done:
-		return nil // best effort: nodes that never came up, and small images, do not have all that is asked for
+		return nil // best effort: nodes that never started, and small images, do not have all requested logs
 	case <-time.After(logLimit):
 		return fmt.Errorf("the nodes' logs were not to be had within %v", logLimit)
 	}
 }
 
-// inotifyLimit is a limit of the machine that all containers share, and that
-// systemd in a few nodes uses up where it has its old default of 128.
+// inotifyLimit is a limit of the machine that all containers share. If it has
+// its old default of 128, systemd in a few nodes exhausts it.
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
-// outOfInotify recognises in the nodes' logs that they did not start for want of
-// inotify instances, and says what to do; kind only sees that they are gone.
+// outOfInotify detects from the nodes' logs that the nodes did not start for
+// lack of inotify instances, and says what to do. kind only reports that the
+// nodes are gone.
 func outOfInotify(logs string) string {
 	files, _ := filepath.Glob(filepath.Join(logs, "*", "serial.log"))
 	for _, file := range files {

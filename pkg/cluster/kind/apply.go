@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -13,16 +15,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// applyAll makes all objects what the bundle says, as "fairlead install" does, so
-// that this and "fairlead uninstall" know the cluster's bundle.
+// applyAll applies all objects of the bundle. They have an inventory of their own,
+// so that "fairlead install" of another bundle deletes none of them.
 func applyAll(ctx context.Context, config *rest.Config, objects []component.Object, leases []install.Lease) error {
-	_, err := install.Apply(ctx, config, objects, install.Options{Timeout: installLimit, Leases: leases})
+	_, err := install.Apply(ctx, config, objects, install.Options{Party: install.Provider, Timeout: installLimit, Leases: leases})
 	return err
 }
 
-// transient tells whether an error may be gone the next time: the API server of
-// a cluster that is just being made comes and goes, and its own namespaces and
-// roles appear one by one.
+// transient reports whether a retry may succeed: while a cluster is being created,
+// its API server is unavailable at times, and the default namespaces and roles
+// appear one by one.
 func transient(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -15,8 +17,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// A runtime that answers, whose only image is node:v1 with the Kubernetes given.
-// Podman knows it by its full name only.
+// A runtime that answers, whose only image is node:v1 with the given Kubernetes
+// version. Podman knows it only by its full name.
 const answering = `case "$1 $2" in
 "info "*) echo /nonexistent ;;
 "--version ") echo "podman version 4.3.1" ;;
@@ -144,7 +146,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// refused brings a cluster up, which must fail and leave nothing.
+// refused calls Up, which must fail and leave nothing behind.
 func refused(t *testing.T, settings Settings, options cluster.UpOptions, is error, says []string) {
 	t.Helper()
 	state := t.TempDir()
@@ -165,7 +167,7 @@ func refused(t *testing.T, settings Settings, options cluster.UpOptions, is erro
 	}
 }
 
-// What to do about a runtime that does not answer depends on which it is.
+// The remedy for a runtime that does not answer depends on which runtime it is.
 func TestRemedies(t *testing.T) {
 	for command, says := range map[string][2]string{
 		"docker": {"systemctl start docker", "usermod -aG docker"}, "podman": {"podman machine start", "set Podman up"}, "nerdctl": {"systemctl start containerd", "set containerd up"},
@@ -181,7 +183,7 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// Where docker is Podman under another name, kind has to be told so.
+// If docker is Podman under another name, kind must be configured for Podman.
 func TestEmulatedDocker(t *testing.T) {
 	fakeCommand(t, "docker", `[ "$1" = -v ] && echo "$VERSION"`)
 	if err := os.WriteFile(filepath.Join(os.Getenv("PATH"), "podman"), []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -195,7 +197,7 @@ func TestEmulatedDocker(t *testing.T) {
 	}
 }
 
-// Podman is asked as kind's library asks it.
+// Podman is called with the same arguments as by kind's library.
 func TestImageName(t *testing.T) {
 	const sum = "@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
 	for image, want := range map[string]string{
@@ -212,7 +214,7 @@ func TestImageName(t *testing.T) {
 	}
 }
 
-// An interrupt before anything is made says just that.
+// After an interrupt before anything is created, the error says only that.
 func TestInterruptedEarly(t *testing.T) {
 	fakeRuntime(t, "exec sleep 60\n")
 	t.Setenv("PATH", os.Getenv("PATH")+":/bin:/usr/bin")
@@ -224,7 +226,7 @@ func TestInterruptedEarly(t *testing.T) {
 	}
 }
 
-// A full disk of the container runtime is found before nodes fill it.
+// A full disk of the container runtime is detected before nodes fill it.
 func TestNoRoomForNodes(t *testing.T) {
 	for command, field := range map[string]string{"docker": "DockerRootDir", "podman": "Store.GraphRoot"} {
 		fakeCommand(t, command, `case "$1 $2" in
@@ -242,7 +244,8 @@ esac
 	}
 }
 
-// A node that systemd gave up on says why in its log; the user hears it.
+// If systemd fails in a node, the node's log has the reason, and the error shows
+// it.
 func TestOutOfInotify(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"fine": "Reached target Multi-User System", "bad": "Failed to create control group inotify object: Too many open files"} {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -25,7 +28,7 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 		return nil, err
 	}
 	if config.Host != pl.state.serverURL() {
-		return nil, nil // the name is ours, the cluster is another
+		return nil, nil // the name is ours, but the kubeconfig points to another cluster
 	}
 	addresses := nodeAddresses(ctx, config)
 	env, err := incluster.NewEnv(config, pl.bundle, hostAddress(addresses))
@@ -40,8 +43,8 @@ func (p *Provider) CheckEnv(ctx context.Context, name string, config *rest.Confi
 	return env, nil
 }
 
-// nodeAddresses are the addresses of nodes in their network; none where they
-// cannot be had, which the first check then explains.
+// nodeAddresses returns the addresses of nodes in their network; none if they cannot
+// be read, which the first check then explains.
 func nodeAddresses(ctx context.Context, config *rest.Config) map[string]string {
 	out := map[string]string{}
 	client, err := kubernetes.NewForConfig(config)
@@ -62,8 +65,8 @@ func nodeAddresses(ctx context.Context, config *rest.Config) map[string]string {
 	return out
 }
 
-// hostAddress is this machine's address in the network of the nodes, at which
-// Pods reach it; "" where that is not known.
+// hostAddress returns this machine's address in the network of the nodes, where Pods
+// can reach it; "" if it is unknown.
 func hostAddress(addresses map[string]string) string {
 	for _, a := range addresses {
 		return incluster.OwnAddress("https://" + net.JoinHostPort(a, strconv.Itoa(nodePort)))
@@ -71,12 +74,15 @@ func hostAddress(addresses map[string]string) string {
 	return ""
 }
 
-// serverMetrics asks every Konnectivity server directly: the way through the API
-// server would itself go through the tunnel. Where this machine is not in the
-// nodes' network, each is asked on its own node, which takes longer.
+// serverMetrics reads the metrics of every Konnectivity server directly, because a
+// request through the API server would itself go through the tunnel. If this machine
+// is not in the nodes' network, or the health port listens on loopback only, it
+// reads them on each server's own node, which takes longer.
 func (p *plan) serverMetrics(addresses map[string]string) func(ctx context.Context) ([]byte, error) {
-	port := strconv.Itoa(int(p.bundle.Konnectivity.Server.HealthPort))
-	direct := true
+	server := &p.bundle.Konnectivity.Server
+	port := strconv.Itoa(int(server.HealthPort))
+	host := konnectivity.HealthHost(server.HealthBindAddress)
+	direct := !incluster.OnLoopback(p.bundle)
 	return func(ctx context.Context) ([]byte, error) {
 		if direct {
 			text, err := p.askServers(ctx, addresses, port)
@@ -84,7 +90,7 @@ func (p *plan) serverMetrics(addresses map[string]string) func(ctx context.Conte
 				return text, nil
 			}
 		}
-		return p.onControlPlanes(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", "http://127.0.0.1:"+port+"/metrics")
+		return p.onControlPlanes(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "10", "http://"+net.JoinHostPort(host, port)+"/metrics")
 	}
 }
 
@@ -112,8 +118,8 @@ func (p *plan) askServers(ctx context.Context, addresses map[string]string, port
 	return text, nil
 }
 
-// apiServerMetrics asks every API server on its own node: the load balancer
-// leads to any of them.
+// apiServerMetrics reads the metrics of every API server on its own node: the load
+// balancer could lead to any of them.
 func (p *plan) apiServerMetrics(ctx context.Context) ([]byte, error) {
 	return p.onControlPlanes(ctx, "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server="+loopbackURL(nodePort), "get", "--raw=/metrics")
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -9,8 +11,9 @@ import (
 	"testing"
 )
 
-// The servers' counters are read directly, each once and all of them; where one
-// cannot be reached from here, each is asked on its own node instead (KON-84).
+// The metrics of all servers are read directly, each once. If a server cannot be
+// reached from here, or listens on loopback only, which is the default, its metrics are
+// read on its own node instead.
 func TestServerMetrics(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct 1\n")) }))
 	t.Cleanup(server.Close)
@@ -35,10 +38,18 @@ esac
 	for _, n := range p.nodes() {
 		addresses[n.name] = host
 	}
-	for want, given := range map[string]map[string]string{"direct 1": addresses, "on its node 1": {}} {
-		text, err := p.serverMetrics(given)(t.Context())
-		if err != nil || strings.Count(string(text), want) != 3 {
-			t.Errorf("got %q, %v; want %q of three servers", text, err, want)
+	for _, c := range []struct {
+		want, bind string
+		given      map[string]string
+	}{
+		{"direct 1", "0.0.0.0", addresses},
+		{"on its node 1", "0.0.0.0", nil},
+		{"on its node 1", p.bundle.Konnectivity.Server.HealthBindAddress, addresses},
+	} {
+		p.bundle.Konnectivity.Server.HealthBindAddress = c.bind
+		text, err := p.serverMetrics(c.given)(t.Context())
+		if err != nil || strings.Count(string(text), c.want) != 3 {
+			t.Errorf("got %q, %v; want %q of three servers", text, err, c.want)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -12,23 +14,23 @@ import (
 	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
 )
 
-// Where nodes find what is mounted.
+// Paths in the nodes of what is mounted.
 const (
 	mountedDir    = controlplane.ProvidedDir
 	mountedImages = "/kind/fairlead-images"
 	mountedUnits  = "/kind/fairlead-units"
 	systemdDir    = "/etc/systemd/system"
-	// kubeadmPKI is kubeadm's default and nothing that a bundle decides: kind leaves
-	// kubeadm's certificatesDir alone.
+	// kubeadmPKI is kubeadm's default. A bundle cannot change it, because kind does not
+	// set kubeadm's certificatesDir.
 	kubeadmPKI = "/etc/kubernetes/pki"
 )
 
-// config is the cluster as kind is to make it.
+// config returns kind's configuration of the cluster.
 func (p *plan) config() (*kindv1alpha4.Cluster, error) {
 	patches, err := p.kubeadmPatches()
 	if err != nil {
@@ -39,7 +41,7 @@ func (p *plan) config() (*kindv1alpha4.Cluster, error) {
 		Name:     kindName(p.Name),
 		Networking: kindv1alpha4.Networking{
 			IPFamily: kindv1alpha4.IPv4Family,
-			// The server's kubeconfig names this address, which kind puts into the
+			// The server's kubeconfig uses this address, which kind adds to the
 			// certificate of every API server.
 			APIServerAddress:  cluster.Loopback,
 			APIServerPort:     int32(p.state.Port),
@@ -62,7 +64,7 @@ func (p *plan) config() (*kindv1alpha4.Cluster, error) {
 	return c, nil
 }
 
-// configYAML is config for kind's own strict loader.
+// configYAML returns config as YAML for kind's own strict loader.
 func (p *plan) configYAML() ([]byte, error) {
 	c, err := p.config()
 	if err != nil {
@@ -79,7 +81,7 @@ func encode(c *kindv1alpha4.Cluster) ([]byte, error) {
 	return data, nil
 }
 
-// mounts are what one node mounts; see the package's comment.
+// mounts returns what one node mounts; see the package comment.
 func (p *plan) mounts(n node) []kindv1alpha4.Mount {
 	file := func(host, inNode string) kindv1alpha4.Mount {
 		return kindv1alpha4.Mount{HostPath: host, ContainerPath: inNode, Readonly: true}
@@ -102,15 +104,23 @@ func (p *plan) mounts(n node) []kindv1alpha4.Mount {
 	return list
 }
 
-// kubeadmPatches are merged by kind into the kubeadm configuration that it makes.
+// kubeadmPatches returns the patches that kind merges into its kubeadm configuration.
 func (p *plan) kubeadmPatches() ([]string, error) {
 	join, err := discoveryPatch()
 	if err != nil {
 		return nil, err
 	}
-	patches := []string{join}
+	verify, err := apiserver.KubeadmKubeletCA(path.Join(kubeadmPKI, "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := kubeletPatch()
+	if err != nil {
+		return nil, err
+	}
+	patches := []string{join, string(verify), kubelet}
 	if p.tunnel() {
-		patch, err := egress.KubeadmPatch(p.bundle)
+		patch, err := apiserver.KubeadmPatch(p.bundle)
 		if err != nil {
 			return nil, err
 		}
@@ -128,34 +138,52 @@ func (p *plan) kubeadmPatches() ([]string, error) {
 	return append(patches, machine...), err
 }
 
-// controllerManagerArgs are kube-controller-manager's, beside kind's.
+// controllerManagerArgs returns arguments of kube-controller-manager, in addition to
+// kind's.
 func (p *plan) controllerManagerArgs() []kubeadmv1beta4.Arg {
 	args := []kubeadmv1beta4.Arg{
 		{Name: "kube-api-qps", Value: cluster.ControllerManagerQPS},
 		{Name: "kube-api-burst", Value: cluster.ControllerManagerBurst},
 	}
 	if p.state.OwnPodNetwork {
-		// Nodes know their range before they join; see podnetwork.go.
+		// Nodes have their Pod range before they join; see podnetwork.go.
 		args = append(args, kubeadmv1beta4.Arg{Name: "allocate-node-cidrs", Value: "false"})
 	}
 	return args
 }
 
-// machinePatches are those that any cluster on this machine needs.
+// kubeletPatch makes kubelets request their serving certificates from the cluster's CA,
+// see kubeletcerts.go.
+func kubeletPatch() (string, error) {
+	return kubeletField(struct {
+		metav1.TypeMeta    `json:",inline"`
+		ServerTLSBootstrap bool `json:"serverTLSBootstrap"`
+	}{kubeletType, true})
+}
+
+// machinePatches returns the patches that any cluster on this machine needs.
 func (p *plan) machinePatches() ([]string, error) {
 	if !p.facts.cgroupV1 {
 		return nil, nil
 	}
-	// The whole type would say more: its logging part has no empty form.
-	patch, err := yaml.Marshal(struct {
+	patch, err := kubeletField(struct {
 		metav1.TypeMeta `json:",inline"`
 		FailCgroupV1    bool `json:"failCgroupV1"`
-	}{metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}, false})
-	return []string{string(patch)}, err
+	}{kubeletType, false})
+	return []string{patch}, err
 }
 
-// sparse encodes without what is empty: kind merges the patch, so an empty value
-// would wipe what is there.
+var kubeletType = metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}
+
+// kubeletField encodes a part of a KubeletConfiguration. The whole type would encode
+// more fields: its logging part has no empty form.
+func kubeletField(part any) (string, error) {
+	data, err := yaml.Marshal(part)
+	return string(data), err
+}
+
+// sparse encodes v without empty values: kind merges the patch, so an empty value would
+// overwrite a setting.
 func sparse(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -169,7 +197,7 @@ func sparse(v any) (string, error) {
 	return string(data), err
 }
 
-// prune removes nulls, zero durations and what is empty without them.
+// prune removes nulls, zero durations, and values that are empty as a result.
 func prune(tree map[string]any) map[string]any {
 	for key, value := range tree {
 		if m, ok := value.(map[string]any); ok {
@@ -185,9 +213,9 @@ func prune(tree map[string]any) map[string]any {
 	return tree
 }
 
-// oomScorePatches keep containerd from lowering a container's OOM score, which
-// takes CAP_SYS_RESOURCE. kind applies the one that fits the version of the
-// node's containerd configuration.
+// oomScorePatches keep containerd from lowering a container's OOM score, which requires
+// CAP_SYS_RESOURCE. kind applies the patch that matches the version of the node's
+// containerd configuration.
 func oomScorePatches() []string {
 	return []string{
 		"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nrestrict_oom_score_adj = true\n",

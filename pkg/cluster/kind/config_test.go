@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -9,21 +11,27 @@ import (
 	"testing"
 	"time"
 
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	kubeadmscheme "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme"
+	kubeadmv1beta4 "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/config/strict"
 	"k8s.io/utils/ptr"
 	kindv1alpha4 "sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// newTestPlan is a cluster of three control plane nodes and two workers on a
-// machine that lacks everything that can be made up for.
+// newTestPlan returns the plan of a cluster of three control plane nodes and two workers
+// on a machine that lacks everything that fairlead can compensate for.
 func newTestPlan(t *testing.T, config string) *plan {
 	t.Helper()
-	given, err := bundle.Load([]byte(config))
+	given, err := bundle.Load([]byte(bundletest.File(config)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +51,12 @@ func newTestPlan(t *testing.T, config string) *plan {
 	}
 }
 
-// fakeRuntime puts a docker into PATH, alone, that is this shell script.
+// fakeRuntime replaces PATH by a directory with nothing but a docker command, which is
+// this shell script.
 func fakeRuntime(t *testing.T, script string) { fakeCommand(t, "docker", script) }
 
-// fakeCommand puts a container runtime into PATH, alone, that is this shell script.
+// fakeCommand replaces PATH by a directory with nothing but this container runtime
+// command, which is this shell script.
 func fakeCommand(t *testing.T, command, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,8 +75,8 @@ func everyRuntime(t *testing.T, test func(t *testing.T, command string)) {
 	}
 }
 
-// kind's own strict loader reads the configuration and its own validation takes
-// it. kind makes its network only after both, so that is where this docker stops.
+// kind's own strict loader reads the configuration, and its own validation accepts it.
+// kind creates its network only after both, so this docker stops there.
 func TestKindReadsTheConfiguration(t *testing.T) {
 	fakeRuntime(t, `case "$1" in
 info) echo '{"CgroupVersion": "2", "MemoryLimit": true, "PidsLimit": true, "CPUShares": true}' ;;
@@ -95,8 +105,8 @@ esac
 	}
 }
 
-// What the nodes mount is there once the material is written, and nothing of it
-// can be read by others on this machine.
+// Everything that the nodes mount exists once the material is written, and other users of
+// this machine can read none of it.
 func TestMountsExistAndArePrivate(t *testing.T) {
 	p := newTestPlan(t, "")
 	if err := p.Claim(cluster.Kind); err != nil {
@@ -132,7 +142,7 @@ func TestMountsExistAndArePrivate(t *testing.T) {
 	}
 }
 
-// kubeadmDocs are the kubeadm patches by kind.
+// kubeadmDocs returns the kubeadm patches by kind.
 func kubeadmDocs(t *testing.T, p *plan) map[string]string {
 	t.Helper()
 	patches, err := p.kubeadmPatches()
@@ -150,17 +160,24 @@ func kubeadmDocs(t *testing.T, p *plan) map[string]string {
 	return docs
 }
 
-// A patch says what it changes and nothing else: kind merges it over what it has,
-// empty values too (KON-07 to KON-09).
+// A patch contains what it changes and nothing else: kind merges it over its own
+// configuration, including empty values. The patches add the --egress-selector-config-file
+// flag among others.
 func TestKubeadmPatchesSayNoMore(t *testing.T) {
 	p := newTestPlan(t, "")
 	docs := kubeadmDocs(t, p)
-	if got := docs["KubeletConfiguration"]; got != "apiVersion: kubelet.config.k8s.io/v1beta1\nfailCgroupV1: false\nkind: KubeletConfiguration\n---\n" {
-		t.Errorf("the kubelet's patch:\n%s", got)
+	const header = "apiVersion: kubelet.config.k8s.io/v1beta1\n"
+	if got := docs["KubeletConfiguration"]; got != header+"kind: KubeletConfiguration\nserverTLSBootstrap: true\n---\n"+header+"failCgroupV1: false\nkind: KubeletConfiguration\n---\n" {
+		t.Errorf("the kubelet's patches:\n%s", got)
 	}
 	var kubelet kubeletv1beta1.KubeletConfiguration
-	if err := yaml.UnmarshalStrict([]byte(strings.TrimSuffix(docs["KubeletConfiguration"], "---\n")), &kubelet); err != nil || kubelet.FailCgroupV1 == nil || *kubelet.FailCgroupV1 {
-		t.Errorf("the kubelet reads %v, %v", kubelet.FailCgroupV1, err)
+	for doc := range strings.SplitSeq(docs["KubeletConfiguration"], "---\n") {
+		if err := yaml.UnmarshalStrict([]byte(doc), &kubelet); err != nil {
+			t.Errorf("the kubelet cannot read %q: %v", doc, err)
+		}
+	}
+	if ptr.Deref(kubelet.FailCgroupV1, true) || !kubelet.ServerTLSBootstrap {
+		t.Errorf("the kubelet reads failCgroupV1 %v, serverTLSBootstrap %v", kubelet.FailCgroupV1, kubelet.ServerTLSBootstrap)
 	}
 	for _, want := range []string{"egress-selector-config-file", "konnectivity-server.kube-system.svc", "allocate-node-cidrs", "kube-api-qps"} {
 		if !strings.Contains(docs["ClusterConfiguration"], want) {
@@ -177,15 +194,50 @@ func TestKubeadmPatchesSayNoMore(t *testing.T) {
 	p.facts.cgroupV1, p.state.OwnPodNetwork = false, false
 	p.bundle.Konnectivity.Enabled = new(bool)
 	docs = kubeadmDocs(t, p)
-	if args := docs["ClusterConfiguration"]; strings.Contains(args, "allocate-node-cidrs") || strings.Contains(args, "apiServer") {
+	if args := docs["ClusterConfiguration"]; strings.Contains(args, "allocate-node-cidrs") || strings.Contains(args, "egress-selector") {
 		t.Errorf("neither Pod network nor tunnel are ours, and still:\n%s", args)
 	}
-	if len(docs) != 2 || docs["JoinConfiguration"] == "" {
-		t.Errorf("nothing else to patch but how nodes join, and still: %v", docs)
+	if len(docs) != 3 || docs["JoinConfiguration"] == "" || strings.Contains(docs["KubeletConfiguration"], "failCgroupV1") {
+		t.Errorf("nothing else to patch but how nodes join and how kubelets are verified, and still: %v", docs)
 	}
 }
 
-// Only where containers lack CAP_SYS_RESOURCE is containerd told to do without.
+// With and without the tunnel, kube-apiserver verifies kubelets with kubeadm's CA:
+// kubeadm's own strict loader reads the patches, and exactly one sets the flag.
+func TestKubeletsAreVerified(t *testing.T) {
+	for name, config := range map[string]string{"tunnel": "", "no tunnel": "konnectivity: {enabled: false}"} {
+		t.Run(name, func(t *testing.T) {
+			patches, err := newTestPlan(t, config).kubeadmPatches()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			gvk := kubeadmv1beta4.SchemeGroupVersion.WithKind("ClusterConfiguration")
+			for _, patch := range patches {
+				var c kubeadmv1beta4.ClusterConfiguration
+				if err := yaml.Unmarshal([]byte(patch), &c); err != nil {
+					t.Fatal(err)
+				}
+				if c.Kind != gvk.Kind {
+					continue
+				}
+				if err := strict.VerifyUnmarshalStrict([]*kuberuntime.Scheme{kubeadmscheme.Scheme}, gvk, []byte(patch)); err != nil {
+					t.Errorf("kubeadm does not read the patch: %v\n%s", err, patch)
+				}
+				for _, arg := range c.APIServer.ExtraArgs {
+					if arg.Name == apiserver.KubeletCAFlag {
+						got = append(got, arg.Value)
+					}
+				}
+			}
+			if !slices.Equal(got, []string{"/etc/kubernetes/pki/ca.crt"}) {
+				t.Errorf("--%s is %q", apiserver.KubeletCAFlag, got)
+			}
+		})
+	}
+}
+
+// containerd gets the workaround only if containers lack CAP_SYS_RESOURCE.
 func TestOOMScoreOnlyWhereNeeded(t *testing.T) {
 	p := newTestPlan(t, "")
 	c, err := p.config()
@@ -198,7 +250,7 @@ func TestOOMScoreOnlyWhereNeeded(t *testing.T) {
 	}
 }
 
-// Names, roles and Pod ranges are kind's and do not overlap.
+// Names, roles and Pod ranges are those of kind and do not overlap.
 func TestNodes(t *testing.T) {
 	p := newTestPlan(t, "")
 	var names []string
@@ -216,13 +268,13 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Agents have to be connected to the server of each control plane node (KON-50),
-// unless they count them by Leases.
+// Agents must be connected to the server of each control plane node, so the server count
+// is the number of these nodes, unless agents count the servers by Leases.
 func TestServerCount(t *testing.T) {
 	if n := *newTestPlan(t, "").bundle.Konnectivity.Server.Count; n != 3 {
 		t.Errorf("server.count %d for three control plane nodes", n)
 	}
-	counting, err := bundle.Load([]byte("konnectivity: {leaseCounting: true}"))
+	counting, err := bundle.Load([]byte(bundletest.File("konnectivity: {leaseCounting: true}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +283,7 @@ func TestServerCount(t *testing.T) {
 	} else if _, err := bundle.Render(b); err != nil {
 		t.Error(err)
 	}
-	given, err := bundle.Load([]byte("konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131', clientCert: /etc/kubernetes/pki/a.crt, clientKey: /etc/kubernetes/pki/a.key, clientCA: /etc/kubernetes/pki/ca.crt}}, proxyProtocol: HTTPConnect}"))
+	given, err := bundle.Load([]byte(bundletest.File("konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131', clientCert: /etc/kubernetes/pki/a.crt, clientKey: /etc/kubernetes/pki/a.key, clientCA: /etc/kubernetes/pki/ca.crt}}, proxyProtocol: HTTPConnect}")))
 	if err != nil {
 		t.Fatal(err)
 	}

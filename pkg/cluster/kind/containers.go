@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -14,17 +17,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// container is a node's, or the load balancer's.
+// container is the container of a node or of the load balancer.
 type container struct {
 	name    string
 	running bool
-	// mounts are the paths of this machine that it mounts.
+	// mounts are the paths on this machine that it mounts.
 	mounts []string
-	// ports are those of this machine that lead to it.
+	// ports are the ports on this machine that are published to it.
 	ports []string
+	// addresses are its own in the networks of the container runtime; none while
+	// it is stopped.
+	addresses []netip.Addr
 }
 
-// containers looks at all containers of a kind cluster, by name.
+// containers inspects all containers of a kind cluster and returns them by name.
 func (r *runtime) containers(ctx context.Context, library *kindcluster.Provider, name string) ([]container, error) {
 	nodes, err := library.ListNodes(kindName(name))
 	if err != nil {
@@ -48,22 +54,26 @@ func (r *runtime) containers(ctx context.Context, library *kindcluster.Provider,
 	return list, nil
 }
 
-// parseContainers reads what Docker, Podman and nerdctl say alike, sorted by name.
+// parseContainers parses the output that Docker, Podman and nerdctl have in
+// common, and sorts it by name.
 func parseContainers(text string) ([]container, error) {
 	type ports map[string][]struct{ HostPort string }
 	var said []struct {
 		Name            string
 		State           struct{ Running bool }
 		Mounts          []struct{ Source string }
-		HostConfig      struct{ PortBindings ports } // also of one that is stopped
-		NetworkSettings struct{ Ports ports }        // what older nerdctl has instead
+		HostConfig      struct{ PortBindings ports } // also set for a stopped container
+		NetworkSettings struct {
+			Ports    ports // older nerdctl sets this instead
+			Networks map[string]struct{ IPAddress, GlobalIPv6Address string }
+		}
 	}
 	if err := json.Unmarshal([]byte(text), &said); err != nil {
 		return nil, fmt.Errorf("unexpected output: %w", err)
 	}
 	var list []container
 	for _, s := range said {
-		c := container{name: strings.TrimPrefix(s.Name, "/"), running: s.State.Running} // Docker has the slash
+		c := container{name: strings.TrimPrefix(s.Name, "/"), running: s.State.Running} // Docker adds the slash
 		for _, m := range s.Mounts {
 			c.mounts = append(c.mounts, m.Source)
 		}
@@ -74,15 +84,23 @@ func parseContainers(text string) ([]container, error) {
 				}
 			}
 		}
+		for _, n := range s.NetworkSettings.Networks {
+			for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
+				if a, err := netip.ParseAddr(text); err == nil { // "" in a network without that IP family
+					c.addresses = append(c.addresses, a)
+				}
+			}
+		}
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b container) int { return strings.Compare(a.name, b.name) })
 	return list, nil
 }
 
-// ours tells whether the containers are of this cluster, not of another of the
-// same name: nodes mount files from its directory. The load balancer mounts
-// nothing; where somebody has removed the nodes, it is known by its port.
+// ours reports whether the containers belong to this cluster and not to another
+// one of the same name: nodes mount files from its directory. The load balancer
+// mounts nothing. If the nodes were removed by hand, the load balancer is
+// identified by its port.
 func (p *plan) ours(list []container) bool {
 	return slices.ContainsFunc(list, func(c container) bool {
 		if c.name == p.loadBalancer() && len(list) == 1 {
@@ -92,12 +110,12 @@ func (p *plan) ours(list []container) bool {
 	})
 }
 
-// roomPerNode is what a node writes beside its share of the image in the first hours.
+// roomPerNode is what a node writes to disk in the first hours, in addition to
+// its copy of the images.
 const roomPerNode = 300 << 20
 
-// checkRoom refuses to begin where the runtime's own disk is too full: every node
-// gets its own copy of the images in the node image. It knows only of a disk of
-// this machine.
+// checkRoom fails if the runtime's own disk is too full: every node gets its own
+// copy of the images in the node image. It can check only a disk of this machine.
 func (r *runtime) checkRoom(ctx context.Context, image string, nodes int) error {
 	field := "DockerRootDir"
 	if r.command == "podman" {
@@ -105,10 +123,10 @@ func (r *runtime) checkRoom(ctx context.Context, image string, nodes int) error 
 	}
 	dir, err := r.run(ctx, "info", "--format={{."+field+"}}")
 	if err != nil || dir == "" {
-		return nil //nolint:nilerr // nerdctl does not tell; without it the runtime's own error has to do
+		return nil //nolint:nilerr // nerdctl does not report it; the runtime's own error must do
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return nil //nolint:nilerr // on another machine
+		return nil //nolint:nilerr // the disk is on another machine
 	}
 	size := uint64(0)
 	if text, err := r.run(ctx, "image", "inspect", "--format={{.Size}}", r.imageName(image)); err == nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -24,10 +26,11 @@ func (p *plan) createNodes(ctx context.Context, library *kindcluster.Provider, r
 		kindcluster.CreateWithDisplayUsage(false), kindcluster.CreateWithDisplaySalutation(false))
 }
 
-// CreateNodes lets kind create a cluster, whose context goes into kubeconfig. kind
-// takes no context, but fails at once without its containers: when ctx ends, they
-// are removed until kind has given up, so that it goes on with nothing behind the
-// caller's back. With retain they stay, and kind goes on until the process ends.
+// CreateNodes lets kind create a cluster, and adds its context to kubeconfig. kind's
+// library takes no context, but fails at once if its containers are gone. So when ctx
+// ends, CreateNodes removes the containers until kind has failed, and kind does not
+// continue in the background. With retain the containers stay, and kind continues
+// until the process ends.
 func CreateNodes(ctx context.Context, library *kindcluster.Provider, name, kubeconfig string, retain bool, options ...kindcluster.CreateOption) error {
 	done := make(chan error, 1)
 	go func() {
@@ -42,7 +45,7 @@ func CreateNodes(ctx context.Context, library *kindcluster.Provider, name, kubec
 		if retain {
 			return context.Cause(ctx)
 		}
-		_ = deleteNodes(ctx, library, name, kubeconfig) // the caller tries again, and tells
+		_ = deleteNodes(ctx, library, name, kubeconfig) // the caller retries, and reports the error
 		select {
 		case err := <-done:
 			return errors.Join(context.Cause(ctx), err)
@@ -51,7 +54,7 @@ func CreateNodes(ctx context.Context, library *kindcluster.Provider, name, kubec
 	}
 }
 
-// explain adds what a failed command said to kind's error, which does not.
+// explain adds the output of a failed command to kind's error, which lacks it.
 func explain(err error) error {
 	failed := kindexec.RunErrorForError(err)
 	if failed == nil || len(failed.Output) == 0 {
@@ -62,8 +65,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w; the end of what it said:\n    %s", err, strings.Join(lines, "\n    "))
 }
 
-// withoutStacks leaves out Go's stack traces, which kubeadm prints below its errors: a
-// line for a function, and one for its place.
+// withoutStacks removes Go's stack traces, which kubeadm prints below its errors: one
+// line for a function, and one for its position.
 func withoutStacks(lines []string) []string {
 	place := func(i int) bool {
 		return i < len(lines) && strings.HasPrefix(lines[i], "\t") && (strings.Contains(lines[i], ".go:") || strings.Contains(lines[i], ".s:"))
@@ -77,5 +80,5 @@ func withoutStacks(lines []string) []string {
 	return kept
 }
 
-// quotedLines are enough to see why kubeadm gave up.
+// quotedLines are enough to show why kubeadm failed.
 const quotedLines = 12

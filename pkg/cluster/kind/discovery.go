@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -13,20 +15,21 @@ import (
 
 // # How nodes find the cluster that they join
 //
-// kind has them trust whoever answers, and ask for a signature that the controller
-// manager adds to the ConfigMap cluster-info some time after kubeadm init has ended:
-// a node that asks too early asks again after 5 s. The cluster's CA is known before
-// there is a cluster, so each node gets a discovery file instead, which names the
-// API server and the one CA to trust, and waits for nothing.
+// kind disables verification of the API server's CA when nodes join, and makes them
+// depend on a signature that kube-controller-manager adds to the ConfigMap
+// cluster-info some time after kubeadm init has finished: a node that asks too early
+// retries after 5 s. Here the cluster's CA is known before the cluster exists, so
+// each node gets a discovery file instead. It names the API server and the one CA to
+// trust, and the node waits for nothing.
 
-// discoveryPath is the discovery file in a node.
+// discoveryPath is the path of the discovery file in a node.
 const discoveryPath = "/kind/fairlead-discovery.kubeconfig"
 
-// bootstrapToken is the well-known one that kind has kubeadm make
+// bootstrapToken is the well-known bootstrap token that kind makes kubeadm create
 // (sigs.k8s.io/kind/pkg/cluster/internal/kubeadm/const.go).
 const bootstrapToken = "abcdef.0123456789abcdef"
 
-// discoveryFile is a kubeconfig without credentials, as kubeadm wants it.
+// discoveryFile returns a kubeconfig without credentials, as kubeadm requires it.
 func (p *plan) discoveryFile(ca []byte) ([]byte, error) {
 	host := p.loadBalancer()
 	if host == "" {
@@ -36,7 +39,7 @@ func (p *plan) discoveryFile(ca []byte) ([]byte, error) {
 	config.Clusters["cluster"] = &clientcmdapi.Cluster{
 		Server: "https://" + net.JoinHostPort(host, strconv.Itoa(nodePort)), CertificateAuthorityData: ca,
 	}
-	config.AuthInfos["nobody"] = clientcmdapi.NewAuthInfo() // a context needs one
+	config.AuthInfos["nobody"] = clientcmdapi.NewAuthInfo() // a context must name a user
 	config.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "nobody"}
 	config.CurrentContext = "cluster"
 	data, err := clientcmd.Write(*config)
@@ -46,12 +49,12 @@ func (p *plan) discoveryFile(ca []byte) ([]byte, error) {
 	return data, nil
 }
 
-// discoveryPatch takes kind's way of discovery out and puts the file in.
+// discoveryPatch replaces kind's method of discovery by the file.
 func discoveryPatch() (string, error) {
 	data, err := yaml.Marshal(map[string]any{
 		"apiVersion": kubeadmv1beta4.SchemeGroupVersion.String(), "kind": "JoinConfiguration",
 		"discovery": map[string]any{
-			"bootstrapToken":    nil, // a merge patch removes it so
+			"bootstrapToken":    nil, // null removes the field in a merge patch
 			"file":              kubeadmv1beta4.FileDiscovery{KubeConfigPath: discoveryPath},
 			"tlsBootstrapToken": bootstrapToken,
 		},

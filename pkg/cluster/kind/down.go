@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -10,7 +12,7 @@ import (
 )
 
 // Down implements cluster.Provider: it removes containers, files and context. It
-// needs no readable state, so that it also removes what a killed command left.
+// needs no readable state, so it also removes what a killed command left behind.
 func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	home, err := cluster.NewHome(p.root, o.Name)
 	if err != nil {
@@ -24,7 +26,8 @@ func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 		return err
 	}
 	defer unlock()
-	// Read before it is deleted. A cluster without readable state loses whatever context has its name.
+	// Read the state before deleting it. For a cluster without readable state,
+	// remove any context that has its name.
 	var state State
 	server := ""
 	if home.ReadState(&state, &state.Record) == nil {
@@ -64,8 +67,8 @@ func removeContainers(ctx context.Context, p *plan) error {
 	return p.removeAll(ctx, rt)
 }
 
-// runtime is the one with which the cluster was made; of a cluster that does not
-// say, the one that is found.
+// runtime returns the container runtime that the cluster was created with, or
+// the one that is found if the state does not name one.
 func (p *plan) runtime(ctx context.Context) (*runtime, error) {
 	if p.state.Runtime != "" {
 		return &runtime{command: p.state.Runtime}, nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -11,17 +13,19 @@ import (
 
 // # A firewall between Pods
 //
-// Docker lets nothing pass that the machine forwards but what belongs to its own
-// networks. With bridge-nf-call-iptables, which it turns on, that goes for what
-// passes within a bridge, too, so for the networks of other runtimes. Their own
-// rules accept the addresses of nodes; what Pods on one node send to Pods on another
-// is dropped. Agents that cannot ask the cluster's DNS find no server.
+// Docker drops every packet that the machine forwards unless it belongs to Docker's
+// own networks. Docker also enables bridge-nf-call-iptables, and with that the rule
+// applies to packets within a bridge, too, and so to the networks of other runtimes.
+// The rules of those runtimes accept the addresses of nodes, but packets from Pods
+// on one node to Pods on another are dropped. Agents that cannot reach the cluster's
+// DNS find no server.
 
-// bridgeFilter is 1 where what passes within a bridge has to pass iptables.
+// bridgeFilter is 1 if packets within a bridge pass through iptables.
 const bridgeFilter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 
-// podsKeptApart says how this machine's firewall keeps Pods on different nodes from
-// each other, and what opens it; "" where it does not, or where that is not seen.
+// podsKeptApart explains how this machine's firewall blocks traffic between Pods on
+// different nodes, and which command allows it; "" if it does not block it, or if
+// that cannot be determined.
 func podsKeptApart(ctx context.Context, command, bridgeFilter string) string {
 	if command == "docker" {
 		return ""
@@ -48,7 +52,8 @@ func podsKeptApart(ctx context.Context, command, bridgeFilter string) string {
 		"let it pass with \"sudo iptables -I %s -s %s -d %s -j ACCEPT\"", chain, podSubnet, podSubnet)
 }
 
-// apart is podsKeptApart for the cluster's runtime, looked at once.
+// apart returns podsKeptApart for the cluster's runtime, and determines it only
+// once.
 func (p *plan) apart(ctx context.Context) string {
 	if p.keptApart == nil {
 		said := podsKeptApart(ctx, p.state.Runtime, bridgeFilter)

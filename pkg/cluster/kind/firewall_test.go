@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
-// The rules are in the words of "iptables -S".
+// The rules are in the format of "iptables -S".
 func TestPodsKeptApart(t *testing.T) {
 	const (
 		drop   = "-P INPUT ACCEPT\n-P FORWARD DROP\n-P OUTPUT ACCEPT\n"
@@ -51,7 +53,7 @@ func TestPodsKeptApart(t *testing.T) {
 	}
 }
 
-// Whoever waits for agents is told of the firewall.
+// A command that waits for agents reports the firewall.
 func TestAgentsWaitBehindAFirewall(t *testing.T) {
 	p := newTestPlan(t, "")
 	p.keptApart = ptr.To("; the firewall")

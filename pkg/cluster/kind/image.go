@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -11,35 +13,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	kinddefaults "sigs.k8s.io/kind/pkg/apis/config/defaults"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 var (
-	// ErrNoImage says that there is no node image.
+	// ErrNoImage is returned if there is no node image.
 	ErrNoImage = errors.New("no node image")
-	// ErrImage says that an image is no node image, or not one that fits.
+	// ErrImage is returned if an image is not a node image, or not a suitable one.
 	ErrImage = errors.New("the node image does not fit")
 )
 
-// facts are what decides the configuration and is not known before the image is
-// there: about the image itself, and about containers on this machine.
+// facts determine the configuration and are unknown until the image is available:
+// properties of the image itself, and of containers on this machine.
 type facts struct {
-	// version is the image's Kubernetes, such as v1.36.3.
+	// version is the image's Kubernetes version, such as v1.36.3.
 	version string
-	// defaultCNI says that the image brings a Pod network that kind can install.
+	// defaultCNI means that the image contains a Pod network that kind can install.
 	defaultCNI bool
-	// sysResource says that containers have CAP_SYS_RESOURCE.
+	// sysResource means that containers have CAP_SYS_RESOURCE.
 	sysResource bool
-	// cgroupV1 says that containers see cgroups of version 1.
+	// cgroupV1 means that containers see cgroup v1.
 	cgroupV1 bool
-	// baked are the digests of the images in the node image by name, as far as it tells.
+	// baked holds the digests of the images in the node image by name, as far as the image
+	// lists them.
 	baked map[string]string
 }
 
-// probe is what a container of the image says about itself and the machine, one
-// fact a line. kind's own files are where kind looks for them.
+// probe prints the facts about the image and the machine from inside a container of the
+// image, one fact per line. kind's own files are at the paths where kind expects them.
 const probe = `set -u
 list=` + nodeimage.ImageList + `
 echo "version $(cat /kind/version)"
@@ -52,10 +55,11 @@ true`
 // capSysResource is the number of CAP_SYS_RESOURCE.
 const capSysResource = 24
 
-// noCapability is how runc begins to say that it may not give what --privileged asks for.
+// noCapability is the start of runc's error if it may not grant what --privileged
+// requests.
 const noCapability = "unable to apply caps"
 
-// look runs a container of the image for a moment to learn the facts.
+// look runs a container of the image briefly to determine the facts.
 func (r *runtime) look(ctx context.Context, image string) (facts, error) {
 	out, err := r.run(ctx, "run", "--rm", "--privileged", "--network=none", "--entrypoint=/bin/sh", r.imageName(image), "-c", probe)
 	if err != nil {
@@ -63,7 +67,7 @@ func (r *runtime) look(ctx context.Context, image string) (facts, error) {
 			return facts{}, err
 		}
 		if strings.Contains(err.Error(), noCapability) {
-			return facts{}, fmt.Errorf("%w: a privileged container of %s does not start: %w: this machine has not all capabilities itself, so the container runtime needs a wrapper that leaves them out: docs/node-image.md has one, and \"go run ./deploy/tools/dockerd start\" in the repository starts a Docker with it", ErrRuntimeDenied, image, err)
+			return facts{}, fmt.Errorf("%w: a privileged container of %s does not start: %w: this machine has not all capabilities itself, so the container runtime needs a wrapper that leaves them out: docs/node-image.md has one, and \"go -C e2e/offline run ./dockerd start\" in the repository starts a Docker with it", ErrRuntimeDenied, image, err)
 		}
 		return facts{}, fmt.Errorf("%w: a container of %s does not start: %w: choose another --image, or see what the container runtime says of it", ErrImage, image, err)
 	}
@@ -88,10 +92,11 @@ func (r *runtime) look(ctx context.Context, image string) (facts, error) {
 	return f, checkVersion(image, f.version)
 }
 
-// checkVersion refuses a Kubernetes that the bundle does not work with. Older
-// than the pinned minor: kube-scheduler must not be newer than the API server
-// (version skew policy), and kind gives older ones a kubeadm configuration of
-// another version. Newer by more than one minor: the same policy's other end.
+// checkVersion refuses a Kubernetes version that the bundle does not support. It may not
+// be older than the pinned minor version: kube-scheduler must not be newer than the API
+// server (version skew policy), and kind writes a kubeadm configuration of another version
+// for older ones. It may be newer by at most one minor version, according to the same
+// policy.
 func checkVersion(image, found string) error {
 	if found == "" {
 		return fmt.Errorf("%w: %s is no kind node image: it has no /kind/version: choose one with --image, such as %s", ErrImage, image, kinddefaults.Image)
@@ -102,7 +107,7 @@ func checkVersion(image, found string) error {
 	}
 	pinned := version.MustParseSemantic(components.KubernetesVersion())
 	oldest, newest := pinned.Minor(), pinned.Minor()+1
-	// kind takes its release candidates for the version before, too.
+	// kind, too, treats the release candidates of a version as the version before.
 	first := version.MustParseSemantic(fmt.Sprintf("%d.%d.0", pinned.Major(), oldest))
 	if have.LessThan(first) || have.Major() != pinned.Major() || have.Minor() > newest {
 		age := "new"
@@ -115,8 +120,8 @@ func checkVersion(image, found string) error {
 	return nil
 }
 
-// chooseImage returns the node image and what is in it: the one asked for, else
-// the one that this repository builds, else kind's own, which is pulled if need be.
+// chooseImage returns the node image and the facts about it: the requested image, or else
+// the one that this repository builds, or else kind's own, which it pulls if necessary.
 func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluster.Progress) (string, facts, error) {
 	image := asked
 	if image == "" || image == nodeimage.Name() {
@@ -131,14 +136,15 @@ func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluste
 	return image, f, err
 }
 
-// localhost is how Podman begins the names of images that it loads from an
-// archive of Docker's and that name no registry.
+// localhost is Podman's prefix for the names of images that it loads from a Docker archive
+// and that name no registry.
 const localhost = "localhost/"
 
-// built tells whether an image is the one that this repository builds.
+// built reports whether an image is the one that this repository builds.
 func built(image string) bool { return strings.TrimPrefix(image, localhost) == nodeimage.Name() }
 
-// findBuilt is the name under which the runtime has that image, "" if it has not.
+// findBuilt returns the name under which the runtime has that image, or "" if it does not
+// have it.
 func (r *runtime) findBuilt(ctx context.Context) string {
 	names := []string{nodeimage.Name()}
 	if r.command == "podman" {
@@ -157,8 +163,9 @@ func (r *runtime) hasImage(ctx context.Context, image string) bool {
 	return err == nil
 }
 
-// needLoadBalancer pulls the image of the load balancer of several control planes if it is
-// not here: kind would, too, but when the nodes are there already, and without advice.
+// needLoadBalancer pulls the image of the load balancer for several control plane nodes if
+// it is missing. kind would pull it as well, but only after the nodes are created, and
+// without advice on errors.
 func (r *runtime) needLoadBalancer(ctx context.Context, progress cluster.Progress) error {
 	if r.hasImage(ctx, nodeimage.LoadBalancer) {
 		return nil
@@ -179,7 +186,7 @@ func (r *runtime) pullNodeImage(ctx context.Context, image string, byDefault boo
 	})
 }
 
-// pull is a step that pulls an image; advise says what to do if that fails.
+// pull is a step that pulls an image; advise adds what to do if that fails.
 func (r *runtime) pull(ctx context.Context, what, image string, progress cluster.Progress, advise func(error) error) error {
 	return cluster.Step(progress, "Pulling "+what+" "+image, func() (string, error) {
 		_, err := r.run(ctx, "pull", r.imageName(image))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -15,8 +17,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
 
-// ownImages are those images of the bundle that are made from the programs
-// beside this one. All others are the kubelet's to pull.
+// ownImages returns the bundle's images that are built from the programs next
+// to this one. The kubelet pulls all others.
 func ownImages(b *v1alpha1.Bundle) ([]*imagetar.Image, error) {
 	needed := map[string]bool{}
 	for _, name := range bundle.Images(b) {
@@ -41,14 +43,14 @@ func ownImages(b *v1alpha1.Bundle) ([]*imagetar.Image, error) {
 	return slices.DeleteFunc(all, func(i *imagetar.Image) bool { return !needed[i.Name()] }), nil
 }
 
-// notBaked are the images that the node image does not say it has. One that it
-// has without saying so is found out in the node; see node/images.sh.
+// notBaked returns the images that the node image does not list. If it has one
+// without listing it, the node detects that; see node/images.sh.
 func notBaked(images []*imagetar.Image, baked map[string]string) []*imagetar.Image {
 	return slices.DeleteFunc(slices.Clone(images), func(i *imagetar.Image) bool { return baked[i.Name()] == i.Digest() })
 }
 
-// writeImages writes what nodes load: archives, and a list of them in the order
-// in which to load, the static Pod's first.
+// writeImages writes what nodes load: archives, and a list of them in load
+// order, starting with the static Pod's.
 func (p *plan) writeImages() error {
 	if len(p.load) == 0 {
 		return nil

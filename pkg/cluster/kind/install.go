@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -10,19 +12,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// bootstrapUser is who installs the bundle before kubeadm has made its own
-// administrator's rights. The certificate is never written and ends soon.
+// bootstrapUser installs the bundle before kubeadm has created the permissions of
+// its own administrator. The certificate is never written to disk and expires soon.
 const (
 	bootstrapUser     = "fairlead-bootstrap"
 	bootstrapValidity = time.Hour
 )
 
-// bootstrapConfig reaches the API server from its first moment.
+// bootstrapConfig works from the moment the API server starts.
 func (p *plan) bootstrapConfig(ca pki.KeyPair, now time.Time) (*rest.Config, error) {
 	cfg := pki.FromBundle(p.bundle)
 	cfg.Validity = bootstrapValidity
@@ -35,7 +39,7 @@ func (p *plan) bootstrapConfig(ca pki.KeyPair, now time.Time) (*rest.Config, err
 		return nil, err
 	}
 	return &rest.Config{
-		Host: p.state.serverURL(), QPS: -1, // the default is slow enough to notice
+		Host: p.state.serverURL(), QPS: -1, // no client-side rate limit: the default is noticeably slow
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca.CertPEM(), CertData: client.CertPEM(), KeyData: key},
 	}, nil
 }
@@ -59,10 +63,14 @@ func (p *plan) install(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	// The API server may be away again for a moment: kubeadm is still at work.
+	// The API server may be unavailable again for a moment, because kubeadm is
+	// still running.
 	var last error
 	err = poll(ctx, 500*time.Millisecond, func() (bool, error) {
-		last = applyAll(ctx, config, out.Objects, install.LeasesOf(p.bundle))
+		var secrets []component.Object
+		if secrets, last = install.GatewaySecrets(ctx, config, p.bundle, time.Now()); last == nil {
+			last = applyAll(ctx, config, append(secrets, out.Objects...), install.LeasesOf(p.bundle))
+		}
 		return last == nil || !transient(last), last
 	})
 	return errors.Join(last, err)
@@ -82,8 +90,8 @@ func poll(ctx context.Context, every time.Duration, f func() (bool, error)) erro
 	}
 }
 
-// awaitReady waits until nodes and the bundle's workloads are ready and the
-// second scheduler leads.
+// awaitReady waits until nodes and the bundle's workloads are ready, kube-apiserver
+// accepts the kubelets' certificates, and the second scheduler has a leader.
 func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress cluster.Progress) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -98,7 +106,9 @@ func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress clu
 	}{
 		{"Waiting for nodes", false, p.nodesReady},
 		{"Starting the tunnel: agents", !p.tunnel(), p.agentsReady},
+		{"Verifying kubelets", false, p.kubeletsVerified},
 		{"Starting the second scheduler", !p.secondScheduler(), p.schedulerReady},
+		{"Starting the gateway", !gateway.Enabled(p.bundle), p.gatewayReady},
 	} {
 		if step.skip {
 			continue
@@ -120,12 +130,13 @@ const readyLimit = 5 * time.Minute
 
 var errNotReady = errors.New("not ready in time")
 
-// waitError is what a check returns as long as waiting may help.
+// waitError is returned by a check as long as waiting may help.
 type waitError string
 
 func (n waitError) Error() string { return string(n) }
 
-// await repeats a check until it is content; its last word explains a timeout.
+// await repeats a check until it succeeds; the check's last error explains a
+// timeout.
 func await(ctx context.Context, client kubernetes.Interface, progress cluster.Progress, check func(context.Context, kubernetes.Interface) (string, error)) (string, error) {
 	var result string
 	var last error

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// inspected is what the runtimes say of a container that they all have: Docker
-// puts a slash before the name, and old nerdctl has ports elsewhere.
+// inspected is the part of "container inspect" that all runtimes have: Docker
+// puts a slash before the name, and old nerdctl has the ports elsewhere.
 func inspected(command, name string, running bool, mount, port string) string {
 	if command == "docker" {
 		name = "/" + name
@@ -23,10 +25,10 @@ func inspected(command, name string, running bool, mount, port string) string {
 		host, network = "null", published
 	}
 	return fmt.Sprintf(`{"Name": %q, "State": {"Running": %v}, "Mounts": [{"Type": "volume", "Source": "/var/lib/x"}, {"Type": "bind", "Source": %q}],
- "HostConfig": {"PortBindings": %s}, "NetworkSettings": {"Ports": %s}}`, name, running, mount, host, network)
+ "HostConfig": {"PortBindings": %s}, "NetworkSettings": {"Ports": %s, "Networks": {"kind": {"IPAddress": "172.18.0.3", "GlobalIPv6Address": "fc00::3"}}}}`, name, running, mount, host, network)
 }
 
-// Containers that somebody else made are not taken for ours.
+// Containers that another program created are not taken for ours.
 func TestOurs(t *testing.T) {
 	everyRuntime(t, func(t *testing.T, command string) {
 		list, err := parseContainers("[" + inspected(command, "fairlead-dev-worker", true, "/state/dev/nodes/fairlead-dev-worker", "20000") + "]")
@@ -73,7 +75,7 @@ esac
 `
 
 // storedCluster is a cluster of three control plane nodes as `up` leaves it, as
-// far as files go.
+// far as files are concerned.
 func storedCluster(t *testing.T, command string) *plan {
 	t.Helper()
 	p := newTestPlan(t, "")
@@ -91,9 +93,9 @@ func storedCluster(t *testing.T, command string) *plan {
 	return p
 }
 
-// Somebody has removed the nodes of a cluster by hand and overlooked the load
-// balancer, of which nothing says whose it is but the port: `up` and `status` say
-// what is gone, and `down` removes the rest.
+// The nodes of a cluster were removed by hand, but not the load balancer, which
+// only its port identifies. `up` and `status` say what is missing, and `down`
+// removes the rest.
 func TestOnlyLoadBalancerLeft(t *testing.T) {
 	everyRuntime(t, func(t *testing.T, command string) {
 		fakeCommand(t, command, oneContainer)
@@ -126,7 +128,7 @@ func TestOnlyLoadBalancerLeft(t *testing.T) {
 	})
 }
 
-// Another's load balancer of the same name stays.
+// The load balancer of another cluster of the same name stays.
 func TestAnothersLoadBalancerStays(t *testing.T) {
 	fakeCommand(t, "docker", oneContainer)
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/bin:/bin")
@@ -143,7 +145,7 @@ func TestAnothersLoadBalancerStays(t *testing.T) {
 	}
 }
 
-// Without the load balancer nobody reaches the API servers.
+// Without the load balancer the API servers are unreachable.
 func TestLoadBalancerMissing(t *testing.T) {
 	fakeRuntime(t, `case "$1 $2" in
 "ps "*) for n in control-plane control-plane2 control-plane3 worker worker2; do echo "fairlead-dev-$n"; done ;;

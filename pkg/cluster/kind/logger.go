@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// logger turns kind's own log into the steps of a cluster.Progress and keeps the
-// rest for when something fails.
+// logger converts kind's own log into the steps of a cluster.Progress and keeps
+// the rest for failures.
 type logger struct {
 	progress cluster.Progress
 
@@ -26,9 +28,9 @@ var _ kindlog.Logger = (*logger)(nil)
 
 func newLogger(progress cluster.Progress) *logger { return &logger{progress: progress} }
 
-// titles are our words for kind's steps, by the beginning of kind's.
+// titles maps the beginnings of kind's step titles to ours.
 var titles = []struct{ kind, ours string }{
-	{"Ensuring node image", ""}, // it is there
+	{"Ensuring node image", ""}, // the image is already there
 	{"Preparing nodes", "Starting the node containers"},
 	{"Configuring the external load balancer", "Configuring the load balancer"},
 	{"Writing configuration", "Writing kubeadm's configuration"},
@@ -39,7 +41,7 @@ var titles = []struct{ kind, ours string }{
 	{"Joining worker nodes", "Joining worker nodes"},
 }
 
-// title is "" for a step that is not worth a line.
+// title returns "" for a step that is not worth a line.
 func title(text string) string {
 	for _, t := range titles {
 		if strings.HasPrefix(text, t.kind) {
@@ -49,8 +51,8 @@ func title(text string) string {
 	return text
 }
 
-// info is a message that kind shows by default; its steps look like
-// " • Preparing nodes ...", and end with " ✓ Preparing nodes" or a cross.
+// info handles a message that kind shows by default; its steps look like " •
+// Preparing nodes ...", and end with " ✓ Preparing nodes" or a cross.
 func (l *logger) info(text string) {
 	trimmed := strings.TrimSpace(text)
 	l.mu.Lock()
@@ -69,7 +71,7 @@ func (l *logger) info(text string) {
 	}
 }
 
-// errStep only marks a step; kind returns the error itself.
+// errStep only marks a failed step; kind returns the error itself.
 var errStep = fmt.Errorf("failed")
 
 func (l *logger) end(err error) {
@@ -79,7 +81,7 @@ func (l *logger) end(err error) {
 	l.running = ""
 }
 
-// since is how a step tells how long it took.
+// since formats the duration of a step.
 func since(began time.Time) string { return fmt.Sprintf("%.1fs", time.Since(began).Seconds()) }
 
 // close ends a step that kind left open.
@@ -89,7 +91,7 @@ func (l *logger) close(err error) {
 	l.end(err)
 }
 
-// keptLimit bounds what is kept; kubeadm with -v6 is talkative.
+// keptLimit bounds the log that is kept; kubeadm with -v6 logs a lot.
 const keptLimit = 8 << 20
 
 func (l *logger) keep(text string) {
@@ -100,7 +102,7 @@ func (l *logger) keep(text string) {
 	}
 }
 
-// text is all that kind said.
+// text returns all of kind's log.
 func (l *logger) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +129,7 @@ type infoLogger struct {
 	level kindlog.Level
 }
 
-// keptLevel is that of kubeadm's output.
+// keptLevel is the verbosity of kubeadm's output.
 const keptLevel = 3
 
 // Enabled implements kind's logger.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -10,14 +12,14 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 )
 
-// steps records what a cluster.Progress is told.
+// steps is a cluster.Progress that records the steps.
 type steps struct{ lines []string }
 
 func (s *steps) Begin(step string)       { s.lines = append(s.lines, "begin "+step) }
 func (s *steps) Detail(string, ...any)   {}
 func (s *steps) End(_ string, err error) { s.lines = append(s.lines, fmt.Sprintf("end %v", err)) }
 
-// kind's own steps become ours: its library tells of them through the logger.
+// kind's own steps become ours: its library reports them through the logger.
 // This docker has the image and fails at the network, in the middle of a step.
 func TestKindsStepsAreShown(t *testing.T) {
 	fakeRuntime(t, `case "$1 $2" in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -12,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
@@ -26,10 +26,12 @@ import (
 //go:embed node
 var unitFiles embed.FS
 
-// dropIn makes containerd and kubelet want our units and wait for files.
+// dropIn is a systemd drop-in that makes containerd and kubelet want this
+// package's units, and start after the unit that unpacks the files.
 const dropIn = "20-fairlead.conf"
 
-// units are the systemd units of a node; scripts stand beside them.
+// units returns the systemd units of a node; their scripts are in the same
+// directory.
 func (p *plan) units() []string {
 	list := []string{"fairlead-files.service"}
 	if len(p.load) > 0 {
@@ -41,8 +43,9 @@ func (p *plan) units() []string {
 	return list
 }
 
-// writeMaterial writes what nodes mount, and returns the CA that kubeadm will
-// use. Nodes read it as root, nobody else can: the state directory is private.
+// writeMaterial writes the files that nodes mount, and returns the CA that
+// kubeadm will use. Nodes read the files as root. No other user can, because the
+// state directory is private.
 func (p *plan) writeMaterial(now time.Time) (pki.KeyPair, error) {
 	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "kubernetes", now)
 	if err != nil {
@@ -79,7 +82,8 @@ func (p *plan) configFiles() ([]bundle.File, error) {
 	return []bundle.File{{Path: p.kindConfigFile(), Mode: 0o600, Data: data}}, err
 }
 
-// unitFiles are all of directory node: a unit that is not mounted does nothing.
+// unitFiles returns all files of directory node: a unit that is not mounted does
+// nothing.
 func (p *plan) unitFiles() ([]bundle.File, error) {
 	entries, err := unitFiles.ReadDir("node")
 	if err != nil {
@@ -96,11 +100,12 @@ func (p *plan) unitFiles() ([]bundle.File, error) {
 	return files, nil
 }
 
-// nodeFiles are the directories that each node mounts as its own.
+// nodeFiles returns the files of the directories that each node mounts
+// separately.
 func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
-	own, err := yaml.Marshal(p.bundle) // for "fairlead controlplane" in the node
+	own, err := bundle.Encode(p.bundle) // for "fairlead controlplane" in the node
 	if err != nil {
-		return nil, fmt.Errorf("encode the bundle: %w", err)
+		return nil, err
 	}
 	var files []bundle.File
 	for _, n := range p.nodes() {
@@ -122,8 +127,9 @@ func (p *plan) nodeFiles(ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
 	return files, nil
 }
 
-// contents are the files that a node gets copies of, with their paths there. The
-// server's kubeconfig stands before its manifest (KON-23).
+// contents returns the files that a node gets copies of, with their paths in the
+// node. The server's kubeconfig comes before its manifest: otherwise the
+// manifest's FileOrCreate mount would create an empty file.
 func (p *plan) contents(n node, ca pki.KeyPair, now time.Time) ([]bundle.File, error) {
 	discovery, err := p.discoveryFile(ca.CertPEM())
 	if err != nil {
@@ -144,18 +150,22 @@ func (p *plan) contents(n node, ca pki.KeyPair, now time.Time) ([]bundle.File, e
 	if err != nil {
 		return nil, err
 	}
-	// Each server asks the API server beside it, so that one control plane node
-	// does not depend on another.
+	// Each server connects to the API server on its own node, so that one
+	// control plane node does not depend on another.
 	kubeconfig, err := konnectivity.ServerKubeconfig(p.bundle, ca, loopbackURL(nodePort), now)
 	if err != nil {
 		return nil, err
 	}
 	files = append(files, bundle.File{Path: p.bundle.Konnectivity.Server.Kubeconfig, Mode: 0o600, Data: kubeconfig})
-	return append(files, out.HostFiles...), nil
+	gatewayFiles, err := p.gatewayFiles(ca, loopbackURL(nodePort), out, now)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(files, out.HostFiles, gatewayFiles), nil
 }
 
-// privateDirs are the directories that are root's alone: static Pods, as kubeadm
-// makes it, and the socket's (KON-47).
+// privateDirs returns the directories that only root may enter: the static Pod
+// directory, as kubeadm creates it, and the socket's directory.
 func (p *plan) privateDirs(n node) []string {
 	if !n.controlPlane || !p.tunnel() {
 		return nil
@@ -163,7 +173,7 @@ func (p *plan) privateDirs(n node) []string {
 	return []string{p.bundle.ControlPlane.ManifestsDir, path.Dir(p.bundle.Konnectivity.Transport.UDS.Path)}
 }
 
-// rootArchive is a tar archive of files that belong to root, with their
+// rootArchive returns a tar archive of files that belong to root, with their
 // directories.
 func rootArchive(files []bundle.File, private []string, now time.Time) ([]byte, error) {
 	var out bytes.Buffer
@@ -203,7 +213,8 @@ func rootArchive(files []bundle.File, private []string, now time.Time) ([]byte, 
 	return out.Bytes(), err
 }
 
-// missingDirs are dir and what is above it, from the top, without those made already.
+// missingDirs returns dir and its parents, from the top, without those that were
+// already added.
 func missingDirs(dir string, made []string) []string {
 	var list []string
 	for ; !slices.Contains(made, dir); dir = path.Dir(dir) {

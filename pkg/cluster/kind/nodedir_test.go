@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -27,7 +29,7 @@ type entry struct {
 	data   []byte
 }
 
-// unpacked are the entries of a node's archive, in order.
+// unpacked returns the entries of a node's archive, in order.
 func unpacked(t *testing.T, p *plan, n node) []entry {
 	t.Helper()
 	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "kubernetes", time.Now())
@@ -70,9 +72,9 @@ func find(t *testing.T, list []entry, name string) (int, entry) {
 	return 0, entry{}
 }
 
-// Everything belongs to root; the kubeconfig is 0600 and there before the
-// manifest (KON-22, KON-23), the directories of sockets and manifests are root's
-// alone (KON-47).
+// Everything belongs to root. The kubeconfig has mode 0600 and comes before the
+// manifest, and it embeds its certificate and key, so the node has no loose ones.
+// Only root may enter the directories of sockets and manifests.
 func TestControlPlaneFiles(t *testing.T) {
 	p := newTestPlan(t, "")
 	list := unpacked(t, p, p.nodes()[1])
@@ -113,7 +115,8 @@ func TestWorkerFiles(t *testing.T) {
 	}
 }
 
-// The Pod network of a node is its own range, and its peers' are routed.
+// The Pod network of a node has its own range, and routes to the ranges of its
+// peers.
 func TestPodNetwork(t *testing.T) {
 	p := newTestPlan(t, "")
 	n := p.nodes()[4]
@@ -131,7 +134,7 @@ func TestPodNetwork(t *testing.T) {
 	}
 }
 
-// Scripts are bash that bash can read.
+// bash can parse the scripts.
 func TestScripts(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -162,8 +165,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Control plane nodes find what they were made from where "fairlead controlplane"
-// looks for it.
+// Control plane nodes have the bundle they were created from where "fairlead
+// controlplane" looks for it.
 func TestNodesKnowTheirBundle(t *testing.T) {
 	p := newTestPlan(t, "")
 	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "kubernetes", time.Now())

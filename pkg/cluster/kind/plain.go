@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -9,9 +11,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// PlainConfig is the configuration for a cluster of the same size without
-// anything of ours: `kind create cluster --config` with it is what bring-up is
-// compared with. It has what this machine needs, no more.
+// PlainConfig returns the configuration for a cluster of the same size without
+// anything of fairlead's, for `kind create cluster --config`: the baseline that
+// bring-up is compared with. It contains only what this machine needs.
 func PlainConfig(ctx context.Context, image string, controlPlanes, workers int) ([]byte, error) {
 	rt, err := findRuntime(ctx)
 	if err != nil {

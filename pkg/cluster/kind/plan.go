@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
 
-// State is what is remembered of a cluster, in Home.StateFile.
+// State is what is stored about a cluster, in Home.StateFile.
 type State struct {
 	cluster.Record
 	// ControlPlanes and Workers count the nodes of each role.
@@ -28,38 +30,43 @@ type State struct {
 	Runtime string `json:"runtime"`
 	// Port is the API server's, on loopback.
 	Port int `json:"port"`
-	// OwnPodNetwork says that nodes have the Pod network of this package, because
-	// their image brings none.
+	// OwnPodNetwork means that nodes have this package's Pod network, because their image
+	// contains none.
 	OwnPodNetwork bool `json:"ownPodNetwork"`
 }
 
-// plan is everything that is decided of one cluster.
+// plan is everything that is decided about one cluster.
 type plan struct {
 	cluster.Home
 	state  State
 	bundle *v1alpha1.Bundle
 	facts  facts
-	// load are the images that nodes do not have and this machine can make.
+	// load lists the images that nodes lack and that this machine can build.
 	load []*imagetar.Image
-	// restarted says when nodes were started again: what the API server knows of
-	// them from before is not true any more.
+	// restarted is when nodes were restarted: what the API server recorded about them
+	// before that is outdated.
 	restarted map[string]time.Time
-	// keptApart is what is said of a firewall between Pods; nil: not looked at yet.
+	// leftPending holds why certificate signing requests of kubelets were not approved,
+	// by the request's name.
+	leftPending map[string]string
+	// keptApart is the message about a firewall between Pods; nil if that has not been
+	// checked yet.
 	keptApart *string
 }
 
-// fresh tells whether something that happened on a node at t, as the API server
-// has it with a precision of seconds, is not from before the node's restart.
+// fresh reports whether an event on a node at time t, which the API server stores with a
+// precision of seconds, is not from before the node's restart.
 func (p *plan) fresh(node string, t time.Time) bool {
 	return !t.Before(p.restarted[node].Truncate(time.Second))
 }
 
-// kindName is what kind calls the cluster. Containers, and with them nodes, are
-// named after it. It is the context's name too, so that people find one by the
-// other, and it keeps clear of kind clusters that users make themselves.
+// kindName is the cluster's name in kind. Containers, and with them nodes, are named
+// after it. It equals the context's name, so that users can find one by the other, and it
+// does not collide with kind clusters that users create themselves.
 func kindName(name string) string { return cluster.ContextName(name) }
 
-// Where kind lets the API server listen in the node, and where it is published.
+// kind makes the API server listen on this port in the node, and publishes it on
+// loopback.
 const nodePort = 6443
 
 func (s State) serverURL() string { return loopbackURL(s.Port) }
@@ -70,14 +77,14 @@ func loopbackURL(port int) string {
 
 func (p *plan) tunnel() bool { return ptr.Deref(p.bundle.Konnectivity.Enabled, true) }
 
-// node is one node as it is planned.
+// node is one planned node.
 type node struct {
-	// name is that of container and Node.
+	// name is that of the container and of the Node.
 	name         string
 	controlPlane bool
 	// first is the control plane node on which kubeadm init runs.
 	first bool
-	// podCIDR is for the Pods on this node, where the Pod network is our own.
+	// podCIDR is the range of the Pods on this node, if the Pod network is our own.
 	podCIDR netip.Prefix
 }
 
@@ -99,8 +106,8 @@ func (p *plan) nodes() []node {
 	return list
 }
 
-// loadBalancer is the name of the container in front of several API servers, ""
-// where there is but one.
+// loadBalancer returns the name of the container in front of several API servers, or ""
+// if there is only one.
 func (p *plan) loadBalancer() string {
 	if p.state.ControlPlanes < 2 {
 		return ""
@@ -108,7 +115,7 @@ func (p *plan) loadBalancer() string {
 	return kindName(p.Name) + "-" + constants.ExternalLoadBalancerNodeRoleValue
 }
 
-// containerNames are those of all containers of the cluster.
+// containerNames returns the names of all containers of the cluster.
 func (p *plan) containerNames() []string {
 	var names []string
 	for _, n := range p.nodes() {
@@ -126,28 +133,29 @@ const (
 	serviceSubnet = "10.96.0.0/16"
 )
 
-// apiService is the address that Kubernetes gives to the API server's Service: the
+// apiService returns the address that Kubernetes assigns to the API server's Service: the
 // first one of serviceSubnet.
 func apiService() netip.Addr { return netip.MustParsePrefix(serviceSubnet).Addr().Next() }
 
-// podCIDR is the i-th part of podSubnet, of the size that kubeadm gives to nodes.
+// podCIDR returns the i-th part of podSubnet, of the size that kubeadm assigns to nodes.
 func podCIDR(i int) netip.Prefix {
 	a := netip.MustParsePrefix(podSubnet).Addr().As4()
 	a[2] = byte(i)
 	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
 }
 
-// nodeDir holds what one node mounts.
+// nodeDir contains what one node mounts.
 func (p *plan) nodeDir(n node) string { return filepath.Join(p.Dir, "nodes", n.name) }
 
-// imageDir holds the images that all nodes load.
+// imageDir contains the images that all nodes load.
 func (p *plan) imageDir() string { return filepath.Join(p.Dir, "images") }
 
-// unitDir holds the systemd units and scripts that nodes mount.
+// unitDir contains the systemd units and scripts that nodes mount.
 func (p *plan) unitDir() string { return filepath.Join(p.Dir, "units") }
 
-// kindConfigFile is the configuration from which kind made the cluster.
+// kindConfigFile is the configuration from which kind created the cluster.
 func (p *plan) kindConfigFile() string { return filepath.Join(p.ConfigDir(), "kind.yaml") }
 
-// kindKubeconfig is where kind writes its context; the user's file gets ours.
+// kindKubeconfig is where kind writes its context; the user's file gets a context of
+// ours.
 func kindKubeconfig(h cluster.Home) string { return h.Kubeconfig("kind") }

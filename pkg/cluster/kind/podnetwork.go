@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -6,34 +8,34 @@ import (
 	"strings"
 )
 
-// # The Pod network of nodes whose image brings none
+// # The Pod network of nodes whose image contains none
 //
-// Every node has a fixed part of the Pod subnet, decided before it exists, so that
-// its network works from the kubelet's first second and no controller is waited
-// for. The controller manager allocates none; Up writes the part into the Node's
-// spec.podCIDR, where everybody else looks for it. In the node a unit keeps routes
-// to the other nodes' parts (node/network.sh): it asks the container runtime's DNS
-// for their addresses, again and again, because a restarted container may have
-// another one.
+// Every node has a fixed part of the Pod subnet, decided before the node exists. So
+// its network works as soon as the kubelet starts, without waiting for a controller.
+// kube-controller-manager does not allocate node CIDRs. Up writes the part into the
+// Node's spec.podCIDR, where other programs expect it. A systemd unit in the node
+// maintains routes to the other nodes' parts (node/network.sh). It queries the
+// container runtime's DNS for their addresses repeatedly, because a restarted
+// container may have another address.
 //
-// A new node lets Pods in, and is Ready, as soon as the Service of the API server
-// answers there, which kube-proxy brings about. Programs in Pods that start before
-// cannot reach the API server or the cluster's DNS, and most of them, CoreDNS first,
-// then wait for seconds before they try again.
+// A new node becomes Ready, and accepts Pods, as soon as the API server's Service
+// answers there, which requires kube-proxy. Programs in Pods that started earlier
+// could not reach the API server or the cluster's DNS. Most of them, CoreDNS first,
+// would then wait for seconds before they retry.
 
-// conflist is a CNI network configuration list, as far as it is needed.
+// conflist is a CNI network configuration list, with the fields needed here.
 type conflist struct {
 	CNIVersion string           `json:"cniVersion"`
 	Name       string           `json:"name"`
 	Plugins    []map[string]any `json:"plugins"`
 }
 
-// conflistPath is where the CNI configuration waits for Services to work; then
+// conflistPath is where the CNI configuration is kept until Services work; then
 // node/network.sh moves it to where containerd finds it.
 const conflistPath = "/kind/fairlead-pod-network.conflist"
 
-// podNetwork renders a node's CNI configuration: a pair of interfaces and routes
-// for every Pod, addresses from the node's range, and host ports.
+// podNetwork renders a node's CNI configuration: a pair of interfaces and routes for
+// every Pod, addresses from the node's range, and host ports.
 func podNetwork(n node) ([]byte, error) {
 	data, err := json.MarshalIndent(conflist{
 		CNIVersion: "0.4.0", Name: "fairlead",
@@ -55,9 +57,9 @@ func podNetwork(n node) ([]byte, error) {
 	return data, nil
 }
 
-// networkFile tells node/network.sh the Pod subnet, the API server's Service, where
-// the CNI configuration waits, the node's own part of the subnet, and the parts of
-// its peers by name.
+// networkFile is the input of node/network.sh: the Pod subnet, the API server's
+// Service, the path of the CNI configuration, the node's own part of the subnet, and
+// the parts of its peers by name.
 func (p *plan) networkFile(self node) []byte {
 	var out strings.Builder
 	fmt.Fprintf(&out, "subnet %s\nservice %s\nconflist %s\nown %s\n", podSubnet, apiService(), conflistPath, self.podCIDR)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// Provider makes and removes kind clusters whose state is below one directory.
+// Provider manages kind clusters whose state is below one directory.
 type Provider struct {
 	root     string
 	settings Settings
@@ -20,7 +22,8 @@ type Provider struct {
 
 var _ cluster.Provider = (*Provider)(nil)
 
-// NewProvider returns a provider for the clusters below root, mostly cluster.Root().
+// NewProvider returns a provider for the clusters below root, usually
+// cluster.Root().
 func NewProvider(root string, settings Settings) *Provider {
 	return &Provider{root: root, settings: settings}
 }
@@ -34,33 +37,34 @@ const (
 	DefaultWorkers       = 2
 )
 
-// Settings are what only kind clusters have; Up reads them.
+// Settings are those that only kind clusters have; Up reads them.
 type Settings struct {
-	// Image is the node image; "" means the one that this repository builds, if it
-	// is there, else kind's own for a new cluster, and what it has for an existing one.
+	// Image is the node image. If it is "", a new cluster gets the image that this
+	// repository builds, if that exists, or else kind's own; an existing cluster
+	// keeps its image.
 	Image string
-	// ControlPlanes is 1 or 3; 0 means 1 for a new cluster, and as many as it has
-	// for an existing one.
+	// ControlPlanes is 1 or 3; 0 means 1 for a new cluster, and keeps the number of
+	// an existing one.
 	ControlPlanes int
-	// Workers counts the other nodes; nil means 2 for a new cluster, and as many as
-	// it has for an existing one.
+	// Workers is the number of worker nodes; nil means 2 for a new cluster, and
+	// keeps the number of an existing one.
 	Workers *int
 }
 
-// upOptions are all that Up goes by.
+// upOptions are all inputs of Up.
 type upOptions struct {
 	cluster.UpOptions
 	Settings
 }
 
-// Limits: of the names of containers, which are host names of at most 63
-// characters, and against typing errors.
+// Limits for the names of containers, which are host names of at most 63
+// characters, and limits against typing errors.
 const (
 	maxName    = 38
 	maxWorkers = 50
 )
 
-// ErrOptions says that a cluster of the wanted kind cannot be.
+// ErrOptions is returned if no cluster can have the requested settings.
 var ErrOptions = errors.New("no such cluster can be made")
 
 func (o *upOptions) complete() error {
@@ -85,9 +89,9 @@ func (o *upOptions) complete() error {
 	return nil
 }
 
-// completeBundle is the bundle for so many control plane nodes, each of which
-// has a server that agents must be connected to (KON-50). With Leases they count
-// the servers themselves.
+// completeBundle returns the bundle for this number of control plane nodes. Each
+// has a server that agents must be connected to, so the server count is that
+// number. With Leases, agents count the servers themselves.
 func completeBundle(given *v1alpha1.Bundle, controlPlanes int) (*v1alpha1.Bundle, error) {
 	b, err := cluster.CompleteBundle(given)
 	if err != nil {
@@ -112,7 +116,7 @@ func (p *Provider) Kubeconfig(name string) ([]byte, error) {
 	return home.AdminKubeconfigData()
 }
 
-// find returns a cluster that exists.
+// find returns an existing cluster.
 func (p *Provider) find(name string) (cluster.Home, State, error) {
 	var state State
 	home, err := cluster.NewHome(p.root, name)
@@ -122,7 +126,7 @@ func (p *Provider) find(name string) (cluster.Home, State, error) {
 	return home, state, home.ReadState(&state, &state.Record)
 }
 
-// load makes the plan of a cluster that exists.
+// load returns the plan of an existing cluster.
 func (p *Provider) load(ctx context.Context, name string) (*plan, error) {
 	home, state, err := p.find(name)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -23,11 +25,15 @@ import (
 
 func (p *plan) secondScheduler() bool { return ptr.Deref(p.bundle.Scheduler.Enabled, true) }
 
-// nodesReady wants every planned node Ready, and gives those that have none their
-// part of the Pod subnet.
+// nodesReady requires every planned node to be Ready, and sets the Pod range of
+// nodes that have none.
 func (p *plan) nodesReady(ctx context.Context, client kubernetes.Interface) (string, error) {
 	if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 		return "", waitError("waiting for the API server")
+	}
+	// Approve early, so that certificates exist when the agents start.
+	if err := p.approveKubelets(ctx, client); err != nil {
+		return "", err
 	}
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -57,7 +63,8 @@ func (p *plan) nodeReady(n *corev1.Node) bool {
 	})
 }
 
-// setPodCIDR writes down where everybody looks for it what the node has already.
+// setPodCIDR records the node's actual Pod range in its spec.podCIDR, where other
+// programs expect it.
 func setPodCIDR(ctx context.Context, client kubernetes.Interface, n node) error {
 	cidr := n.podCIDR.String()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}}})
@@ -70,7 +77,8 @@ func setPodCIDR(ctx context.Context, client kubernetes.Interface, n node) error 
 	return nil
 }
 
-// part is a workload of the bundle: how many of its Pods are ready, and should be.
+// part is a workload of the bundle: how many of its Pods are ready, and how many
+// should be.
 type part struct {
 	Name  string `json:"name"`
 	Form  string `json:"form"`
@@ -82,12 +90,12 @@ func (w part) ok() bool { return w.Want > 0 && w.Ready >= w.Want }
 
 func (w part) String() string { return fmt.Sprintf("%d of %d %s ready", w.Ready, w.Want, w.Name) }
 
-// servers are the Konnectivity servers, one for each control plane node.
+// servers returns the Konnectivity servers, one for each control plane node.
 func (p *plan) servers(ctx context.Context, client kubernetes.Interface) (part, error) {
 	return p.count(ctx, client, konnectivity.Server(p.bundle), p.bundle.Konnectivity.Server.Form, p.state.ControlPlanes)
 }
 
-// agents are the Konnectivity agents.
+// agents returns the Konnectivity agents.
 func (p *plan) agents(ctx context.Context, client kubernetes.Interface) (part, error) {
 	c, form := konnectivity.Agent(p.bundle), p.bundle.Konnectivity.Agent.Form
 	if form == v1alpha1.FormDeployment {
@@ -104,7 +112,7 @@ func (p *plan) agents(ctx context.Context, client kubernetes.Interface) (part, e
 	return p.count(ctx, client, c, form, want)
 }
 
-// schedulers are the replicas of the second scheduler.
+// schedulers returns the replicas of the second scheduler.
 func (p *plan) schedulers(ctx context.Context, client kubernetes.Interface) (part, error) {
 	c := scheduler.Component(p.bundle)
 	return p.count(ctx, client, c, v1alpha1.FormDeployment, int(c.Replicas))
@@ -134,8 +142,8 @@ func (p *plan) podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// agentsReady wants servers and agents ready: a server is when an agent is
-// connected to it, an agent when it is connected to a server.
+// agentsReady requires servers and agents to be ready: a server is ready when an
+// agent is connected to it, and an agent when it is connected to a server.
 func (p *plan) agentsReady(ctx context.Context, client kubernetes.Interface) (string, error) {
 	result, err := p.settled(ctx, client, p.agents, p.servers)
 	var wait waitError
@@ -145,13 +153,16 @@ func (p *plan) agentsReady(ctx context.Context, client kubernetes.Interface) (st
 	return result, err
 }
 
-// schedulerReady wants a leader, too: readiness says nothing of that.
+// schedulerReady also requires a leader, which readiness does not show.
 func (p *plan) schedulerReady(ctx context.Context, client kubernetes.Interface) (string, error) {
 	result, err := p.settled(ctx, client, p.schedulers)
 	if err != nil {
 		return "", err
 	}
 	e := p.bundle.Scheduler.LeaderElection
+	if !ptr.Deref(e.LeaderElect, true) {
+		return result, nil
+	}
 	lease, err := client.CoordinationV1().Leases(e.LeaseNamespace).Get(ctx, e.LeaseName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -183,7 +194,7 @@ func (p *plan) settled(ctx context.Context, client kubernetes.Interface, look ..
 	return strings.Join(words, ", "), nil
 }
 
-// whyNot quotes what the first waiting container of a workload says, such as that
+// whyNot quotes the message of a workload's first waiting container, such as that
 // its image cannot be pulled.
 func (p *plan) whyNot(ctx context.Context, client kubernetes.Interface, workload string) string {
 	pods, err := client.CoreV1().Pods(p.bundle.Namespace).List(ctx, metav1.ListOptions{})

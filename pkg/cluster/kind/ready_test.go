@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -22,8 +24,8 @@ func serverPod(node string, started time.Time, ready corev1.ConditionStatus) *co
 	}
 }
 
-// After a restart the API server says for a while what was true before; that is
-// not taken for an answer. Nodes that were not restarted are not doubted.
+// After a restart the API server returns outdated status for a while, which
+// must not count as an answer. Nodes that were not restarted are trusted.
 func TestWhatIsFromBeforeARestartDoesNotCount(t *testing.T) {
 	p := newTestPlan(t, "")
 	now := time.Now()
@@ -45,7 +47,8 @@ func TestWhatIsFromBeforeARestartDoesNotCount(t *testing.T) {
 	}
 }
 
-// What keeps a Pod from starting is told while it is waited for, and at the end.
+// The reason why a Pod does not start is reported while waiting for it, and at
+// the end.
 func TestWhyAPodIsNotReady(t *testing.T) {
 	p := newTestPlan(t, "")
 	pod := serverPod("x", time.Now(), corev1.ConditionFalse)

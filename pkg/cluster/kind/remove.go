@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -10,10 +12,11 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 )
 
-// thaw makes a node's containers killable. With cgroup v1 runc freezes a cgroup
-// for a moment to change its limits; what is killed right then stays frozen, no
-// signal reaches it, and the runtime cannot remove the node any more. So nothing
-// new is started, and what is frozen is let go.
+// thaw makes a node's containers killable. With cgroup v1, runc freezes a cgroup
+// for a moment to change its limits. A process that is killed at that moment
+// stays frozen, receives no signal, and the runtime cannot remove the node any
+// more. So the script keeps new containers from starting, and thaws frozen
+// cgroups.
 const thaw = `[ -d /sys/fs/cgroup/freezer ] || exit 0
 systemctl kill --signal=SIGKILL kubelet.service; systemctl stop --no-block kubelet.service containerd.service
 for try in 1 2 3; do
@@ -23,11 +26,11 @@ for try in 1 2 3; do
   sleep 0.2
 done`
 
-// thawLimit bounds it; a node that does not answer is removed all the same.
+// thawLimit bounds thaw; a node that does not answer is removed nevertheless.
 const thawLimit = 10 * time.Second
 
-// deleteNodes removes all containers of the cluster. Where there are none, or
-// where they are gone half-way, it does nothing. An interrupt does not stop it.
+// deleteNodes removes all containers of the cluster. It succeeds if there are
+// none, or if they disappear meanwhile. An interrupt does not stop it.
 func deleteNodes(ctx context.Context, library *kindcluster.Provider, name, kubeconfig string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawLimit)
 	defer cancel()

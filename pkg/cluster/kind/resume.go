@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -14,7 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// ErrNodesMissing says that containers of a cluster were removed by others.
+// ErrNodesMissing is returned if containers of a cluster were removed outside
+// fairlead.
 var ErrNodesMissing = errors.New("containers of the cluster are missing")
 
 // resume starts a cluster whose containers are stopped, or finds it running.
@@ -37,6 +40,7 @@ func (p *plan) resume(ctx context.Context, o upOptions) error {
 	if err != nil {
 		return err
 	}
+	defer p.notePending(o.Progress)
 	if len(stopped) == 0 {
 		err = cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", p.Name), func() (string, error) {
 			return "", p.awaitReady(ctx, config, cluster.Silent)
@@ -66,9 +70,9 @@ func (p *plan) start(ctx context.Context, rt *runtime, stopped []string, config 
 	return p.awaitReady(ctx, config, progress)
 }
 
-// stopped are the containers that do not run, in the order in which they were
-// made: addresses are given in that order, and etcd's members know each other by
-// address.
+// stopped returns the containers that do not run, in the order of their
+// creation: the runtime assigns addresses in that order, and etcd's members know
+// each other by address.
 func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 	library := rt.kind(newLogger(cluster.Silent))
 	list, err := rt.containers(ctx, library, p.Name)
@@ -85,7 +89,7 @@ func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 		return nil, fmt.Errorf("%w: containers of another kind cluster have the name %s: give yours another name, or remove that one with \"kind delete cluster --name %s\" if it is not needed", ErrNameTaken, kindName(p.Name), kindName(p.Name))
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%w: %v: somebody removed them by other means than fairlead: run \"fairlead down --name %s\" and then \"up\" again", ErrNodesMissing, missing, p.Name)
+		return nil, fmt.Errorf("%w: %v: they were removed by other means than fairlead: run \"fairlead down --name %s\" and then \"up\" again", ErrNodesMissing, missing, p.Name)
 	}
 	for _, c := range list {
 		if !c.running {
@@ -95,7 +99,7 @@ func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
 	return stopped, nil
 }
 
-// sameAsAsked refuses to change a cluster that exists.
+// sameAsAsked fails if the options would change an existing cluster.
 func (p *plan) sameAsAsked(o upOptions) error {
 	if o.Image != "" && o.Image != p.state.Image && !(built(o.Image) && built(p.state.Image)) {
 		return p.Differs("image "+p.state.Image, o.Image)
@@ -119,7 +123,7 @@ func (p *plan) sameAsAsked(o upOptions) error {
 	return p.SameBundle(asked, p.bundle)
 }
 
-// adminConfig reaches the API server as the administrator.
+// adminConfig returns the administrator's client configuration.
 func (p *plan) adminConfig() (*rest.Config, error) {
 	data, err := p.AdminKubeconfigData()
 	if err != nil {
@@ -133,7 +137,7 @@ func (p *plan) adminConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// library is kind's library for a cluster that exists.
+// library returns kind's library for an existing cluster.
 func (p *plan) library(ctx context.Context) (*kindcluster.Provider, error) {
 	rt, err := p.runtime(ctx)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -14,28 +16,30 @@ import (
 )
 
 var (
-	// ErrNoRuntime says that no container runtime is installed.
+	// ErrNoRuntime is returned if no container runtime is installed.
 	ErrNoRuntime = errors.New("no container runtime found")
-	// ErrRuntimeDown says that the container runtime does not answer.
+	// ErrRuntimeDown is returned if the container runtime does not answer.
 	ErrRuntimeDown = errors.New("the container runtime does not answer")
-	// ErrRuntimeDenied says that this user may not use the container runtime.
+	// ErrRuntimeDenied is returned if this user may not use the container
+	// runtime.
 	ErrRuntimeDenied = errors.New("not allowed to use the container runtime")
 )
 
-// runtime is the container runtime that kind uses, by its command. kind's library
-// speaks to it by the same command, but does not say what it found out.
+// runtime is the container runtime that kind uses, identified by its command.
+// kind's library runs the same command, but does not expose what it detected.
 type runtime struct {
-	// command is docker, podman, nerdctl, or a name that nerdctl goes by.
+	// command is docker, podman, nerdctl, or another name of nerdctl.
 	command string
 }
 
-// runtimeVariable is how users of kind choose the runtime; we heed it, too.
+// runtimeVariable is the environment variable by which users of kind choose the
+// runtime; fairlead respects it as well.
 const runtimeVariable = "KIND_EXPERIMENTAL_PROVIDER"
 
 const embeddedInstead = "or use a cluster that needs none: \"fairlead up --provider embedded\""
 
 // findRuntime returns the runtime that kind would use: the one that the
-// environment names, else the first that is installed.
+// environment names, or else the first that is installed.
 func findRuntime(ctx context.Context) (*runtime, error) {
 	switch asked := os.Getenv(runtimeVariable); asked {
 	case "":
@@ -55,8 +59,8 @@ func findRuntime(ctx context.Context) (*runtime, error) {
 	return nil, fmt.Errorf("%w: neither docker, nerdctl nor podman is in PATH: install one, %s", ErrNoRuntime, embeddedInstead)
 }
 
-// emulated tells whether docker is the one of package podman-docker: kind has to
-// know that it speaks to Podman.
+// emulated reports whether docker is the command of package podman-docker: then
+// kind must be configured for Podman.
 func emulated(ctx context.Context, command string) bool {
 	if command != "docker" {
 		return false
@@ -65,9 +69,10 @@ func emulated(ctx context.Context, command string) bool {
 	return err == nil && strings.HasPrefix(string(out), "podman version")
 }
 
-// imageName is how the runtime has to be asked for an image. Podman, as
-// distributions set it up, takes no short names that it would have to pull, and
-// never a tag beside a digest; kind's library asks it in the same way.
+// imageName returns the image name to pass to the runtime. Podman, as
+// distributions configure it, accepts no short names of images that it would have
+// to pull, and never a tag together with a digest; kind's library passes it the
+// same names.
 func (r *runtime) imageName(image string) string {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil || r.command != "podman" {
@@ -91,7 +96,7 @@ func (r *runtime) kind(logger *logger) *kindcluster.Provider {
 	return kindcluster.NewProvider(option, kindcluster.ProviderWithLogger(logger))
 }
 
-// commandError is a failed command with what it said.
+// commandError is the error of a failed command, with its output.
 type commandError struct {
 	command string
 	said    string
@@ -107,7 +112,7 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// run runs one command of the runtime and returns what it printed.
+// run runs one command of the runtime and returns its output.
 func (r *runtime) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, r.command, args...)
 	var stdout, stderr bytes.Buffer
@@ -121,7 +126,7 @@ func (r *runtime) run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// ping makes sure that the runtime answers this user.
+// ping checks that the runtime answers this user.
 func (r *runtime) ping(ctx context.Context) error {
 	_, err := r.run(ctx, "info")
 	if err == nil || ctx.Err() != nil {
@@ -136,7 +141,8 @@ func (r *runtime) ping(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %s, %s", ErrRuntimeDown, err, r.remedy().down, embeddedInstead)
 }
 
-// remedy is what to do about a runtime that does not answer, or not this user.
+// remedy is what to do about a runtime that does not answer, or that denies this
+// user access.
 type remedy struct{ down, denied string }
 
 func (r *runtime) remedy() remedy {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -21,24 +23,25 @@ type NodeStatus struct {
 	Name string `json:"name"`
 	// Role is control-plane, worker or load-balancer.
 	Role string `json:"role"`
-	// State is stopped, running, or ready when its kubelet says so.
+	// State is stopped, running, or ready if its kubelet is.
 	State string `json:"state"`
 }
 
-// Status is what Provider.Status tells of a cluster. Where the parts have a field
-// of the same name, JSON has the Summary's.
+// Status is the result of Provider.Status. If the embedded types have a field of
+// the same name, JSON has the Summary's.
 type Status struct {
 	cluster.Summary
 	State
 	Containers []NodeStatus `json:"containers,omitempty"`
 	Parts      []part       `json:"parts,omitempty"`
-	// Unreachable says why the container runtime or the API server could not be asked.
+	// Unreachable says why the container runtime or the API server could not be
+	// queried.
 	Unreachable string `json:"unreachable,omitempty"`
 }
 
 var _ cluster.Status = Status{}
 
-// statusLimit bounds what is asked of the API server.
+// statusLimit bounds the queries to the API server.
 const statusLimit = 5 * time.Second
 
 // States of a container.
@@ -69,7 +72,7 @@ func (p *Provider) Status(ctx context.Context, name string) (cluster.Status, err
 			s.Running, n.State = true, stateRunning
 		}
 		if c.running && n.Role == roleLoadBalancer {
-			n.State = stateReady // it has no kubelet to ask
+			n.State = stateReady // it has no kubelet to query
 		}
 		s.Containers = append(s.Containers, n)
 	}
@@ -80,7 +83,7 @@ func (p *Provider) Status(ctx context.Context, name string) (cluster.Status, err
 	return s, nil
 }
 
-// containers asks the runtime with which the cluster was made.
+// containers queries the runtime that the cluster was created with.
 func (p *plan) containers(ctx context.Context) ([]container, error) {
 	rt, err := p.runtime(ctx)
 	if err != nil {
@@ -88,7 +91,7 @@ func (p *plan) containers(ctx context.Context) ([]container, error) {
 	}
 	list, err := rt.containers(ctx, rt.kind(newLogger(cluster.Silent)), p.Name)
 	if err != nil {
-		// That the runtime is down has a better explanation.
+		// If the runtime is down, ping has a better explanation.
 		return nil, cmp.Or(rt.ping(ctx), err)
 	}
 	return list, nil
@@ -154,7 +157,7 @@ func (p *plan) askAPI(ctx context.Context, s *Status) error {
 	return nil
 }
 
-// count is the number of nodes, or of load balancers.
+// count returns the number of nodes, or of load balancers.
 func (s Status) count(loadBalancer bool) int {
 	n := 0
 	for _, c := range s.Containers {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -24,7 +26,7 @@ func sampleStatus() Status {
 	}
 }
 
-// The first thing that is wrong is named, with what to do.
+// The first problem is named, with what to do about it.
 func TestProblem(t *testing.T) {
 	if s := sampleStatus(); s.Problem() != "" {
 		t.Errorf("healthy: %s", s.Problem())
@@ -60,7 +62,7 @@ func TestProblem(t *testing.T) {
 }
 
 // A cluster whose container runtime is down is not lost: it is listed, and the
-// reason is told.
+// reason is reported.
 func TestStatusWithoutRuntime(t *testing.T) {
 	fakeRuntime(t, `echo "Cannot connect to the Docker daemon. Is the docker daemon running?" >&2; exit 1`)
 	p := storedCluster(t, "docker")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -13,16 +15,16 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// clusterLabel is by what kind finds the containers of a cluster.
+// clusterLabel is the label by which kind finds the containers of a cluster.
 const clusterLabel = "io.x-k8s.kind.cluster"
 
-// stragglerLimit bounds the wait for commands that outlived an Up that was
-// killed; one takes about a second to make a container.
+// stragglerLimit bounds the wait for commands that outlived a killed Up; one takes
+// about a second to create a container.
 const stragglerLimit = 30 * time.Second
 
-// removeAll removes the cluster, and the containers of it that are still being
-// made: the container runtime's commands outlive an Up that was killed. Containers
-// of the same name that somebody else made meanwhile are left alone.
+// removeAll removes the cluster, including its containers that are still being
+// created: the container runtime's commands outlive a killed Up. It keeps
+// containers of the same name that another program has created meanwhile.
 func (p *plan) removeAll(ctx context.Context, rt *runtime) error {
 	ctx, cancel := context.WithTimeout(ctx, stragglerLimit)
 	defer cancel()
@@ -47,15 +49,15 @@ func (p *plan) removeAll(ctx context.Context, rt *runtime) error {
 	}
 }
 
-// stragglers are the processes that are making a container of a kind cluster.
-// Where the system does not tell, there are none.
+// stragglers returns the processes that are creating a container of a kind
+// cluster. It returns none on a system without /proc.
 func stragglers(name string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var pids []int
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		args := strings.Split(string(data), "\x00")
 		if slices.Contains(args, "run") && slices.Contains(args, clusterLabel+"="+name) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kind
 
 import (
@@ -18,23 +20,28 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
 
-// ErrNameTaken says that somebody else has a kind cluster of the name.
+// ErrNameTaken is returned if a kind cluster of that name exists outside this
+// state directory, or another container has the name of one of the nodes.
 var ErrNameTaken = errors.New("the name is taken")
 
-// minFree is the room that a cluster's own files need on this machine; nodes are
-// the container runtime's to store.
+// minFree is the disk space that a cluster's own files need on this machine; the
+// container runtime stores the nodes.
 const minFree = 512 << 20
 
-// Up makes a cluster, starts one whose containers are stopped, or finds it
+// Up creates a cluster, starts one whose containers are stopped, or finds it
 // running. It returns when all parts are ready and the user's kubeconfig has the
 // context.
 //
-// When it fails or ctx ends it removes what it made (unless Retain), keeping the
-// logs of kind and of the nodes. cluster.ErrBusy: another command works on the
-// cluster. cluster.ErrIncomplete: an Up before was killed half-way.
+// If it fails or ctx ends, it removes what it created (unless Retain is set), but
+// keeps the logs of kind and of the nodes. It fails with cluster.ErrBusy if
+// another command works on the cluster, and with cluster.ErrIncomplete if an
+// earlier Up was killed before it finished.
 func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	o := upOptions{UpOptions: shared, Settings: p.settings}
 	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := cluster.CheckBundle(o.Bundle); err != nil {
 		return err
 	}
 	home, err := cluster.NewHome(p.root, o.Name)
@@ -67,7 +74,7 @@ func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	return pl.resume(ctx, o)
 }
 
-// create makes a new cluster.
+// create creates a new cluster.
 func create(ctx context.Context, home cluster.Home, o upOptions) error {
 	pl, rt, err := newPlan(ctx, home, o)
 	if err != nil {
@@ -79,7 +86,7 @@ func create(ctx context.Context, home cluster.Home, o upOptions) error {
 	return pl.addContext(o)
 }
 
-// newPlan decides everything about a new cluster and makes nothing.
+// newPlan decides everything about a new cluster and creates nothing.
 func newPlan(ctx context.Context, home cluster.Home, o upOptions) (*plan, *runtime, error) {
 	pl := &plan{Home: home, state: State{
 		Record: cluster.NewRecord(home.Name), ControlPlanes: max(o.ControlPlanes, DefaultControlPlanes), Workers: ptr.Deref(o.Workers, DefaultWorkers),
@@ -116,8 +123,9 @@ func choosePort(ctx context.Context, asked int) (int, error) {
 	return asked, nil
 }
 
-// checkName refuses a name that kind knows: it is not of this state directory. So
-// it does where a container that is no node has a node's name.
+// checkName refuses a name that kind already knows, because that cluster is not
+// from this state directory. It also refuses a name if a container that is not a
+// kind node has the name of one of the cluster's nodes.
 func (p *plan) checkName(ctx context.Context, rt *runtime) error {
 	names, err := rt.kind(newLogger(cluster.Silent)).List()
 	if err != nil {
@@ -141,7 +149,7 @@ func (p *plan) checkName(ctx context.Context, rt *runtime) error {
 }
 
 // findImages chooses the node image and the images to load. Both take about a
-// second, of which most is waiting.
+// second, which is mostly waiting.
 func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	var own []*imagetar.Image
 	var ownErr error
@@ -161,13 +169,13 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	}
 	p.load = notBaked(own, p.facts.baked)
 	p.state.KubernetesVersion = p.facts.version
-	// The image that this repository builds has one for kind alone; ours is up as
-	// soon as a node is.
+	// The image that this repository builds has a Pod network that suits kind
+	// only. Our own is up as soon as a node is.
 	p.state.OwnPodNetwork = !p.facts.defaultCNI || built(p.state.Image)
 	return rt.checkRoom(ctx, p.state.Image, p.state.Nodes)
 }
 
-// make turns the plan of a new cluster into one.
+// make creates a new cluster according to the plan.
 func (p *plan) make(ctx context.Context, rt *runtime, o upOptions) (err error) {
 	log := newLogger(o.Progress)
 	library := rt.kind(log)
@@ -205,8 +213,8 @@ func (p *plan) make(ctx context.Context, rt *runtime, o upOptions) (err error) {
 
 func (p *plan) writeState() error { return cluster.WriteJSON(p.StateFile(), p.state) }
 
-// bringUp lets kind create the nodes and installs the bundle meanwhile: nobody
-// has to wait for all nodes before the first Pod starts.
+// bringUp lets kind create the nodes and installs the bundle at the same time, so
+// that the first Pods start before all nodes have joined.
 func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *logger, ca pki.KeyPair, o upOptions) error {
 	config, err := p.bootstrapConfig(ca, time.Now())
 	if err != nil {
@@ -238,19 +246,20 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 	if err != nil {
 		return err
 	}
+	defer p.notePending(o.Progress)
 	return p.awaitReady(ctx, config, o.Progress)
 }
 
-// installLimit bounds the wait for the bundle's objects after kind is done.
+// installLimit bounds the wait for the bundle's objects after kind has finished.
 const installLimit = time.Minute
 
-// addContext puts the cluster into the user's kubeconfig.
+// addContext adds the cluster to the user's kubeconfig.
 func (p *plan) addContext(o upOptions) error {
 	return p.AddContext(o.Progress, o.Kubeconfig, &p.state.Kubeconfigs, p.writeState)
 }
 
-// storeKubeconfig keeps kind's kubeconfig, which names the API server as this
-// machine reaches it, under our names.
+// storeKubeconfig stores kind's kubeconfig, which has the API server's address on
+// this machine, under this package's names.
 func (p *plan) storeKubeconfig(library *kindcluster.Provider) error {
 	data, err := library.KubeConfig(kindName(p.Name), false)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -11,12 +13,14 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
-// Serve answers on a listener until ctx ends. Requests: GET /status, and POST
-// /stop/NAME, /start/NAME, /kill/NAME, and /shutdown, which calls shutdown.
-// Whoever may open the socket may control the programs, so the socket has to be
-// its owner's alone.
+// Serve serves the supervisor's API on a listener until ctx ends. Requests are
+// GET /status, and POST /stop/NAME, /start/NAME, /kill/NAME, and /shutdown,
+// which calls shutdown. Any process that can open the socket can control the
+// programs, so only the owner may have access to the socket.
 func Serve(ctx context.Context, l net.Listener, s *Supervisor, shutdown func()) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
@@ -39,23 +43,24 @@ func Serve(ctx context.Context, l net.Listener, s *Supervisor, shutdown func()) 
 	mux.HandleFunc("POST /kill/{name}", act(func(_ *http.Request, name string) error { return s.Kill(name) }))
 	mux.HandleFunc("POST /shutdown", act(func(*http.Request, string) error { shutdown(); return nil }))
 
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := httplimits.Long.Server(mux)
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { closeAnswered(context.WithoutCancel(ctx), server); close(closed) })
 	defer stop()
-	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(httplimits.Long.Listener(l)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the supervisor's socket: %w", err)
 	}
 	<-closed // the server closes for no other reason
 	return nil
 }
 
-// lastAnswers bounds how long a server that ends goes on answering requests
-// that it has taken.
+// lastAnswers bounds how long a server that is shutting down goes on answering
+// requests that it has accepted.
 const lastAnswers = time.Second
 
-// closeAnswered closes a server once it has answered: whoever asked for the
-// shutdown would read the end of the connection instead of an answer otherwise.
+// closeAnswered closes a server after it has answered the pending requests:
+// otherwise the client that requested the shutdown would get EOF instead of a
+// response.
 func closeAnswered(ctx context.Context, server *http.Server) {
 	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
@@ -64,7 +69,7 @@ func closeAnswered(ctx context.Context, server *http.Server) {
 	}
 }
 
-// Report is what a supervisor says of itself and its programs.
+// Report is the state of a supervisor and its programs.
 type Report struct {
 	// PID and RSSBytes are the supervisor's own.
 	PID       int      `json:"pid"`
@@ -83,7 +88,7 @@ func (r Report) Find(name string) (Status, bool) {
 }
 
 // TotalRSSBytes is the resident memory of the supervisor and all its programs;
-// pages that several of them share are counted more than once.
+// it counts pages that several of them share more than once.
 func (r Report) TotalRSSBytes() int64 {
 	total := r.RSSBytes
 	for _, p := range r.Processes {
@@ -92,10 +97,10 @@ func (r Report) TotalRSSBytes() int64 {
 	return total
 }
 
-// ErrNotRunning says that no supervisor answers on the socket.
+// ErrNotRunning is returned if no supervisor listens on the socket.
 var ErrNotRunning = errors.New("the supervisor is not running")
 
-// ErrHangs says that a supervisor takes requests and does not answer.
+// ErrHangs is returned if a supervisor accepts requests and does not answer.
 var ErrHangs = errors.New("the supervisor does not answer")
 
 // Client talks to a supervisor.
@@ -103,7 +108,7 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client for the supervisor that serves on a Unix socket.
+// NewClient returns a client for the supervisor that serves on a Unix socket.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -112,7 +117,8 @@ func NewClient(socket string) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks for the state of the supervisor and its programs; ErrNotRunning when nobody answers.
+// Status returns the state of the supervisor and its programs, or ErrNotRunning
+// if no supervisor listens on the socket.
 func (c *Client) Status(ctx context.Context) (Report, error) {
 	var report Report
 	body, err := c.do(ctx, http.MethodGet, "status")
@@ -125,16 +131,17 @@ func (c *Client) Status(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// Stop stops a program and returns once it has ended.
+// Stop stops a program and returns once it has exited.
 func (c *Client) Stop(ctx context.Context, name string) error { return c.post(ctx, "stop/"+name) }
 
-// Start lets a stopped program run again.
+// Start starts a stopped program again.
 func (c *Client) Start(ctx context.Context, name string) error { return c.post(ctx, "start/"+name) }
 
 // Kill sends SIGKILL to a program.
 func (c *Client) Kill(ctx context.Context, name string) error { return c.post(ctx, "kill/"+name) }
 
-// Shutdown asks the supervisor to stop all programs and end. It returns at once.
+// Shutdown requests that the supervisor stops all programs and exits. It does
+// not wait for that.
 func (c *Client) Shutdown(ctx context.Context) error { return c.post(ctx, "shutdown") }
 
 func (c *Client) post(ctx context.Context, path string) error {
@@ -142,8 +149,9 @@ func (c *Client) post(ctx context.Context, path string) error {
 	return err
 }
 
-// answerTime bounds a request to a supervisor that hangs, and is longer than
-// the longest that a healthy one needs: to stop a program that does not want to.
+// answerTime bounds a request to a supervisor that hangs. It is longer than the
+// longest request to a healthy supervisor: stopping a program that ignores
+// SIGTERM.
 const answerTime = DefaultStopTimeout + 5*time.Second
 
 func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {

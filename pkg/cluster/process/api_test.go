@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -53,7 +55,8 @@ func TestSocketAPI(t *testing.T) {
 	}
 }
 
-// Whoever asks for the shutdown gets an answer, however soon the server ends.
+// The client that requests the shutdown gets an answer, however soon the server
+// ends.
 func TestShutdownIsAnswered(t *testing.T) {
 	s, _ := supervise(t)
 	socket := filepath.Join(t.TempDir(), "s")
@@ -66,7 +69,7 @@ func TestShutdownIsAnswered(t *testing.T) {
 	go func() {
 		served <- Serve(ctx, listener, s, func() {
 			cancel()
-			time.Sleep(100 * time.Millisecond) // the server has begun to end before it answers
+			time.Sleep(100 * time.Millisecond) // the server starts to shut down before it answers
 		})
 	}()
 	if err := NewClient(socket).Shutdown(t.Context()); err != nil {
@@ -77,7 +80,8 @@ func TestShutdownIsAnswered(t *testing.T) {
 	}
 }
 
-// A supervisor that is alive and does not answer must not hang its callers for ever.
+// A supervisor that is alive and does not answer must not hang its callers for
+// ever.
 func TestHangingSupervisor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the time limit of a request")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -13,7 +15,7 @@ import (
 	"time"
 )
 
-// FindMarked returns the ids of the processes of this user that were started
+// FindMarked returns the IDs of the processes of this user that were started
 // for the directory mark, in no particular order. The calling process is never
 // among them.
 func FindMarked(mark string) ([]int, error) {
@@ -28,7 +30,8 @@ func FindMarked(mark string) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Other users' processes are not readable, ended ones are gone: neither is ours.
+		// Other users' processes are not readable, and ended ones are gone:
+		// neither belong to this supervisor.
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		if err != nil {
 			continue
@@ -44,7 +47,7 @@ func FindMarked(mark string) ([]int, error) {
 }
 
 // KillMarked ends all processes of mark, first with SIGTERM and after grace
-// with SIGKILL, and returns how many there were. It fails when some are left.
+// with SIGKILL, and returns how many there were. It fails if some are left.
 func KillMarked(ctx context.Context, mark string, grace time.Duration) (int, error) {
 	first, err := FindMarked(mark)
 	if err != nil || len(first) == 0 {
@@ -60,8 +63,8 @@ func KillMarked(ctx context.Context, mark string, grace time.Duration) (int, err
 	return len(first), err
 }
 
-// signalUntilGone signals what carries the mark, again for what appears
-// meanwhile, and returns what is left when the time is up.
+// signalUntilGone signals the processes with the mark, including those that
+// start meanwhile, and returns those that are left at the limit.
 func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit time.Duration) ([]int, error) {
 	deadline := time.Now().Add(limit)
 	signalled := map[int]bool{}
@@ -89,7 +92,7 @@ func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit
 	}
 }
 
-// rssBytes reads the resident memory of a process; 0 when it is gone.
+// rssBytes returns the resident memory of a process; 0 if the process is gone.
 func rssBytes(pid int) int64 {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	if err != nil {

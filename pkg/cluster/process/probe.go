@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -12,20 +14,22 @@ import (
 	"time"
 )
 
-// Probe is an HTTP or HTTPS GET that answers with a status of 2xx once a program is ready.
+// Probe is an HTTP or HTTPS GET that returns a 2xx status once a program is
+// ready.
 type Probe struct {
-	// URL is what to get. With the scheme tcp, as in tcp://127.0.0.1:80, it is
-	// enough that somebody listens.
+	// URL is the URL to get. With the scheme tcp, as in tcp://127.0.0.1:80, the
+	// probe succeeds if a process listens on the port.
 	URL string `json:"url"`
 	// CAFile verifies the server of an https URL. Without it the certificate is
 	// not verified: programs that sign their own certificate at start have none
-	// that could be checked, and the answer is a bare yes or no from loopback.
+	// that could be verified, and the response is a plain yes or no from
+	// loopback.
 	CAFile string `json:"caFile,omitempty"`
 }
 
-// probeTimeout bounds one request. Until a program is ready it is asked every
-// probeInterval, later every watchInterval; it is not ready any more after
-// probeFailures answers in a row that were not good.
+// probeTimeout bounds one request. Until a program is ready it is probed every
+// probeInterval, and then every watchInterval. It is no longer ready after
+// probeFailures consecutive failures.
 const (
 	probeTimeout  = 2 * time.Second
 	probeInterval = 100 * time.Millisecond
@@ -33,8 +37,8 @@ const (
 	probeFailures = 3
 )
 
-// client makes an HTTP client that opens a new connection for every request, so
-// that a probe never speaks to a process that has been replaced.
+// client returns an HTTP client that opens a new connection for every request,
+// so that a probe never reaches a process that has been replaced.
 func (p *Probe) client() (*http.Client, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.CAFile == "" {
@@ -55,7 +59,7 @@ func (p *Probe) client() (*http.Client, error) {
 	}, nil
 }
 
-// Check asks once.
+// Check probes once.
 func (p *Probe) Check(ctx context.Context) error {
 	if address, ok := strings.CutPrefix(p.URL, "tcp://"); ok {
 		conn, err := (&net.Dialer{Timeout: probeTimeout}).DialContext(ctx, "tcp", address)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -29,7 +31,8 @@ func newSpawner() *spawner {
 	return s
 }
 
-// start runs cmd in a process group of its own, to be killed with its supervisor.
+// start runs cmd in a process group of its own. The kernel kills it when the
+// supervisor ends.
 func (s *spawner) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	done := make(chan error)
@@ -39,11 +42,11 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 
 func (s *spawner) close() { close(s.requests) }
 
-// command prepares the process of a spec; it inherits only what programs need
-// to find their way, so that a proxy or a KUBECONFIG of the user's shell does
-// not reach the control plane.
+// command prepares the process of a spec. It inherits only the variables that
+// programs need to find their files, so that a proxy or a KUBECONFIG of the
+// user's shell does not reach the control plane.
 func command(spec Spec, mark string) *exec.Cmd {
-	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // it is ended in order, not by a context
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // the supervisor stops it in order, not a context
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "USER"} {
 		if v, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+v)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -18,48 +20,52 @@ type Spec struct {
 	Args []string `json:"args,omitempty"`
 	// Env is added to the small environment that every program gets, as NAME=VALUE.
 	Env []string `json:"env,omitempty"`
-	// LogFile takes standard output and standard error. It is appended to.
+	// LogFile receives standard output and standard error. It is appended to.
 	LogFile string `json:"logFile"`
-	// After names the programs that have to be ready before this one is started.
+	// After names the programs that must be ready before this one is started.
 	After []string `json:"after,omitempty"`
-	// NeedsFiles are files that have to exist and be non-empty before the program is started.
+	// NeedsFiles are files that must exist and be non-empty before the program
+	// is started.
 	NeedsFiles []string `json:"needsFiles,omitempty"`
-	// Ready tells when the program is ready; without it, it is ready once it runs.
+	// Ready determines when the program is ready. Without it, the program is
+	// ready as soon as it runs.
 	Ready *Probe `json:"ready,omitempty"`
 	// StopTimeout is the time from SIGTERM to SIGKILL. Default 10 s.
 	StopTimeout time.Duration `json:"stopTimeout,omitempty"`
 }
 
-// DefaultStopTimeout is how long a program may take to end after SIGTERM before it is killed.
+// DefaultStopTimeout is how long a program may take to exit after SIGTERM
+// before it is killed.
 const DefaultStopTimeout = 10 * time.Second
 
 // State is what a supervised program is doing.
 type State string
 
 const (
-	// Waiting: something that it depends on is not ready yet.
+	// Waiting: a dependency is not ready yet.
 	Waiting State = "waiting"
-	// Running: it runs; see Status.Ready for whether its probe answers.
+	// Running: the program runs; see Status.Ready for the result of its probe.
 	Running State = "running"
-	// BackingOff: it ended by itself and is started again after a delay.
+	// BackingOff: the program exited by itself and will be restarted after a
+	// delay.
 	BackingOff State = "backing off"
-	// Stopped: it was told to stop.
+	// Stopped: a client requested the stop.
 	Stopped State = "stopped"
 )
 
-// Status is what is known of one program.
+// Status is the status of one program.
 type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Ready says that the readiness probe of the running program answered.
+	// Ready is true if the readiness probe of the running program succeeded.
 	Ready bool `json:"ready"`
 	// PID is 0 unless State is Running.
 	PID int `json:"pid,omitempty"`
 	// Since is when the state was entered.
 	Since time.Time `json:"since"`
-	// Restarts counts the unasked-for ends since the supervisor was started.
+	// Restarts counts the unexpected exits since the supervisor was started.
 	Restarts int `json:"restarts"`
-	// Reason says why it waits, or how it ended the last time.
+	// Reason is why the program waits, or how it last exited.
 	Reason string `json:"reason,omitempty"`
 	// RSSBytes is the resident memory of the process.
 	RSSBytes int64 `json:"rssBytes,omitempty"`
@@ -67,9 +73,8 @@ type Status struct {
 	LogFile string `json:"logFile"`
 }
 
-// Validate reports the first thing that is wrong with a set of programs:
-// names that are empty or used twice, relative paths, unknown or circular
-// dependencies.
+// Validate returns the first error in a set of programs: names that are empty
+// or duplicate, relative paths, unknown or circular dependencies.
 func Validate(specs []Spec) error {
 	after := map[string][]string{}
 	for _, s := range specs {
@@ -95,7 +100,8 @@ func Validate(specs []Spec) error {
 	return nil
 }
 
-// checkOrder walks what name depends on and refuses unknown names and circles.
+// checkOrder follows the dependencies of name and refuses unknown names and
+// cycles.
 func checkOrder(after map[string][]string, name string, path []string) error {
 	if slices.Contains(path, name) {
 		return fmt.Errorf("programs wait for each other in a circle: %v", append(path, name))

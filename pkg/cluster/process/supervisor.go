@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -13,8 +15,9 @@ type Supervisor struct {
 	spawn *spawner
 }
 
-// New prepares a supervisor. Every process that it starts carries the
-// environment variable MarkEnv=mark, normally the directory of its state.
+// New returns a supervisor that is not running yet. Every process that it
+// starts has the environment variable MarkEnv=mark, usually the directory of
+// its state.
 func New(mark string, specs []Spec) (*Supervisor, error) {
 	if err := Validate(specs); err != nil {
 		return nil, err
@@ -34,8 +37,8 @@ func New(mark string, specs []Spec) (*Supervisor, error) {
 	return s, nil
 }
 
-// Run starts the programs and keeps them running until ctx ends; then it stops
-// them, those that others wait for last, and returns.
+// Run starts the programs and keeps them running until ctx ends. Then it stops
+// them, dependents before their dependencies, and returns.
 func (s *Supervisor) Run(ctx context.Context) {
 	defer s.spawn.close()
 	stops := map[*unit]context.CancelFunc{}
@@ -53,7 +56,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, u := range s.units {
 		all.Go(func() {
-			// Whoever depends on u goes first.
+			// Programs that depend on u stop first.
 			for _, other := range s.units {
 				if slices.Contains(other.deps, u) {
 					<-ended[other]
@@ -66,7 +69,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Status lists the programs in the order in which they were given.
+// Status lists the programs in the order of their specs.
 func (s *Supervisor) Status() []Status {
 	list := make([]Status, 0, len(s.units))
 	for _, u := range s.units {
@@ -79,7 +82,7 @@ func (s *Supervisor) Status() []Status {
 	return list
 }
 
-// ErrUnknown says that there is no program of that name.
+// ErrUnknown is returned if there is no program of that name.
 var ErrUnknown = fmt.Errorf("no such program")
 
 func (s *Supervisor) unit(name string) (*unit, error) {
@@ -91,7 +94,8 @@ func (s *Supervisor) unit(name string) (*unit, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknown, name)
 }
 
-// Stop stops a program and returns once it has ended; it stays stopped until Start.
+// Stop stops a program and returns once it has exited; it stays stopped until
+// Start.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	u, err := s.unit(name)
 	if err != nil {
@@ -101,7 +105,8 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return u.await(ctx, func(st Status) bool { return st.State == Stopped })
 }
 
-// Start lets a stopped program run again and returns at once; Status tells when it is ready.
+// Start starts a stopped program again and returns at once; Status reports when
+// it is ready.
 func (s *Supervisor) Start(name string) error {
 	u, err := s.unit(name)
 	if err != nil {
@@ -111,7 +116,8 @@ func (s *Supervisor) Start(name string) error {
 	return nil
 }
 
-// Kill sends SIGKILL to a program, which is then restarted like one that died by itself.
+// Kill sends SIGKILL to a program. It is then restarted like one that exited by
+// itself.
 func (s *Supervisor) Kill(name string) error {
 	u, err := s.unit(name)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -11,10 +13,10 @@ import (
 	"time"
 )
 
-// Delays between an unasked-for end and the next start: the first restart comes
-// soon, because most ends are single accidents, and a program that keeps dying
-// is tried less and less often. A program that has run for backoffReset is
-// trusted again.
+// Delays between an unexpected exit and the next start. The first restart comes
+// soon, because most exits happen only once. A program that keeps exiting is
+// restarted less and less often. After it has run for backoffReset, the delay
+// is reset.
 const (
 	backoffFirst = 500 * time.Millisecond
 	backoffMax   = 30 * time.Second
@@ -31,8 +33,8 @@ type unit struct {
 	mu     sync.Mutex
 	status Status
 	want   bool          // it should run
-	proc   *os.Process   // the running program; signalled by handle, never by a number that may be reused
-	poke   chan struct{} // closed and replaced when want changes or the program gets ready
+	proc   *os.Process   // the running program; signalled by handle, never by a PID that may be reused
+	poke   chan struct{} // closed and replaced when want changes or the program becomes ready
 }
 
 func newUnit(spec Spec, mark string, spawn *spawner) *unit {
@@ -42,7 +44,8 @@ func newUnit(spec Spec, mark string, spawn *spawner) *unit {
 	}
 }
 
-// update changes the status under the lock and wakes whoever waits on the unit.
+// update changes the status under the lock and wakes all goroutines that wait
+// on the unit.
 func (u *unit) update(change func(*Status)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -60,25 +63,27 @@ func (u *unit) wake() {
 	u.poke = make(chan struct{})
 }
 
-// setWant says whether the program should run from now on.
+// setWant sets whether the program should run from now on.
 func (u *unit) setWant(want bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.want = want
 	if want && u.status.State == Stopped {
-		u.status.State, u.status.Since = Waiting, time.Now() // so that a Stop right after does not take the old state for its own
+		u.status.State, u.status.Since = Waiting, time.Now() // so that a Stop right after does not mistake the old state for its own
 	}
 	u.wake()
 }
 
-// snapshot returns the status, what is wanted and a channel that closes at the next change.
+// snapshot returns the status, whether the program should run, and a channel
+// that closes at the next change.
 func (u *unit) snapshot() (Status, bool, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.status, u.want, u.poke
 }
 
-// kill sends SIGKILL to the running program; it is then restarted like after any other end.
+// kill sends SIGKILL to the running program; it is then restarted as after any
+// other exit.
 func (u *unit) kill() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,9 +116,9 @@ func (u *unit) run(ctx context.Context) {
 	u.update(func(s *Status) { s.State, s.PID, s.Ready = Stopped, 0, false })
 }
 
-// awaitStart waits until the program should run and all that it depends on is
-// there. It returns false when something changed meanwhile and the caller has
-// to look again.
+// awaitStart waits until the program should run and all its dependencies are
+// ready. It returns false if something has changed meanwhile and the caller
+// must check again.
 func (u *unit) awaitStart(ctx context.Context) bool {
 	_, want, changed := u.snapshot()
 	if !want {
@@ -136,7 +141,8 @@ func (u *unit) awaitStart(ctx context.Context) bool {
 	return false
 }
 
-// missing says what the program still waits for, and a channel that closes when that may have changed.
+// missing returns what the program still waits for, and a channel that closes
+// when that may have changed.
 func (u *unit) missing() (string, <-chan struct{}) {
 	for _, d := range u.deps {
 		if status, _, changed := d.snapshot(); !status.Ready {
@@ -151,8 +157,9 @@ func (u *unit) missing() (string, <-chan struct{}) {
 	return "", nil
 }
 
-// waitAny returns when one of the channels closes, the context ends or, as
-// files announce nothing, a tenth of a second has passed without dep.
+// waitAny returns when one of the channels closes or the context ends. If dep
+// is nil, it also returns after a tenth of a second, because files send no
+// notification.
 func waitAny(ctx context.Context, changed, dep <-chan struct{}) {
 	var tick <-chan time.Time
 	if dep == nil {
@@ -166,7 +173,7 @@ func waitAny(ctx context.Context, changed, dep <-chan struct{}) {
 	}
 }
 
-// runOnce starts the program and returns when it has ended.
+// runOnce starts the program and returns when it has exited.
 func (u *unit) runOnce(ctx context.Context) error {
 	logFile, err := os.OpenFile(u.spec.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -182,7 +189,8 @@ func (u *unit) runOnce(ctx context.Context) error {
 	u.update(func(s *Status) { s.State, s.PID, s.Reason = Running, cmd.Process.Pid, "" })
 	defer func() {
 		u.setProcess(nil)
-		// What the program has started is of no use without it.
+		// Kill the program's own child processes: they are of no use without
+		// it.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}()
 
@@ -194,7 +202,8 @@ func (u *unit) runOnce(ctx context.Context) error {
 	return u.awaitEnd(ctx, cmd, ended)
 }
 
-// awaitEnd waits for the program to end, stopping it when it is no longer wanted.
+// awaitEnd waits for the program to exit, and stops it when it is no longer
+// wanted.
 func (u *unit) awaitEnd(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
 	for {
 		_, want, changed := u.snapshot()
@@ -210,7 +219,7 @@ func (u *unit) awaitEnd(ctx context.Context, cmd *exec.Cmd, ended <-chan error) 
 	}
 }
 
-// stop ends the program with SIGTERM, and with SIGKILL when it takes too long.
+// stop ends the program with SIGTERM, and with SIGKILL if it takes too long.
 func (u *unit) stop(cmd *exec.Cmd, ended <-chan error) error {
 	limit := u.spec.StopTimeout
 	if limit == 0 {
@@ -232,7 +241,8 @@ func (u *unit) setProcess(p *os.Process) {
 	u.proc = p
 }
 
-// probe keeps Ready in step with what the program answers, until ctx ends with it.
+// probe updates Ready with the probe's result until ctx ends, which it does
+// when the process exits.
 func (u *unit) probe(ctx context.Context, pid int) {
 	ready, failures := false, 0
 	set := func(value bool) {
@@ -266,7 +276,7 @@ func (u *unit) probe(ctx context.Context, pid int) {
 	}
 }
 
-// backOff records an unasked-for end and waits before the next start.
+// backOff records an unexpected exit and waits before the next start.
 func (u *unit) backOff(ctx context.Context, err error, delay time.Duration) {
 	reason := "ended by itself with status 0"
 	var exit *exec.ExitError

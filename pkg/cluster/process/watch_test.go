@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -13,7 +15,7 @@ import (
 	"time"
 )
 
-// A program that stops answering is not ready any more, though it still runs.
+// A program that stops answering is no longer ready, although it still runs.
 func TestReadinessIsWatched(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several intervals of watching")
@@ -45,15 +47,15 @@ func TestTCPProbe(t *testing.T) {
 	}
 	probe := &Probe{URL: "tcp://" + l.Addr().String()}
 	if err := probe.Check(t.Context()); err != nil {
-		t.Errorf("somebody listens: %v", err)
+		t.Errorf("a process listens, but the probe fails: %v", err)
 	}
 	_ = l.Close()
 	if err := probe.Check(t.Context()); err == nil {
-		t.Error("nobody listens, and the probe says yes")
+		t.Error("no process listens, but the probe succeeds")
 	}
 }
 
-// What a program started goes with it.
+// The processes that a program started are killed with it.
 func TestGrandchildrenEndWithTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := supervise(t, shell(t, "a", "sleep 60 & echo $! >"+dir+"/pid; exec sleep 60"))
@@ -81,7 +83,7 @@ func TestGrandchildrenEndWithTheProgram(t *testing.T) {
 	t.Errorf("child %d outlived its parent", child)
 }
 
-// A stop right after a start must not be answered by the state of before.
+// A Stop right after a Start must not be answered with the earlier state.
 func TestStopRightAfterStart(t *testing.T) {
 	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
 	eventually(t, s, "a", "ready", ready)

@@ -1,4 +1,6 @@
-// Package providers puts all ways to a cluster together: [Set] finds the
+// SPDX-License-Identifier: Apache-2.0
+
+// Package providers combines all providers of clusters: [Set] finds the
 // provider of a cluster by the cluster's name.
 package providers
 
@@ -18,13 +20,13 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 )
 
-// Settings are what only one provider has each.
+// Settings are those that only one provider has.
 type Settings struct {
 	Embedded embedded.Settings
 	Kind     kind.Settings
 }
 
-// Set is all providers of the clusters below one directory.
+// Set is the set of all providers of the clusters below one directory.
 type Set struct {
 	root string
 	all  []cluster.Provider
@@ -46,13 +48,13 @@ func NewAt(root string, settings Settings) *Set {
 	}}
 }
 
-// Names of all providers; the first is the default.
+// Names returns the names of all providers; the first is the default.
 func Names() []string { return []string{cluster.Embedded, cluster.Kind} }
 
-// ErrUnknown says that there is no such provider.
+// ErrUnknown is returned if there is no such provider.
 var ErrUnknown = errors.New("no such provider")
 
-// Named returns a provider by its own name.
+// Named returns the provider with this name.
 func (s *Set) Named(provider string) (cluster.Provider, error) {
 	i := slices.IndexFunc(s.all, func(p cluster.Provider) bool { return p.Name() == provider })
 	if i < 0 {
@@ -61,8 +63,8 @@ func (s *Set) Named(provider string) (cluster.Provider, error) {
 	return s.all[i], nil
 }
 
-// Of returns the provider of the named cluster; the default one where there is
-// no such cluster, so that its error tells.
+// Of returns the provider of the named cluster. If there is no such cluster, it
+// returns the default provider, whose error says so.
 func (s *Set) Of(name string) (cluster.Provider, error) {
 	home, err := cluster.NewHome(s.root, name)
 	if err != nil {
@@ -82,8 +84,8 @@ func (s *Set) Of(name string) (cluster.Provider, error) {
 	return p, nil
 }
 
-// ForUp returns the provider that is to bring the named cluster up: the one
-// asked for, else the one that has it, else the default.
+// ForUp returns the provider to bring the named cluster up: the requested one,
+// or else the one that has the cluster, or else the default.
 func (s *Set) ForUp(name, asked string) (cluster.Provider, error) {
 	if asked == "" {
 		return s.Of(name)
@@ -99,7 +101,7 @@ func (s *Set) ForUp(name, asked string) (cluster.Provider, error) {
 	return p, home.CheckProvider(asked)
 }
 
-// Clusters are the names of all clusters, incomplete ones too.
+// Clusters returns the names of all clusters, including incomplete ones.
 func (s *Set) Clusters() ([]string, error) {
 	entries, err := os.ReadDir(s.root)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -114,8 +116,8 @@ func (s *Set) Clusters() ([]string, error) {
 	return names, nil
 }
 
-// List looks at all clusters, by name. One whose state cannot be read has no
-// KubernetesVersion.
+// List returns the status of all clusters, by name. A cluster whose state
+// cannot be read has no KubernetesVersion.
 func (s *Set) List(ctx context.Context) ([]cluster.Status, error) {
 	names, err := s.Clusters()
 	if err != nil {
@@ -144,7 +146,7 @@ func (s *Set) status(ctx context.Context, name string) cluster.Status {
 	return incomplete{Summary: cluster.Summary{Name: name, Provider: has, Dir: home.Dir, Context: cluster.ContextName(name)}, why: err}
 }
 
-// CheckEnv is a check.EnvSource: it answers for contexts that point to the API
+// CheckEnv is a check.EnvSource: it handles contexts that point to the API
 // server of a cluster of this user.
 func (s *Set) CheckEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -152,7 +154,7 @@ func (s *Set) CheckEnv(ctx context.Context, kubeconfig, kubeContext string) (*ch
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, nil //nolint:nilerr // whoever is asked next reports it
+		return nil, nil //nolint:nilerr // the next user of the kubeconfig reports it
 	}
 	if kubeContext == "" {
 		kubeContext = raw.CurrentContext
@@ -163,7 +165,7 @@ func (s *Set) CheckEnv(ctx context.Context, kubeconfig, kubeContext string) (*ch
 	}
 	home, err := cluster.NewHome(s.root, name)
 	if err != nil {
-		return nil, nil //nolint:nilerr // not a name of ours
+		return nil, nil //nolint:nilerr // not a name of one of our clusters
 	}
 	if has, err := home.Provider(); err != nil || has == "" {
 		return nil, err

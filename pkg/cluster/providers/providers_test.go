@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package providers
 
 import (
@@ -49,7 +51,7 @@ func TestProviderOfACluster(t *testing.T) {
 	}
 }
 
-// Incomplete clusters are listed, too, whoever began them.
+// Incomplete clusters are listed, too, whichever provider started them.
 func TestListShowsWhatIsHalfMade(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range Names() {

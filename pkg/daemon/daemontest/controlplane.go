@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package daemontest
 
 import (
@@ -16,17 +18,22 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 )
 
-// controlPlaneBound is for etcd and kube-apiserver to get ready on a busy machine; alone they take some seconds.
+// controlPlaneBound is how long etcd and kube-apiserver may take to become ready on a busy machine; on an idle one they
+// take some seconds.
 const controlPlaneBound = 2 * time.Minute
 
 const adminToken = "daemontest-admin"
 
 // ControlPlane is a real etcd and kube-apiserver, without controllers or nodes.
 type ControlPlane struct {
-	// Client has all rights.
+	// Client has all permissions.
 	Client kubernetes.Interface
 	// Kubeconfig is the path of a file with the same rights.
 	Kubeconfig string
+	// TokenKey is the path of the key that signs the tokens of service accounts.
+	TokenKey string
+	// Etcd is the URL of etcd, for tests of what is stored.
+	Etcd string
 }
 
 // Components are the paths of pinned programs, such as etcd. They come from the cache that the CLI uses as well, and are
@@ -52,11 +59,14 @@ func StartControlPlane(t *testing.T, apiServerArgs ...string) *ControlPlane {
 	etcd := "http://127.0.0.1:" + ports[0]
 	Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls=http://127.0.0.1:"+ports[1])
-	startAPIServer(t, programs["kube-apiserver"], etcd, ports[2], apiServerArgs)
-	return connect(t, "https://127.0.0.1:"+ports[2])
+	key := startAPIServer(t, programs["kube-apiserver"], etcd, ports[2], apiServerArgs)
+	cp := connect(t, "https://127.0.0.1:"+ports[2])
+	cp.TokenKey, cp.Etcd = key, etcd
+	return cp
 }
 
-func startAPIServer(t *testing.T, binary, etcd, port string, more []string) {
+// startAPIServer returns the path of the key that signs tokens.
+func startAPIServer(t *testing.T, binary, etcd, port string, more []string) string {
 	t.Helper()
 	dir, tls := t.TempDir(), Certificate(t)
 	tokens := filepath.Join(dir, "tokens.csv")
@@ -70,6 +80,7 @@ func startAPIServer(t *testing.T, binary, etcd, port string, more []string) {
 		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
 		"--authorization-mode=RBAC", "--token-auth-file=" + tokens,
 	}, more...)...)
+	return tls.Key
 }
 
 func connect(t *testing.T, url string) *ControlPlane {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package daemontest
 
 import (
@@ -9,9 +11,9 @@ import (
 	"testing"
 )
 
-// Ports returns n different TCP ports of 127.0.0.1 that nobody listens on. They lie below the range from which the
-// kernel picks ports for outgoing connections, so that none is taken before its program has started, and within what
-// konnectivity's options accept.
+// Ports returns n different TCP ports of 127.0.0.1 on which no process listens. They lie below the range from which
+// the kernel picks ports for outgoing connections, so that none is taken before its program has started, and within
+// what konnectivity's options accept.
 func Ports(tb testing.TB, n int) []string {
 	tb.Helper()
 	const low, high, attempts = 15000, 32000, 1000

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package daemontest builds programs and runs them as the processes they will be, for tests of what can only be seen
 // from outside: flags, signals, exit codes, sockets. Start at Main and Start.
 package daemontest
@@ -17,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
 // Main is what a TestMain calls when its tests share binaries: it builds the main packages with the given import paths,
@@ -40,7 +42,7 @@ func Main(m *testing.M, use func(dir string), pkgs ...string) int {
 // raceVariable names the environment variable that has programs built with the race detector, which needs cgo.
 const raceVariable = "FAIRLEAD_TEST_RACE"
 
-// raceReport is what that prints.
+// raceReport is the text that the race detector prints.
 const raceReport = "WARNING: DATA RACE"
 
 // Build compiles main packages, given by their import paths, into dir, each under the last element of its path. It uses
@@ -77,7 +79,7 @@ func Start(tb testing.TB, env []string, binary string, args ...string) *Process 
 // StartWith is Start with sockets that are handed to the process as systemd does it (sd_listen_fds(3)).
 func StartWith(tb testing.TB, sockets []*os.File, env []string, binary string, args ...string) *Process {
 	tb.Helper()
-	// The process has to be told its own number.
+	// The process needs its own id in LISTEN_PID.
 	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, binary}, args...)...)
 	cmd.ExtraFiles = sockets
 	return start(tb, append(env, fmt.Sprintf("LISTEN_FDS=%d", len(sockets))), cmd)
@@ -150,7 +152,8 @@ func (p *Process) Running() bool {
 // Output is what the process has printed so far on both of its streams.
 func (p *Process) Output() string { return p.output.String() }
 
-// Eventually calls condition until it returns nil, at most for the bound, else fails the test with the last error.
+// Eventually calls condition until it returns nil, at most for the bound, and otherwise fails the test with the last
+// error.
 func Eventually(tb testing.TB, bound time.Duration, condition func() error) {
 	tb.Helper()
 	deadline := time.Now().Add(bound)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package interrupttest helps tests that interrupt commands.
 package interrupttest
 
@@ -25,7 +27,7 @@ func Hear(t testing.TB) {
 	t.Cleanup(func() { signal.Stop(c) })
 }
 
-// Start starts a command and returns when it says Waiting. Nobody reads any more what it says afterwards.
+// Start starts a command and returns when it prints Waiting. Then it closes the read end of the output pipe.
 func Start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -47,8 +49,8 @@ func Start(t *testing.T, cmd *exec.Cmd) {
 	t.Fatalf("%v never said that it waits: %v", cmd, lines.Err())
 }
 
-// CleansUp checks that a command, which gets the path of a file to make as the last thing that it does, makes it and ends
-// with the exit code whichever signal it gets, also when nobody reads any more what it says about it.
+// CleansUp checks that a command cleans up and ends with the exit code after each signal, even if its output pipe is
+// closed. The command gets the path of a file, which it must create as the last step of its clean-up.
 func CleansUp(t *testing.T, code int, command func(mark string) *exec.Cmd) {
 	t.Helper()
 	Hear(t)

@@ -1,8 +1,12 @@
-// Package pluginargs holds the arguments of Fairlead's scheduler plugins: their types, defaults and validation. It has
-// no clients and no scheduler in it, so that the bundle checks a file with the very code by which the scheduler reads
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pluginargs holds the arguments of Fairlead's scheduler plugins: their types, defaults and validation. It
+// imports no clients and no scheduler, so the bundle checks a file with the same code with which the scheduler reads
 // it.
 //
 // Start at [Decode]; each plugin has a file.
+//
+// +k8s:deepcopy-gen=package
 package pluginargs
 
 import (
@@ -81,8 +85,8 @@ func DecodeExtension(extension runtime.RawExtension, args Args) error {
 	return Decode(&runtime.Unknown{Raw: raw}, args)
 }
 
-// Check reads the arguments of a plugin of Fairlead and reports what is wrong with them, at p. Other plugins are
-// somebody else's.
+// Check reads the arguments of a plugin of Fairlead and reports what is wrong with them, at p. It accepts the
+// arguments of all other plugins.
 func Check(plugin string, obj runtime.Object, p *field.Path) field.ErrorList {
 	args := New(plugin)
 	if args == nil {

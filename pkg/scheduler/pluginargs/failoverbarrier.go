@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pluginargs
 
 import (
@@ -8,9 +10,12 @@ import (
 )
 
 // FailoverBarrierArgs are the arguments of FailoverBarrier.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type FailoverBarrierArgs struct {
-	// Timeout is how long one pod's attempt waits for the caches to catch up before it is put back and says so in an
-	// event; the next attempt waits anew, so that nothing is bound on old knowledge. Default: 5s.
+	// Timeout is how long one scheduling attempt of a pod waits for the caches to catch up. After that the plugin
+	// puts the pod back into the queue and records an event. The next attempt waits again, so no pod is bound on
+	// stale data. Default: 5s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 

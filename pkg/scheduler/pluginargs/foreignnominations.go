@@ -1,8 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pluginargs
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
 // ForeignNominationsArgs are the arguments of ForeignNominations.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type ForeignNominationsArgs struct {
 	// Ignore names schedulers whose nominations do not count. Default: none.
 	Ignore []string `json:"ignore,omitempty"`

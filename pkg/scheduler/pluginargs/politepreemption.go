@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pluginargs
 
 import (
@@ -11,6 +13,8 @@ import (
 const AnyScheduler = "*"
 
 // PolitePreemptionArgs are the arguments of PolitePreemption.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type PolitePreemptionArgs struct {
 	// Evict names schedulers whose pods may be evicted, besides those of the profile itself; "*" is every scheduler,
 	// which makes this the in-tree preemption. Default: none. A bundle adds its other profiles to built-in ones.

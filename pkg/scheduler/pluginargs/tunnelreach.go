@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pluginargs
 
 import (
@@ -27,13 +29,16 @@ const (
 	// TunnelReadyCondition is the type of the node condition that is True where a tunnel agent is ready.
 	TunnelReadyCondition corev1.NodeConditionType = "TunnelReady"
 
-	// TunnelReadyHeartbeat is how often the condition's heartbeat is written anew, as a kubelet does with its own.
+	// TunnelReadyHeartbeat is how often the condition's heartbeat is updated, as a kubelet does with its own
+	// conditions.
 	TunnelReadyHeartbeat = 5 * time.Minute
-	// TunnelReadyStale is how old a heartbeat may be before nobody knows whether the condition still holds.
+	// TunnelReadyStale is the age at which a heartbeat is too old to show that the condition still holds.
 	TunnelReadyStale = 3 * TunnelReadyHeartbeat
 )
 
 // TunnelReachArgs are the arguments of TunnelReach.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type TunnelReachArgs struct {
 	// Mode is Prefer or Require. Default: Prefer.
 	Mode ReachMode `json:"mode,omitempty"`

@@ -1,6 +1,8 @@
-// Package politeevents lets a scheduler's events wait while it binds Pods. For each Pod kube-scheduler writes twice: the
-// binding, which the Pod waits for, and the event "Scheduled", for which nobody does. Both cost the API server about the
-// same, so that in a burst the events take half of what it can do away from the bindings.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package politeevents delays a scheduler's events while it binds Pods. For each Pod kube-scheduler sends two writes:
+// the binding, which the Pod waits for, and the event "Scheduled", which no component waits for. Both cost the API
+// server about the same, so in a burst the events take half of its capacity away from the bindings.
 //
 // Start at [Install]; [Gate] decides when an event may go out.
 package politeevents
@@ -12,9 +14,10 @@ import (
 )
 
 const (
-	// mostWaiting events wait at a time; the oldest goes out for each one more. Each has a goroutine.
+	// mostWaiting is the limit of waiting events. Beyond it, each new event lets the oldest one out. Each event has a
+	// goroutine.
 	mostWaiting = 5000
-	// writers are the events that are written at a time once they may be.
+	// writers is how many events are written at the same time once the gate lets them through.
 	writers = 8
 )
 
@@ -25,14 +28,14 @@ type Gate struct {
 	turns chan struct{}
 
 	mu sync.Mutex
-	// changed is closed, and made anew, when those who have a turn should look again.
+	// changed is closed and replaced when the goroutines that have a turn must check the gate again.
 	changed          chan struct{}
 	binding, waiting int
 	open             bool
 }
 
-// NewGate returns a gate that holds an event back for at most a limit; with 0 not at all. When it lets events out, they
-// still go one behind the other.
+// NewGate returns a gate that holds an event back for at most a limit; with 0 not at all. When the gate lets events
+// out, they still go one after the other.
 func NewGate(limit time.Duration) *Gate {
 	return &Gate{limit: limit, turns: make(chan struct{}, writers), changed: make(chan struct{})}
 }
@@ -95,7 +98,7 @@ func (g *Gate) Pass(ctx context.Context, write func()) error {
 	return nil
 }
 
-// wait is for those who have a turn.
+// wait blocks an event that has a turn until it may be written.
 func (g *Gate) wait(ctx context.Context, over <-chan time.Time) error {
 	for {
 		changed, may := g.look()
@@ -132,7 +135,7 @@ func (g *Gate) leave() {
 	g.waiting--
 }
 
-// lookAgain wakes those who have a turn; the caller holds mu.
+// lookAgain wakes the goroutines that have a turn; the caller holds mu.
 func (g *Gate) lookAgain() {
 	close(g.changed)
 	g.changed = make(chan struct{})

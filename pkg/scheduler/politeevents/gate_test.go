@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package politeevents
 
 import (
@@ -67,7 +69,7 @@ func TestEventsWaitNoLongerThanTheLimit(t *testing.T) {
 	})
 }
 
-// TestWaitingIsBounded: with more events than may wait, as many go out as come too many.
+// TestWaitingIsBounded: beyond the limit of waiting events, each new event lets one out.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(time.Hour)

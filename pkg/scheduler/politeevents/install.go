@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package politeevents
 
 import (
@@ -19,7 +21,7 @@ import (
 )
 
 // Install makes all profiles of a scheduler that does not run yet record their events through the gate. Events of plugins
-// do not pass it: they have got their recorder when the profile was made. Recording ends with the context.
+// do not pass through it: plugins got their recorder when the profile was created. Recording ends with the context.
 func Install(ctx context.Context, gate *Gate, profiles profile.Map, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -53,14 +55,14 @@ func (p *polite) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *
 // EventRecorder is the one whose events pass the gate.
 func (p *polite) EventRecorder() events.EventRecorderLogger { return p.recorder }
 
-// sink writes normal events that are new when the gate lets them through, others at once: somebody may be waiting for a
-// warning, and client-go updates series of events one after the other, with a lock held.
+// sink writes normal events that are new when the gate lets them through, others at once: a user may be waiting for a
+// warning, and client-go updates series of events one after the other while it holds a lock.
 type sink struct {
 	events.EventSink
 	gate *Gate
 }
 
-// Create has the recorder's goroutine of this event wait; the event has got its time before.
+// Create makes the recorder's goroutine for this event wait. The event already has its timestamp.
 func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (created *eventsv1.Event, err error) {
 	if event.Type != corev1.EventTypeNormal || event.Series != nil {
 		return s.EventSink.Create(ctx, event)
@@ -71,7 +73,7 @@ func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (created *even
 	return created, err
 }
 
-// shown is the gate that the metric tells of: a process has one scheduler.
+// shown is the gate that the metric reports. A process has one scheduler.
 var shown struct {
 	sync.Mutex
 	gate *Gate

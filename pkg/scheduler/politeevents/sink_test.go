@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package politeevents
 
 import (
@@ -22,7 +24,8 @@ func (w *written) Create(context.Context, *eventsv1.Event) (*eventsv1.Event, err
 	return &eventsv1.Event{}, nil
 }
 
-// TestWhoWaits: warnings, and series that have to be made again, do not wait.
+// TestWhoWaits: warnings, and event series that must be created again, do not
+// wait.
 func TestWhoWaits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		event *eventsv1.Event

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package profilecheck
 
 import (
@@ -14,8 +16,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
 
-// extensionPoints are what each plugin implements, by the names of the sets in a profile. The plugins themselves would
-// bring all of kube-scheduler into whoever checks a profile; a test compares the table with them.
+// extensionPoints lists the extension points that each plugin implements, by the names of the sets in a profile.
+// Importing the plugins themselves would link all of kube-scheduler into every program that checks a profile; a test
+// compares the table with the plugins.
 var extensionPoints = map[string][]string{
 	names.DefaultBinder:                   {"bind"},
 	names.DefaultPreemption:               {"postFilter", "preEnqueue"},
@@ -51,7 +54,8 @@ var extensionPoints = map[string][]string{
 // nothing. With mode Require TunnelReach needs no score.
 var optional = map[string][]string{pluginargs.TunnelReach: {"postBind", "preScore", "score"}}
 
-// ExtensionPoints are the sets of a profile in which a plugin may stand, beside multiPoint; none for an unknown plugin.
+// ExtensionPoints returns the sets of a profile in which a plugin may be listed, other than multiPoint; none for an
+// unknown plugin.
 func ExtensionPoints(plugin string) []string { return slices.Clone(extensionPoints[plugin]) }
 
 // checkPoints refuses what kube-scheduler refuses only when it makes the profile's plugins, and plugins that are
@@ -84,7 +88,8 @@ func checkPoints(written *schedulerv1.Plugins, loaded *config.KubeSchedulerProfi
 	return append(errs, checkWhole(points, p)...)
 }
 
-// checkLast refuses to have anything prepared for a Pod behind the last look of the plugin that takes it.
+// checkLast rejects a profile in which another PreBind plugin runs after FailoverBarrier, which would not check the Pod
+// again after it.
 func checkLast(loaded *config.KubeSchedulerProfile, p *field.Path) field.ErrorList {
 	order := expand("preBind", loaded.Plugins.PreBind, loaded.Plugins.MultiPoint)
 	at := slices.Index(order, pluginargs.FailoverBarrier)

@@ -1,8 +1,12 @@
-// Package profilecheck refuses profiles that kube-scheduler would load and then not do what they say: arguments for a
-// plugin that is not enabled, plugins that the program does not have or that stand where they do nothing, weights that turn a score around, and arguments
-// of Fairlead's plugins and of NodeResourcesFit, which its own validation leaves out.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package profilecheck rejects profiles that kube-scheduler would load but not apply as written: arguments for a
+// plugin that is not enabled, plugins that the program does not have or that are listed where they have no effect,
+// weights that invert a score, and invalid arguments of Fairlead's plugins and of NodeResourcesFit, which
+// kube-scheduler's own validation does not check.
 //
-// The bundle asks before anything is applied, and the program asks again when it starts. Start at [Check].
+// The bundle checks profiles before anything is applied, and the scheduler checks them again when it starts. Start at
+// [Check].
 package profilecheck
 
 import (
@@ -62,7 +66,7 @@ func CheckFile(data []byte, o Options) (*config.KubeSchedulerConfiguration, fiel
 
 // Options of Check.
 type Options struct {
-	// AnyPlugin admits plugins that this release's scheduler does not have, for images of one's own.
+	// AnyPlugin admits plugins that this release's scheduler does not have, for custom images.
 	AnyPlugin bool
 }
 

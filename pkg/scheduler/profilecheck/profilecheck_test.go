@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package profilecheck_test
 
 import (
@@ -25,7 +27,7 @@ func TestKnown(t *testing.T) {
 		}
 	}
 	if profilecheck.Known("EBSLimits") {
-		t.Error("EBSLimits is gone (SCHED-25)")
+		t.Error("EBSLimits is gone from Kubernetes 1.36")
 	}
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelcondition
 
 import (
@@ -21,14 +23,15 @@ const (
 	FlagHealth    = "health-address"
 )
 
-// Requests to the API server. At the start every node gets its condition, one request each, and a plugin that requires an
-// agent would crowd Pods on the few nodes that have theirs: client-go's 5 a second would take minutes.
+// Requests to the API server. At the start every node gets its condition, one request each, and meanwhile TunnelReach in
+// mode Require would place all Pods on the few nodes that have it already. With client-go's default of 5 requests a
+// second that would take minutes.
 const (
 	qps   = 100
 	burst = 200
 )
 
-// parseSelector refuses a selector of all Pods, too: every node would have an agent.
+// parseSelector also rejects a selector that matches all Pods: every node would seem to have an agent.
 func parseSelector(selector string) (labels.Selector, error) {
 	const remedy = "give a label selector such as k8s-app=konnectivity-agent"
 	agents, err := labels.Parse(selector)
@@ -48,7 +51,7 @@ func NewCommand() *cobra.Command {
 		Use:   CommandName,
 		Short: "Keep the condition TunnelReady of nodes from the readiness of Konnectivity agents",
 		Args:  cobra.NoArgs,
-		// The scheduler's own, which sets feature gates, is not for this command.
+		// This command does not use the scheduler's PersistentPreRunE, which sets feature gates.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			agents, err := parseSelector(selector)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelcondition
 
 import (
@@ -6,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestBadFlags: what would have every node reached, or nothing, is refused with flag and remedy.
+// TestBadFlags: flags with which every node or no node would count as reached are rejected, with
+// the flag and the remedy.
 func TestBadFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string

@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tunnelcondition keeps the condition TunnelReady of every node: True where a Konnectivity agent is ready. The
-// plugin TunnelReach reads it, and so may anybody else.
+// plugin TunnelReach reads it, and any other component may.
 //
-// It runs as a process of its own and not in the scheduler: writing nodes' status is a right that lets its holder change
-// what any node can take, and the scheduler has no other use for it. Writing is idempotent, so two of them at once, as in a
-// rollout, do no harm and no leader is elected. Each condition has a heartbeat that is written anew, so that whoever reads it sees
-// whether anybody still looks. Start at [Controller.Run]; pods.go knows agents that are Pods.
+// It runs as a process of its own and not in the scheduler: the right to write nodes/status lets its holder change the
+// capacity of any node, and the scheduler has no other use for it. Writing is idempotent, so two controllers at once,
+// as in a rollout, do no harm, and no leader election is needed. The controller updates the heartbeat of each
+// condition regularly, so readers can see whether the condition is still maintained. Start at [Controller.Run];
+// pods.go knows agents that are Pods.
 package tunnelcondition
 
 import (
@@ -64,7 +67,7 @@ type Controller struct {
 	known atomic.Bool
 
 	mu sync.Mutex
-	// busy is since when a worker has been at a node.
+	// busy holds, for each node that a worker is processing, when the worker began.
 	busy map[string]time.Time
 }
 
@@ -138,7 +141,8 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// reconcile writes a node's condition if it is not what it should be or its heartbeat is due, and says when that is next.
+// reconcile writes a node's condition if the condition is wrong or its heartbeat is due, and returns the time until
+// the next heartbeat.
 func (c *Controller) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	node, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {

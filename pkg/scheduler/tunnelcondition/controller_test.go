@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelcondition
 
 import (
@@ -29,7 +31,7 @@ func TestController(t *testing.T) {
 	controller := run(t, own, time.Now)
 	daemontest.Eventually(t, bound, controller.ready)
 
-	// Without controllers nobody else makes it.
+	// This control plane runs no controllers, so the test creates the ServiceAccount.
 	if _, err := cp.Client.CoreV1().ServiceAccounts("default").Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "none"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -110,8 +112,8 @@ func run(t *testing.T, client kubernetes.Interface, now func() time.Time) *Contr
 	return controller
 }
 
-// TestHeartbeat: a condition that stays is written anew when its heartbeat is due, and keeps its time of transition; one
-// that is not due is left alone.
+// TestHeartbeat: the controller updates an unchanged condition when its heartbeat is due, and keeps its transition time.
+// It does not write a condition whose heartbeat is not due.
 func TestHeartbeat(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	node := func(name string, age time.Duration) *corev1.Node {
@@ -149,7 +151,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestProbes: ready is who knows all, alive who is not stuck.
+// TestProbes: the controller is ready when it knows all nodes and agents, and alive while no worker is stuck.
 func TestProbes(t *testing.T) {
 	c := controllerOf(t, fake.NewClientset())
 	server := httptest.NewServer(handler(c))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelcondition
 
 import (
@@ -12,6 +14,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
 // written counts writes of the condition by how they ended.
@@ -30,16 +34,17 @@ func listen(ctx context.Context, address string, c *Controller) (*http.Server, e
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: handler(c), ReadHeaderTimeout: 5 * time.Second}
+	server := httplimits.Short.Server(handler(c))
 	go func() {
-		if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		if err := server.Serve(httplimits.Short.Listener(listener)); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Probes are not served any more")
 		}
 	}()
 	return server, nil
 }
 
-// handler answers probes: ready is who knows all nodes and agents, alive is who gets on with what there is to write.
+// handler answers probes: the controller is ready when it knows all nodes and agents, and alive while no worker is
+// stuck.
 func handler(c *Controller) http.Handler {
 	mux := http.NewServeMux()
 	say := func(ask func() error) http.HandlerFunc {
@@ -57,7 +62,7 @@ func handler(c *Controller) http.Handler {
 	return mux
 }
 
-// note says that a node is being worked at, until done is called.
+// note records that a worker processes a node, until done is called.
 func (c *Controller) note(name string) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

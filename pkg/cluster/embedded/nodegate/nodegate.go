@@ -1,12 +1,15 @@
-// Package nodegate is the door to the simulated nodes of an embedded cluster.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodegate protects the simulated nodes of an embedded cluster.
 //
-// kwok, which plays the kubelets, asks nobody who they are, and an exec through
-// it runs as a process of the user. A real kubelet lets only the API server in,
-// and so does the gate: it listens where nodes are reached, demands the API
-// server's client certificate, and passes requests on to kwok on loopback.
-// kwok itself answers logs, exec, attach and port-forward for one namespace
-// only, whose name is a secret of the gate and kwok. The gate puts it in place
-// of the real one, so that nobody else on the machine can use kwok's port.
+// kwok simulates the kubelets. It does not authenticate clients, and an exec
+// through it runs as a process of the user. A real kubelet accepts only the API
+// server, and so does the gate: it listens on the nodes' address, requires the
+// API server's client certificate, and forwards requests to kwok on loopback.
+// kwok itself serves logs, exec, attach and port-forward for one namespace
+// only. The name of that namespace is a secret of the gate and kwok, and the
+// gate substitutes it for the real namespace. So no other user of the machine
+// can use kwok's port.
 package nodegate
 
 import (
@@ -24,23 +27,26 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
-// Config is what the gate needs to know, kept in a file that only its owner may read.
+// Config is the gate's configuration, kept in a file that only its owner can
+// read.
 type Config struct {
-	// Listen is host:port to listen on.
+	// Listen is the host:port to listen on.
 	Listen string `json:"listen"`
-	// Backend is host:port of kwok.
+	// Backend is kwok's host:port.
 	Backend string `json:"backend"`
 	// CertFile and KeyFile are the nodes' serving certificate.
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// ClientCAFile verifies clients, and ClientName is the common name that one
-	// has to have: the cluster's CA signs for many who may not exec.
+	// ClientCAFile verifies clients, and ClientName is the common name that a
+	// client must have: the cluster's CA also signs certificates of clients
+	// that may not exec.
 	ClientCAFile string `json:"clientCAFile"`
 	ClientName   string `json:"clientName"`
-	// Secret takes the place of the namespace.
+	// Secret replaces the namespace.
 	Secret string `json:"secret"`
 }
 
@@ -54,10 +60,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("node gate: %w", err)
 	}
-	server := &http.Server{Handler: c.Handler(), TLSConfig: tlsConfig, ReadHeaderTimeout: 30 * time.Second}
+	server := httplimits.Long.Server(c.Handler())      // clients follow logs for hours
+	server.MaxHeaderBytes = http.DefaultMaxHeaderBytes // as a kubelet's: the URL of an exec contains the command
+	server.TLSConfig = tlsConfig
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ServeTLS(httplimits.Long.Listener(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("node gate: %w", err)
 	}
 	return nil
@@ -90,11 +98,11 @@ func (c Config) tls() (*tls.Config, error) {
 	}, nil
 }
 
-// Handler passes requests on to the backend. It trusts the connection; Run
-// sees to that.
+// Handler forwards requests to the backend. It does not authenticate the
+// connection; Run does that.
 func (c Config) Handler() http.Handler {
 	return &httputil.ReverseProxy{
-		FlushInterval:  -1, // a followed log is shown as it comes
+		FlushInterval:  -1, // show a followed log without delay
 		ModifyResponse: c.hideSecret,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: c.Backend})
@@ -103,10 +111,11 @@ func (c Config) Handler() http.Handler {
 	}
 }
 
-// maxError is how much of an answer that reports an error is passed on.
+// maxError is how much of an error response is passed on.
 const maxError = 64 << 10
 
-// hideSecret takes the secret out of errors, in which kwok quotes what it was asked for.
+// hideSecret removes the secret from error responses, in which kwok quotes the
+// request.
 func (c Config) hideSecret(resp *http.Response) error {
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
@@ -125,8 +134,8 @@ func (c Config) hideSecret(resp *http.Response) error {
 	return nil
 }
 
-// rewrite puts the secret in the place of the namespace in the kubelet's paths
-// /exec/NAMESPACE/POD/..., and leaves all other paths alone.
+// rewrite replaces the namespace by the secret in the kubelet's paths
+// /exec/NAMESPACE/POD/..., and leaves all other paths unchanged.
 func (c Config) rewrite(path string) string {
 	parts := strings.SplitN(path, "/", 4)
 	if len(parts) < 4 || parts[0] != "" {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package nodegate
 
 import (
@@ -18,7 +20,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 )
 
-// world is a gate before a backend that answers with the path that it was asked for.
+// world is a gate in front of a backend that responds with the path of the
+// request.
 type world struct {
 	config Config
 	cfg    pki.Config
@@ -84,7 +87,7 @@ func (w world) issue(t *testing.T, ca pki.KeyPair, r pki.Request) pki.KeyPair {
 	return pair
 }
 
-// get asks the gate for a path, with a client certificate or without.
+// get requests a path from the gate, with or without a client certificate.
 func (w world) get(t *testing.T, path string, client *pki.KeyPair) (string, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -126,7 +129,7 @@ func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
 	}
 	otherName := w.issue(t, w.ca, pki.Request{CommonName: "system:konnectivity-server", Usages: pki.ClientAuth})
 	forged := w.issue(t, otherCA, pki.Request{CommonName: "kube-apiserver-kubelet-client", Usages: pki.ClientAuth})
-	for name, client := range map[string]*pki.KeyPair{"nobody": nil, "another client of the cluster": &otherName, "the right name of another CA": &forged} {
+	for name, client := range map[string]*pki.KeyPair{"no client certificate": nil, "another client of the cluster": &otherName, "the right name of another CA": &forged} {
 		if body, err := w.get(t, "/exec/default/pod/c", client); err == nil {
 			t.Errorf("%s got in: %q", name, body)
 		}
@@ -153,12 +156,24 @@ func TestNamespaceBecomesTheSecret(t *testing.T) {
 	}
 }
 
-// kwok quotes the namespace in its errors; nobody may learn the secret from them.
+// kwok quotes the namespace in its errors. They must not reveal the secret to
+// clients.
 func TestErrorsDoNotTellTheSecret(t *testing.T) {
 	w := newWorld(t)
 	client := w.issue(t, w.ca, pki.Request{CommonName: "kube-apiserver-kubelet-client", Usages: pki.ClientAuth})
 	got, err := w.get(t, "/attach/default/web/c?fail", &client)
 	if err != nil || got != "/attach/NAMESPACE/web/c?fail" {
 		t.Errorf("error = %q, %v; want it without the secret", got, err)
+	}
+}
+
+// TestLongCommand checks that an exec with a script as its command passes, as
+// with a kubelet.
+func TestLongCommand(t *testing.T) {
+	w := newWorld(t)
+	client := w.issue(t, w.ca, pki.Request{CommonName: w.config.ClientName, Usages: pki.ClientAuth})
+	query := "command=" + strings.Repeat("x", 100<<10)
+	if body, err := w.get(t, "/exec/default/pod/c?"+query, &client); err != nil || !strings.HasSuffix(body, query) {
+		t.Errorf("a command of 100 KiB: %d bytes came back, %v", len(body), err)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -14,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// profile is what a framework says of itself beyond fwk.Handle.
+// profile is the part of a framework that fwk.Handle does not have.
 type profile interface {
 	ListPlugins() *config.Plugins
 	WillWaitOnPermit(ctx context.Context, pod *corev1.Pod) bool
@@ -22,10 +24,10 @@ type profile interface {
 
 var _ profile = framework.Framework(nil)
 
-// PreBindPreFlight implements fwk.PreBindPlugin. It is the last moment before the binding for pods that nothing else is
-// done for: to say that there is something to do would have the scheduler announce the node in the pod's status first,
-// by a request for each pod. Where others may take their time that is announced anyway, and PreBind looks again when they
-// are done.
+// PreBindPreFlight implements fwk.PreBindPlugin. For pods that no other plugin prepares anything for, it is the last
+// check before the binding: if it reported work to do, the scheduler would first write the nominated node into the pod's
+// status, with one request for each pod. If other plugins may take time, the scheduler writes that anyway, and PreBind
+// checks again after them.
 func (p *Plugin) PreBindPreFlight(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if status := p.PreBind(ctx, state, pod, node); !status.IsSuccess() {
 		return nil, status
@@ -36,7 +38,7 @@ func (p *Plugin) PreBindPreFlight(ctx context.Context, state fwk.CycleState, pod
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// PreBind refuses to bind what was chosen before a suspension.
+// PreBind rejects a pod whose node was chosen before a suspension.
 func (p *Plugin) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
 	before, err := state.Read(stateKey)
 	if err != nil || before == stamp(p.pulse.look()) {
@@ -76,8 +78,8 @@ func (p *Plugin) allocates(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, asks) || slices.ContainsFunc(pod.Spec.InitContainers, asks)
 }
 
-// prepareOthers says whether the profile has PreBind plugins of which takesTime cannot tell for which pods they have
-// something to do. It is asked when all plugins are made.
+// prepareOthers says whether the profile has PreBind plugins for which takesTime cannot tell whether they have work for
+// a pod. The plugin calls it after all plugins are created.
 func (p *Plugin) prepareOthers() bool {
 	own, ok := p.handle.(profile)
 	if !ok {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -34,7 +36,7 @@ type withDevices struct{ framework.Framework }
 
 func (withDevices) SharedDRAManager() fwk.SharedDRAManager { return devices{} }
 
-// slowly takes its time for every pod before it is bound, or keeps it waiting for a permit.
+// slowly is a plugin that delays every pod before the binding, or makes it wait in Permit.
 type slowly struct{ wait func() }
 
 func (slowly) Name() string { return "Slowly" }
@@ -64,8 +66,8 @@ func choosing(t *testing.T, m *machine, further ...plugintest.Plugin) *plugintes
 	return c
 }
 
-// TestLastLook: whatever takes time between the choice of a node and the binding, a suspension meanwhile is noticed.
-// Where nothing does, the node is not announced in the pod's status first.
+// TestLastLook: a suspension between the choice of a node and the binding is noticed, whichever plugin takes time in
+// between. If none does, the scheduler does not write the nominated node into the pod's status first.
 func TestLastLook(t *testing.T) {
 	asks := func(name corev1.ResourceName) *corev1.Pod {
 		return st.MakePod().Name("new").Namespace("default").UID("new").SchedulerName(plugintest.Profile).Req(map[corev1.ResourceName]string{name: "1"}).Obj()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -12,7 +14,7 @@ import (
 )
 
 const (
-	// pageTimeout bounds one answer, not the list: that may take as long as it takes.
+	// pageTimeout bounds one page. The whole list has no limit.
 	pageTimeout = 30 * time.Second
 	// fresh is the least pause between two lists: pods that are deleted meanwhile never appear.
 	fresh = time.Second
@@ -20,8 +22,8 @@ const (
 	later = 500 * time.Millisecond
 )
 
-// catchUp is one closing of the barrier, from its first list to its opening. It lists by itself, in the background:
-// cycles look at what it has, and hold the scheduler up no longer than they may.
+// catchUp is one period in which the barrier is closed, from its first list until it opens. It lists pods in the
+// background. Scheduling cycles read its results, and block the scheduler only for their timeout.
 type catchUp struct {
 	bound  lister
 	led    func(ctx context.Context) error
@@ -57,7 +59,7 @@ func (c *catchUp) run(ctx context.Context) {
 			return
 		}
 		c.take(list)
-		// Long lists are pauses for the API server, too.
+		// After a long list, pause as long as the list took, to spare the API server.
 		if !pause(ctx, max(fresh, time.Since(begin))) {
 			return
 		}
@@ -112,7 +114,8 @@ func (c *catchUp) try(ctx context.Context, ask func(ctx context.Context) error) 
 	return false
 }
 
-// take notes a complete list. Pods that others have bound since the first one are not what the barrier waits for.
+// take records a complete list. The barrier does not wait for pods that other schedulers have bound since the
+// first list.
 func (c *catchUp) take(list map[types.UID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +138,7 @@ func (c *catchUp) complete(ctx context.Context) bool {
 	}
 }
 
-// found forgets missing pods that are where they need be, and returns how many are left.
+// found removes missing pods for which is returns true, and returns how many are left.
 func (c *catchUp) found(is func(uid types.UID, key string) bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

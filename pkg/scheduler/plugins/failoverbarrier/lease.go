@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -14,13 +16,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// errLease is wrapped by what keeps a process that was suspended from going on.
+// errLease is wrapped by the errors that keep a suspended process from continuing.
 var errLease = errors.New("the process has not shown that it leads since it was suspended")
 
 // Lease is the one that decides whether the process leads.
 type Lease struct {
 	types.NamespacedName
-	// Slack is what lies between the last moment at which an elector that cannot renew gives up and the first at which
+	// Slack is the time between the latest moment at which an elector that cannot renew gives up and the earliest at which
 	// another may take over.
 	Slack time.Duration
 	// Grace is how long an elector that was suspended may take to notice that another leads.
@@ -30,8 +32,8 @@ type Lease struct {
 // used is the process's Lease; nil without leader election.
 var used atomic.Pointer[Lease]
 
-// UseLease says which Lease to ask. The command calls it before plugins are made; without leader election there is
-// none, nobody else leads, and a suspension means nothing.
+// UseLease sets the Lease that shows whether this process leads. The command calls it before it creates plugins. Without
+// leader election there is no Lease and no other leader, and a suspension has no effect.
 func UseLease(lease Lease) { used.Store(&lease) }
 
 // leaseReader says who holds the Lease, and when it was renewed.
@@ -52,8 +54,8 @@ func readerOf(lease *Lease, client kubernetes.Interface) leaseReader {
 	}
 }
 
-// tenure is what a process knows of its own time as leader. kube-scheduler goes on for up to the deadline of a renewal
-// after it has been resumed, even if another leads: only then it gives up and exits.
+// tenure is what a process knows about its own time as leader. After a suspended kube-scheduler resumes, it continues for
+// up to the renew deadline even if another replica leads. Only then does it give up and exit.
 type tenure struct {
 	read  leaseReader
 	pulse *pulse
@@ -73,9 +75,10 @@ func newTenure(lease *Lease, read leaseReader, beats *pulse) *tenure {
 	return t
 }
 
-// proof returns a question that fails unless the process leads, after a number of suspensions. The first time the elector
-// has just said so. After a suspension the Lease must be in the same hands and be renewed while it is asked for: clocks
-// are not compared, since a suspended machine's may be set anew.
+// proof returns a function that fails unless the process leads; gaps is the number of suspensions so far. The first time,
+// the elector has just confirmed that the process leads. After a suspension the Lease must have the same holder and be
+// renewed while the function reads it. The function does not compare clocks, because the clock of a suspended machine may
+// be set again when it resumes.
 func (t *tenure) proof(gaps int64) func(ctx context.Context) error {
 	var before time.Time
 	return func(ctx context.Context) error {
@@ -104,9 +107,9 @@ func (t *tenure) proof(gaps int64) func(ctx context.Context) error {
 	}
 }
 
-// first notes who holds the Lease when the process first needs to know. The elector has said that it leads, but a process
-// that had nothing to bind may have been suspended since, and the name may be another's: then the elector gives up and the
-// process exits before grace is over.
+// first notes who holds the Lease when the process first needs to know. The elector has confirmed that the process leads.
+// But a process that had nothing to bind may have been suspended since, and the Lease may name another holder: then the
+// elector gives up and the process exits before grace is over.
 func (t *tenure) first(holder string) error {
 	if awake := t.pulse.awake(); t.pulse.gaps.Load() > 0 && awake < t.grace {
 		return fmt.Errorf("%w: it was resumed %s ago, and would exit within %s", errLease, awake.Round(time.Second), t.grace)

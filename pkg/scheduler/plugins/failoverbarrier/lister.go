@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -11,8 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// lister says which pods are bound, by UID, with namespace and name: a page at a time, each from the token that came
-// with the one before. After an error it says where to go on, "" is from the beginning.
+// lister lists the bound pods by UID, with namespace and name: one page at a time, each from the continue token of the
+// page before. After an error it returns the token to continue with; "" starts from the beginning.
 type lister interface {
 	page(ctx context.Context, token string) (pods map[types.UID]string, next string, err error)
 }
@@ -41,8 +43,8 @@ func (l metadataLister) page(ctx context.Context, token string) (map[types.UID]s
 	return bound, list.Continue, nil
 }
 
-// resume is the token to go on with after an error. One that has expired comes with a new one, which lists what is there
-// now from the same place on: pods that were bound all the time are in one part or the other.
+// resume returns the token to continue with after an error. The error for an expired token contains a new one, which
+// lists the current pods from the same position on. Pods that were bound the whole time are in one part or the other.
 func resume(token string, err error) string {
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		return token

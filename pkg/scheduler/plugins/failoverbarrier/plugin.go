@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package failoverbarrier holds back a new leader until it knows what the old one has done. See README.md.
 package failoverbarrier
 
@@ -37,16 +39,16 @@ const (
 	// again is the pause between looks at the informer, and between attempts of pods that were put back.
 	again = 20 * time.Millisecond
 
-	// shut is no number of suspensions.
+	// shut means that the barrier is closed; it is never a number of suspensions.
 	shut = -1
 )
 
 // Plugin rejects pods until every pod that the API server knew to be bound at the first attempt is in the scheduler's
 // snapshot.
 //
-// A scheduler's plugins are made long before it leads, but its cycles only run when it does: the first PreFilter is the
-// first moment of leading. A scheduler that loses the Lease exits, so that there is one such moment in a process, and one
-// more after each suspension: another may have led, and kube-scheduler takes a while to find out.
+// A scheduler creates its plugins long before it leads, but runs scheduling cycles only while it leads: the first
+// PreFilter marks the start of leading. A scheduler that loses the Lease exits, so a process starts to lead once, and
+// once more after each suspension: another replica may have led meanwhile, and kube-scheduler takes a while to notice.
 type Plugin struct {
 	ctx     context.Context //nolint:containedctx // the life of the process: what is listed outlives the cycle
 	handle  fwk.Handle
@@ -148,7 +150,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	why := c.why()
-	// The snapshot of this cycle is what it is; waiting here spares the next cycle a useless attempt.
+	// The snapshot of this cycle does not change any more. Waiting here saves the next cycle a useless attempt.
 	p.waitForInformer(ctx, c)
 	return nil, p.reject(ctx, state, pod, why)
 }
@@ -206,9 +208,9 @@ func (p *Plugin) boundPod(uid types.UID, key string) *corev1.Pod {
 	return pod
 }
 
-// orphan says whether a missing pod is on a node that does not exist: no snapshot will ever have it, and it takes room
-// from nobody. It is asked a while after the list: should the node be one that the informer lacks as yet, the scheduler's
-// cache has the pod by then, and a snapshot that has the node has the pod, too.
+// orphan says whether a missing pod is on a node that does not exist: no snapshot will ever have it, and it uses no
+// node's resources. The plugin calls orphan some time after the list. If the informer does not have the node yet, the
+// scheduler's cache has the pod by then, so a snapshot with the node also has the pod.
 func (p *Plugin) orphan(uid types.UID, key string) bool {
 	pod := p.boundPod(uid, key)
 	if pod == nil {
@@ -218,7 +220,7 @@ func (p *Plugin) orphan(uid types.UID, key string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// putBack sees to it that the pod is tried again soon, not after the queue's backoff.
+// putBack makes the scheduler retry the pod soon, not after the queue's backoff.
 func (p *Plugin) putBack(ctx context.Context, pod *corev1.Pod) {
 	p.mu.Lock()
 	first := len(p.waiting) == 0
@@ -241,8 +243,8 @@ func (p *Plugin) activate(logger klog.Logger, after time.Duration) {
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// EventsToRegister implements fwk.EnqueueExtensions: rejected pods are activated by the plugin itself; a bound pod that
-// becomes known is what they wait for, should that be missed.
+// EventsToRegister implements fwk.EnqueueExtensions: the plugin activates rejected pods itself. The registered event, a
+// bound pod that becomes known, covers the case that it misses one.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, QueueingHintFn: p.afterPodAdded},

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -20,7 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/plugintest"
 )
 
-// answers are what the API server says, one page after another; the last one stays.
+// answers are the responses of the API server, one page after another; the last one is repeated.
 type answers struct {
 	mu     sync.Mutex
 	tokens []string
@@ -80,7 +82,7 @@ func startWith(t *testing.T, timeout time.Duration, bound lister, leads *tenure,
 	}, "", []*corev1.Node{node()}, pods, "PreFilter", "PreBind")
 }
 
-// TestBarrier: kubernetes#137308. A pod that the API server has bound and the snapshot lacks keeps all others back.
+// TestBarrier: a bound pod that the snapshot lacks holds back all other pods (kubernetes#137308).
 func TestBarrier(t *testing.T) {
 	other := func() (map[types.UID]string, string, error) {
 		return map[types.UID]string{"other": "default/a"}, "", nil
@@ -126,7 +128,8 @@ func (s slow) page(ctx context.Context, token string) (map[types.UID]string, str
 	return s.answers.page(ctx, token)
 }
 
-// TestLongList: a list that takes longer than an attempt may wait is not begun anew by the next attempt.
+// TestLongList: a list takes longer than one scheduling attempt may wait. The next attempt continues it and does not start
+// over.
 func TestLongList(t *testing.T) {
 	a := says(part("1", "a"), part("2", "b"), part("3"), part("4"), part("5"), bound())
 	c := startWith(t, 100*time.Millisecond, slow{a}, newTenure(nil, nil, newPulse(nil, clock())), pod("a", "n"), pod("b", "n"))
@@ -139,8 +142,8 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// TestGoesOn: an error in the middle of a list does not begin it anew; only one that leaves no place to go on at does, and
-// then nothing is kept.
+// TestGoesOn: after an error in the middle of a list the plugin continues the list. It starts over, and drops what it has,
+// only if the error leaves no token to continue with.
 func TestGoesOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bound *answers
@@ -160,7 +163,7 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestStaysOpen: one list for a whole life, however many pods come.
+// TestStaysOpen: one list is enough for the life of the process, however many pods arrive.
 func TestStaysOpen(t *testing.T) {
 	a := says(bound("a"), bound("a", "never"))
 	c := start(t, 5*time.Second, a, pod("a", "n"))
@@ -175,7 +178,7 @@ func TestStaysOpen(t *testing.T) {
 	}
 }
 
-// TestNeverOpensUncaught: as long as the pod is not known the barrier is shut.
+// TestNeverOpensUncaught: the barrier stays closed as long as the snapshot lacks the pod.
 func TestNeverOpensUncaught(t *testing.T) {
 	a := says(bound("a", "missing"))
 	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
@@ -186,15 +189,15 @@ func TestNeverOpensUncaught(t *testing.T) {
 	}
 }
 
-// TestOthersGoOn: what others bind after the first list is not waited for: with a busy default scheduler there would be
-// no end.
+// TestOthersGoOn: the barrier does not wait for pods that others bind after the first list: with a busy default scheduler
+// it would never open.
 func TestOthersGoOn(t *testing.T) {
 	a := says(bound("a", "gone"), bound("a", "new-1", "new-2"))
 	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
 	plugintest.Eventually(t, "the barrier to open", func() bool { said, _ := c.Filter(t, pod("new", "")); return said["n"] == "" })
 }
 
-// TestDeletedMeanwhile: a pod that was bound and is gone before the informer saw it does not keep the barrier shut.
+// TestDeletedMeanwhile: a pod that was bound and is gone before the informer saw it does not keep the barrier closed.
 func TestDeletedMeanwhile(t *testing.T) {
 	c := start(t, 2*time.Second, says(bound("a", "gone"), bound("a")), pod("a", "n"))
 	if said, _ := c.Filter(t, pod("new", "")); said["n"] == "" {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -10,15 +12,15 @@ import (
 const (
 	// beat is the pause between looks at the clocks.
 	beat = 200 * time.Millisecond
-	// leastGap is no suspension on a machine that is busy.
+	// leastGap is the least gap. A busy machine may cause shorter pauses.
 	leastGap = time.Second
 )
 
-// pulse notices that the process did not run for a while, and so may not lead any more: it was stopped by a signal, its
-// cgroup frozen, its virtual machine paused. Whoever looks first after a gap notices: there is no moment between the end
-// of the gap and the notice.
+// pulse notices that the process did not run for a while, and so may not lead any more: it was stopped by a
+// signal, its cgroup frozen, its virtual machine paused. The first goroutine that reads the clock after a gap
+// notices it, so no time passes between the end of the gap and its detection.
 type pulse struct {
-	// gap is what counts as a suspension. Nobody else can have come to lead in a shorter one.
+	// gap is the shortest pause that counts as a suspension. No other replica can have started to lead in a shorter one.
 	gap time.Duration
 	// now is the clock, as the time that the process has lived and as the time of day: a suspended machine stops the
 	// former.
@@ -29,7 +31,7 @@ type pulse struct {
 	gaps, resumed atomic.Int64
 }
 
-// newPulse is for a process with this Lease; without one it never misses a beat.
+// newPulse returns the pulse of a process with this Lease. Without a Lease it never reports a suspension.
 func newPulse(lease *Lease, now func() (time.Duration, time.Time)) *pulse {
 	p := &pulse{now: now, gap: math.MaxInt64}
 	if lease != nil {
@@ -62,7 +64,8 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
-// beat notes the time. It is the one that was compared: a suspension between two looks at the clock would be noted away.
+// beat records the time that was compared. Reading the clock a second time could hide a suspension between the two
+// reads.
 func (p *pulse) beat() {
 	lived, day := p.now()
 	p.compare(lived, day)
@@ -77,7 +80,7 @@ func (p *pulse) look() int64 {
 
 func (p *pulse) compare(lived time.Duration, day time.Time) {
 	if int64(lived)-p.lived.Load() > int64(p.gap) || day.UnixNano()-p.day.Load() > int64(p.gap) {
-		// The gap first, the time second: another one who looks in between counts it again, rather than not at all.
+		// Store the gap first and the time second: a concurrent reader may then count the gap twice, but cannot miss it.
 		p.resumed.Store(int64(lived))
 		p.gaps.Add(1)
 		p.note(lived, day)

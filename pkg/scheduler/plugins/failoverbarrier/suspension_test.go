@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package failoverbarrier
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/plugintest"
 )
 
-// machine is a clock that is moved, and a Lease.
+// machine is a clock that the test moves, and a Lease.
 type machine struct {
 	lived, day atomic.Int64
 	holder     atomic.Pointer[string]
@@ -102,7 +104,7 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// TestNotSuspended: what nobody can have come to lead in is no suspension.
+// TestNotSuspended: a pause so short that no other replica can have started to lead does not count as a suspension.
 func TestNotSuspended(t *testing.T) {
 	m, c := leading(t, says(bound("a"), bound("a", "never")))
 	for range 3 {
@@ -114,7 +116,8 @@ func TestNotSuspended(t *testing.T) {
 	}
 }
 
-// TestChosenBefore: what was chosen before a suspension is not bound after it, even if the barrier is open again.
+// TestChosenBefore: a pod whose node was chosen before a suspension is not bound after it, even if the barrier is open
+// again.
 func TestChosenBefore(t *testing.T) {
 	volume := st.MakePod().Name("new").Namespace("default").UID("new").SchedulerName(plugintest.Profile).PVC("claim").Obj()
 	for name, tc := range map[string]struct {
@@ -156,8 +159,8 @@ func TestChosenBefore(t *testing.T) {
 	}
 }
 
-// TestIdleLeaderResumed: a leader that had nothing to bind before it was suspended does not take another's name for its
-// own.
+// TestIdleLeaderResumed: a leader that had nothing to bind before its suspension does not take another holder's
+// identity for its own.
 func TestIdleLeaderResumed(t *testing.T) {
 	a := says(bound("a"))
 	m := newMachine("us")
@@ -176,7 +179,7 @@ func TestIdleLeaderResumed(t *testing.T) {
 	if n := len(a.asked()); n > 0 {
 		t.Errorf("listed %d times before it leads", n)
 	}
-	// Who does not lead has exited by then.
+	// A process that does not lead has exited by then.
 	m.renew("us")
 	plugintest.Eventually(t, "the barrier to open", func() bool {
 		m.pass(time.Second, time.Second)
@@ -186,7 +189,7 @@ func TestIdleLeaderResumed(t *testing.T) {
 	})
 }
 
-// TestSuspendedWhileAsking: an answer that another may have changed meanwhile is none.
+// TestSuspendedWhileAsking: a read of the Lease does not count if the process was suspended during the read.
 func TestSuspendedWhileAsking(t *testing.T) {
 	m := newMachine("us")
 	lease := &Lease{Slack: 3 * time.Second, Grace: 14 * time.Second}
@@ -224,7 +227,7 @@ func TestSuspendedBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestAskedOnce: later lists of a barrier that stays shut need no further proof, which none may come for.
+// TestAskedOnce: later lists of a barrier that stays closed need no further proof, which might never come.
 func TestAskedOnce(t *testing.T) {
 	a := says(bound("a", "gone"), bound("a"))
 	c := elected(t, a, newMachine("us"))

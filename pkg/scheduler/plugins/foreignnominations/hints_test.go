@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package foreignnominations_test
 
 import (
@@ -53,8 +55,8 @@ func update(t *testing.T, c *plugintest.Cluster, p *corev1.Pod) {
 	}
 }
 
-// TestQueueingHints: every change is heeded that some filter waits for, since it is the plugin that has rejected the pod;
-// pods that are nowhere make no room.
+// TestQueueingHints: the plugin reacts to every change that some filter waits for, because the plugin is what rejected
+// the pod. Pods without a node free no resources.
 func TestQueueingHints(t *testing.T) {
 	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nil, nil, "PreFilter", "Filter")
 	events, err := c.Plugin.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
@@ -93,7 +95,7 @@ func TestQueueingHints(t *testing.T) {
 	}
 }
 
-// TestSign: pods that differ in priority see different rooms.
+// TestSign: pods with different priorities see different free resources.
 func TestSign(t *testing.T) {
 	c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", nil, nil, "PreFilter", "Filter")
 	sign := func(priority int32) string {

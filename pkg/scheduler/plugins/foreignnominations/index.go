@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package foreignnominations
 
 import (
@@ -26,7 +28,7 @@ type room struct {
 type index struct {
 	// ignored are the schedulers whose pods do not count.
 	ignored sets.Set[string]
-	// onFreed is told the pods that waited, by namespace and name, when room is given back.
+	// onFreed receives the pods that waited, by namespace and name, when resources are freed.
 	onFreed func(waiting map[string]*corev1.Pod)
 
 	// size is the number of rooms: all that is read where there are none.
@@ -46,16 +48,16 @@ func newIndex(ignored sets.Set[string]) *index {
 	}
 }
 
-// empty is the only question where nothing is nominated.
+// empty is the only check that runs while no pod is nominated.
 func (x *index) empty() bool { return x.size.Load() == 0 }
 
-// over says that a pod takes no room any more, or that none is meant for it any more.
+// over says that a pod uses no resources any more, or that none are reserved for it any more.
 func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// update notes what a pod is after an event about it.
+// update records the state of a pod after an event about it.
 func (x *index) update(pod *corev1.Pod) {
 	nominated := pod.Status.NominatedNodeName != "" && pod.Spec.NodeName == "" && !over(pod) && !x.ignored.Has(pod.Spec.SchedulerName)
 	switch {
@@ -102,7 +104,7 @@ func (x *index) bind(pod *corev1.Pod) {
 	}
 }
 
-// remove forgets a pod that is gone, or that nobody has nominated a node for any more.
+// remove forgets a pod that is gone, or that has no nominated node any more.
 func (x *index) remove(pod *corev1.Pod) {
 	if x.empty() {
 		return
@@ -176,7 +178,7 @@ func (x *index) drop(uid types.UID) *room {
 	return r
 }
 
-// release hands over all that wait, once.
+// release hands all waiting pods to onFreed, each once.
 func (x *index) release() {
 	x.mu.Lock()
 	x.freed.Add(1)
@@ -216,7 +218,7 @@ func (x *index) waits(pod *corev1.Pod, seen int64) {
 	}
 }
 
-// notWaiting forgets a pod that is tried anew.
+// notWaiting forgets a waiting pod that the scheduler tries again.
 func (x *index) notWaiting(pod *corev1.Pod) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package foreignnominations
 
 import (
@@ -31,7 +33,7 @@ func foreignPod() *corev1.Pod {
 	return st.MakePod().Name("foreign").Namespace("default").UID("foreign").SchedulerName("default-scheduler").Priority(10).NominatedNodeName("n").Obj()
 }
 
-// TestFreedMeanwhile: room that is given back between the plugin's look at it and its verdict wakes the pod.
+// TestFreedMeanwhile: resources that are freed between the plugin's check and its result activate the pod.
 func TestFreedMeanwhile(t *testing.T) {
 	own := st.MakePod().Name("own").Namespace("default").UID("own").SchedulerName(plugintest.Profile).Obj()
 	node := st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourcePods: "10"}).Obj()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package foreignnominations keeps a scheduler out of the room that another scheduler's preemption has made. See
 // README.md.
 package foreignnominations
@@ -81,7 +83,7 @@ func podOf(obj any) *corev1.Pod {
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// PreFilter skips Filter where there is nothing to count, which is nearly always.
+// PreFilter skips Filter if there are no nominations to count, which is nearly always the case.
 func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if p.foreign.empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -94,8 +96,8 @@ func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter runs all filters again with the foreign pods on the node, if there are any that count. What they say stands:
-// preemption is tried with the foreign pods in place, so that it evicts nobody from the room that is theirs.
+// Filter runs all filters again with the foreign pods on the node, if there are any that count. Their result is final:
+// preemption also runs with the foreign pods in place, so it does not evict pods to use the resources reserved for them.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	if p.foreign.empty() {
 		return nil

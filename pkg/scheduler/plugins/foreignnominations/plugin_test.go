@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package foreignnominations_test
 
 import (
@@ -88,7 +90,7 @@ func TestOwnNominations(t *testing.T) {
 	}
 }
 
-// TestWhatCounts: not only resources do; whatever filter there is sees the foreign pod in place.
+// TestWhatCounts: not only resources count; every filter sees the foreign pod on its node.
 func TestWhatCounts(t *testing.T) {
 	const host = corev1.LabelHostname
 	bare := func(name, scheduler string, priority int32) *st.PodWrapper {
@@ -144,8 +146,8 @@ func skips(t *testing.T, c *plugintest.Cluster) bool {
 	return state.GetSkipFilterPlugins().Has(foreignnominations.Name)
 }
 
-// TestBoundMeanwhile: a pod that gets its room in the middle of a cycle is in that cycle's snapshot nowhere. Its room
-// counts until a snapshot has it, and once from then on.
+// TestBoundMeanwhile: a pod that is bound in the middle of a cycle is not in that cycle's snapshot. Its resources
+// count until a snapshot has the pod, and exactly once from then on.
 func TestBoundMeanwhile(t *testing.T) {
 	two := map[corev1.ResourceName]string{corev1.ResourceCPU: "2"}
 	for name, tc := range map[string]struct{ nominated, bound string }{
@@ -183,15 +185,16 @@ func TestBoundMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPreemption: room that is nominated does not keep a pod from preempting beside it, and is not evicted for.
+// TestPreemption: a pod may preempt next to nominated resources, but evicts no pods for the nominated resources
+// themselves.
 func TestPreemption(t *testing.T) {
 	for name, tc := range map[string]struct {
 		low, nominated, wants string
 		victims               string
 	}{
-		"beside it":    {"1", "2", "2", "low"},
-		"not in it":    {"1", "3", "2", ""},
-		"nobody there": {"", "3", "2", ""},
+		"beside it": {"1", "2", "2", "low"},
+		"not in it": {"1", "3", "2", ""},
+		"no victim": {"", "3", "2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sized := func(p *st.PodWrapper, cpu string) *st.PodWrapper {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nomination keeps pods' nominated nodes through cycles in which a plugin holds them back for a while.
 package nomination
 
@@ -11,10 +13,10 @@ type skipper interface{ SetSkipAllPostFilterPlugins(skip bool) }
 
 var _ skipper = &framework.CycleState{}
 
-// Keep leaves PostFilter out of a cycle whose PreFilter rejects the pod for a reason that lies with no node. Preemption
-// would take the nominated node for one that fits no more, find no other, and give the nomination up, although the pods
-// that were evicted for it may still be ending: the next cycle would evict others. It does not matter where in a profile
-// preemption stands.
+// Keep skips PostFilter in a cycle whose PreFilter rejects the pod for a reason that no node causes. Preemption would
+// conclude that the nominated node no longer fits, find no other node, and clear the nomination, although the pods that
+// were evicted for it may still be terminating. The next cycle would then evict other pods. The position of preemption
+// in the profile does not matter.
 func Keep(state fwk.CycleState) {
 	if s, ok := state.(skipper); ok {
 		s.SetSkipAllPostFilterPlugins(true)

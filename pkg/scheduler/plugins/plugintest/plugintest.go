@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plugintest runs one plugin in kube-scheduler's own framework, with a snapshot, a nominator and informers that
 // are filled from given pods and nodes. Start at [New].
 package plugintest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package politepreemption_test
 
 import (
@@ -65,8 +67,8 @@ func gone(t *testing.T, c *plugintest.Cluster) []string {
 	return names
 }
 
-// TestBudgets: disruption budgets count among the own pods, and do not make another scheduler's pod the victim: it is
-// better to break one, as DefaultPreemption does when nothing else helps.
+// TestBudgets: disruption budgets count among the scheduler's own pods, and do not make another scheduler's pod the
+// victim: if there is no other way, the plugin violates a budget, as DefaultPreemption does.
 func TestBudgets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pods    []*corev1.Pod
@@ -84,7 +86,7 @@ func TestBudgets(t *testing.T) {
 		}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What is to be absent from the start is no victim.
+			// Pods that are gone from the start do not count as victims.
 			preemptor := pod("preemptor", plugintest.Profile, "", 10)
 			c := start(t, []*corev1.Node{node("a"), node("b")}, append(tc.pods, preemptor), budget("yes"))
 			before := gone(t, c)

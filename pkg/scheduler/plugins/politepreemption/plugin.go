@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package politepreemption is preemption that evicts only its own scheduler's pods. It is the in-tree
 // DefaultPreemption with one more question about every victim; see README.md.
 package politepreemption
@@ -23,8 +25,8 @@ import (
 // Name in profiles.
 const Name = pluginargs.PolitePreemption
 
-// ErrWorkloadAware is returned when preemption of whole pod groups is on: it looks for victims by itself and would not
-// ask.
+// ErrWorkloadAware is returned when preemption of whole pod groups is on: it selects victims itself and would not call
+// this plugin.
 var ErrWorkloadAware = errors.New("PolitePreemption does not reach preemption of pod groups: " +
 	"remove WorkloadAwarePreemption from the feature gates, or use DefaultPreemption")
 
@@ -68,8 +70,8 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 func (p *Plugin) Name() string { return Name }
 
 // eligible says whether a victim of lower priority may be evicted for the preemptor. A pod with a system priority may
-// evict anybody's: upstream demands that of every such rule, and a cluster whose system pods find no room is no use to
-// the other scheduler either.
+// evict every scheduler's pods: upstream requires that of every such rule, and a cluster without room for its system
+// pods is of no use to the other scheduler either.
 func (p *Plugin) eligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
 	if p.any || corev1helpers.PodPriority(preemptor) >= scheduling.SystemCriticalPriority {
 		return true
@@ -77,8 +79,9 @@ func (p *Plugin) eligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.
 	return p.evicted.Has(schedulerOf(victim.GetPod()))
 }
 
-// schedulerOf is who placed a pod. A static pod's mirror has no scheduler of its own: nobody may evict it here, and the
-// API server gives it the default one's name.
+// schedulerOf returns the name of the scheduler that placed a pod. No scheduler placed the mirror pod of a static pod.
+// The API server gives it the default scheduler's name, so it is not evicted unless the default scheduler's pods may
+// be.
 func schedulerOf(pod *corev1.Pod) string {
 	if pod.Spec.SchedulerName == "" {
 		return corev1.DefaultSchedulerName

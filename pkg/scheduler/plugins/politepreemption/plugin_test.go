@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package politepreemption_test
 
 import (
@@ -69,7 +71,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestVictimsOnSharedNode: where both schedulers' pods are, the own one goes although the other has a lower priority.
+// TestVictimsOnSharedNode: on a node with pods of both schedulers, the scheduler's own pod is evicted although the
+// other pod has a lower priority.
 func TestVictimsOnSharedNode(t *testing.T) {
 	two := st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "2", corev1.ResourcePods: "10"}).Obj()
 	preemptor := pod("preemptor", plugintest.Profile, "", 10)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
 
-// settle is for the scheduler's own handler of nodes to come to what this one has seen.
+// settle gives the scheduler's own node handler time to process what this handler has seen.
 const settle = time.Second
 
 // each are the nodes of a snapshot.
@@ -56,8 +58,8 @@ func (p *Plugin) survey(nodes iter.Seq[*corev1.Node]) *reach {
 	return r
 }
 
-// tunnelReady says whether a node's agent is ready, and whether that was said so long ago that it may not be true any
-// more. A condition without a heartbeat is somebody else's, who has promised none.
+// tunnelReady says whether a node's agent is ready, and whether the heartbeat is so old that this may no longer be true.
+// A condition without a heartbeat comes from another component, which does not update heartbeats; it is never stale.
 func tunnelReady(node *corev1.Node, now time.Time) (ready, stale bool) {
 	for _, c := range node.Status.Conditions {
 		if c.Type == pluginargs.TunnelReadyCondition {
@@ -68,8 +70,8 @@ func tunnelReady(node *corev1.Node, now time.Time) (ready, stale bool) {
 	return false, false
 }
 
-// staleAt is when a node's condition stops to count, unless its heartbeat is written anew; one without a heartbeat does
-// not.
+// staleAt returns when a node's condition stops counting unless its heartbeat is updated. A condition without a
+// heartbeat never stops counting.
 func staleAt(node *corev1.Node) (at time.Time, ends bool) {
 	for _, c := range node.Status.Conditions {
 		if c.Type == pluginargs.TunnelReadyCondition && !c.LastHeartbeatTime.IsZero() {
@@ -85,8 +87,8 @@ func saysReady(node *corev1.Node) bool {
 	return ready
 }
 
-// followHeartbeats tries waiting pods again when a condition that was too old to count is looked after again. Nothing in
-// it changes but the heartbeat, which is no event to the scheduler.
+// followHeartbeats activates waiting pods when a stale condition gets a new heartbeat. Only the heartbeat changes, and
+// the scheduler has no event for that.
 func (p *Plugin) followHeartbeats(nodes cache.SharedIndexInformer) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
 		b, ok := before.(*corev1.Node)
@@ -108,15 +110,15 @@ func (p *Plugin) seenAgain(before, after *corev1.Node) bool {
 	return wasStale && ready
 }
 
-// alarm goes off when the last agent stops to count because nobody looks at it: pods may run anywhere from then on, and
-// nothing changes on any node that would wake them.
+// alarm fires when the heartbeat of the last agent becomes stale. From then on pods may run anywhere, but no node
+// changes, so no event would make the scheduler retry them.
 type alarm struct {
 	mu    sync.Mutex
 	at    time.Time
 	timer *time.Timer
 }
 
-// wakeAt sets the alarm, unless it goes off earlier anyway; the zero time is never.
+// wakeAt sets the alarm, unless it fires earlier anyway; the zero time means never.
 func (p *Plugin) wakeAt(at time.Time) {
 	if at.IsZero() {
 		return
@@ -134,8 +136,8 @@ func (p *Plugin) wakeAt(at time.Time) {
 	a.timer = time.AfterFunc(max(at.Sub(p.now()), 0)+time.Millisecond, p.lookAgain)
 }
 
-// lookAgain tries waiting pods again if no agent counts any more. If somebody has looked at one meanwhile, the alarm is
-// set anew.
+// lookAgain activates waiting pods if no agent counts any more. If a heartbeat was updated in the meantime, it sets the
+// alarm again.
 func (p *Plugin) lookAgain() {
 	p.alarm.mu.Lock()
 	p.alarm.timer = nil

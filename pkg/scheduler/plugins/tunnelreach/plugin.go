@@ -1,6 +1,9 @@
-// Package tunnelreach places pods that the control plane must reach where a tunnel agent lives. See README.md.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tunnelreach places pods that the control plane must reach on nodes with a tunnel agent, or in their topology
+// domain. See README.md.
 //
-// Start at [New] and PreFilter; services.go finds the pods that nobody has labelled.
+// Start at [New] and PreFilter; services.go finds the pods that must be reached although they have no label.
 package tunnelreach
 
 import (
@@ -51,7 +54,7 @@ type Plugin struct {
 	// now is the clock; tests set it.
 	now func() time.Time
 
-	// patient is done when the first pod is held back; hasty ends all holding back, after patience.
+	// patient runs when the first pod is held back; hasty ends all holding back, after patience.
 	patient sync.Once
 	hasty   atomic.Bool
 }
@@ -100,14 +103,14 @@ func newPlugin(ctx context.Context, args pluginargs.TunnelReachArgs, h fwk.Handl
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// reach is what one cycle knows: the topology domains with a live agent. Nothing but noted changes after PreFilter.
+// reach is the data of one cycle: the topology domains with a live agent. After PreFilter only noted changes.
 type reach struct {
 	domains sets.Set[string]
-	// stale counts the nodes of whose agent nobody has said anything for long.
+	// stale counts the nodes whose condition TunnelReady has an outdated heartbeat.
 	stale int
-	// until is when the last of the agents stops to count, unless somebody looks at one again; zero is never.
+	// until is when the last agent stops counting, unless a heartbeat is updated before; zero is never.
 	until time.Time
-	// version is that of what was known of Services, noted whether the pod waits for another one.
+	// version is the version of the set of Services that the cycle used; noted is whether the pod waits for a newer one.
 	version int64
 	noted   atomic.Bool
 }
@@ -115,8 +118,9 @@ type reach struct {
 // Clone implements fwk.StateData.
 func (r *reach) Clone() fwk.StateData { return r }
 
-// PreFilter finds out where agents live, for pods that must be reached. Where none lives at all the pod may run
-// anywhere: a tunnel that is down must not keep the webhook from starting that may be needed to bring it up.
+// PreFilter finds the topology domains with live agents, for pods that must be reached. If there is no live agent at
+// all, the pod may run anywhere: the tunnel may need a webhook to start, so a tunnel that is down must not keep the
+// webhook from starting.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	version := p.waiting.version.Load()
 	if !p.mustReach(pod) {
@@ -136,7 +140,8 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	return nil, nil
 }
 
-// hold says whether the pod is to wait until all is known that names Services, being behind one that may be among them.
+// hold says whether the pod must wait until the plugin knows all objects that name Services, because the pod is behind a
+// Service that may be one of them.
 func (p *Plugin) hold(pod *corev1.Pod) bool {
 	if p.services == nil || p.services.known.Load() || p.hasty.Load() || pod.Labels[pluginargs.ReachLabel] != "" || !p.services.mayTurnOut(pod) {
 		return false
@@ -145,7 +150,7 @@ func (p *Plugin) hold(pod *corev1.Pod) bool {
 	return true
 }
 
-// losePatience goes on with what is known.
+// losePatience ends the wait and continues with the Services known so far.
 func (p *Plugin) losePatience() {
 	p.hasty.Store(true)
 	p.waiting.changed()
@@ -238,8 +243,8 @@ func (p *Plugin) mustReach(pod *corev1.Pod) bool {
 	return p.services != nil && p.services.selects(pod)
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. For what names Services, for Services, and for heartbeats there are
-// no events: the plugin activates waiting pods by itself.
+// EventsToRegister implements fwk.EnqueueExtensions. There are no events for objects that name Services, for Services,
+// and for heartbeats, so the plugin activates waiting pods itself.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeCondition | fwk.UpdateNodeLabel}, QueueingHintFn: p.afterNodeChange},

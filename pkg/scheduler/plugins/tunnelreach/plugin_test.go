@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -83,7 +85,7 @@ func TestSaysWhatIsNotReached(t *testing.T) {
 		want        string
 	}{
 		"no agent":            {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{without}, "without", EventNoAgent},
-		"nobody looks":        {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{old}, "old", "1 nodes' conditions are older than 15m0s"},
+		"stale heartbeat":     {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{old}, "old", "1 nodes' conditions are older than 15m0s"},
 		"an agent":            {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{with}, "with", ""},
 		"an agent, seen":      {`{"mode": "Require", "automatic": false}`, "true", []*corev1.Node{fresh}, "fresh", ""},
 		"outweighed":          {`{"automatic": false}`, "true", []*corev1.Node{with, without}, "without", EventNotReached},
@@ -111,7 +113,7 @@ func TestSaysWhatIsNotReached(t *testing.T) {
 	}
 }
 
-// TestStale: an agent of which nobody has said anything for long is none, but others are as good as before.
+// TestStale: an agent with a stale heartbeat does not count, and the others still do.
 func TestStale(t *testing.T) {
 	nodes := []*corev1.Node{node("stale", "1", corev1.ConditionTrue), node("seen", "1", corev1.ConditionTrue)}
 	for i, age := range []time.Duration{pluginargs.TunnelReadyStale + time.Minute, pluginargs.TunnelReadyHeartbeat} {
@@ -123,8 +125,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestSeenAgain: a pod that was kept out because nobody looked at an agent is tried again when somebody does, though
-// nothing changes but the heartbeat.
+// TestSeenAgain: a pod that was rejected because of a stale heartbeat is retried when the heartbeat is updated,
+// although nothing else changes.
 func TestSeenAgain(t *testing.T) {
 	stale, seen := node("stale", "1", corev1.ConditionTrue), node("seen", "1", corev1.ConditionTrue)
 	stale.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(time.Now().Add(-pluginargs.TunnelReadyStale - time.Minute))
@@ -149,11 +151,11 @@ func TestSeenAgain(t *testing.T) {
 	plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "pod") })
 }
 
-// TestGrowsStale: a pod that was kept out is tried again when the last agent stops to count because nobody looks at it,
-// and not if somebody has looked meanwhile.
+// TestGrowsStale: a rejected pod is retried when the heartbeat of the last agent becomes stale, and not if that
+// heartbeat was updated in the meantime.
 func TestGrowsStale(t *testing.T) {
 	const left = 2 * time.Second
-	for name, tc := range map[string]struct{ seen, want bool }{"nobody looks": {false, true}, "somebody looks": {true, false}} {
+	for name, tc := range map[string]struct{ seen, want bool }{"heartbeat not updated": {false, true}, "heartbeat updated": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			last, other := node("last", "1", corev1.ConditionTrue), node("other", "1", corev1.ConditionFalse)
 			beat := metav1.NewTime(time.Now().Truncate(time.Second))

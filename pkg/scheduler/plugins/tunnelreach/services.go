@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -26,7 +28,7 @@ type services struct {
 	names atomic.Pointer[map[string][]string]
 
 	mu sync.Mutex
-	// named are the Services by who names them.
+	// named holds the Services that each object names, by the key of the object.
 	named       map[string][]types.NamespacedName
 	subscribers []func()
 }
@@ -119,8 +121,8 @@ func (s *services) selects(pod *corev1.Pod) bool {
 	})
 }
 
-// mayTurnOut says whether the pod may turn out to be behind a Service that the API server calls, as long as not all is
-// known: it is if it is behind any.
+// mayTurnOut says whether the pod may be behind a Service that the API server calls. While not all sources are
+// known, that is any pod behind any Service.
 func (s *services) mayTurnOut(pod *corev1.Pod) bool {
 	if s.known.Load() || len(pod.Labels) == 0 {
 		return false

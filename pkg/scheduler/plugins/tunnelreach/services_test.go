@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -85,7 +87,7 @@ func TestServiceWithoutSelector(t *testing.T) {
 	}
 }
 
-// TestTransform: of a CRD nothing is kept but what is asked for, and that is kept whole.
+// TestTransform: of a CRD only the requested path is kept, and it is kept completely.
 func TestTransform(t *testing.T) {
 	full := sources()["CRD conversion"].(*unstructured.Unstructured)
 	full.SetResourceVersion("7")

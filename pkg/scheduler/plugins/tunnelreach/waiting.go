@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -8,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// mostWaiting bounds the memory that pods take which were deleted while they waited.
+// mostWaiting bounds the memory for pods that were deleted while they waited.
 const mostWaiting = 10_000
 
-// waiting are pods that the plugin keeps out of nodes. They are tried again when what it knows of Services changes, or
-// somebody looks at an agent again: the scheduler has no events for that.
+// waiting are pods that the plugin keeps out of nodes. The plugin activates them when its set of Services changes, or
+// when the heartbeat of an agent is updated again. The scheduler has no events for either.
 type waiting struct {
 	activate func(pods map[string]*corev1.Pod)
 
@@ -23,8 +25,8 @@ type waiting struct {
 	pods map[types.NamespacedName]*corev1.Pod
 }
 
-// add remembers a pod that was refused by what was known at a version. If there is a newer one, the pod is tried again
-// at once: the scheduler's queue remembers that for a pod whose cycle is under way.
+// add remembers a pod that was rejected with the data of a version. If there is a newer version, the pod is activated
+// at once; the scheduler's queue remembers that for a pod whose cycle is still running.
 func (w *waiting) add(pod *corev1.Pod, seen int64) {
 	w.mu.Lock()
 	late := w.version.Load() != seen || len(w.pods) >= mostWaiting
@@ -38,13 +40,13 @@ func (w *waiting) add(pod *corev1.Pod, seen int64) {
 	}
 }
 
-// changed is called after what is known has changed.
+// changed is called after the set of Services has changed.
 func (w *waiting) changed() {
 	w.version.Add(1)
 	w.release()
 }
 
-// release tries all again that wait.
+// release activates all waiting pods.
 func (w *waiting) release() {
 	w.mu.Lock()
 	pods := make(map[string]*corev1.Pod, len(w.pods))

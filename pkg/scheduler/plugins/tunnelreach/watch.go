@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -17,7 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// dynamicSources are read without their types: of a CRD, which may hold megabytes of schema, one path is kept.
+// dynamicSources are read without their types: for a CRD, which may hold megabytes of schema, the cache keeps one
+// path.
 var dynamicSources = map[schema.GroupVersionResource][]string{
 	{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}:             {"spec", "service"},
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: {"spec", "conversion", "webhook", "clientConfig", "service"},
@@ -115,7 +118,7 @@ func (s *services) follow(informer cache.SharedIndexInformer) error {
 	})
 }
 
-// followServices notices that a Service selects other pods, or none any more.
+// followServices reacts when a Service selects other pods, or no pods any more.
 func (s *services) followServices(informer cache.SharedIndexInformer) error {
 	return s.handle(informer, cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
@@ -138,14 +141,14 @@ func (s *services) handle(informer cache.SharedIndexInformer, handler cache.Reso
 	return nil
 }
 
-// subscribe has a profile told of changes.
+// subscribe registers a function that is called after each change, for one profile.
 func (s *services) subscribe(changed func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers = append(slices.Clone(s.subscribers), changed)
 }
 
-// changed tells all profiles.
+// changed notifies all profiles.
 func (s *services) changed() {
 	s.mu.Lock()
 	subscribers := s.subscribers
@@ -155,7 +158,7 @@ func (s *services) changed() {
 	}
 }
 
-// complete notes that all is known that was there at the start.
+// complete records that all objects that existed at the start are known.
 func (s *services) complete() {
 	s.known.Store(true)
 	s.changed()

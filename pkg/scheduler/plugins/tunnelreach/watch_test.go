@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnelreach
 
 import (
@@ -152,7 +154,7 @@ func TestWaitsForSources(t *testing.T) {
 	}
 }
 
-// TestPatience: a watch that does not come about ends the waiting, and wakes who waits.
+// TestPatience: if a watch is not established, the wait ends after a while and the waiting pods are activated.
 func TestPatience(t *testing.T) {
 	d, never := dynamicClient(), make(chan struct{})
 	t.Cleanup(func() { close(never) })
@@ -170,7 +172,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: what changes between the decision and its note wakes the pod at once.
+// TestChangedMeanwhile: a change between the decision and its record activates the pod at once.
 func TestChangedMeanwhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes int
@@ -190,7 +192,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestShared: the profiles of a scheduler share what they watch, and all are told.
+// TestShared: the profiles of a scheduler share their watches, and each profile is notified of changes.
 func TestShared(t *testing.T) {
 	c := plugintest.New(t, Name, New, "", nil, nil, "PreFilter")
 	first := c.Plugin.(*Plugin)
@@ -208,6 +210,6 @@ func TestShared(t *testing.T) {
 	}
 	first.services.set(sources()["APIService"], false)
 	if n := first.waiting.version.Load(); n != 1 {
-		t.Errorf("told of what is no change: %d", n)
+		t.Errorf("notified although nothing changed: %d", n)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package version tells which Fairlead a binary is. Call Get.
 package version
 
@@ -13,7 +15,7 @@ const modulePath = "github.com/fairlead-dev/fairlead"
 
 // version is stamped by the Makefile:
 //
-//	go build -ldflags "-X github.com/fairlead-dev/fairlead/pkg/version.version=v1.2.3"
+//	go build -ldflags "-X github.com/fairlead-dev/fairlead/pkg/internal/version.version=v1.2.3"
 //
 // It is empty in binaries that were built without, which `go install` does.
 var version string

@@ -1,5 +1,7 @@
-// Package collector has Go's garbage collector run less often in programs whose heap is small: a percentage of
-// little is little, and each run costs the same threads and stacks. Start at Tuning.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package collector makes Go's garbage collector run less often in programs with a small heap: GOGC's percentage of a
+// small heap is small, and each run has the same cost for threads and stacks. Start at Tuning.
 package collector
 
 import (
@@ -17,7 +19,7 @@ import (
 
 // Tuning is how much garbage there may be before the collector runs.
 type Tuning struct {
-	// Percent of what is alive, as GOGC.
+	// Percent is relative to the live heap, as in GOGC.
 	Percent int
 	// Extra is a number of bytes beyond that. A higher percentage would cost as many times a large heap; this
 	// costs the same everywhere.
@@ -27,15 +29,15 @@ type Tuning struct {
 	Room int64
 }
 
-// Allowed is false where somebody has set the collector's variables, GOGC or GOMEMLIMIT, or where memory is scarce. root
-// is the directory below which Linux tells that, "/" but in tests.
+// Allowed returns false if the environment sets GOGC or GOMEMLIMIT, or if the memory limit is below Room. root is the
+// directory below which Linux exposes that limit: "/", except in tests.
 func (t Tuning) Allowed(getenv func(string) string, root string) bool {
-	return getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" && memoryLimit(root) >= t.Room
+	return getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" && MemoryLimit(root) >= t.Room
 }
 
-// memoryLimit is the least memory limit in bytes of the cgroups that the process is in, of either version. A container may
-// see its own cgroup at the top of the tree, whatever it is called outside.
-func memoryLimit(root string) int64 {
+// MemoryLimit is the least memory limit in bytes of the cgroups that the process is in, of either version; math.MaxInt64 if
+// there is none. A container may see its own cgroup at the top of the tree, whatever it is called outside.
+func MemoryLimit(root string) int64 {
 	least := int64(math.MaxInt64)
 	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	for line := range strings.Lines(string(data)) {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package logthrottle logs attempts that fail because of what a peer is or sends: the
+// first one with the peer and the reason, and then, from time to time, how many more
+// there were. A misconfigured peer retries for ever, and a malicious one as often as it
+// can. Each attempt is counted elsewhere, in a metric.
+package logthrottle
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxKinds bounds the kinds of refusals that are remembered, and maxOfPeer those of
+	// one peer. What is beyond that shares one place, of the peer or of all.
+	maxKinds, maxOfPeer = 1000, 32
+	// maxText is up to where texts are compared, in bytes.
+	maxText = 200
+	// maxPrinted is how much of a text is logged, in bytes: peers choose it.
+	maxPrinted = 512
+	// sweepEvery is the least time between two searches for what can be forgotten.
+	sweepEvery = 10 * time.Second
+)
+
+// kind is what is logged once: a peer with a text in which numbers do not count.
+type kind struct{ peer, text string }
+
+// entry is what is known of a kind.
+type entry struct {
+	said time.Time
+	more int // since then
+}
+
+// Log is the throttled log of one process. Its methods may be called from any
+// goroutine.
+type Log struct {
+	logf  func(level int, format string, args ...any)
+	again time.Duration
+	now   func() time.Time
+
+	mu    sync.Mutex
+	kinds map[kind]*entry
+	peers map[string]int // how many kinds each peer has
+	swept time.Time
+}
+
+// New returns a log that writes to logf, the same only after the time again. If that is
+// 0, it is 5 minutes.
+func New(logf func(level int, format string, args ...any), again time.Duration) *Log {
+	if again == 0 {
+		again = 5 * time.Minute
+	}
+	return &Log{logf: logf, again: again, now: time.Now, kinds: map[kind]*entry{}, peers: map[string]int{}}
+}
+
+// Add logs who was refused and why, unless it did so for the same reason a short time
+// ago. peer is a name, or an address whose port is ignored. who is how the log names
+// the peer.
+func (l *Log) Add(level int, peer, who, why string) {
+	now := l.now()
+	who, why = Clip(who), Clip(why)
+	l.mu.Lock()
+	forgotten := l.sweep(now)
+	e := l.find(host(peer), plain(why))
+	more := e.more
+	quiet := now.Sub(e.said) < l.again
+	if quiet {
+		e.more++
+	} else {
+		*e = entry{said: now}
+	}
+	l.mu.Unlock()
+	if forgotten > 0 {
+		l.logf(level, "%d more events of peers named before were not logged", forgotten)
+	}
+	switch {
+	case quiet:
+	case more > 0:
+		l.logf(level, "%s: %s (and %d times more since it was last logged)", who, why, more)
+	default:
+		l.logf(level, "%s: %s", who, why)
+	}
+}
+
+// Forget makes the next refusal of the peer appear in the log, because the peer was
+// accepted in between.
+func (l *Log) Forget(peer string) {
+	peer = host(peer)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.peers[peer] == 0 {
+		return
+	}
+	for k := range l.kinds {
+		if k.peer == peer {
+			delete(l.kinds, k)
+		}
+	}
+	delete(l.peers, peer)
+}
+
+// find returns the place of a kind; mu is held.
+func (l *Log) find(peer, text string) *entry {
+	k := kind{peer, text}
+	if e := l.kinds[k]; e != nil {
+		return e
+	}
+	switch {
+	case len(l.kinds) >= maxKinds:
+		k = kind{}
+	case l.peers[peer] >= maxOfPeer:
+		k.text = ""
+	}
+	e := l.kinds[k]
+	if e == nil {
+		e = &entry{}
+		l.kinds[k] = e
+		l.peers[k.peer]++
+	}
+	return e
+}
+
+// sweep makes room if there is none, and returns how many refusals were not logged of
+// what is forgotten; mu is held.
+func (l *Log) sweep(now time.Time) (unsaid int) {
+	if len(l.kinds) < maxKinds || now.Sub(l.swept) < sweepEvery {
+		return 0
+	}
+	l.swept = now
+	for k, e := range l.kinds {
+		if now.Sub(e.said) < l.again {
+			continue
+		}
+		unsaid += e.more
+		delete(l.kinds, k)
+		if l.peers[k.peer]--; l.peers[k.peer] == 0 {
+			delete(l.peers, k.peer)
+		}
+	}
+	return unsaid
+}
+
+// host is an address without its port, which is another for each attempt.
+func host(peer string) string {
+	if h, _, err := net.SplitHostPort(peer); err == nil {
+		return h
+	}
+	return peer[:min(len(peer), maxText)]
+}
+
+// plain is a text with one digit for each number: ports and the like differ.
+func plain(text string) string {
+	out := make([]byte, 0, min(len(text), maxText))
+	for _, c := range []byte(text[:min(len(text), maxText)]) {
+		if c < '0' || c > '9' {
+			out = append(out, c)
+		} else if n := len(out); n == 0 || out[n-1] != '0' {
+			out = append(out, '0')
+		}
+	}
+	return string(out)
+}
+
+// Addf is Add with a format for why.
+func (l *Log) Addf(level int, peer, who, format string, args ...any) {
+	l.Add(level, peer, who, fmt.Sprintf(format, args...))
+}
+
+// Clip returns the beginning of a text that a peer chose, as much as may be logged.
+func Clip(text string) string {
+	if len(text) <= maxPrinted {
+		return text
+	}
+	const more = "..."
+	return strings.ToValidUTF8(text[:maxPrinted-len(more)], "") + more
+}
