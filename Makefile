@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# One set of build flags for every Go command, here and in deploy/components: Go's build cache keeps packages apart that
+# One set of build flags for every Go command, here and in pkg/components: Go's build cache keeps packages apart that
 # were compiled with different flags, and Kubernetes takes minutes to compile. No cgo: the binaries are static and need
 # no C compiler. -trimpath and -buildvcs=false: they do not depend on where and from which commit they are built.
 export CGO_ENABLED := 0
@@ -14,11 +14,14 @@ export GOFLAGS := -trimpath -buildvcs=false
 BIN := $(CURDIR)/bin
 OUT := $(CURDIR)/_output
 GO ?= go
+# Modules of their own, whose packages no program of this repository is built from.
+MODULES := deploy/tools e2e/bench e2e/offline
+GOLANGCI_LINT = $(GO) tool -modfile=$(CURDIR)/deploy/tools/golangci-lint/go.mod golangci-lint
 
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
 # Kubernetes' version stands in go.mod. Its packages report it only if it is stamped into the binary.
 KUBERNETES_VERSION = $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
-LDFLAGS = -s -w $(if $(VERSION),-X github.com/fairlead-dev/fairlead/pkg/version.version=$(VERSION)) \
+LDFLAGS = -s -w $(if $(VERSION),-X github.com/fairlead-dev/fairlead/pkg/internal/version.version=$(VERSION)) \
 	$(foreach pkg,k8s.io/client-go/pkg/version k8s.io/component-base/version, \
 	-X $(pkg).gitVersion=$(KUBERNETES_VERSION) -X $(pkg).gitTreeState=clean -X $(pkg).gitCommit= \
 	-X $(pkg).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION:v%=%))) \
@@ -57,11 +60,13 @@ build: ## Build all programs of this repository into bin/
 .PHONY: images
 images: export GOOS := linux
 images: build ## Make the container images that the default bundle names, as archives in _output/images, and load them into docker if it is there
-	@env -u GOOS $(GO) run ./deploy/tools/images
+	@env -u GOOS $(GO) -C deploy/tools run ./images -bin $(BIN) -o $(OUT)/images
 
 .PHONY: node-image
-node-image: build ## Build an image for kind's nodes with no registry, see e2e/nodeimage (needs root, Debian and docker) (NODE_IMAGE_FLAGS)
-	@$(GO) run ./e2e/nodeimage $(NODE_IMAGE_FLAGS)
+node-image: build ## Build an image for kind's nodes with no registry, see e2e/offline/nodeimage (needs root, Debian and docker) (NODE_IMAGE_FLAGS)
+	@mkdir -p $(OUT)
+	@$(GO) -C e2e/offline build -o $(OUT)/nodeimage ./nodeimage
+	@$(OUT)/nodeimage $(NODE_IMAGE_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what was built here; clusters and Go's caches stay
@@ -75,6 +80,7 @@ test: test-local e2e ## Run all tests: unit, integration with a real API server,
 .PHONY: test-local
 test-local: build compile-components
 	$(GO) test -timeout 30m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+	@for m in $(MODULES); do echo "go test ./..., in $$m"; $(GO) -C $$m test -timeout 30m $(TEST_FLAGS) ./... || exit 1; done
 
 # Never from the cache, because Go does not see which programs they start. Packages one after the other, because each has
 # limits of time. Each has a cluster of its own, which it removes, also after a failure or Ctrl-C.
@@ -101,6 +107,7 @@ e2e: build compile-components ## Run the end-to-end tests: real clusters, all ch
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+	@for m in $(MODULES); do echo "go test -short ./..., in $$m"; $(GO) -C $$m test -short -timeout 10m $(TEST_FLAGS) ./... || exit 1; done
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
@@ -111,7 +118,7 @@ RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./
 .PHONY: test-race
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/konntest
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/tunneltest
 	FAIRLEAD_TEST_RACE=1 $(GO) test -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)' ./e2e/tunnel
 
 # A fuzzer at a time: each uses all processors. What one finds is written to its package's testdata, for `make test`.
@@ -125,14 +132,27 @@ fuzz: ## Run every fuzzer with some inputs (FUZZ_TIME, for each: 15000x, or a ti
 		$(GO) test -timeout 30m -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_TIME) ./$$package; \
 	done
 
+CHAOS_FLAGS ?=
+SOAK_TIME ?= 1h
+.PHONY: chaos
+chaos: export FAIRLEAD_E2E_BIN := $(BIN)
+chaos: build compile-components ## Cause the faults of docs/chaos.md and check their bars (CHAOS_FLAGS, for example '-only 1,2 -seed 7' or -slice)
+	@$(GO) run ./e2e/chaos $(CHAOS_FLAGS)
+
+.PHONY: soak
+soak: export FAIRLEAD_E2E_BIN := $(BIN)
+soak: build compile-components ## Cause the faults again and again; the tests fail if something is left behind (SOAK_TIME, CHAOS_FLAGS)
+	@$(GO) run ./e2e/chaos -for $(SOAK_TIME) $(CHAOS_FLAGS)
+
 # With PROVIDER=kind, beside plain kind, whose command is built for that.
 .PHONY: bench-up
-bench-up: build ## Measure bring-up: cold, warm, and memory; with PROVIDER=kind beside plain kind (BENCH_FLAGS)
-ifeq ($(PROVIDER),kind)
+bench-up: build ## Measure bring-up: cold, warm, and memory; with PROVIDER=kind compared with plain kind (BENCH_FLAGS)
 	@mkdir -p $(OUT)
+ifeq ($(PROVIDER),kind)
 	@$(GO) build -o $(OUT)/kind sigs.k8s.io/kind
 endif
-	@$(GO) run ./deploy/tools/benchup $(if $(PROVIDER),-provider $(PROVIDER)) $(BENCH_FLAGS)
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-up ./up
+	@$(OUT)/bench-up $(if $(PROVIDER),-provider $(PROVIDER)) $(BENCH_FLAGS)
 
 # Both pairs are built alike, as programs of their own.
 BENCH_TUNNEL := $(OUT)/bench-tunnel
@@ -143,20 +163,31 @@ BENCH_MIXED := ours+upstream=$(BENCH_SERVER):$(BENCH_TUNNEL)/upstream/agent,upst
 .PHONY: bench-tunnel
 bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about 40 minutes (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
 	@mkdir -p $(BENCH_TUNNEL)/ours $(BENCH_TUNNEL)/upstream
-	@$(GO) build -o $(BENCH_TUNNEL)/bench-tunnel ./e2e/bench-tunnel
+	@$(GO) -C e2e/bench build -o $(BENCH_TUNNEL)/bench-tunnel ./tunnel
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BENCH_TUNNEL)/ours/ ./cmd/konnectivity-server ./cmd/konnectivity-agent
 	@$(GO) build -o $(BENCH_TUNNEL)/upstream/ sigs.k8s.io/apiserver-network-proxy/cmd/server sigs.k8s.io/apiserver-network-proxy/cmd/agent
 	@$(BENCH_TUNNEL)/bench-tunnel -pairs '$(BENCH_PAIRS),$(BENCH_MIXED)' $(BENCH_FLAGS)
 
 .PHONY: bench-mux
 bench-mux: ## Compare ways to carry many connections over one: our link, yamux, HTTP/2, QUIC
-	@cd e2e/bench-tunnel/mux && $(GO) run . $(BENCH_FLAGS)
+	@$(GO) -C e2e/bench run ./mux $(BENCH_FLAGS)
+
+.PHONY: bench-ways-in
+bench-ways-in: build ## Measure the ways into a cluster beside those of others: fairlead proxy and kubectl proxy (BENCH_FLAGS, for example '-only proxy -reps 9')
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
+	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
+
+.PHONY: bench-http2
+bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see docs/adr/0001-own-http2.md (BENCH_FLAGS)
+	@mkdir -p $(OUT)
+	@$(GO) -C e2e/bench build -ldflags '-s -w' -o $(OUT)/bench-http2 ./http2
+	@$(OUT)/bench-http2 $(BENCH_FLAGS)
 
 BENCH_SCHEDULER := $(OUT)/bench-scheduler
 .PHONY: bench-scheduler
 bench-scheduler: build compile-components ## Measure the second scheduler beside kube-scheduler, see docs/scheduler-benchmark.md; takes about 45 minutes (BENCH_FLAGS)
 	@mkdir -p $(BENCH_SCHEDULER)
-	@$(GO) build -o $(BIN)/bench-scheduler ./e2e/bench-scheduler
+	@$(GO) -C e2e/bench build -o $(BIN)/bench-scheduler ./scheduler
 	@$(BIN)/bench-scheduler -results $(BENCH_SCHEDULER)/results.jsonl $(BENCH_FLAGS)
 
 # Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
@@ -164,39 +195,147 @@ bench-scheduler: build compile-components ## Measure the second scheduler beside
 .PHONY: compile-components
 compile-components:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	cp deploy/components/components.mod "$$dir/go.mod"; cp deploy/components/components.sum "$$dir/go.sum"; cd "$$dir"; \
+	cp pkg/components/components.mod "$$dir/go.mod"; cp pkg/components/components.sum "$$dir/go.sum"; cd "$$dir"; \
 	$(GO) build $$($(GO) list tool | grep -Ev '/(kubectl|kubelet|kubeadm|kube-proxy)$$')
+
+##@ Release
+
+RELEASE_TARGETS ?= linux/amd64,linux/arm64
+RELEASE = $(GO) -C deploy/tools run ./release -version '$(VERSION)' -targets '$(RELEASE_TARGETS)' -ldflags '$(LDFLAGS)'
+.PHONY: release
+release: ## Make archives of programs, images for several architectures, a bill of materials and checksums in _output/release (VERSION, RELEASE_TARGETS)
+	@$(RELEASE) -source $(CURDIR) -o $(OUT)/release
+	@cat $(OUT)/release/SHA256SUMS
+
+# The copy has what git knows of, in its present state.
+.PHONY: release-verify
+release-verify: release ## Build the release a second time, from a copy of the sources in another directory, and fail if a file differs
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	git ls-files -z | tar --null --files-from - --create | tar --extract --directory "$$dir"; \
+	$(RELEASE) -source "$$dir" -o $(OUT)/release-again -compare $(OUT)/release
+	@rm -rf $(OUT)/release-again; echo 'Both builds are the same.'
 
 ##@ Check
 
+.PHONY: verify
+verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licences ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or licence headers are out of date
+
+.PHONY: update
+update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
+
+# Not `go mod tidy -diff`: it sorts go.sum in another order than `go mod tidy` writes it.
+.PHONY: verify-deps
+verify-deps:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	for m in . $(MODULES); do \
+		cp $$m/go.mod $$m/go.sum "$$dir"; $(GO) -C $$m mod tidy -modfile="$$dir/go.mod"; \
+		for f in go.mod go.sum; do diff -u $$m/$$f "$$dir/$$f" || { echo "$$m/$$f is out of date: run make tidy" >&2; exit 1; }; done; \
+	done
+
+.PHONY: tidy
+tidy: ## Bring go.mod and go.sum of all modules in step with the code
+	@for m in . $(MODULES); do $(GO) -C $$m mod tidy; done
+
+# deepcopy-gen writes into the directory of each package. A check generates into files of another name and compares.
+GENERATED_PACKAGES := ./pkg/bundle/v1alpha1 ./pkg/scheduler/pluginargs ./pkg/apis/tunnel/v1alpha1 ./pkg/apis/fairlead/v1alpha1 ./pkg/apis/fairlead/v1beta1
+DEEPCOPY_GEN = $(GO) tool -modfile=deploy/tools/generators/go.mod deepcopy-gen --go-header-file deploy/tools/generators/header.go.txt
+
+# openapi-gen writes the definitions of the API's types, and of those of apimachinery that they use, into one file.
+OPENAPI_DIR := pkg/apis/tunnel/openapi
+OPENAPI_GEN = $(GO) tool -modfile=deploy/tools/generators/go.mod openapi-gen --go-header-file deploy/tools/generators/header.go.txt \
+	--output-pkg github.com/fairlead-dev/fairlead/$(OPENAPI_DIR) --report-filename /dev/null
+OPENAPI_PACKAGES := ./pkg/apis/tunnel/v1alpha1 k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/version
+
+# controller-gen writes the CustomResourceDefinitions, from the markers of the types.
+CRDS := pkg/apis/fairlead/crds
+CONTROLLER_GEN = $(GO) tool -modfile=deploy/tools/controller-gen/go.mod controller-gen crd:allowDangerousTypes=true paths=./pkg/apis/fairlead/v1alpha1 paths=./pkg/apis/fairlead/v1beta1
+
+.PHONY: generate
+generate: ## Generate DeepCopy methods, OpenAPI definitions and CustomResourceDefinitions
+	@$(DEEPCOPY_GEN) --output-file zz_generated.deepcopy.go $(GENERATED_PACKAGES)
+	@$(OPENAPI_GEN) --output-dir $(OPENAPI_DIR) --output-file zz_generated.openapi.go --output-model-name-file zz_generated.model_name.go \
+		$(patsubst %,--readonly-pkg %,$(filter k8s.io/%,$(OPENAPI_PACKAGES))) $(OPENAPI_PACKAGES)
+	@$(CONTROLLER_GEN) output:crd:dir=$(CRDS)
+
+.PHONY: verify-generated
+verify-generated:
+	@trap 'rm -f $(addsuffix /zz_verify.deepcopy.go,$(GENERATED_PACKAGES))' EXIT; \
+	$(DEEPCOPY_GEN) --output-file zz_verify.deepcopy.go $(GENERATED_PACKAGES); \
+	for p in $(GENERATED_PACKAGES); do \
+		diff -u $$p/zz_generated.deepcopy.go $$p/zz_verify.deepcopy.go || { echo 'Generated code is out of date: run make generate' >&2; exit 1; }; \
+	done
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(OPENAPI_GEN) --output-dir "$$dir" --output-file zz_generated.openapi.go $(OPENAPI_PACKAGES); \
+	diff -u $(OPENAPI_DIR)/zz_generated.openapi.go "$$dir"/zz_generated.openapi.go || { echo 'Generated code is out of date: run make generate' >&2; exit 1; }
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(CONTROLLER_GEN) output:crd:dir=$$dir; \
+	diff -ru --exclude='*.go' $(CRDS) $$dir || { echo 'CustomResourceDefinitions are out of date: run make generate' >&2; exit 1; }
+
 .PHONY: lint
 lint: ## Run the linters, pinned in deploy/tools/golangci-lint
-	$(GO) tool -modfile=deploy/tools/golangci-lint/go.mod golangci-lint run
-	cd e2e/bench-tunnel/mux && $(GO) vet ./... # a module of its own, which nothing else compiles
+	$(GOLANGCI_LINT) run
+	@for m in $(MODULES); do echo "golangci-lint run, in $$m"; (cd $$m && $(GOLANGCI_LINT) run) || exit 1; done
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in code that the programs reach (needs access to vuln.go.dev)
+	$(GO) tool -modfile=deploy/tools/govulncheck/go.mod govulncheck ./cmd/...
 
 .PHONY: fmt
 fmt: ## Format the code
-	$(GO) tool -modfile=deploy/tools/golangci-lint/go.mod golangci-lint fmt
+	$(GOLANGCI_LINT) fmt
+	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) fmt) || exit 1; done
 
 .PHONY: manifests
-manifests: build ## Render manifests/, the kustomize directories and the Helm chart
+manifests: build ## Render manifests/ and the kustomize directories
 	@$(BIN)/fairlead render --output-dir manifests
-	@$(GO) run ./deploy/tools/packages
+	@$(GO) -C deploy/tools run ./kustomize
+	@$(GO) -C deploy/tools run ./monitoring
 
 .PHONY: verify-manifests
-verify-manifests: build ## Fail if manifests/, kustomize or Helm chart are not what `make manifests` renders
+verify-manifests: build ## Fail if manifests/ or deploy/kustomize are not what `make manifests` renders
 	@rm -rf $(OUT)/manifests && mkdir -p $(OUT)
 	@$(BIN)/fairlead render --output-dir $(OUT)/manifests
 	@diff -ruN manifests $(OUT)/manifests || { echo 'manifests/ is out of date: run make manifests' >&2; exit 1; }
-	@$(GO) run ./deploy/tools/packages -check
+	@$(GO) -C deploy/tools run ./kustomize -check
+
+.PHONY: monitoring
+monitoring: ## Render alerts and dashboards into deploy/monitoring
+	@$(GO) -C deploy/tools run ./monitoring
+
+# promtool, pinned in deploy/tools/prometheus; without its lists of machines in clouds, which the rules do not need.
+PROMTOOL := $(OUT)/prometheus/promtool
+.PHONY: verify-monitoring
+verify-monitoring: ## Fail if deploy/monitoring is out of date, or if an alert does not fire in its fault or fires in health
+	@$(GO) -C deploy/tools run ./monitoring -check
+	@mkdir -p $(OUT)/prometheus
+	@$(GO) -C deploy/tools/prometheus build -tags remove_all_sd -ldflags '-s -w' -o $(PROMTOOL) github.com/prometheus/prometheus/cmd/promtool
+	@$(PROMTOOL) check rules deploy/monitoring/rules.yaml
+	@$(PROMTOOL) test rules deploy/monitoring/rules_test.yaml
+
+.PHONY: prometheus
+prometheus: ## Build Prometheus into _output/prometheus, for FAIRLEAD_E2E_PROMETHEUS of e2e/suite
+	@mkdir -p $(OUT)/prometheus
+	@$(GO) -C deploy/tools/prometheus build -tags remove_all_sd -ldflags '-s -w' -o $(OUT)/prometheus/ github.com/prometheus/prometheus/cmd/prometheus
+
+.PHONY: update-reference
+update-reference: ## Render the reference of the command line: docs/cli and docs/man
+	@$(GO) -C deploy/tools run ./reference
+
+.PHONY: verify-reference
+verify-reference: ## Fail if docs/cli or docs/man are not what the commands say
+	@$(GO) -C deploy/tools run ./reference -check
+
+.PHONY: verify-licences
+verify-licences:
+	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
+	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
 
 .PHONY: update-components
 update-components: ## Bring the components' module in step with go.mod
-	@$(GO) run ./deploy/components/update
+	@$(GO) run ./pkg/components/update
 
 .PHONY: verify-components
 verify-components: ## Fail if the components' module is out of step with go.mod
-	@$(GO) run ./deploy/components/update -check
+	@$(GO) run ./pkg/components/update -check
 
 ##@ Help
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -47,31 +49,33 @@ func (h *home) programArgs(name, program string) []string {
 	return todo.Programs[i].Args
 }
 
-// An agent gets in with a token of its own ServiceAccount and audience, and
-// with no other (KON-42, KON-69, KON-73, KON-85).
+// The server accepts an agent with a token of the agents' ServiceAccount and
+// audience, and with no other token.
 func checkAgentTokens(t *testing.T, h *home) {
 	client := h.client("dev")
 	for _, tc := range []struct {
-		name, account, audience string
-		admitted                bool
+		name, account, audience, node string
+		admitted                      bool
 	}{
-		{"right", "konnectivity-agent", "system:konnectivity-server", true},
-		{"other account", "default", "system:konnectivity-server", false},
-		{"other audience", "konnectivity-agent", "somebody-else", false},
-		{"API server's audience", "konnectivity-agent", "", false},
-		{"garbage", "", "", false},
+		{"right", "konnectivity-agent", "system:konnectivity-server", "node-1", true},
+		{"bound to no node", "konnectivity-agent", "system:konnectivity-server", "", false},
+		{"other account", "default", "system:konnectivity-server", "node-1", false},
+		{"other audience", "konnectivity-agent", "another-audience", "node-1", false},
+		{"API server's audience", "konnectivity-agent", "", "node-1", false},
+		{"garbage", "", "", "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			token := []byte("not.a.token")
 			if tc.account != "" {
-				token = requestToken(t, client, tc.account, tc.audience)
+				token = requestToken(t, client, tc.account, tc.audience, tc.node)
 			}
 			file := filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(file, token, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			ready := startAgent(t, h, file)
-			// The right one is in within a second; a wrong one gets time for several tries.
+			// An agent with the right token connects within a second; one with a wrong
+			// token gets time for several tries.
 			limit := 5 * time.Second
 			if tc.admitted {
 				limit = 30 * time.Second
@@ -87,12 +91,16 @@ func checkAgentTokens(t *testing.T, h *home) {
 	}
 }
 
-func requestToken(t *testing.T, client kubernetes.Interface, account, audience string) []byte {
+// requestToken returns a token that is bound to the node, unless the name is empty.
+func requestToken(t *testing.T, client kubernetes.Interface, account, audience, node string) []byte {
 	t.Helper()
 	namespace := "kube-system"
 	request := &authenticationv1.TokenRequest{}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}
+	}
+	if node != "" {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node}
 	}
 	reply, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
@@ -145,9 +153,10 @@ func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 	}
 }
 
-// The second scheduler has what it needs and no more: the stock role is as the
-// API server made it (SCHED-33), and its account may do what a scheduler does
-// and not touch the stock Lease's name in other ways or read Secrets.
+// The second scheduler has the permissions that it needs and no more. The role
+// system:kube-scheduler is as the API server created it. The scheduler's
+// account may do what a scheduler does, but may not read Secrets or access the
+// default scheduler's Lease in other ways.
 func checkRBAC(t *testing.T, h *home) {
 	client := h.client("dev")
 	role, err := client.RbacV1().ClusterRoles().Get(t.Context(), "system:kube-scheduler", metav1.GetOptions{})
@@ -162,7 +171,7 @@ func checkRBAC(t *testing.T, h *home) {
 			t.Error("system:kube-scheduler was edited")
 		}
 	}
-	token := requestToken(t, client, "my-scheduler", "")
+	token := requestToken(t, client, "my-scheduler", "", "")
 	config := h.restConfig("dev")
 	config.BearerToken, config.CertData, config.KeyData = string(token), nil, nil
 	mine, err := kubernetes.NewForConfig(config)
@@ -190,7 +199,7 @@ func checkRBAC(t *testing.T, h *home) {
 	}
 }
 
-// The tunnel's socket is for its owner and group only (KON-48).
+// Only the owner and the group may connect to the tunnel's socket.
 func checkSocket(t *testing.T, h *home) {
 	info, err := os.Stat(filepath.Join(h.StateDir("dev"), "run/konnectivity-server.socket"))
 	if err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm()&0o007 != 0 {
@@ -198,8 +207,9 @@ func checkSocket(t *testing.T, h *home) {
 	}
 }
 
-// Each of the two agents is taken to be on a node of its own, of which there are three; the condition TunnelReady, which
-// the plugin TunnelReach reads, follows the processes.
+// Each of the two agents counts as running on one of the three nodes; the
+// condition TunnelReady, which the plugin TunnelReach reads, follows the
+// processes.
 func checkTunnelConditions(t *testing.T, h *home) {
 	client := h.client("dev")
 	want := func(node string, status corev1.ConditionStatus) {

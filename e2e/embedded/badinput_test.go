@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -20,7 +23,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// Every wrong Bundle is refused with the field and what to do, before anything is made.
+// Every invalid Bundle is rejected, with the field and the remedy, before
+// anything is created.
 func TestWrongBundles(t *testing.T) {
 	h := newHome(t)
 	for name, tc := range map[string]struct {
@@ -29,15 +33,16 @@ func TestWrongBundles(t *testing.T) {
 	}{
 		"unknown field":       {"scheduler: {replica: 3}", []string{"replica"}},
 		"wrong type":          {"scheduler: {replicas: many}", []string{"replicas"}},
-		"wrong version":       {"apiVersion: fairlead.dev/v9", []string{"fairlead.dev/v9", "fairlead.dev/v1alpha1"}},
+		"wrong version":       {"apiVersion: fairlead.dev/v9", []string{"fairlead.dev/v9", "fairlead.dev/v1beta1"}},
+		"old shape":           {"apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {}", []string{"scheduler", "move these fields under spec"}},
 		"default-scheduler":   {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", []string{"scheduler.profiles[0].schedulerName"}},
 		"stock lease":         {"scheduler: {leaderElection: {leaseName: kube-scheduler}}", []string{"scheduler.leaderElection.leaseName"}},
 		"equal profiles":      {"scheduler: {profiles: [{schedulerName: a}, {schedulerName: a}]}", []string{"scheduler.profiles[1].schedulerName"}},
 		"long socket":         {"konnectivity: {transport: {uds: {path: /" + strings.Repeat("s", 107) + "}}}", []string{"konnectivity.transport.uds.path", "107"}},
 		"GRPC over TCP":       {"konnectivity: {transport: {tcp: {url: 'https://127.0.0.1:8131'}}}", []string{"konnectivity.transport", "HTTPConnect"}},
-		"unequal ports":       {"konnectivity: {agent: {extraArgs: [{name: proxy-server-port, value: '9000'}]}}", []string{"konnectivity.agent.extraArgs[0]", "konnectivity.agentPort"}},
+		"unequal ports":       {"konnectivity: {agent: {extraArgs: [{name: proxy-server-port, value: '9000'}]}}", []string{"konnectivity.agent.extraArgs[0]", "konnectivity.serverAddresses[0].port"}},
 		"unequal audiences":   {"konnectivity: {server: {extraArgs: [{name: authentication-audience, value: x}]}}", []string{"konnectivity.server.extraArgs[0]", "konnectivity.authenticationAudience"}},
-		"two documents":       {"---\nscheduler: {}\n---\nscheduler: {}", []string{"document"}},
+		"two documents":       {bundletest.File("scheduler: {}") + "---\n" + bundletest.File("scheduler: {}"), []string{"document"}},
 		"not YAML":            {"scheduler: {", []string{"bundle.yaml"}},
 		"field given twice":   {"scheduler: {replicas: 1, replicas: 2}", []string{"replicas"}},
 		"unknown algorithm":   {"pki: {algorithm: DSA}", []string{"pki.algorithm"}},
@@ -47,7 +52,7 @@ func TestWrongBundles(t *testing.T) {
 			file := filepath.Join(h.Dir, "bundle.yaml")
 			content := tc.yaml
 			if !strings.Contains(content, "apiVersion") {
-				content = "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n" + strings.TrimPrefix(content, "---\n")
+				content = bundletest.File(content)
 			}
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
@@ -96,7 +101,7 @@ func TestPortTaken(t *testing.T) {
 	h.neverMade()
 }
 
-// neverMade wants no state of a cluster that never came to be.
+// neverMade checks that a cluster that was never created has no state.
 func (h *home) neverMade() {
 	h.t.Helper()
 	if _, err := os.Stat(h.StateDir("dev")); !os.IsNotExist(err) {
@@ -222,7 +227,8 @@ func TestInterruptedUp(t *testing.T) {
 	}
 }
 
-// A killed up cannot clean up. What it left is recognised, not touched, and removed by down.
+// A killed "up" cannot clean up. A new "up" recognises what is left and does
+// not touch it; "down" removes it.
 func TestKilledUp(t *testing.T) {
 	h := newHome(t)
 	stop, wait := startUp(t, h)
@@ -295,7 +301,7 @@ func TestBrokenAuthority(t *testing.T) {
 	h.nothingLeft("dev")
 }
 
-// shortLived makes certificates that are old after a day.
+// shortLived creates certificates that expire after a day.
 var shortLived = pki.Config{Algorithm: v1alpha1.KeyECDSAP256, Validity: time.Hour, CAValidity: 24 * time.Hour}
 
 func newCA(t *testing.T, now time.Time) pki.KeyPair {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -17,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 func pidText(pid int) string { return strconv.Itoa(pid) }
@@ -40,8 +44,8 @@ func (h *home) restConfig(name string) *rest.Config {
 	return config
 }
 
-// One cluster through its whole life. The steps build on each other, so that
-// the minutes are spent once.
+// The whole life of one cluster. The steps build on each other, so the cluster,
+// which takes minutes, is created only once.
 func TestLifecycle(t *testing.T) {
 	h := newHome(t)
 	out := h.must("up")
@@ -92,7 +96,8 @@ func TestLifecycle(t *testing.T) {
 	h.try("down").want(t, 0, "nothing to remove")
 }
 
-// refusedUp asks for things that are refused and wants files and processes unchanged.
+// refusedUp runs commands that fairlead rejects, and checks that files and
+// processes do not change.
 func refusedUp(t *testing.T, h *home, before status) {
 	state := filepath.Join(h.StateDir("dev"), "cluster.json")
 	want, err := os.ReadFile(state)
@@ -100,7 +105,7 @@ func refusedUp(t *testing.T, h *home, before status) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {replicas: 5}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(bundletest.File("scheduler: {replicas: 5}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.try("up", "-f", file).want(t, 1, "another bundle")
@@ -148,8 +153,8 @@ func checkListeners(t *testing.T, s status) {
 	}
 }
 
-// checkInherited wants no process of the cluster to hold the file that every
-// command inherits, for example a lock.
+// checkInherited checks that no process of the cluster holds the file, for
+// example a lock, that every command inherits.
 func checkInherited(t *testing.T, h *home, s status) {
 	open := 0
 	for _, pid := range append([]int{s.SupervisorPID}, pids(s)...) {
@@ -174,7 +179,7 @@ func pids(s status) []int {
 	return list
 }
 
-// checkModes wants no key and no kubeconfig that others can read.
+// checkModes checks that other users can read no key and no kubeconfig.
 func checkModes(t *testing.T, dir string) {
 	secret := 0
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -230,8 +235,8 @@ func sideBySide(t *testing.T, h *home) {
 	}
 }
 
-// killAll kills the supervisor, whose children die with it, as a crash or a
-// restart of the machine does, and brings the cluster up again.
+// killAll kills the supervisor and with it its children, like a crash or a
+// restart of the machine, and brings the cluster up again.
 func killAll(t *testing.T, h *home) {
 	ctx := context.WithoutCancel(t.Context())
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
@@ -267,18 +272,18 @@ func killAll(t *testing.T, h *home) {
 func TestPartsSwitchedOff(t *testing.T) {
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	bundle := "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nkonnectivity: {enabled: false}\nscheduler: {replicas: 1, name: other, profiles: [{schedulerName: other}]}\n"
+	bundle := bundletest.File("konnectivity: {enabled: false}\nscheduler: {replicas: 1, name: other, profiles: [{schedulerName: other}]}")
 	if err := os.WriteFile(file, []byte(bundle), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := h.try("up", "-f", file, "--nodes", "1")
-	r.want(t, 0, "konnectivity.enabled: false", "6 skipped")
+	r.want(t, 0, "konnectivity.enabled: false", "7 skipped")
 	for _, p := range h.status("dev").Processes {
 		if strings.HasPrefix(p.Name, "konnectivity") {
 			t.Errorf("%s runs", p.Name)
 		}
 	}
-	h.try("verify", "--only", "tunnel-logs").want(t, 1, "could not be made")
+	h.try("verify", "--only", "tunnel-logs").want(t, 1, "could not run")
 	h.try("verify", "--only", "scheduler-three-pods").want(t, 0)
 	h.must("down")
 	h.nothingLeft("dev")

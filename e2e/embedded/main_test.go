@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package embedded_test drives the built fairlead binary as a user does: it
 // brings embedded clusters up and down in a home directory of its own, with
 // real etcd, kube-apiserver and tunnel, and looks at what is left behind.
@@ -45,7 +47,8 @@ func runTests(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// home is a user with nothing but the cache of built components.
+// home is the home directory of a user, which has only the cache of built
+// components.
 type home struct {
 	*harness.Home
 	t    *testing.T
@@ -163,7 +166,8 @@ func (s status) find(t *testing.T, name string) process.Status {
 	return process.Status{}
 }
 
-// nothingLeft wants no process, file, socket or context of a cluster.
+// nothingLeft checks that no process, file, socket or context of a cluster is
+// left.
 func (h *home) nothingLeft(name string) {
 	h.t.Helper()
 	if left, err := process.FindMarked(h.StateDir(name)); err != nil || len(left) > 0 {
@@ -179,7 +183,7 @@ func (h *home) nothingLeft(name string) {
 	}
 }
 
-// want checks that an error is what a user needs: one that says all of these.
+// want checks that an error contains all of these texts.
 func (r result) want(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	if r.Code != code {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -11,16 +13,18 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // gapLimit is how long pods may wait for a scheduler after any fault.
 const gapLimit = 17 * time.Second
 
-// TestSchedulerSurvives measures how long pods wait after each fault, and that nothing is bound twice (SCHED-36, SCHED-38).
+// TestSchedulerSurvives measures how long pods wait after each fault, and that no pod is bound twice.
 func TestSchedulerSurvives(t *testing.T) {
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	bundle := "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {builtInProfiles: {spread: {}}}\n"
+	bundle := bundletest.File("scheduler: {builtInProfiles: {spread: {}}}")
 	if err := os.WriteFile(file, []byte(bundle), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +58,8 @@ func TestSchedulerSurvives(t *testing.T) {
 	h.nothingLeft("dev")
 }
 
-// fault waits for a leader and a ready standby, makes the fault and measures until a pod that is made after it is bound.
+// fault waits for a leader and a ready standby, injects the fault, and measures the time until a pod that is created
+// after it is bound.
 func (c *ha) fault(t *testing.T, what string, do func(leader string)) {
 	t.Helper()
 	leader, standby := c.roles(t)
@@ -75,7 +80,8 @@ func (c *ha) fault(t *testing.T, what string, do func(leader string)) {
 	c.waited(t, what, begin)
 }
 
-// withoutRight takes the Lease's Role away: the probes of kube-scheduler say nothing, the bundle's check does.
+// withoutRight removes the Role for the Lease: the probes of kube-scheduler do not report that, but the check of
+// fairlead verify does.
 func (c *ha) withoutRight(t *testing.T) {
 	const role = "my-scheduler-leader-election"
 	roles := c.client.RbacV1().Roles("kube-system")
@@ -91,7 +97,7 @@ func (c *ha) withoutRight(t *testing.T) {
 		r := c.try("verify", "--only", "scheduler-lease")
 		return r.Code != 0 && strings.Contains(r.Stdout, "has no holder")
 	}
-	waitFor(t, "the check to find that nobody leads", nobodyLeads)
+	waitFor(t, "the check to report that no replica leads", nobodyLeads)
 	for _, name := range []string{"second-scheduler-0", "second-scheduler-1"} {
 		for _, probe := range []string{"/healthz", "/livez", "/readyz"} {
 			waitFor(t, name+" to answer "+probe+" with 200 without a right to its Lease", func() bool {
@@ -118,7 +124,7 @@ type gap struct {
 	waited time.Duration
 }
 
-// waited notes the gap since a fault.
+// waited records the gap since a fault.
 func (c *ha) waited(t *testing.T, fault string, since time.Time) {
 	t.Helper()
 	g := gap{fault, time.Since(since)}

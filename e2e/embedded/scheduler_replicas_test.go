@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -18,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ha is a cluster whose second scheduler is to survive.
+// ha is a cluster with a leader and a standby of the second scheduler.
 type ha struct {
 	*home
 	t      *testing.T
@@ -76,7 +78,8 @@ func leads(metrics string) bool {
 	return false
 }
 
-// get asks a program of the cluster on its HTTPS port, as the cluster's administrator; 0 if nobody answers.
+// get sends a request to the HTTPS port of a program of the cluster, as the cluster's administrator. It returns 0 if
+// the program does not answer.
 func (c *ha) get(program, path string) (int, string) {
 	port := ""
 	for _, arg := range c.programArgs("dev", program) {
@@ -121,7 +124,7 @@ func haPod(name string) *corev1.Pod {
 	}
 }
 
-// bind makes a pod, as soon as that is possible, and returns when it is bound.
+// bind creates a pod as soon as possible, and returns when it is bound.
 func (c *ha) bind(what string) {
 	c.t.Helper()
 	c.n++
@@ -141,7 +144,7 @@ func (c *ha) bind(what string) {
 	})
 }
 
-// traffic makes five pods a second until it is stopped, so that the leader has pods in hand when it is hit.
+// traffic makes five pods a second until it is stopped, so the leader is scheduling pods when the fault occurs.
 func (c *ha) traffic() (stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
@@ -150,7 +153,7 @@ func (c *ha) traffic() (stop func()) {
 	go func() {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
-			// During a fault it may fail; there is no need for every pod.
+			// It may fail during a fault; not every pod is needed.
 			_, _ = c.client.CoreV1().Pods("default").Create(ctx, haPod(fmt.Sprintf("%s-%d", prefix, i)), metav1.CreateOptions{})
 			select {
 			case <-ctx.Done():
@@ -162,7 +165,7 @@ func (c *ha) traffic() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// nothingTwice wants all pods bound, each by one event of binding, and returns how many were.
+// nothingTwice checks that all pods are bound, each with exactly one Scheduled event, and returns their number.
 func (c *ha) nothingTwice() int {
 	c.t.Helper()
 	waitFor(c.t, "all pods to be bound", func() bool {

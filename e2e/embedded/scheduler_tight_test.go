@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -16,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // slot is what each pod asks for: a node's 32 CPUs are 80 of them.
@@ -24,8 +28,8 @@ var slot = resource.MustParse("400m")
 // wanted is the priority of pods that a leader binds first.
 const wanted = "wanted"
 
-// TestSchedulerNeverOverbooks fills nodes to the last CPU across changes of the leader: no room is given away twice
-// (SCHED-36). Without FailoverBarrier it is, or the test would prove nothing.
+// TestSchedulerNeverOverbooks fills nodes to the last CPU across changes of the leader: no CPU is assigned twice.
+// Without FailoverBarrier some is, or the test would prove nothing.
 func TestSchedulerNeverOverbooks(t *testing.T) {
 	t.Run("with FailoverBarrier", func(t *testing.T) {
 		c := newTight(t, "")
@@ -63,8 +67,9 @@ func newTight(t *testing.T, plugins string) *ha {
 	t.Helper()
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	// A leader that is killed takes events that wait with it, and what is bound twice has two events.
-	bundle := "apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {builtInProfiles: {spread: {}}, extraArgs: [{name: max-event-delay, value: 0s}]" + plugins + "}\n"
+	// A killed leader loses the events that it still holds, and a pod that is bound twice is found by its two
+	// events.
+	bundle := bundletest.File("scheduler: {builtInProfiles: {spread: {}}, extraArgs: [{name: max-event-delay, value: 0s}]" + plugins + "}")
 	if err := os.WriteFile(file, []byte(bundle), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +89,8 @@ func newTight(t *testing.T, plugins string) *ha {
 	return c
 }
 
-// resume pauses the leader, has the other replica fill the room and resumes the first. What it learns first are pods
-// that the other one has left over for want of room: they were made before those that have taken it.
+// resume pauses the leader, lets the other replica fill the nodes, and resumes the first. The resumed replica
+// first sees the pods that did not fit: they were created before those that filled the nodes.
 func (c *ha) resume(t *testing.T) (overbooked []string) {
 	t.Helper()
 	c.empty(t)
@@ -101,7 +106,7 @@ func (c *ha) resume(t *testing.T) (overbooked []string) {
 	return c.overbooked(t)
 }
 
-// killedAmidst kills the program that which names while the leader fills the room.
+// killedAmidst kills the program that which returns, while the leader fills the nodes.
 func (c *ha) killedAmidst(t *testing.T, which func(leader string) string) (overbooked []string) {
 	t.Helper()
 	c.empty(t)
@@ -186,7 +191,7 @@ func (c *ha) free(t *testing.T) map[string]*resource.Quantity {
 	return free
 }
 
-// room counts the free slots.
+// room returns the number of free slots.
 func (c *ha) room(t *testing.T) int {
 	t.Helper()
 	slots := 0
@@ -196,7 +201,7 @@ func (c *ha) room(t *testing.T) int {
 	return slots
 }
 
-// overbooked are the nodes of which more is asked than they have.
+// overbooked returns the nodes whose pods request more than the nodes have.
 func (c *ha) overbooked(t *testing.T) []string {
 	t.Helper()
 	var list []string

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
@@ -19,8 +21,8 @@ func (u *userID) apply(cmd *exec.Cmd) {
 	}
 }
 
-// A cluster needs no privileges. Where the tests themselves run without, every
-// other test shows it.
+// A cluster needs no privileges. If the tests themselves run without
+// privileges, every other test shows that.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("all tests run as an ordinary user already")

@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package embedded_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // Bundles other than the default one come up and pass the quick checks, twice,
@@ -12,13 +16,14 @@ func TestBundleVariants(t *testing.T) {
 	for name, yaml := range map[string]string{
 		"HTTP CONNECT":                  "konnectivity: {proxyProtocol: HTTPConnect}",
 		"lease counting":                "konnectivity: {leaseCounting: true}",
-		"destination host":              "konnectivity: {agent: {identifiers: 'host=$(NODE_NAME)&ipv4=$(HOST_IP)&default-route=true'}, server: {extraArgs: [{name: proxy-strategies, value: 'destHost,defaultRoute'}]}}",
+		"destination host":              "konnectivity: {agent: {identifiers: [{type: Host, value: $(NODE_NAME)}, {type: IPv4, value: $(HOST_IP)}, {type: DefaultRoute, value: 'true'}]}, server: {proxyStrategies: [destHost, defaultRoute]}}",
+		"own node first":                "konnectivity: {agent: {identifiers: [{type: Host, value: $(NODE_NAME)}, {type: IPv4, value: $(HOST_IP)}]}, server: {proxyStrategies: [destHost, default]}}",
 		"another namespace, RSA, names": "namespace: tunnels\npki: {algorithm: RSA-2048}\nscheduler: {name: second, profiles: [{schedulerName: a}, {schedulerName: b}], leaderElection: {leaseNamespace: kube-system}}\nkonnectivity: {agentServiceAccount: agent, authenticationAudience: tunnel}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
 			file := filepath.Join(h.Dir, "bundle.yaml")
-			if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n"+yaml+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(bundletest.File(yaml)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			h.must("up", "-f", file, "-q")
@@ -32,15 +37,15 @@ func TestBundleVariants(t *testing.T) {
 func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nscheduler: {leaderElection: {leaseNamespace: locks}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(bundletest.File("scheduler: {leaderElection: {leaseNamespace: locks}}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.try("up", "-f", file).want(t, 1, "scheduler.leaderElection.leaseNamespace", `"locks"`)
 	h.neverMade()
 }
 
-// A kubeconfig that cannot be read is refused before anything is made, and one
-// given by flag loses its context again.
+// An unreadable kubeconfig is rejected before anything is created. From a
+// kubeconfig that a flag names, "down" removes the context again.
 func TestKubeconfigs(t *testing.T) {
 	h := newHome(t)
 	own := filepath.Join(h.Dir, "own.kubeconfig")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -14,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // The providers.
@@ -25,7 +29,7 @@ const (
 // Cluster is one that fairlead up has made.
 type Cluster struct {
 	*Home
-	// Name and Provider are what up was told.
+	// Name and Provider are the flags of "up".
 	Name, Provider string
 	// Config and Client reach the API server as its administrator.
 	Config *rest.Config
@@ -36,9 +40,9 @@ type Cluster struct {
 	hostIP string
 	// tool is the path of testpod as a command of a Pod.
 	tool string
-	// plain says that fairlead has not made it.
+	// plain says that kind created it without fairlead.
 	plain bool
-	// closers end what runs on this machine for the cluster.
+	// closers stop the processes that run on this machine for the cluster.
 	closers []func()
 }
 
@@ -78,15 +82,15 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 	}
 	if o.Bundle != "" {
 		file := filepath.Join(h.Dir, "bundle.yaml")
-		if err := os.WriteFile(file, []byte("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\n"+o.Bundle+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(bundletest.File(o.Bundle)), 0o600); err != nil {
 			return nil, err
 		}
 		args = append(args, "--filename", file)
 	}
 	cmd, stdout, stderr := h.Command(ctx, args...)
 	if provider == Kind {
-		// It removes what it has made; killed, it would leave commands of the container
-		// runtime at work.
+		// An interrupted "up" removes what it has created; a killed one would leave
+		// commands of the container runtime running.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = settleLimit
 	}
@@ -178,10 +182,11 @@ func (c *Cluster) Context() string {
 	return contextOf(c.Name)
 }
 
-// contextOf is what fairlead calls the context of a cluster, and kind the cluster.
+// contextOf returns the name of the context that fairlead gives a cluster,
+// which is also the name of the kind cluster.
 func contextOf(name string) string { return "fairlead-" + name }
 
-// kindName is what kind calls the cluster.
+// kindName is the name of the cluster in kind.
 func (c *Cluster) kindName() string {
 	if c.plain {
 		return c.Name

@@ -1,7 +1,9 @@
-// Package harness is what the end-to-end tests have in common: it brings a
-// cluster up through the built fairlead program, with the provider that the
-// environment variable PROVIDER names, and gives tests the calls to make
-// through it.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harness has the common code of the end-to-end tests. It brings a
+// cluster up with the built fairlead program, with the provider that the
+// environment variable PROVIDER names, and has methods for the calls that tests
+// make through the cluster.
 //
 // Start reading at [Suite], the cluster that a test package shares, and
 // [Cluster], which has one method for each kind of call (logs, exec, …). load.go

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -14,11 +16,11 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 )
 
-// Firewall drops, in every control plane node, what its own processes send to
-// any kubelet and to Pods of other nodes. Answers to connections that others
-// have opened, such as the agents', pass. Pods of the same node stay in reach:
-// the kubelet beside the API server probes them, and a packet does not tell the
-// two apart.
+// Firewall drops, in every control plane node, the packets that its own
+// processes send to any kubelet and to Pods of other nodes. Answers to
+// connections that other hosts opened, such as the agents', pass. Pods of the
+// same node stay reachable: the kubelet of the node probes them, and a firewall
+// cannot distinguish its packets from the API server's.
 type Firewall struct {
 	// Before and After are direct dials from a control plane without and with the rules.
 	Before, After []DirectDial
@@ -26,10 +28,11 @@ type Firewall struct {
 	targets       []string
 }
 
-// DirectDial is an attempt of a control plane node to reach something by itself.
+// DirectDial is an attempt of a control plane node to connect without the
+// tunnel.
 type DirectDial struct {
 	From, To string
-	// Connected says that TCP came to be.
+	// Connected says that the TCP connection was established.
 	Connected bool
 }
 
@@ -97,7 +100,7 @@ func isControlPlane(n corev1.Node) bool {
 	return ok
 }
 
-// Lower takes the firewall away.
+// Lower removes the firewall.
 func (f *Firewall) Lower(ctx context.Context) error {
 	for _, node := range f.nodes {
 		script := fmt.Sprintf("set -e\n%[1]s-D OUTPUT -j %[2]s\n%[1]s-F %[2]s\n%[1]s-X %[2]s", iptables, chain)
@@ -109,7 +112,7 @@ func (f *Firewall) Lower(ctx context.Context) error {
 }
 
 // Dial tries to reach kubelets of workers and the server's Pod from every
-// control plane node, past the tunnel.
+// control plane node, without the tunnel.
 func (f *Firewall) Dial(ctx context.Context) []DirectDial {
 	all := make([]DirectDial, len(f.nodes)*len(f.targets))
 	var wg sync.WaitGroup
@@ -145,7 +148,8 @@ func (f *Firewall) Tight() error {
 	return errors.Join(errs...)
 }
 
-// FailOnDrop makes a test fail during which something tries to go past the tunnel.
+// FailOnDrop makes a test fail if a process tries to bypass the tunnel during
+// the test.
 func (f *Firewall) FailOnDrop(ctx context.Context, t *testing.T) {
 	t.Helper()
 	count := func() int {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -12,7 +14,8 @@ import (
 	"time"
 )
 
-// Home is a user with nothing but the caches of Go and of built components.
+// Home is the home directory of a user, which has only the caches of Go and of
+// built components.
 type Home struct {
 	// Dir is the home directory, Bin holds the programs under test.
 	Dir, Bin string
@@ -94,7 +97,7 @@ func (h *Home) Clusters() []string {
 	return names
 }
 
-// StateDir is where a cluster's files are.
+// StateDir is the directory of a cluster's files.
 func (h *Home) StateDir(name string) string {
 	return filepath.Join(h.Dir, "state/fairlead/clusters", name)
 }
@@ -104,7 +107,7 @@ func (h *Home) FailedLogs(name string) string {
 	return filepath.Join(h.Dir, "state/fairlead/failed-logs", name)
 }
 
-// Kubeconfig is the user's.
+// Kubeconfig is the path of the user's kubeconfig.
 func (h *Home) Kubeconfig() string { return filepath.Join(h.Dir, ".kube/config") }
 
 // Command prepares fairlead with arguments.
@@ -117,7 +120,8 @@ func (h *Home) Program(ctx context.Context, path string, args ...string) (cmd *e
 	cmd = exec.CommandContext(ctx, path, args...)
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.Env, stdout, stderr
-	// What it starts in the background must not keep the test waiting for the pipes.
+	// Processes that it starts in the background keep the pipes open; the test
+	// must not wait for them.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, stdout, stderr
 }

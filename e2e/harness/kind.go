@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -29,10 +31,10 @@ func newKind() (*kind.Provider, error) {
 		options = append(options, kind.ProviderWithNerdctl(name))
 	}
 	provider := kind.NewProvider(options...)
-	// That there is a client does not say that there is a daemon.
+	// A client may be installed without a running daemon.
 	if _, err := provider.List(); err != nil {
 		return nil, fmt.Errorf("no container runtime answers (%w): start Docker, Podman or nerdctl, or a private Docker with\n"+
-			`  eval "$(go run ./deploy/tools/dockerd start)"`, err)
+			`  eval "$(go -C e2e/offline run ./dockerd start)"`, err)
 	}
 	return provider, nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -8,7 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead-dev/fairlead/deploy/components"
+	"github.com/fairlead-dev/fairlead/pkg/components"
+	"github.com/fairlead-dev/fairlead/pkg/components/unpack"
 )
 
 // BuildKubectl compiles the pinned kubectl, once for a cluster; its packages are
@@ -26,7 +29,7 @@ func buildKubectl(ctx context.Context, dir, out string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := components.Unpack(dir); err != nil {
+	if err := unpack.Into(dir); err != nil {
 		return err
 	}
 	c, err := components.Get("kubectl")

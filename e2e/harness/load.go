@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -111,7 +113,7 @@ var ErrStalled = errors.New("nothing came for too long")
 // stallLimit is after how long without anything a stream counts as broken.
 const stallLimit = 15 * time.Second
 
-// LongStreams are streams that are opened again when they break.
+// LongStreams are streams that are reopened when they break.
 type LongStreams struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -189,7 +191,7 @@ func (l *LongStreams) keep(ctx context.Context, name string, stream Stream) {
 	}
 }
 
-// watch runs a stream and ends it when it stalls.
+// watch runs a stream and cancels it when it stalls.
 func (l *LongStreams) watch(ctx context.Context, name string, stream Stream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

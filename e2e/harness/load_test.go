@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -9,7 +11,8 @@ import (
 	"time"
 )
 
-// What a load counts is what the rollout tests assert, so it must count right.
+// The rollout tests assert on the counts of a load, so the counts must be
+// correct.
 func TestLoadCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -82,7 +85,8 @@ func TestStreamsCount(t *testing.T) {
 	})
 }
 
-// A stream that cannot be opened is told apart from one that breaks.
+// Streams counts a stream that cannot be opened separately from one that
+// breaks.
 func TestStreamsInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

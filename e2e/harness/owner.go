@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -11,13 +13,14 @@ import (
 	"syscall"
 )
 
-// owner is this process in the names of what it makes, so that a later run can
-// tell what a killed one has left: its number, and where that number means it.
+// owner identifies this process in the names of the things that it creates, so
+// a later run can recognise what a killed one left behind. It has the process
+// id and the place in which that id is valid.
 func owner() string { return fmt.Sprintf("%d-%s", os.Getpid(), place()) }
 
-// place is this machine since it was started, and the namespace in which
-// processes have their numbers: the container runtime may serve others, in
-// containers and on other machines, whose processes cannot be seen from here.
+// place identifies the current boot of this machine and the PID namespace. The
+// container runtime may also serve test runs in containers and on other
+// machines, whose processes cannot be seen from here.
 func place() string {
 	host, _ := os.Hostname()
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -26,12 +29,14 @@ func place() string {
 	return hex.EncodeToString(sum[:3])
 }
 
-// ownerGone tells of a name that begins with an owner whether that process is no
-// more. It is not known of one of another place.
+// ownerGone says whether the process of the owner at the beginning of a name is
+// gone. For an owner of another place it returns false, because that is not
+// known.
 func ownerGone(name string) bool {
 	number, rest, _ := strings.Cut(name, "-")
 	where, _, _ := strings.Cut(rest, "-")
 	pid, err := strconv.Atoi(number)
-	// Others' processes are there, though nobody but root may send them anything.
+	// Processes of other users exist too, although only root may send signals to
+	// them: kill then fails with EPERM.
 	return err == nil && pid > 0 && where == place() && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }

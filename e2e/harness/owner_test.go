@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -23,8 +25,9 @@ func TestOwnerAsked(t *testing.T) {
 	fmt.Printf("\ngone: %v\n", ownerGone(name))
 }
 
-// Only what is known to be left by a killed run is removed: nothing of a process
-// that runs, whoever's it is, and nothing of one that cannot be seen from here.
+// The harness removes only what a killed run left behind. It removes nothing of
+// a running process, of any user, and nothing of a process that it cannot see
+// from here.
 func TestOwnerGone(t *testing.T) {
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
@@ -52,7 +55,7 @@ func TestOwnerGone(t *testing.T) {
 	if out := askAs(t, owner(), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}); !strings.Contains(out, "gone: false") {
 		t.Errorf("another user takes this process for gone: %s", out)
 	}
-	// In another namespace of processes this one's number means nothing.
+	// In another PID namespace this process's id has no meaning.
 	if out := askAs(t, owner(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}); !strings.Contains(out, "gone: false") {
 		t.Errorf("a process in a container takes this one for gone: %s", out)
 	}

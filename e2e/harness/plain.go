@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -19,8 +21,8 @@ import (
 // process that did follows.
 const plainPrefix = "fairlead-e2e-plain-"
 
-// PlainUp makes a kind cluster without fairlead, as somebody else's: with one
-// control plane node and two workers.
+// PlainUp creates a kind cluster without fairlead, like a cluster of another
+// user. It has one control plane node and two workers.
 func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 	provider, err := newKind()
 	if err != nil {
@@ -30,7 +32,8 @@ func PlainUp(ctx context.Context, h *Home) (*Cluster, error) {
 	config := &kindv1alpha4.Cluster{
 		TypeMeta: kindv1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},
 		Nodes:    []kindv1alpha4.Node{{Role: kindv1alpha4.ControlPlaneRole}, {Role: kindv1alpha4.WorkerRole}, {Role: kindv1alpha4.WorkerRole}},
-		// What machines with cgroup v1, and those without CAP_SYS_RESOURCE, need.
+		// Machines with cgroup v1, and those without CAP_SYS_RESOURCE, need these
+		// settings.
 		KubeadmConfigPatches: []string{"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n"},
 		ContainerdConfigPatches: []string{
 			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nrestrict_oom_score_adj = true\n",
@@ -67,7 +70,7 @@ func (c *Cluster) plainDown() error {
 	return provider.Delete(c.Name, c.Kubeconfig())
 }
 
-// sweepPlain removes the plain clusters of processes that are no more.
+// sweepPlain removes the plain clusters of processes that are gone.
 func sweepPlain() error {
 	provider, err := newKind()
 	if err != nil {

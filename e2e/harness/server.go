@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -42,7 +44,9 @@ const ServerName = "server"
 // ports of a server.
 type ports struct{ http, tcp, tls int }
 
-// FrontProxy is what the API server tells extension servers to trust (AGG-08).
+// FrontProxy holds the CAs and names that the API server publishes for
+// extension API servers, in ConfigMap
+// kube-system/extension-apiserver-authentication.
 type FrontProxy struct {
 	CA, ClientCA []byte
 	Names        []string
@@ -99,7 +103,8 @@ func (c *Cluster) StartServer(ctx context.Context) (ca []byte, err error) {
 	})
 }
 
-// serverFiles makes the server's certificate and names who may speak for others.
+// serverFiles creates the server's certificate and the file with the accepted
+// front proxy names.
 func (c *Cluster) serverFiles(ctx context.Context) (map[string][]byte, error) {
 	front, err := c.ReadFrontProxy(ctx)
 	if err != nil {
@@ -159,7 +164,8 @@ func (c *Cluster) startHostServer(ctx context.Context, files map[string][]byte) 
 		*port = l.Addr().(*net.TCPAddr).Port
 		_ = l.Close()
 	}
-	// Not the caller's context: a test's would end the server with the test.
+	// Do not use the caller's context: a test's context would end the server with
+	// the test.
 	cmd := exec.Command(c.tool, serverArgs(p, c.hostIP, dir, string(files["front-proxy-name"]))...) //nolint:noctx // see above; Close ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                              // a killed test cleans nothing up
 	if err := cmd.Start(); err != nil {

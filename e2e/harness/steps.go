@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -9,7 +11,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 )
 
-// Step is a part of the way that a cluster goes.
+// Step is one step in the life cycle of a cluster.
 type Step struct {
 	Name string
 	Do   func(context.Context, *testing.T)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -59,11 +61,11 @@ func numbers(r io.Reader, prefix string, alive func()) error {
 	return lines.Err()
 }
 
-// ErrCorrupt says that other data came than was sent.
+// ErrCorrupt says that the received data differ from the sent data.
 var ErrCorrupt = errors.New("other data than was sent")
 
-// echoExec talks to a command that gives back what it gets. It never sees the
-// end of it: simulated nodes do not pass that on.
+// echoExec talks to a command that gives back what it gets. It never receives
+// the end of the output: simulated nodes do not pass that on.
 func (c *Cluster) echoExec(ctx context.Context, alive func()) error {
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()

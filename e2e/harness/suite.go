@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -31,7 +33,7 @@ type Suite struct {
 	prepare  []func(context.Context, *Cluster) error
 	before   []env.TestFunc
 
-	// coming is the cluster that is being made.
+	// coming is the cluster that is being created.
 	coming sync.WaitGroup
 
 	mu     sync.Mutex
@@ -59,7 +61,7 @@ const tearDownTime = 90 * time.Second
 // failed run are kept in _output/e2e.
 func (s *Suite) Main(m *testing.M) int {
 	flag.Parse()
-	// What client-go logs of connections that a test has ended is no news.
+	// Drop what client-go logs about connections that a test has closed.
 	klog.SetLogger(logr.Discard())
 	s.provider = os.Getenv("PROVIDER")
 	if s.provider == "" {
@@ -157,7 +159,7 @@ func (s *Suite) reuse(ctx context.Context, cfg *envconf.Config, bin, dir string)
 	return ctx, s.ready(ctx, cfg)
 }
 
-// ready does what a package wants done before its tests.
+// ready runs the preparation of a package before its tests.
 func (s *Suite) ready(ctx context.Context, cfg *envconf.Config) error {
 	cfg.WithKubeconfigFile(s.Kubeconfig())
 	for _, f := range s.prepare {
@@ -269,8 +271,8 @@ func (s *Suite) watch(cancel context.CancelFunc) (stop func()) {
 	return func() { signal.Stop(signals); close(done) }
 }
 
-// awaitComing waits for a cluster that is being made: what is made after the
-// removal would be left.
+// awaitComing waits for a cluster that is being created: otherwise anything
+// created after the removal would be left behind.
 func (s *Suite) awaitComing() {
 	gone := make(chan struct{})
 	go func() { s.coming.Wait(); close(gone) }()

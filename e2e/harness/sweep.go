@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -11,8 +13,8 @@ import (
 
 const homePrefix = "fl-"
 
-// HomePrefix begins the names of this process's home directories, so that a
-// later run can tell what a killed one has left.
+// HomePrefix begins the names of this process's home directories, so a later
+// run can recognise what a killed one left behind.
 func HomePrefix() string { return homePrefix + owner() + "-" }
 
 // ClusterName is a name for a cluster that no other run of tests has: container

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -17,7 +19,7 @@ const podTool = "/testpod"
 // tickEvery is how often the server's Pod writes a line into its log.
 const tickEvery = 200 * time.Millisecond
 
-// prepareTool builds testpod and brings it to where Pods find it.
+// prepareTool builds testpod and makes it available to Pods.
 func (c *Cluster) prepareTool(ctx context.Context) error {
 	path := filepath.Join(c.Dir, "testpod")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", path, "github.com/fairlead-dev/fairlead/e2e/testpod")
@@ -34,7 +36,7 @@ func (c *Cluster) prepareTool(ctx context.Context) error {
 	return c.loadTool(path)
 }
 
-// startTicking plays the Pod that writes into its log all the time.
+// startTicking simulates the Pod that writes into its log all the time.
 func (c *Cluster) startTicking(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

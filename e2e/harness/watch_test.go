@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package harness
 
 import (
@@ -25,8 +27,8 @@ func TestWatched(t *testing.T) {
 	time.Sleep(time.Minute)
 }
 
-// An interrupted run removes its cluster: also when its terminal is closed, and
-// when nobody reads any more what it says about it.
+// An interrupted run removes its cluster, also when its terminal is closed and
+// when its output pipe is closed.
 func TestInterruptedSuite(t *testing.T) {
 	interrupttest.CleansUp(t, 130, func(mark string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestWatched$")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -27,7 +29,8 @@ func randomBytes(n int) []byte {
 
 func sumOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// exec carries both directions and tells how the command ended (KON-10).
+// exec carries data in both directions and reports the exit status of the
+// command.
 func TestExec(t *testing.T) {
 	run(t, "exec", 2*time.Minute,
 		step{"a mebibyte goes in and comes back whole", execBothWays},
@@ -54,7 +57,7 @@ func execBothWays(ctx context.Context, t *testing.T) {
 	}
 }
 
-// Simulated nodes (kwok v0.8.0) do not tell the exit code: any failure is an
+// Simulated nodes (kwok v0.8.0) do not report the exit code: any failure is an
 // internal error that quotes it.
 func execFails(ctx context.Context, t *testing.T) {
 	for _, code := range []int{1, 7, 255} {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -18,7 +20,8 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// A validating webhook behind a Service is asked through the tunnel (KON-10).
+// The API server calls a validating webhook behind a Service through the
+// tunnel.
 func TestWebhook(t *testing.T) {
 	run(t, "webhook", 2*time.Minute, step{"it refuses and admits", func(ctx context.Context, t *testing.T) {
 		registerWebhook(ctx, t)
@@ -82,9 +85,10 @@ func registerWebhook(ctx context.Context, t *testing.T) {
 
 const whoami = "/apis/" + harness.ExtensionGroup + "/v1/whoami"
 
-// An aggregated API is reached through the tunnel, from a front proxy that
-// proves itself and tells the true user (AGG-02, AGG-06 to AGG-09, AGG-21,
-// AGG-31, AGG-40 to AGG-46).
+// The API server reaches an aggregated API through the tunnel. As the front
+// proxy it authenticates with its own certificate and passes on the user that
+// it has authenticated. The extension API server accepts the user headers only
+// with that certificate, which a separate CA signs.
 func TestAggregatedAPI(t *testing.T) {
 	run(t, "aggregated API", 4*time.Minute,
 		step{"front proxy and clients have CAs of their own", func(ctx context.Context, t *testing.T) {
@@ -94,7 +98,7 @@ func TestAggregatedAPI(t *testing.T) {
 			}
 		}},
 		step{"it learns who asks, and who is away", aggregated},
-		step{"nobody but the front proxy gets in", func(ctx context.Context, t *testing.T) {
+		step{"only the front proxy is accepted", func(ctx context.Context, t *testing.T) {
 			// The Service proxy has no certificate of the front proxy.
 			body, err := suite.Client.CoreV1().RESTClient().Get().Namespace(harness.Namespace).Resource("services").
 				Name("https:" + harness.ServerName + ":https").SubResource("proxy").Suffix(whoami).Do(ctx).Raw()
@@ -109,7 +113,7 @@ func aggregated(ctx context.Context, t *testing.T) {
 	registerAPI(ctx, t)
 	var body []byte
 	err := harness.Wait(ctx, time.Minute, "the aggregated API", func(ctx context.Context) (err error) {
-		// The client's own headers must not be believed (AGG-07).
+		// The API server must not pass on the client's own user headers.
 		body, err = suite.Client.CoreV1().RESTClient().Get().AbsPath(whoami).SetHeader("X-Remote-User", "mallory").Do(ctx).Raw()
 		return err
 	})
@@ -130,7 +134,8 @@ func aggregated(ctx context.Context, t *testing.T) {
 	withoutAgents(ctx, t)
 }
 
-// withoutAgents takes the agents away: so is the API, until they are back (AGG-46).
+// withoutAgents stops the agents. The aggregated API is then unavailable until
+// the agents are back, because its traffic goes through the tunnel.
 func withoutAgents(ctx context.Context, t *testing.T) {
 	agents := suite.Agents()
 	atEnd(ctx, t, func(ctx context.Context) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// A forwarded port carries many connections at once, each with its own data (KON-10).
+// A forwarded port carries many connections at once, each with its own data.
 func TestPortForward(t *testing.T) {
 	run(t, "port-forward", 2*time.Minute, step{"fifty connections at once", func(ctx context.Context, t *testing.T) {
 		address, stop, err := suite.Forward(ctx, harness.ServerName, harness.EchoPort)
@@ -58,7 +60,7 @@ func echo(ctx context.Context, address string, sent []byte) error {
 	return <-wrote
 }
 
-// The API server's proxies reach every node, a Pod and a Service (KON-10).
+// The API server's proxies reach every node, a Pod and a Service.
 func TestProxies(t *testing.T) {
 	run(t, "proxies", 2*time.Minute,
 		step{"every node's kubelet", func(ctx context.Context, t *testing.T) {
@@ -99,7 +101,7 @@ func TestProxies(t *testing.T) {
 				t.Errorf("%q, %v; want %s", body, err, sumOf(sent))
 			}
 		}},
-		step{"a port where nobody listens", func(ctx context.Context, t *testing.T) {
+		step{"a port without a listener", func(ctx context.Context, t *testing.T) {
 			body, err := suite.Client.CoreV1().RESTClient().Get().Namespace(harness.Namespace).Resource("pods").
 				Name(harness.ServerName + ":9").SubResource("proxy").Do(ctx).Raw()
 			if err == nil || !strings.Contains(string(body), "refused") {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// A node is drained and taken away for a while, as for a new kernel: the calls
-// that its agent carried end, and nobody has to dial twice (KON-76, KON-85).
+// A node is drained and stopped for a while, as for a kernel update. The calls
+// that its agent carried end, and no client has to dial twice.
 func TestNodeDrain(t *testing.T) {
 	if suite.Simulated() {
 		t.Skip("simulated nodes run no agents that a drain could concern")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -10,7 +12,7 @@ import (
 
 // The tunnel is the only way from the control plane to nodes and Pods: direct
 // connections fail, which the firewall's counters show too, and all other tests
-// of this package pass behind it (KON-10, KON-11).
+// of this package pass with this firewall.
 func TestTunnelIsTheOnlyWay(t *testing.T) {
 	if suite.Simulated() {
 		t.Skip("an embedded cluster is on one host, where there is no network between control plane and nodes: fairlead verify counts its dials")
@@ -61,8 +63,8 @@ func dropped(ctx context.Context, t *testing.T) int {
 	return n
 }
 
-// countDropped makes every test fail during which something tried to go past the
-// tunnel. The test above does so on purpose.
+// countDropped makes every test fail if a process tried to bypass the tunnel
+// during the test. The test above does so on purpose.
 func countDropped(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) {
 	if firewall != nil && t.Name() != "TestTunnelIsTheOnlyWay" {
 		firewall.FailOnDrop(ctx, t)

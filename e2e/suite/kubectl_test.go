@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -13,7 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// What the README tells a user to do with kubectl, done with kubectl.
+// The kubectl commands of the README work.
 func TestKubectl(t *testing.T) {
 	path, err := suite.BuildKubectl(t.Context())
 	if err != nil {

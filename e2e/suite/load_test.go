@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -9,8 +11,8 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// underLoad does something while new dials and long streams are under way, and
-// returns what became of them.
+// underLoad runs a function while new dials and long streams are open, and
+// returns their counts.
 func underLoad(ctx context.Context, t *testing.T, do func(context.Context) error) (harness.Dials, harness.StreamCount) {
 	t.Helper()
 	streams, err := harness.StartStreams(ctx, streamsOfEach, suite.LongStreams())
@@ -34,8 +36,8 @@ func underLoad(ctx context.Context, t *testing.T, do func(context.Context) error
 	return dials, count
 }
 
-// wantNoDamage wants that streams that broke did so cleanly (none got other data
-// than was sent, and none was left to hang) and could be opened again at once.
+// wantNoDamage checks that broken streams ended cleanly (none got data that
+// were not sent, and none hung) and could be reopened at once.
 func wantNoDamage(t *testing.T, s harness.StreamCount) {
 	t.Helper()
 	if s.Failed > 0 {

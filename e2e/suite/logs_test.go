@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -35,7 +37,7 @@ func (b *lockedBuffer) Bytes() []byte {
 	return bytes.Clone(b.buf.Bytes())
 }
 
-// Logs come whole, and as they are written (KON-10).
+// Logs arrive complete, and while they are written.
 func TestLogs(t *testing.T) {
 	run(t, "logs", 2*time.Minute,
 		step{"a large log comes whole", largeLog},
@@ -124,7 +126,7 @@ func attachShows(ctx context.Context, t *testing.T) {
 		defer close(ended)
 		_ = suite.Attach(ctx, harness.ServerName, harness.Streams{Stdout: &screen, Stderr: io.Discard}) // that it was cut off
 	}()
-	// Attached is who sees the ticks.
+	// A client that sees the ticks is attached.
 	err := harness.Wait(ctx, 30*time.Second, "attach to show ticks", func(context.Context) error {
 		if !bytes.Contains(screen.Bytes(), []byte("tick ")) {
 			return fmt.Errorf("it shows %q", screen.Bytes())

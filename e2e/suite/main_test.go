@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package suite_test holds the end-to-end tests that are the same for every
 // provider: what a cluster's user does, through the tunnel. They share one
 // cluster. With PROVIDER=kind, a firewall in its nodes lets nothing but the
@@ -20,7 +22,7 @@ import (
 // server's certificate is of, and firewall what stands in the way of everything
 // but the tunnel where nodes are real.
 var (
-	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2}, prepare)
+	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}"}, prepare)
 	serverCA []byte
 	firewall *harness.Firewall
 )

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package suite_test
 
 import (
@@ -36,7 +38,7 @@ func TestStreamsWhileDialling(t *testing.T) {
 }
 
 // While agents are replaced one after another, as a rollout does, there is
-// always another one to dial through (KON-76).
+// always another one to dial through.
 func TestAgentRollout(t *testing.T) {
 	run(t, "rollout of the agents", 6*time.Minute, step{"no dial fails", func(ctx context.Context, t *testing.T) {
 		dials, streams := underLoad(ctx, t, suite.Agents().Restart)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -21,7 +23,8 @@ const (
 	denyMessage = "refused by the webhook of the end-to-end tests"
 )
 
-// frontProxy says who may speak for others (AGG-21).
+// frontProxy verifies the front proxy: only a client with a certificate of this
+// CA and one of these common names may pass on other users in request headers.
 type frontProxy struct {
 	ca    *x509.CertPool
 	names []string
@@ -39,7 +42,7 @@ func loadFrontProxy(o options) (frontProxy, error) {
 	return f, nil
 }
 
-// only lets nobody but a front proxy in.
+// only rejects all clients except a front proxy.
 func (f frontProxy) only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 || !slices.Contains(f.names, r.TLS.PeerCertificates[0].Subject.CommonName) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Program testpod is what the end-to-end tests run in Pods, and as a process of
 // the host where nodes are simulated: a server to talk to, and the few commands
 // that exec and cp need. One static binary, so that an image can be made of it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -169,7 +171,7 @@ func serveTCP(ctx context.Context, o options) error {
 	}
 }
 
-// serveTLS serves the webhook to anybody and the aggregated API to front proxies.
+// serveTLS serves the webhook to all clients and the aggregated API to front proxies only.
 func serveTLS(ctx context.Context, o options) error {
 	cert, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -17,14 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/egress"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// TestAPIServerOverTCP: KON-05. A real kube-apiserver comes to the server by HTTP CONNECT
-// over TCP, with certificates on both sides, as the bundle configures it; with a
-// certificate of another CA it is not let in.
+// TestAPIServerOverTCP checks that a real kube-apiserver connects to the server with HTTP
+// CONNECT over TCP, with certificates on both sides, as the bundle configures it. The
+// server rejects a certificate of another CA.
 func TestAPIServerOverTCP(t *testing.T) {
 	tls, stranger := daemontest.Certificate(t), daemontest.Certificate(t)
 	p, frontend := startOverTCP(t, options{mode: "http-connect"}, tls)
@@ -37,7 +39,7 @@ func TestAPIServerOverTCP(t *testing.T) {
 			config := egressOverTCP(t, &v1alpha1.TCPTransport{
 				URL: "https://" + frontend, CABundle: tls.CA, ClientCert: c.client.Cert, ClientKey: c.client.Key,
 			})
-			cp := daemontest.StartControlPlane(t, "--"+egress.ConfigFlag+"="+write(t, config))
+			cp := daemontest.StartControlPlane(t, "--"+apiserver.ConfigFlag+"="+write(t, config))
 			asked := denyConfigMaps(t, cp)
 			before, err := metric(p.serverHealth, dialled)
 			if err != nil {
@@ -63,24 +65,24 @@ const (
 	dialled = "konnectivity_network_proxy_server_dial_duration_seconds_count"
 )
 
-// egressOverTCP is the bundle's configuration for kube-apiserver, for what it sends to
-// webhooks that are given by URL: these may be on loopback.
+// egressOverTCP returns the bundle's EgressSelectorConfiguration for kube-apiserver,
+// changed to apply to webhooks that are given by URL: these may be on loopback.
 func egressOverTCP(t *testing.T, tcp *v1alpha1.TCPTransport) string {
 	t.Helper()
 	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: v1alpha1.Transport{TCP: tcp}}}
-	data, err := egress.Configuration(b)
+	data, err := apiserver.Configuration(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := strings.Replace(string(data), "name: "+egress.Selection, "name: controlplane", 1)
+	config := strings.Replace(string(data), "name: "+apiserver.Selection, "name: controlplane", 1)
 	if config == string(data) {
-		t.Fatalf("the configuration has no selection %s:\n%s", egress.Selection, data)
+		t.Fatalf("the configuration has no selection %s:\n%s", apiserver.Selection, data)
 	}
 	return config
 }
 
-// denyConfigMaps has kube-apiserver ask a webhook on loopback about ConfigMaps, and
-// returns how often it was asked.
+// denyConfigMaps makes kube-apiserver call a webhook on loopback for ConfigMaps, and
+// returns how often it was called.
 func denyConfigMaps(t *testing.T, cp *daemontest.ControlPlane) *atomic.Int64 {
 	t.Helper()
 	asked := &atomic.Int64{}
@@ -115,8 +117,8 @@ func denyConfigMaps(t *testing.T, cp *daemontest.ControlPlane) *atomic.Int64 {
 	return asked
 }
 
-// refusal makes ConfigMaps until kube-apiserver knows the webhook, and returns why one
-// could not be made.
+// refusal creates ConfigMaps until kube-apiserver uses the webhook, and returns the error
+// of the ConfigMap that could not be created.
 func refusal(t *testing.T, cp *daemontest.ControlPlane) (refused error) {
 	t.Helper()
 	daemontest.Eventually(t, startBound, func() error {

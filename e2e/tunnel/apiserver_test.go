@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -16,13 +18,15 @@ import (
 
 const audience = "system:konnectivity-server"
 
-// tokenFile writes a token of an account of kube-system for an audience.
+// tokenFile writes a token of a ServiceAccount in kube-system for an audience to a
+// file.
 func tokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience string) string {
 	t.Helper()
 	return boundTokenFile(t, cp, account, audience, nil)
 }
 
-// boundTokenFile writes a token that is bound to an object, if one is given.
+// boundTokenFile is like tokenFile with a token that is bound to an object, if one is
+// given.
 func boundTokenFile(t *testing.T, cp *daemontest.ControlPlane, account, audience string, bound *authenticationv1.BoundObjectReference) string {
 	t.Helper()
 	accounts := cp.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
@@ -50,8 +54,8 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// TestAPIServer: agents prove themselves to a real API server, and Leases in it count
-// servers.
+// TestAPIServer checks that agents authenticate with a real API server, and that Leases
+// in it count the servers.
 func TestAPIServer(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	daemontest.Eventually(t, startBound, func() error {
@@ -60,12 +64,16 @@ func TestAPIServer(t *testing.T) {
 	})
 	t.Run("tokens", func(t *testing.T) { tokens(t, cp) })
 	t.Run("tokens at upstream's servers", func(t *testing.T) { upstreamReviews(t, cp) })
+	t.Run("expired token", func(t *testing.T) { expiredToken(t, cp) })
 	t.Run("claims", func(t *testing.T) { claims(t, cp) })
+	t.Run("disputed addresses", func(t *testing.T) { disputed(t, cp) })
 	t.Run("leases", func(t *testing.T) { leases(t, cp) })
 }
 
-// tokens: KON-42, KON-69, KON-73. Agents of ours and of upstream's with the right token
-// get in; all others are refused and counted.
+// tokens checks the authentication of agents by TokenReview. Fairlead's and upstream's
+// agents are accepted with a token of the right ServiceAccount and audience
+// (system:konnectivity-server), which they read from --service-account-token-path. All
+// others are refused and counted.
 func tokens(t *testing.T, cp *daemontest.ControlPlane) {
 	good := tokenFile(t, cp, "konnectivity-agent", audience)
 	for _, agent := range []release{ours, v0_34_0, v0_36_0} {
@@ -97,7 +105,7 @@ func tokens(t *testing.T, cp *daemontest.ControlPlane) {
 	}
 }
 
-// reviewFlags have a server review the tokens of agents.
+// reviewFlags are the flags with which a server reviews the tokens of agents.
 func reviewFlags(cp *daemontest.ControlPlane) []string {
 	return []string{
 		"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent", "--authentication-audience=" + audience,
@@ -105,7 +113,8 @@ func reviewFlags(cp *daemontest.ControlPlane) []string {
 	}
 }
 
-// badTokens are files with tokens that are each wrong in one way, by what is wrong.
+// badTokens are files with tokens that are each wrong in one way. The keys say in which
+// way.
 func badTokens(t *testing.T, cp *daemontest.ControlPlane, good string) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -116,7 +125,7 @@ func badTokens(t *testing.T, cp *daemontest.ControlPlane, good string) map[strin
 	}
 }
 
-// spoilt changes the signature of a token.
+// spoilt returns a token with an invalid signature.
 func spoilt(t *testing.T, path string) string {
 	t.Helper()
 	token, err := os.ReadFile(path)
@@ -128,7 +137,9 @@ func spoilt(t *testing.T, path string) string {
 	return string(token)
 }
 
-// leases: KON-50, KON-77. Servers come and go, and the agent knows how many there are.
+// leases checks that an agent knows how many servers there are, from the Leases of the
+// servers, while servers start and stop. It also checks that no Leases are left when
+// the servers have stopped.
 func leases(t *testing.T, cp *daemontest.ControlPlane) {
 	for _, c := range []struct{ server, agent release }{{ours, ours}, {v0_36_0, ours}, {ours, v0_36_0}, {v0_34_0, ours}, {ours, v0_34_0}} {
 		t.Run(c.server.String()+" server, "+c.agent.String()+" agent", func(t *testing.T) {

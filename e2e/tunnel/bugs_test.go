@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -11,11 +13,11 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // dialers returns dialers through upstream's pair and through ours.
-func dialers(t *testing.T, mode string) (upstream, own konntest.Dialer) {
+func dialers(t *testing.T, mode string) (upstream, own tunneltest.Dialer) {
 	t.Helper()
 	up := startPair(t, options{mode: mode, server: v0_36_0, agent: v0_36_0})
 	return up.dialer(), startPair(t, options{mode: mode}).dialer()
@@ -35,10 +37,10 @@ func reproduce(t *testing.T, shows func() bool) {
 
 // lost writes and closes n times and returns the part of the bytes that did not
 // arrive within the time.
-func lost(t *testing.T, d konntest.Dialer, n, size int, limit time.Duration) float64 {
+func lost(t *testing.T, d tunneltest.Dialer, n, size int, limit time.Duration) float64 {
 	t.Helper()
 	got := make(chan int64, n)
-	addr := konntest.Target(t, func(c net.Conn) {
+	addr := tunneltest.Target(t, func(c net.Conn) {
 		time.Sleep(20 * time.Millisecond)
 		b, _ := io.Copy(io.Discard, c)
 		got <- b
@@ -75,7 +77,7 @@ func TestWriteThenClose(t *testing.T) {
 				t.Logf("upstream lost %.0f %%", 100*l)
 				return l > 0
 			})
-			if l := lost(t, own, 20, 1<<20, konntest.Patience); l != 0 {
+			if l := lost(t, own, 20, 1<<20, tunneltest.Patience); l != 0 {
 				t.Errorf("ours lost %.2f %%", 100*l)
 			}
 		})
@@ -84,9 +86,9 @@ func TestWriteThenClose(t *testing.T) {
 
 // stalls tells whether a dial has not succeeded in time while a client does not
 // read.
-func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
+func stalls(t *testing.T, d tunneltest.Dialer, limit time.Duration) bool {
 	t.Helper()
-	source := konntest.Target(t, func(c net.Conn) {
+	source := tunneltest.Target(t, func(c net.Conn) {
 		// Upstream's server lets what comes at once overtake the answer to the dial.
 		_, _ = io.ReadFull(c, make([]byte, 1))
 		for b := make([]byte, 64<<10); ; {
@@ -95,7 +97,7 @@ func stalls(t *testing.T, d konntest.Dialer, limit time.Duration) bool {
 			}
 		}
 	})
-	echo := konntest.Target(t, konntest.Echo)
+	echo := tunneltest.Target(t, tunneltest.Echo)
 	c, err := d(context.Background(), source)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +132,7 @@ func TestOneSlowClient(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			upstream, own := dialers(t, mode)
 			reproduce(t, func() bool { return stalls(t, upstream, 3*time.Second) })
-			if limit := konntest.TimeBesideStalls(t, own, konntest.Target(t, konntest.Echo)); stalls(t, own, limit) {
+			if limit := tunneltest.TimeBesideStalls(t, own, tunneltest.Target(t, tunneltest.Echo)); stalls(t, own, limit) {
 				t.Errorf("ours stalls for more than %v", limit)
 			}
 		})
@@ -229,7 +231,7 @@ func TestChurnLeak(t *testing.T) {
 			}
 			if from != ours {
 				reproduce(t, func() bool { return leaks(5 * time.Second) })
-			} else if leaks(konntest.Patience) {
+			} else if leaks(tunneltest.Patience) {
 				t.Error("ours leaks")
 			}
 		})

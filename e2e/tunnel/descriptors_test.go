@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -13,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestDescriptorsRunOut: a program without free descriptors refuses new connections
-// and says so, keeps those that it has, and recovers.
+// TestDescriptorsRunOut checks that a program without free file descriptors refuses new
+// connections with that reason, keeps its existing connections, and recovers.
 func TestDescriptorsRunOut(t *testing.T) {
 	for _, mode := range modes {
 		for _, who := range []string{"server", "agent"} {
 			t.Run(mode+"/"+who, func(t *testing.T) {
 				p := startPair(t, options{mode: mode})
 				old := p.dial(t)
-				tr := konntest.StartTraffic(t, p.dialer(), nil)
+				tr := tunneltest.StartTraffic(t, p.dialer(), nil)
 				tr.Down.Store(true)
 				pid := p.server.PID()
 				if who == "agent" {
@@ -76,8 +78,9 @@ func TestDescriptorsRunOut(t *testing.T) {
 	}
 }
 
-// refusals are how a dial fails when a program has no free descriptors. A gRPC client
-// is cut off before the HTTP/2 connection stands, and tries again for as long as it may.
+// refusals are the errors of a dial when a program has no free file descriptors. A gRPC
+// client is cut off before its HTTP/2 connection is established, and retries until its
+// deadline.
 var refusals = map[string]string{
 	"http-connect/server": "503 limit: server has no free file descriptors",
 	"grpc/server":         "connection error: desc",
@@ -85,7 +88,7 @@ var refusals = map[string]string{
 	"grpc/agent":          "too many open files",
 }
 
-// limit sets how many descriptors a process may have.
+// limit sets how many file descriptors a process may have.
 func limit(t *testing.T, pid int, n uint64) {
 	t.Helper()
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
@@ -93,18 +96,19 @@ func limit(t *testing.T, pid int, n uint64) {
 	}
 }
 
-// TestDescriptorsRunOutTLS: a server without free descriptors leaves nobody waiting at
-// its ports with TLS: clients of HTTP CONNECT get the reason, others, and agents, are
-// closed. It keeps what it has, and recovers.
+// TestDescriptorsRunOutTLS checks that a server without free file descriptors lets no
+// client wait at its TLS ports. HTTP CONNECT clients get the reason. The connections of
+// other clients, and of agents, are closed. The server keeps its existing connections,
+// and recovers.
 func TestDescriptorsRunOutTLS(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			files := daemontest.Certificate(t)
 			p, frontend := startOverTCP(t, options{mode: mode}, files)
 			cfg := mutual(t, files)
-			dial := konntest.ConnectTLS(frontend, cfg)
+			dial := tunneltest.ConnectTLS(frontend, cfg)
 			if mode == "grpc" {
-				dial = konntest.GRPCTLS(frontend, cfg)
+				dial = tunneltest.GRPCTLS(frontend, cfg)
 			}
 			old, err := dial(t.Context(), p.echo)
 			if err != nil {
@@ -118,9 +122,9 @@ func TestDescriptorsRunOutTLS(t *testing.T) {
 				} else if c := refused(t, dial, p.echo); c != nil {
 					held = append(held, c)
 				}
-				held = append(held, noneWaits(t, p.agents, &tls.Config{InsecureSkipVerify: true})) // of another CA
+				held = append(held, noneWaits(t, p.agents, &tls.Config{InsecureSkipVerify: true})) // the agents' port has a certificate of another CA
 			}
-			p.launchAgent() // tries again until it is let in
+			p.launchAgent() // retries until the server accepts it
 			if err := roundTrip(old); err != nil {
 				t.Errorf("a connection from before: %v", err)
 			}
@@ -145,16 +149,16 @@ func TestDescriptorsRunOutTLS(t *testing.T) {
 	}
 }
 
-// useUp makes as many TLS connections as the server has descriptors for.
+// useUp opens as many TLS connections as the server has file descriptors for.
 func useUp(t *testing.T, p *pair, addr string, cfg *tls.Config) (held []net.Conn) {
 	t.Helper()
 	const few = 64
 	limit(t, p.server.PID(), few)
-	for range few - descriptors(t, p.server) + 2 { // behind the last one they are turned away
+	for range few - descriptors(t, p.server) + 2 { // after the last free one, the server refuses connections
 		ctx, cancel := timeout(t, startBound)
 		c, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
 		cancel()
-		if err != nil { // something else has taken the last one
+		if err != nil { // something else has taken the last descriptor
 			return held
 		}
 		t.Cleanup(func() { _ = c.Close() })
@@ -163,9 +167,9 @@ func useUp(t *testing.T, p *pair, addr string, cfg *tls.Config) (held []net.Conn
 	return held
 }
 
-// refused wants a dial to fail with the reason, or to succeed by a descriptor that has
-// come free.
-func refused(t *testing.T, dial konntest.Dialer, addr string) net.Conn {
+// refused checks that a dial fails with the reason, or succeeds with a file descriptor
+// that was freed.
+func refused(t *testing.T, dial tunneltest.Dialer, addr string) net.Conn {
 	t.Helper()
 	ctx, cancel := timeout(t, startBound)
 	defer cancel()
@@ -176,8 +180,8 @@ func refused(t *testing.T, dial konntest.Dialer, addr string) net.Conn {
 	return c
 }
 
-// noneWaits wants a connection to be ended by the server, or to be served by a descriptor
-// that has come free, which it then keeps.
+// noneWaits checks that the server closes a connection, or serves it with a file
+// descriptor that was freed. The connection then keeps the descriptor.
 func noneWaits(t *testing.T, addr string, cfg *tls.Config) net.Conn {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -10,9 +12,9 @@ import (
 	upserveropts "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agentapp"
+	agentapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/agent/app"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/serverapp"
+	serverapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/server/app"
 )
 
 // TestDocs: docs/tunnel.md names each flag and metric that upstream does not have.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -7,8 +9,8 @@ import (
 	upagentopts "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 	upserveropts "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agentapp"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/serverapp"
+	agentapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/agent/app"
+	serverapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/server/app"
 )
 
 // TestFlags compares our flags with those of upstream's commands, which this

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -8,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestServerRestartHeld replaces the only server while another process holds its sockets,
@@ -26,7 +28,7 @@ func TestServerRestartHeld(t *testing.T) {
 			t.Parallel()
 			o := options{mode: c.mode, held: true, serverFlags: []string{"--graceful-shutdown-timeout=5s"}}
 			p, dial := heldPair(t, o, c.tcp)
-			load, tr := konntest.StartLoad(t, dial, p.echo, perSecond), konntest.StartTraffic(t, dial, nil)
+			load, tr := tunneltest.StartLoad(t, dial, p.echo, perSecond), tunneltest.StartTraffic(t, dial, nil)
 			for range 3 {
 				time.Sleep(time.Second)
 				p.restartServer(t, 1, 500*time.Millisecond)
@@ -38,7 +40,7 @@ func TestServerRestartHeld(t *testing.T) {
 	}
 }
 
-func heldPair(t *testing.T, o options, tcp bool) (*pair, konntest.Dialer) {
+func heldPair(t *testing.T, o options, tcp bool) (*pair, tunneltest.Dialer) {
 	t.Helper()
 	if !tcp {
 		p := startPair(t, o)
@@ -47,9 +49,9 @@ func heldPair(t *testing.T, o options, tcp bool) (*pair, konntest.Dialer) {
 	files := daemontest.Certificate(t)
 	p, frontend := startOverTCP(t, o, files)
 	if o.mode == "grpc" {
-		return p, konntest.GRPCTLS(frontend, mutual(t, files))
+		return p, tunneltest.GRPCTLS(frontend, mutual(t, files))
 	}
-	return p, konntest.ConnectTLS(frontend, mutual(t, files))
+	return p, tunneltest.ConnectTLS(frontend, mutual(t, files))
 }
 
 // hold listens and returns what it listens with, which stays open until the test ends.

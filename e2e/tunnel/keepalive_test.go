@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -50,9 +52,10 @@ func nextPing(framer *http2.Framer) error {
 	}
 }
 
-// TestFrontendKeepaliveTime: a client that is frozen is pinged once it has been silent for
-// --frontend-keepalive-time and cut off when it has not answered for 20 s, by our server as
-// by upstream's, and neither happens without the flag, of which the default is an hour.
+// TestFrontendKeepaliveTime checks that the server pings a frozen client once it has been
+// silent for --frontend-keepalive-time and cuts it off when it has not answered for 20 s,
+// with Fairlead's server as with upstream's. Neither happens without the flag, whose
+// default is an hour.
 func TestFrontendKeepaliveTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		server    release

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -7,13 +9,13 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // rough is what is done to a server and its two agents while transfers run.
 type rough struct {
 	*pair
-	tr     *konntest.Traffic
+	tr     *tunneltest.Traffic
 	second *daemontest.Process
 }
 
@@ -63,7 +65,7 @@ var faults = map[string]fault{
 
 func (f fault) try(t *testing.T, mode string, links int) {
 	p, second, dial, wrap := trafficPair(t, mode, links)
-	r := &rough{pair: p, second: second, tr: konntest.StartTraffic(t, dial, wrap)}
+	r := &rough{pair: p, second: second, tr: tunneltest.StartTraffic(t, dial, wrap)}
 	f.do(r, t)
 	r.tr.Progress()
 	r.tr.End()
@@ -163,7 +165,7 @@ func (r *rough) freezeServer(t *testing.T) {
 // nothingLeft wants server, agents and destination to have forgotten all connections.
 func (r *rough) nothingLeft(t *testing.T) {
 	t.Helper()
-	daemontest.Eventually(t, konntest.Patience, func() error {
+	daemontest.Eventually(t, tunneltest.Patience, func() error {
 		held, err := metric(r.serverHealth, "konnectivity_network_proxy_server_established_connections")
 		if err != nil {
 			return err

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -12,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// TestSystemd: both programs tell systemd when they are ready, the agent not before it
-// is connected, and when they stop.
+// TestSystemd checks that both programs notify systemd when they are ready and when they
+// stop. The agent is not ready before it is connected.
 func TestSystemd(t *testing.T) {
 	path := daemontest.SocketPath(t)
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -32,7 +34,7 @@ func TestSystemd(t *testing.T) {
 	}
 	silent := func(what string) {
 		t.Helper()
-		_ = l.SetReadDeadline(time.Now().Add(2 * time.Second)) // several tries of the agent
+		_ = l.SetReadDeadline(time.Now().Add(2 * time.Second)) // enough for several attempts of the agent
 		b := make([]byte, 100)
 		if n, err := l.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("%s: systemd heard %q, %v", what, b[:n], err)
@@ -56,9 +58,9 @@ func TestSystemd(t *testing.T) {
 	said("STOPPING=1")
 }
 
-// TestSocketTaken: a server whose socket's path is a file, or belongs to another server,
-// does not start, and says so in one line; the file and the other server's connections
-// are as before.
+// TestSocketTaken checks that a server does not start if the path of its socket is a
+// file or belongs to another server, and that it logs the reason in one line. The file
+// and the other server's connections are not affected.
 func TestSocketTaken(t *testing.T) {
 	p := startPair(t, options{mode: "grpc"})
 	c := p.dial(t)
@@ -87,8 +89,8 @@ func TestSocketTaken(t *testing.T) {
 	p.dial(t)
 }
 
-// TestAdmin: profiles are served only where asked for, on loopback; the agent's admin
-// port leads to its metrics (KON-40, KON-67).
+// TestAdmin checks that profiles are served on loopback, only if they are enabled, and
+// that the agent's admin port redirects to its metrics.
 func TestAdmin(t *testing.T) {
 	ports := daemontest.Ports(t, 4)
 	url := func(port string) string { return "http://127.0.0.1:" + port }

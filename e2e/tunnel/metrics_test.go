@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -12,13 +14,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// family is what of a metric has to be as upstream's.
+// family is the part of a metric family that has to be the same as upstream's.
 type family struct {
 	kind   dto.MetricType
 	labels string
 }
 
-// scrape reads the families of a program that upstream names.
+// scrape reads the metric families of a program whose names are upstream's.
 func scrape(t *testing.T, url string) map[string]family {
 	t.Helper()
 	text, err := fetch(url + "/metrics")
@@ -45,8 +47,8 @@ func scrape(t *testing.T, url string) map[string]family {
 	return out
 }
 
-// TestMetricsAreUpstreams: after the same traffic, each metric of upstream's programs
-// is there with the same name, type and labels (KON-84).
+// TestMetricsAreUpstreams checks that, after the same traffic, each metric of
+// upstream's programs exists with the same name, type and labels.
 func TestMetricsAreUpstreams(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -54,7 +56,7 @@ func TestMetricsAreUpstreams(t *testing.T) {
 			for _, from := range []release{v0_36_0, ours} {
 				p := startPair(t, options{mode: mode, server: from, agent: from})
 				_ = p.dial(t).Close()
-				if conn, err := p.dialer()(t.Context(), "127.0.0.1:1"); err == nil { // refused: failures have metrics, too
+				if conn, err := p.dialer()(t.Context(), "127.0.0.1:1"); err == nil { // the dial is refused: failures have metrics, too
 					_ = conn.Close()
 				}
 				seen[from] = [2]map[string]family{scrape(t, p.serverHealth), scrape(t, p.agentHealth)}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -14,7 +16,6 @@ import (
 	upserver "sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/metrics"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -45,7 +46,7 @@ func upstreamMetrics(t *testing.T, all any) map[string]family {
 }
 
 // ourMetrics are all of a registry. Only their own package can list them.
-func ourMetrics(r *metrics.Registry) map[string]family {
+func ourMetrics(r any) map[string]family {
 	out := map[string]family{}
 	all := reflect.ValueOf(r).Elem().FieldByName("metrics")
 	for i := range all.Len() {

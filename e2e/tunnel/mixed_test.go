@@ -1,5 +1,7 @@
-// Package tunnel tests our tunnel as programs, and with upstream's on the other
-// side.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tunnel tests the tunnel's programs, also with upstream's programs on the
+// other side.
 package tunnel
 
 import (
@@ -10,18 +12,18 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestMixedPairs runs the suite with one program of ours and one of upstream's, as
-// programs, in both modes.
+// TestMixedPairs runs the suite with one Fairlead program and one upstream program,
+// with gRPC and with HTTP CONNECT.
 func TestMixedPairs(t *testing.T) {
 	for _, c := range []struct{ server, agent release }{{ours, v0_34_0}, {ours, v0_36_0}, {v0_34_0, ours}, {v0_36_0, ours}, {ours, ours}} {
 		for _, mode := range modes {
 			t.Run(c.server.String()+" server, "+c.agent.String()+" agent/"+mode, func(t *testing.T) {
 				p := startPair(t, options{mode: mode, server: c.server, agent: c.agent})
 				own := c.server == ours && c.agent == ours
-				want := konntest.Pair{Dial: p.dialer(), Failure: "connection refused", Overtakes: c.server != ours,
+				want := tunneltest.Pair{Dial: p.dialer(), Failure: "connection refused", Overtakes: c.server != ours,
 					SlowClients: c.server == ours, SlowTargets: c.agent == ours, HalfClose: own && mode == "http-connect"}
 				if mode == "http-connect" {
 					want.Failure = "502"
@@ -29,14 +31,14 @@ func TestMixedPairs(t *testing.T) {
 				if c.agent != ours {
 					want.MayLose = 5 // on a busy machine
 				}
-				konntest.Run(t, want)
+				tunneltest.Run(t, want)
 			})
 		}
 	}
 }
 
-// TestMixedExit: with upstream's program on the other side and a connection open,
-// ours ends as promptly as with our own (KON-76).
+// TestMixedExit checks that, with upstream's program on the other side and a
+// connection open, Fairlead's program exits as promptly as with its own counterpart.
 func TestMixedExit(t *testing.T) {
 	for _, mode := range modes {
 		t.Run("server/"+mode, func(t *testing.T) {
@@ -55,20 +57,21 @@ func TestMixedExit(t *testing.T) {
 	}
 }
 
-// TestMixedChurn: clients that go away during the dial leave nothing behind in our
-// server, though upstream's agent keeps what it was not told about.
+// TestMixedChurn checks that clients that disconnect during the dial leave nothing in
+// Fairlead's server, although upstream's agent keeps connections of whose end it was
+// not notified.
 func TestMixedChurn(t *testing.T) {
 	p := startPair(t, options{mode: "http-connect", agent: v0_36_0})
 	p.dial(t)
 	open := func() int { return descriptors(t, p.server) }
-	if left := churn(t, p, 300, open, konntest.Patience); left > 0 {
+	if left := churn(t, p, 300, open, tunneltest.Patience); left > 0 {
 		t.Errorf("%d descriptors are left in our server", left)
 	}
 }
 
-// TestMixedFirstClose: our agent keeps nothing of connections that their destinations
-// close first, in one direction or both, though upstream's server does not always say
-// that it is done. Nothing holds up its end.
+// TestMixedFirstClose checks that Fairlead's agent keeps nothing of connections that
+// their destinations close first, in one direction or both, although upstream's
+// server does not always report that it is done. Nothing delays the agent's exit.
 func TestMixedFirstClose(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -76,7 +79,7 @@ func TestMixedFirstClose(t *testing.T) {
 			before := descriptors(t, p.agent)
 			const bytes = 100_000
 			for _, half := range []bool{false, true} {
-				addr := konntest.Target(t, func(c net.Conn) {
+				addr := tunneltest.Target(t, func(c net.Conn) {
 					_, _ = io.ReadFull(c, make([]byte, 1))
 					_, _ = c.Write(make([]byte, bytes))
 					if half {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -7,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestMixedAgentDrain: while agents of upstream's drain beside others, one after the
@@ -18,7 +20,7 @@ func TestMixedAgentDrain(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(agent.String()+" agent/"+mode, func(t *testing.T) {
 				p := startPair(t, options{mode: mode, agent: agent})
-				load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+				load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 				for range 2 {
 					draining, health := p.agent, p.agentHealth
 					p.agent = p.startAgent()
@@ -40,7 +42,7 @@ func TestMixedAgentDrain(t *testing.T) {
 }
 
 // quiet wants an agent without connections to be given none while others are dialled.
-func quiet(health string, load *konntest.Load) error {
+func quiet(health string, load *tunneltest.Load) error {
 	const many = 20
 	dials := func() (float64, error) {
 		return metric(health, "konnectivity_network_proxy_agent_dial_duration_seconds_count")
@@ -84,7 +86,7 @@ func TestMixedServerRestart(t *testing.T) {
 					agentFlags: []string{"--probe-interval=1m"}})
 				p.startAgent()
 				daemontest.Eventually(t, startBound, backends(p, 2))
-				load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+				load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 				for range 2 {
 					time.Sleep(500 * time.Millisecond)
 					tr.Down.Store(mode == "http-connect")

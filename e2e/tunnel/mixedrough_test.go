@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -8,15 +10,15 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // mixedRough is one program of ours and one of upstream's with a bad network between them, while
 // transfers run.
 type mixedRough struct {
 	*pair
-	tr    *konntest.Traffic
-	proxy *konntest.Proxy
+	tr    *tunneltest.Traffic
+	proxy *tunneltest.Proxy
 }
 
 // TestMixedRough: with upstream's program on the other side, a network that is slow and
@@ -43,7 +45,7 @@ func TestMixedRough(t *testing.T) {
 				if r.tr.Cut() == 0 {
 					t.Error("no transfer was cut, so nothing was tried")
 				}
-				daemontest.Eventually(t, konntest.Patience, r.forgotten(c.server == ours))
+				daemontest.Eventually(t, tunneltest.Patience, r.forgotten(c.server == ours))
 			})
 		}
 	}
@@ -52,7 +54,7 @@ func TestMixedRough(t *testing.T) {
 func startMixedRough(t *testing.T, o options) *mixedRough {
 	t.Helper()
 	p := startPair(t, o)
-	proxy := konntest.NewProxy(t, p.agents)
+	proxy := tunneltest.NewProxy(t, p.agents)
 	_, port, err := net.SplitHostPort(proxy.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +70,7 @@ func startMixedRough(t *testing.T, o options) *mixedRough {
 	}
 	daemontest.Eventually(t, startBound, backends(p, 1))
 	// TLS inside tells an end from a cut, whatever the tunnel makes of it.
-	return &mixedRough{p, konntest.StartTraffic(t, p.dialer(), mutual(t, p.files)), proxy}
+	return &mixedRough{p, tunneltest.StartTraffic(t, p.dialer(), mutual(t, p.files)), proxy}
 }
 
 func (r *mixedRough) badNetwork() {

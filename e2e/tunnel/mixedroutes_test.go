@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -9,22 +11,23 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// mixedPairs are those with one program of ours and one of upstream's.
+// mixedPairs are the pairs of one Fairlead program and one upstream program.
 var mixedPairs = []struct{ server, agent release }{{ours, v0_34_0}, {ours, v0_36_0}, {v0_34_0, ours}, {v0_36_0, ours}}
 
-// routed is an agent with its identifiers, and what should go to it.
+// routed is an agent with its identifiers and the destination that the server should
+// route to it.
 type routed struct {
 	identifiers string
 	health      string
-	destination string // empty: nothing
+	destination string // empty if no dial should go to it
 }
 
-// TestMixedStrategies: with upstream's program on the other side, a dial goes to the
-// agent that claims the destination, else to the one that claims the default route, and
-// to nobody else.
+// TestMixedStrategies checks that, with upstream's program on the other side, a dial
+// goes to the agent that claims the destination, otherwise to the agent that claims the
+// default route, and to no other agent.
 func TestMixedStrategies(t *testing.T) {
 	for _, c := range mixedPairs {
 		for _, mode := range modes {
@@ -34,7 +37,7 @@ func TestMixedStrategies(t *testing.T) {
 					flags = append(flags, "--agent-wait=0")
 				}
 				p := startPair(t, options{mode: mode, server: c.server, agent: c.agent, serverFlags: flags})
-				_, port, _ := net.SplitHostPort(konntest.TargetAt(t, "0.0.0.0:0", konntest.Echo))
+				_, port, _ := net.SplitHostPort(tunneltest.TargetAt(t, "0.0.0.0:0", tunneltest.Echo))
 				agents := []*routed{
 					{identifiers: "none", health: p.agentHealth}, // the first one claims nothing
 					{identifiers: "ipv4=127.0.0.1&ipv4=127.0.0.3", destination: "127.0.0.1"},
@@ -47,7 +50,7 @@ func TestMixedStrategies(t *testing.T) {
 						t.Errorf("a dial to %s succeeds before there is an agent for it", a.destination)
 					}
 					_, a.health = p.launchAgent("--agent-identifiers=" + a.identifiers)
-					daemontest.Eventually(t, startBound, func() error { // it may be ready some moments before its server knows
+					daemontest.Eventually(t, startBound, func() error { // the agent may be ready some moments before its server knows it
 						c, err := p.reach(t, net.JoinHostPort(a.destination, port))
 						if err == nil {
 							_ = c.Close()
@@ -64,7 +67,7 @@ func TestMixedStrategies(t *testing.T) {
 	}
 }
 
-// reach dials, and makes sure that an answer comes.
+// reach dials a destination and checks that it answers.
 func (p *pair) reach(t *testing.T, destination string) (net.Conn, error) {
 	t.Helper()
 	ctx, cancel := timeout(t, startBound)
@@ -79,7 +82,7 @@ func (p *pair) reach(t *testing.T, destination string) (net.Conn, error) {
 	return conn, err
 }
 
-// wantRouted wants all of some connections to a destination to be those of one agent.
+// wantRouted checks that several connections to a destination all go through one agent.
 func (p *pair) wantRouted(t *testing.T, agents []*routed, to *routed, destination string) {
 	t.Helper()
 	const n = 12
@@ -98,7 +101,7 @@ func (p *pair) wantRouted(t *testing.T, agents []*routed, to *routed, destinatio
 	wantOpen(t, agents, to, 0)
 }
 
-// wantOpen wants an agent to have so many connections and the others none.
+// wantOpen checks that one agent has n connections and the others have none.
 func wantOpen(t *testing.T, agents []*routed, which *routed, n int) {
 	t.Helper()
 	daemontest.Eventually(t, 20*time.Second, func() error {
@@ -108,7 +111,7 @@ func wantOpen(t *testing.T, agents []*routed, which *routed, n int) {
 				want = n
 			}
 			got, err := metric(a.health, "konnectivity_network_proxy_agent_open_endpoint_connections")
-			if err != nil && !errors.Is(err, errNoSeries) { // upstream's agent has none before its first connection
+			if err != nil && !errors.Is(err, errNoSeries) { // upstream's agent has no such series before its first connection
 				return err
 			}
 			if got != float64(want) {

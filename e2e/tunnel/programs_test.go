@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +18,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // startBound is for programs to get ready on a busy machine.
@@ -55,6 +58,10 @@ func (r release) path(name string) string { return filepath.Join(programs, strin
 func ourAgent() string { return ours.agent() }
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(floodVariable); addr != "" { // see flood_test.go
+		_ = json.NewEncoder(os.Stdout).Encode(flood(addr))
+		return
+	}
 	os.Exit(daemontest.Main(m, func(dir string) {
 		programs = dir
 		if err := errors.Join(buildUpstream(dir), build("releasedclient", dir, ".")); err != nil {
@@ -114,6 +121,7 @@ type options struct {
 	held        bool   // our server gets its sockets from the test, which keeps them open
 	front       string // host:port of the frontend; empty: it is on the socket
 	noClientCA  bool   // agents prove themselves by token, not by certificate
+	serverFiles int    // how many descriptors the server may have; 0 is as many as the test
 	serverFlags []string
 	serverEnv   []string
 	agentFlags  []string
@@ -125,7 +133,7 @@ func startPair(t *testing.T, o options) *pair {
 	t.Helper()
 	ports := daemontest.Ports(t, 3)
 	tls := daemontest.Certificate(t)
-	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: konntest.Target(t, konntest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls, links: max(o.links, 1)}
+	p := &pair{mode: o.mode, socket: daemontest.SocketPath(t), echo: tunneltest.Target(t, tunneltest.Echo), serverHealth: "http://127.0.0.1:" + ports[1], agents: "127.0.0.1:" + ports[0], files: tls, links: max(o.links, 1)}
 	var sockets []*os.File
 	if o.held {
 		network, address := "unix", p.socket
@@ -150,6 +158,10 @@ func startPair(t *testing.T, o options) *pair {
 		flags = append(flags, o.serverFlags...)
 		if o.held {
 			return daemontest.StartWith(t, sockets, o.serverEnv, o.server.server(), flags...)
+		}
+		if o.serverFiles > 0 {
+			flags = append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, o.serverFiles), o.server.server()}, flags...)
+			return daemontest.Start(t, o.serverEnv, "sh", flags...)
 		}
 		return daemontest.Start(t, o.serverEnv, o.server.server(), flags...)
 	}
@@ -178,11 +190,11 @@ func startPair(t *testing.T, o options) *pair {
 }
 
 // dialer dials as kube-apiserver does.
-func (p *pair) dialer() konntest.Dialer {
+func (p *pair) dialer() tunneltest.Dialer {
 	if p.mode == "grpc" {
-		return konntest.GRPC(p.socket)
+		return tunneltest.GRPC(p.socket)
 	}
-	return konntest.Connect(p.socket)
+	return tunneltest.Connect(p.socket)
 }
 
 // dial opens a connection through the tunnel to the echo server and checks that it carries bytes.

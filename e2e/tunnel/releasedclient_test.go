@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -11,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestReleasedClient runs the suite through the gRPC client that kube-apiserver was
@@ -27,11 +29,11 @@ func TestReleasedClient(t *testing.T) {
 		}
 		return c.Close()
 	})
-	konntest.Run(t, konntest.Pair{Dial: throughReleased(socket), Failure: "connection refused", SlowClients: true, SlowTargets: true})
+	tunneltest.Run(t, tunneltest.Pair{Dial: throughReleased(socket), Failure: "connection refused", SlowClients: true, SlowTargets: true})
 }
 
 // throughReleased dials with the program releasedclient.
-func throughReleased(socket string) konntest.Dialer {
+func throughReleased(socket string) tunneltest.Dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", socket)
@@ -57,7 +59,7 @@ func throughReleased(socket string) konntest.Dialer {
 	}
 }
 
-// read is a connection of which something may have been read already.
+// read is a connection from which some bytes may have been read already.
 type read struct {
 	net.Conn
 	in io.Reader

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -10,14 +12,14 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/variables"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-const perSecond = 50 // new connections, in tests that change something under load
+const perSecond = 50 // new connections per second in tests that change something under load
 
-// TestAgentRollout replaces the only agent several times as a Deployment with
-// maxUnavailable 0 does; no new connection fails (upstream #566), and no transfer is cut.
+// TestAgentRollout replaces the only agent several times, as a Deployment with
+// maxUnavailable 0 does. No new connection fails (upstream #566), and no transfer is cut.
 func TestAgentRollout(t *testing.T) {
 	for _, mode := range modes {
 		for _, links := range []int{1, 3} {
@@ -31,7 +33,7 @@ func TestAgentRollout(t *testing.T) {
 func agentRollout(t *testing.T, o options) {
 	p := startPair(t, o)
 	daemontest.Eventually(t, startBound, backends(p, 1))
-	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for range 5 {
 		time.Sleep(300 * time.Millisecond)
 		next := p.startAgent()
@@ -44,13 +46,13 @@ func agentRollout(t *testing.T, o options) {
 	tr.NoneCut()
 }
 
-// TestAgentRestart replaces the only agent by one that starts after it has gone, as
-// a DaemonSet with maxUnavailable 1 does: dials wait for it (--agent-wait).
+// TestAgentRestart replaces the only agent by one that starts after it has exited, as a
+// DaemonSet with maxUnavailable 1 does: dials wait for the new agent (--agent-wait).
 func TestAgentRestart(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			p := startPair(t, options{mode: mode})
-			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			load := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond)
 			for range 3 {
 				time.Sleep(300 * time.Millisecond)
 				p.agent.Terminate(t)
@@ -62,9 +64,9 @@ func TestAgentRestart(t *testing.T) {
 	}
 }
 
-// TestServerRestart replaces the only server. With GRPC, kube-apiserver's client
-// tries to connect for 30 s, so that no new connection fails with what the bundle
-// sets (KON-51), and no transfer is cut.
+// TestServerRestart replaces the only server. With gRPC, kube-apiserver's client tries to
+// connect for 30 s. With the graceful shutdown timeout that the bundle sets, no new
+// connection fails and no transfer is cut.
 func TestServerRestart(t *testing.T) {
 	for _, links := range []int{1, 3} {
 		t.Run(fmt.Sprintf("links %d", links), func(t *testing.T) { serverRestart(t, links) })
@@ -72,8 +74,8 @@ func TestServerRestart(t *testing.T) {
 }
 
 func serverRestart(t *testing.T, links int) {
-	p := startPair(t, options{mode: "grpc", links: links, serverEnv: []string{variables.DrainTimeout + "=5s"}})
-	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+	p := startPair(t, options{mode: "grpc", links: links, serverEnv: []string{settings.DrainTimeout + "=5s"}})
+	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
 		time.Sleep(time.Second)
 		p.restartServer(t, 1, 0)
@@ -83,10 +85,10 @@ func serverRestart(t *testing.T, links int) {
 	tr.NoneCut()
 }
 
-// TestServerRestartConnect: kube-apiserver's client of HTTP CONNECT does not try again,
-// so dials fail while there is no socket. No other dial does, and no connection that
-// was accepted is lost. All agents are back soon, also if the server was away for so long
-// that they have tried in vain several times.
+// TestServerRestartConnect checks a server restart with HTTP CONNECT. kube-apiserver's
+// HTTP CONNECT client does not retry, so dials fail while there is no socket. No other
+// dial fails, and no accepted connection is lost. All agents reconnect soon, even if the
+// server was away for so long that they have tried in vain several times.
 func TestServerRestartConnect(t *testing.T) {
 	p := startPair(t, options{mode: "http-connect", serverFlags: []string{"--graceful-shutdown-timeout=5s"}})
 	const agents = 4
@@ -94,7 +96,7 @@ func TestServerRestartConnect(t *testing.T) {
 		p.startAgent()
 	}
 	daemontest.Eventually(t, startBound, backends(p, agents))
-	load, tr := konntest.StartLoad(t, p.dialer(), p.echo, perSecond), konntest.StartTraffic(t, p.dialer(), nil)
+	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for _, away := range []time.Duration{0, 0, 3 * time.Second} {
 		time.Sleep(time.Second)
 		tr.Down.Store(true)
@@ -108,7 +110,7 @@ func TestServerRestartConnect(t *testing.T) {
 	wantNoSocket(t, errs)
 }
 
-// wantNoSocket wants dials to have failed for want of a socket, and for nothing else.
+// wantNoSocket checks that dials failed only because there was no socket.
 func wantNoSocket(t *testing.T, errs []error) {
 	t.Helper()
 	for _, err := range errs {
@@ -118,13 +120,14 @@ func wantNoSocket(t *testing.T, errs []error) {
 	}
 }
 
-// backBound is for agents to be back when their server is that was away for some
-// seconds. They try after one second, --sync-interval, and half as much longer each
-// time; an agent whose waits grow faster, up to --sync-interval-cap, takes ten.
+// backBound is the time within which agents must reconnect when their server returns
+// after some seconds. They retry after one second, --sync-interval, and half as much
+// longer each time. An agent whose waits grow faster, up to --sync-interval-cap, takes
+// ten seconds.
 const backBound = 8 * time.Second
 
-// restartServer has the server drain, starts it again after a while and wants its agents
-// back in time.
+// restartServer lets the server drain, starts it again after a while and checks that its
+// agents reconnect in time.
 func (p *pair) restartServer(t *testing.T, agents int, away time.Duration) {
 	t.Helper()
 	p.server.Terminate(t)
@@ -142,9 +145,9 @@ func (p *pair) restartServer(t *testing.T, agents int, away time.Duration) {
 	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/readyz") })
 }
 
-// TestFrozenAgent stops one of two agents with SIGSTOP: nothing that is dialled
-// from then on fails, and the server has given the agent up within 20 s; one of
-// upstream's as long after --keepalive-time.
+// TestFrozenAgent stops one of two agents with SIGSTOP. No later dial fails, and the
+// server gives the agent up within 20 s, or an upstream agent 20 s after
+// --keepalive-time.
 func TestFrozenAgent(t *testing.T) {
 	for agent, flags := range map[release][]string{ours: nil, v0_36_0: {"--keepalive-time=2s"}} {
 		t.Run("agent "+agent.String(), func(t *testing.T) {
@@ -152,20 +155,20 @@ func TestFrozenAgent(t *testing.T) {
 			p := startPair(t, options{mode: "http-connect", agent: agent, serverFlags: flags})
 			p.startAgent()
 			daemontest.Eventually(t, startBound, backends(p, 2))
-			load := konntest.StartLoad(t, p.dialer(), p.echo, perSecond)
+			load := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond)
 			time.Sleep(500 * time.Millisecond)
 			if err := p.agent.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			frozen := time.Now()
-			daemontest.Eventually(t, 40*time.Second, backends(p, 1)) // twice as long, for a busy machine
+			daemontest.Eventually(t, 40*time.Second, backends(p, 1)) // twice as long, because the machine may be busy
 			t.Logf("given up after %v", time.Since(frozen).Round(time.Millisecond))
-			load.NoDialFailed(t) // connections that the agent had when it stopped are lost with it
+			load.NoDialFailed(t) // connections through the agent are lost when it stops
 		})
 	}
 }
 
-// backends wants the server to see n agents, with all their links.
+// backends checks that the server has n agents with all their links.
 func backends(p *pair, n int) func() error {
 	counts := map[string]int{"konnectivity_network_proxy_server_ready_backend_connections": n}
 	if p.links > 1 {
@@ -181,7 +184,7 @@ func backends(p *pair, n int) func() error {
 	}
 }
 
-// errNoSeries says that a program has not counted what was asked for.
+// errNoSeries reports that a program has no series with that name and those labels.
 var errNoSeries = errors.New("no series")
 
 // metric returns the value of a series with exactly these labels.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -10,16 +12,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// promptly is the bound for exits that wait for nothing: less than any wait that the tests configure, and with room for
-// a busy machine.
+// promptly limits exits that wait for nothing. It is less than any wait that the tests configure, and leaves room for a
+// busy machine.
 const promptly = 4 * time.Second
 
-// longer than promptly, so that a program that waits for it is found out.
+// longWait is longer than promptly, so that a program that waits for it fails the test.
 const longWait = "30s"
 
 var modes = []string{"grpc", "http-connect"}
 
-// KON-76: upstream's agent never ends by itself after a SIGTERM.
+// TestAgentExitsOnSIGTERM checks that the agent exits after a SIGTERM. Upstream's agent only drains at the first
+// SIGTERM and never exits by itself.
 func TestAgentExitsOnSIGTERM(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
 		p := startPair(t, options{mode: "grpc", agentEnv: []string{"FAIRLEAD_DRAIN_TIMEOUT=" + longWait}})
@@ -63,9 +66,10 @@ func TestAgentExitsOnSIGTERM(t *testing.T) {
 	})
 }
 
-// Weak point of upstream's server: one open connection keeps it from ending.
+// TestServerExitsOnSIGTERM checks that the server exits after a SIGTERM. One open connection keeps upstream's server
+// from exiting.
 func TestServerExitsOnSIGTERM(t *testing.T) {
-	// At its next probe, after a second by default, upstream's agent drops a server that says it is going.
+	// Upstream's agent drops a server that announces its shutdown at the next probe, after a second by default.
 	patient := []string{"--probe-interval=1m"}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -107,9 +111,10 @@ func TestServerExitsOnSIGTERM(t *testing.T) {
 	}
 }
 
-// The Lease is deleted on the way out; an API server that does not answer must not hold the server back for long.
+// TestServerExitsWhileAPIServerHangs checks that an API server that does not answer does not delay the exit for long.
+// The server deletes its Lease before it exits.
 func TestServerExitsWhileAPIServerHangs(t *testing.T) {
-	hanging, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts in the kernel, never answers
+	hanging, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts connections, and no process answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +130,8 @@ func TestServerExitsWhileAPIServerHangs(t *testing.T) {
 	wantExit(t, p.server, 8*time.Second)
 }
 
-// KON-48: kube-apiserver reaches the socket as the same user or group, nobody else does.
+// TestSocketMode checks the mode of the socket: processes of the same user or group, such as kube-apiserver, can
+// connect to it, and no others can.
 func TestSocketMode(t *testing.T) {
 	p := startPair(t, options{mode: "grpc"})
 	info, err := os.Stat(p.socket)

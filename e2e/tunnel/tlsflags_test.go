@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -12,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// TestTLSFlags: --tls-min-version and --cipher-suites decide who can connect to the agents'
-// port, of our server as of upstream's (KON-51).
+// TestTLSFlags checks that --tls-min-version and --cipher-suites decide which clients can
+// connect to the agents' port, with Fairlead's server as with upstream's.
 func TestTLSFlags(t *testing.T) {
 	const weak, strong = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
 	for _, server := range []release{ours, v0_36_0} {
@@ -47,7 +49,7 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-// clientTLS trusts and shows the certificates of a pair.
+// clientTLS returns a configuration with the CA and the client certificate of a pair.
 func clientTLS(t *testing.T, files daemontest.Files) *tls.Config {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
@@ -63,8 +65,8 @@ func clientTLS(t *testing.T, files daemontest.Files) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}}
 }
 
-// TestALPNFlag: an agent offers the protocols of --alpn-proto, for proxies on its way to
-// the server that look at them.
+// TestALPNFlag checks that an agent offers the protocols of --alpn-proto, for proxies
+// between it and the server that inspect them.
 func TestALPNFlag(t *testing.T) {
 	for _, agent := range []release{ours, v0_36_0} {
 		t.Run(agent.String(), func(t *testing.T) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tunnel
 
 import (
@@ -7,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/konntest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// trafficPair is a server with two agents and what dials through it so that cut
-// connections can be told: with HTTP CONNECT over TCP it is the tunnel that says so, and
-// with GRPC, whose client takes any end for an orderly one, TLS inside does as
-// kube-apiserver's.
-func trafficPair(t *testing.T, mode string, links int) (p *pair, second *daemontest.Process, dial konntest.Dialer, wrap *tls.Config) {
+// trafficPair returns a server with two agents, and a dialer through it with which a
+// test can detect cut connections. With HTTP CONNECT over TCP the tunnel reports the
+// cut. The gRPC client takes any end for an orderly one, so TLS inside the tunnel
+// reports it, as it does for kube-apiserver.
+func trafficPair(t *testing.T, mode string, links int) (p *pair, second *daemontest.Process, dial tunneltest.Dialer, wrap *tls.Config) {
 	t.Helper()
 	files := daemontest.Certificate(t)
 	config := mutual(t, files)
@@ -24,7 +26,7 @@ func trafficPair(t *testing.T, mode string, links int) (p *pair, second *daemont
 	} else {
 		var frontend string
 		p, frontend = startOverTCP(t, options{mode: mode, links: links}, files)
-		dial = konntest.ConnectStrictly(frontend, config)
+		dial = tunneltest.ConnectStrictly(frontend, config)
 	}
 	second = p.startAgent()
 	daemontest.Eventually(t, startBound, backends(p, 2))

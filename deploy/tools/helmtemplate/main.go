@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command helmtemplate does what `helm template` does with a chart, by Helm's own
 // engine: helmtemplate CHART NAMESPACE [VALUES]. It is a module of its own, so that
 // Helm does not weigh on the product; the test of deploy/helm builds and runs it.

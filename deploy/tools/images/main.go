@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command images makes the container images of this repository's programs from bin/, with no docker build:
 //
-//	go run ./deploy/tools/images [-bin bin] [-o _output/images]
+//	make images     # or, in deploy/tools: go run ./images [-bin ../../bin] [-o ../../_output/images]
 //
 // Every image becomes an archive that `docker load`, `ctr images import`, podman and skopeo read, and is loaded into Docker
 // where one answers. The same programs give the same images.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -17,7 +20,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead-dev/fairlead/deploy/tools/debian"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
@@ -53,7 +55,7 @@ func run(ctx context.Context, bin, out string) error {
 			continue
 		}
 		if text, err := exec.CommandContext(ctx, "docker", "load", "--quiet", "--input", file).CombinedOutput(); err != nil {
-			return fmt.Errorf("docker load %s: %w: %s", file, err, debian.LastLines(string(text), 3))
+			return fmt.Errorf("docker load %s: %w: %s", file, err, bytes.TrimSpace(text))
 		}
 	}
 	if load {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -37,7 +39,8 @@ func build(t *testing.T) (binary, bin string) {
 	return binary, bin
 }
 
-// Asked to end in whatever way, it ends the docker that it has started, and leaves whole archives only.
+// After each signal to end, it stops the docker process that it started, and leaves only complete
+// archives.
 func TestInterrupted(t *testing.T) {
 	interrupttest.Hear(t)
 	binary, bin := build(t)

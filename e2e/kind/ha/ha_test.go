@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ha_test
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
-// Every API server reaches every node, control planes' included, through the
-// server beside it: it has no other way (KON-10, KON-50, KON-75).
+// Every API server reaches every node, including control plane nodes, through
+// the Konnectivity server on its own node. It has no other way.
 func TestEveryServerReachesEveryNode(t *testing.T) {
 	check(t, "all pairs", 3*time.Minute, func(ctx context.Context, t *testing.T) {
 		if err := firewall.Tight(); err != nil {
@@ -44,8 +46,8 @@ func (s apiServer) dial(ctx context.Context) error {
 
 const dialsPerSecond = 20
 
-// All checks of fairlead verify pass behind the load balancer, where counters are
-// those of several API servers and Konnectivity servers (KON-10, KON-11).
+// All checks of fairlead verify pass through the load balancer, where the
+// counters come from several API servers and Konnectivity servers.
 func TestVerify(t *testing.T) {
 	check(t, "all checks pass", 6*time.Minute, func(ctx context.Context, t *testing.T) {
 		r, err := suite.Try(ctx, "verify", "--context", suite.Context(), "--disruptive")
@@ -59,8 +61,8 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// A server that is killed takes its own API server's traffic along and nobody
-// else's, and is back by itself (KON-50, KON-85).
+// A killed server interrupts the traffic of its own API server and of no other,
+// and comes back by itself.
 func TestServerKilled(t *testing.T) {
 	check(t, "killed and back", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		victim, others := servers[1], []apiServer{servers[0], servers[2]}
@@ -83,15 +85,16 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
-// killLoop kills the server, and every one that the kubelet starts in its place
-// for some seconds.
+// killLoop kills the server, and for some seconds every one that the kubelet
+// starts in its place.
 const killLoop = `end=$(($(date +%s) + 8)); while [ "$(date +%s)" -lt $end ]; do pkill -KILL -f '^/proxy-server'; sleep 0.05; done; true`
 
 // downFor is how long a dial has to fail that the kill loop outlasts.
 const downFor = 5 * time.Second
 
-// wantCutOff kills the server beside an API server, which then reaches no node,
-// but answers: a dial that went another way would succeed within milliseconds.
+// wantCutOff kills the Konnectivity server of an API server, which then reaches
+// no node but still answers. A dial that did not use that server would succeed
+// within milliseconds.
 func (s apiServer) wantCutOff(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := harness.Run(ctx, s.node, "pkill", "-KILL", "-f", "^/proxy-server"); err != nil {
@@ -126,7 +129,7 @@ func startLoads(ctx context.Context, through []apiServer) []*harness.Load {
 	return loads
 }
 
-// wantNoneFailed ends the loads and wants that no dial of theirs has failed.
+// wantNoneFailed stops the loads and checks that none of their dials failed.
 func wantNoneFailed(t *testing.T, through []apiServer, loads []*harness.Load) {
 	t.Helper()
 	for i, load := range loads {
@@ -138,15 +141,15 @@ func wantNoneFailed(t *testing.T, through []apiServer, loads []*harness.Load) {
 	}
 }
 
-// A control plane that is removed is forgotten: its Lease ends, agents leave it,
-// and what remains goes on (KON-50, KON-77). It is the last test: the cluster
-// has two control planes afterwards.
+// A control plane is removed: the Lease of its server expires, agents
+// disconnect from it, and the other control planes continue. This is the last
+// test, because the cluster has two control planes afterwards.
 func TestZControlPlaneRemoved(t *testing.T) {
 	check(t, "removed and forgotten", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		gone, rest := servers[2], servers[:2]
 		loads := startLoads(ctx, rest)
 		begin := time.Now()
-		// Takes the member out of etcd and ends all that kubeadm has started.
+		// Removes the etcd member and stops everything that kubeadm started.
 		if out, err := harness.Run(ctx, gone.node, "kubeadm", "reset", "--force"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

@@ -1,8 +1,10 @@
-// Package ha_test proves what three control planes promise: every API server
-// reaches every node through its own Konnectivity server, agents find out how
-// many servers there are from their Leases, and the loss of a server or of a
-// whole control plane harms nobody but those that were connected to it. A firewall
-// in the control plane nodes lets nothing but the tunnel through.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ha_test tests a cluster with three control planes. Every API server
+// reaches every node through its own Konnectivity server, agents learn the number
+// of servers from the Leases, and the loss of a server or of a whole control
+// plane affects only its own connections. A firewall in the control plane nodes
+// allows only the tunnel.
 package ha_test
 
 import (
@@ -123,8 +125,8 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// waitForCount waits until as many servers have a Lease, and every agent knows
-// of, and is connected to, that many (KON-50, KON-77, KON-84).
+// waitForCount waits until want servers have a Lease, and every agent knows about
+// that many servers and is connected to them.
 func waitForCount(ctx context.Context, client kubernetes.Interface, want int) error {
 	// A Lease lasts 30 s and is swept every 15 s; agents look every 10 s at most.
 	return harness.Wait(ctx, 2*time.Minute, fmt.Sprintf("%d servers to be counted", want), func(ctx context.Context) error {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ha_test
 
 import (
@@ -10,11 +12,13 @@ import (
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // liveLeases counts the servers' Leases that have not expired.
 func liveLeases(ctx context.Context, client kubernetes.Interface) (int, error) {
-	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
+	list, err := client.CoordinationV1().Leases(v1alpha1.DefaultLeaseNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
 	if err != nil {
 		return 0, err
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -26,9 +28,9 @@ const (
 // dialsPerSecond is the load under which certificates are renewed.
 const dialsPerSecond = 20
 
-// renewUnderLoad renews the server's identity and, as kubeadm does it, the
-// certificate that agents see, while calls are dialled all the time; then new
-// agents must come to a server that has both (KON-24, KON-60, KON-83).
+// renewUnderLoad renews the server's client certificate and, as kubeadm does,
+// the serving certificate that agents verify, while calls are dialled all the
+// time. After that, new agents must connect to a server that uses both.
 func renewUnderLoad(ctx context.Context, t *testing.T) {
 	wantTexts(t, inNode(ctx, t, "certs", "check"), serverKubeconfig, servingCert, "good")
 	if out, err := harness.Run(ctx, node(), "fairlead", "certs", "check", "--warn-before", "100000h"); err == nil || !strings.Contains(err.Error(), "exit status 3") {
@@ -61,8 +63,8 @@ func renewUnderLoad(ctx context.Context, t *testing.T) {
 	inNode(ctx, t, "certs", "check")
 }
 
-// renewByKubeadm renews apiserver.crt and puts the old one back, so that the node
-// can be compared at the end: the server shows each within a moment.
+// renewByKubeadm renews apiserver.crt and then restores the old one, so the
+// node can be compared at the end. The server presents each within a moment.
 func renewByKubeadm(ctx context.Context, t *testing.T, old *big.Int) {
 	t.Helper()
 	const pki = "cd /etc/kubernetes/pki && "
@@ -121,7 +123,7 @@ func certificate(ctx context.Context, t *testing.T, path string) controlplane.Ce
 	return controlplane.Certificate{}
 }
 
-// stat is what must stay of a file when its content changes.
+// stat holds the attributes of a file that must not change with its content.
 func stat(ctx context.Context, t *testing.T, path string) string {
 	t.Helper()
 	out, err := harness.Run(ctx, node(), "stat", "-c", "%i %a %u:%g", path)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -7,22 +9,23 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
 // journal is what an install keeps while it is at work.
 const journal = "/etc/kubernetes/fairlead/journal.json"
 
-// brokenServers installs what cannot work on this node: each time the command
-// sees it, puts everything back by itself and says why.
+// brokenServers installs bundles that cannot work on this node. Each time the
+// command notices, rolls everything back by itself and reports the reason.
 func brokenServers(ctx context.Context, t *testing.T, asBefore func(context.Context, *testing.T)) {
 	for _, c := range []struct{ name, server, says string }{
-		// Nobody listens there, so it fails at once.
+		// No process listens there, so the connection fails at once.
 		{"image", "image: 127.0.0.1:9/none/konnectivity-server:none", "ImagePull"},
 		{"flag", "extraArgs: [{name: no-such-flag, value: 'true'}]", "unknown flag: --no-such-flag"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := "/root/broken-" + c.name + ".yaml"
-			bundle := fmt.Sprintf("apiVersion: fairlead.dev/v1alpha1\nkind: Bundle\nkonnectivity: {server: {%s}}\n", c.server)
+			bundle := bundletest.File("konnectivity: {server: {" + c.server + "}}")
 			if err := node().CommandContext(ctx, "sh", "-c", "cat >"+file).SetStdin(strings.NewReader(bundle)).Run(); err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
-// Package install_test takes the bundle into a control plane that somebody
-// already runs, proves that it works, and takes it out again: the cluster is as
-// it was before.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install_test installs the bundle on an existing control plane, proves
+// that it works, and uninstalls it: the cluster is then as it was before.
 package install_test
 
 import (
@@ -69,7 +70,9 @@ func here(ctx context.Context, t *testing.T, args ...string) string {
 	return r.Stdout + r.Stderr
 }
 
-// There and back (KON-07 to KON-09, KON-20 to KON-24, KON-30, KON-60, KON-83).
+// The bundle is installed on the control plane and in the cluster, and
+// uninstalled again: kubeconfig, egress selector configuration, flags and
+// mounts of kube-apiserver, static Pod, RBAC objects and agents.
 func TestInstallAndUninstall(t *testing.T) {
 	var before, between state
 	asBefore := func(ctx context.Context, t *testing.T) {
@@ -139,8 +142,9 @@ func TestInstallAndUninstall(t *testing.T) {
 	)
 }
 
-// wantNoServer wants that the kubelet has ended the server, and that the API shows
-// it no more: right after a change it shows the one from before.
+// wantNoServer checks that the kubelet has stopped the server and that the API
+// does not show its Pod any more. Right after a change the API still shows the
+// old Pod.
 func wantNoServer(ctx context.Context, t *testing.T) {
 	t.Helper()
 	name := konnectivity.ServerName + "-" + node().String()
@@ -159,7 +163,7 @@ func wantNoServer(ctx context.Context, t *testing.T) {
 	}
 }
 
-// wantCalls wants that the API server reaches all kubelets, Pods and Services.
+// wantCalls checks that the API server reaches all kubelets, Pods and Services.
 // Right after a change of its manifest it may still be coming up.
 func wantCalls(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package install_test
 
 import (
@@ -24,8 +26,8 @@ type state struct {
 	kubeadm string
 }
 
-// kinds are those that the bundle has any of. What controllers make of them
-// comes and goes.
+// kinds are the kinds of the bundle's objects. Objects that controllers create
+// for them are left out, because they come and go.
 var kinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "serviceaccounts"}, {Version: "v1", Resource: "services"}, {Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "secrets"},
 	{Group: "apps", Version: "v1", Resource: "daemonsets"}, {Group: "apps", Version: "v1", Resource: "deployments"},

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package lifecycle_test
 
 import (
@@ -25,8 +27,9 @@ var (
 	taken       = harness.ClusterName("taken")
 )
 
-// One cluster through its whole life, and others that are cut off beside it. The
-// steps build on each other, so that the minutes are spent once.
+// The whole life of one cluster, and others that are interrupted at the same
+// time. The steps build on each other, so the cluster, which takes minutes, is
+// created only once.
 func TestLifecycle(t *testing.T) {
 	var killed []harness.Container // of life, before it lived
 	suite.Steps(t, "lifecycle",
@@ -38,15 +41,15 @@ func TestLifecycle(t *testing.T) {
 		}},
 		harness.Step{Name: "made, and another one fails", Do: func(ctx context.Context, t *testing.T) {
 			atOnce(ctx, t,
-				harness.Step{Name: "up after the kill, and nobody else at the same time", Do: func(ctx context.Context, t *testing.T) { makeMain(ctx, t, killed) }},
+				harness.Step{Name: "up after the kill, and only one at a time", Do: func(ctx context.Context, t *testing.T) { makeMain(ctx, t, killed) }},
 				harness.Step{Name: "failed: kept with --retain, removed without", Do: fail},
 			)
 		}},
 		harness.Step{Name: "status and list", Do: func(ctx context.Context, t *testing.T) { wantHealthy(ctx, t) }},
 		harness.Step{Name: "up again changes nothing", Do: upAgain},
 		harness.Step{Name: "another size or image is refused", Do: refuse},
-		harness.Step{Name: "a cluster of somebody else is never touched", Do: foreignCluster},
-		harness.Step{Name: "a container of somebody else is never touched", Do: foreignContainer},
+		harness.Step{Name: "a cluster of another user is never touched", Do: foreignCluster},
+		harness.Step{Name: "a container of another user is never touched", Do: foreignContainer},
 		harness.Step{Name: "stopped and started", Do: stopAndStart},
 		harness.Step{Name: "down leaves nothing", Do: func(ctx context.Context, t *testing.T) {
 			had := containers(ctx, t, life)
@@ -78,8 +81,9 @@ func killAndDown(ctx context.Context, t *testing.T) []harness.Container {
 	return b.before
 }
 
-// copyState puts the state of a killed up aside, in the home directory of
-// somebody else: the name may belong to others before it is cleaned up.
+// copyState copies the state of a killed "up" into the home directory of
+// another user. Before that user cleans up, the cluster name may belong to
+// another cluster.
 func copyState(t *testing.T) {
 	t.Helper()
 	if err := os.CopyFS(somebodyElse().StateDir(life), os.DirFS(suite.StateDir(life))); err != nil {
@@ -87,8 +91,8 @@ func copyState(t *testing.T) {
 	}
 }
 
-// somebodyElse is another user of this machine, with a home directory below ours,
-// which goes with it.
+// somebodyElse returns the home of another user of this machine: a directory
+// below ours, which is removed with ours.
 func somebodyElse() *harness.Home {
 	h := *suite.Home
 	h.Dir = filepath.Join(h.Dir, "somebody")
@@ -96,7 +100,7 @@ func somebodyElse() *harness.Home {
 	return &h
 }
 
-// makeMain brings up what was killed, with the quick checks.
+// makeMain brings up the cluster whose "up" was killed, with the quick checks.
 func makeMain(ctx context.Context, t *testing.T, killed []harness.Container) {
 	b := begin(ctx, t, life, nil, upArgs(life, 1)...)
 	const busy = "another fairlead command is working on this cluster"
@@ -173,7 +177,7 @@ func upAgain(ctx context.Context, t *testing.T) {
 	same(ctx, t, before)
 }
 
-// refuse asks for what the cluster is not.
+// refuse asks for settings that the cluster does not have, which "up" rejects.
 func refuse(ctx context.Context, t *testing.T) {
 	before := containers(ctx, t, life)
 	try(ctx, t, suite.Home, 1, []string{"1 worker", "fairlead down --name " + life}, upArgs(life, 2)...)
@@ -183,8 +187,9 @@ func refuse(ctx context.Context, t *testing.T) {
 	same(ctx, t, before)
 }
 
-// foreignCluster is the same cluster as somebody else sees it, who has another
-// state directory: without a cluster of the name, then with the rest of one.
+// foreignCluster tests the same cluster as another user sees it, who has
+// another state directory: first one without a cluster of that name, then one
+// with the remains of such a cluster.
 func foreignCluster(ctx context.Context, t *testing.T) {
 	before := containers(ctx, t, life)
 	other := somebodyElse()
@@ -201,7 +206,8 @@ func foreignCluster(ctx context.Context, t *testing.T) {
 	wantHealthy(ctx, t)
 }
 
-// foreignContainer has a name that a node would have, and is no node.
+// foreignContainer creates a container that has the name of a node and is not
+// one.
 func foreignContainer(ctx context.Context, t *testing.T) {
 	name := "fairlead-" + taken + "-worker"
 	// It ends by itself, should this test be killed.

@@ -1,6 +1,9 @@
-// Package lifecycle_test takes kind clusters through their lives: cut off while
-// they are made, failed, made, found again, stopped and started, removed. Nothing
-// is left behind, and what is somebody else's is never touched.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lifecycle_test tests the life cycle of kind clusters: interrupted while
+// they are created, failed, created, found again, stopped and started, removed.
+// Nothing is left behind, and clusters and containers of other users are never
+// touched.
 package lifecycle_test
 
 import (
@@ -22,7 +25,7 @@ var suite = harness.New(harness.Options{Name: harness.ClusterName("life"), Only:
 
 func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
 
-// atOnce makes steps beside each other.
+// atOnce runs steps at the same time.
 func atOnce(ctx context.Context, t *testing.T, steps ...harness.Step) {
 	t.Run("at once", func(t *testing.T) {
 		for _, s := range steps {
@@ -131,8 +134,8 @@ func (b *begun) wait(t *testing.T) harness.Result {
 	return r
 }
 
-// nothingLeft wants no container, volume, file or context of a cluster that had
-// these containers.
+// nothingLeft checks that no container, volume, file or context is left of a
+// cluster that had these containers.
 func nothingLeft(ctx context.Context, t *testing.T, h *harness.Home, name string, had []harness.Container) {
 	t.Helper()
 	if left, err := harness.Containers(ctx, name); err != nil || len(left) > 0 {
@@ -153,7 +156,7 @@ func nothingLeft(ctx context.Context, t *testing.T, h *harness.Home, name string
 	}
 }
 
-// same wants that containers were neither replaced nor restarted.
+// same checks that containers were neither replaced nor restarted.
 func same(ctx context.Context, t *testing.T, before []harness.Container) {
 	t.Helper()
 	for _, c := range before {

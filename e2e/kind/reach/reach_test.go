@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reach_test proves what the condition TunnelReady and the plugin
 // TunnelReach promise on real kubelets: the condition follows the readiness of the
-// agents, and no Pod that the control plane must reach lands where none lives.
+// agents, and no Pod that the control plane must reach is placed on a node without
+// one.
 package reach_test
 
 import (
@@ -39,7 +42,7 @@ const (
 	settled = 3 * time.Minute
 )
 
-// TestTunnelReady takes a node's agent away and gives it back.
+// TestTunnelReady removes a node's agent and restores it.
 func TestTunnelReady(t *testing.T) {
 	suite.Test(t, features.New("TunnelReady").Assess("follows the agents", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 		workers := suite.Nodes.Workers
@@ -104,7 +107,8 @@ func reached(ctx context.Context, t *testing.T, want ...string) {
 	}
 }
 
-// agentsOff has the agents' DaemonSet leave out a node, and returns when they are rolled out. back undoes it.
+// agentsOff excludes a node from the agents' DaemonSet, and returns when the
+// rollout is complete. back undoes it.
 func agentsOff(ctx context.Context, t *testing.T, node string) (back func()) {
 	t.Helper()
 	sets := suite.Client.AppsV1().DaemonSets(metav1.NamespaceSystem)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command releasedclient dials through a konnectivity server with the client of
 // kube-apiserver v1.36.3, in the versions of konnectivity-client and grpc-go that its
 // release pins. The module around it is later with gRPC, whose client decides when it
@@ -7,8 +9,9 @@
 //
 //	releasedclient <socket to listen on> <socket of the server>
 //
-// Who connects sends the address in a line, and has "ok" in a line or the error of the
-// dial back; then bytes are passed on in both directions until one of them ends.
+// A client that connects sends the address in a line. It gets a line with "ok" or the
+// error of the dial. Then bytes are passed on in both directions until one of them
+// ends.
 package main
 
 import (

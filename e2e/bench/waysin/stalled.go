@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stalledClients read nothing while others download, and silentClients send nothing.
+const (
+	stalledClients = 16
+	silentClients  = 1000
+)
+
+// benchStalled measures what clients that do not read cost the others, in per cent of what
+// these get alone, and how a thousand clients that send nothing end.
+func benchStalled(ctx context.Context, o options) error {
+	ways, target, stop, err := startWays(o) //nolint:contextcheck // the programs end with the benchmark
+	if err != nil {
+		return err
+	}
+	defer stop()
+	fmt.Printf("| rate of 8 downloads beside %d stalled clients, in %% of the rate without them | fairlead | ssh -D |\n| --- | --- | --- |\n", stalledClients)
+	got := make([][]float64, 2)
+	for range o.reps {
+		for i, w := range ways[:2] {
+			share, err := w.besideStalled(target, o.duration)
+			if err != nil {
+				return fmt.Errorf("%s beside stalled clients: %w", w.name, err)
+			}
+			got[i] = append(got[i], share)
+		}
+	}
+	fmt.Printf("| median of %d | %.0f | %.0f |\n\n", o.reps, middle(got[0]), middle(got[1]))
+	return silent(ctx)
+}
+
+func (w *way) besideStalled(target string, d time.Duration) (percent float64, err error) {
+	alone, err := w.download(target, 8, d)
+	if err != nil {
+		return 0, err
+	}
+	for range stalledClients {
+		nc, err := w.open(target, 'd') // it begins to send, and this side does not read
+		if err != nil {
+			return 0, err
+		}
+		defer nc.Close()
+	}
+	time.Sleep(d / 4) // until buffers are full
+	beside, err := w.download(target, 8, d)
+	return 100 * beside / alone, err
+}
+
+// silent opens connections on which nothing is sent, and prints when the last is closed, and
+// the memory of the proxy.
+func silent(ctx context.Context) error {
+	addr, stop, err := process("socks5-proxy") //nolint:contextcheck // the program ends with the benchmark
+	if err != nil {
+		return err
+	}
+	defer stop()
+	pid := processID(addr)
+	before := memory(pid)
+	var open sync.WaitGroup
+	var longest atomic.Int64
+	began := time.Now()
+	for range silentClients {
+		nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		since := time.Now()
+		open.Go(func() {
+			_, _ = io.Copy(io.Discard, nc)
+			_ = nc.Close()
+			for life := int64(time.Since(since)); ; {
+				if was := longest.Load(); life <= was || longest.CompareAndSwap(was, life) {
+					return
+				}
+			}
+		})
+	}
+	opened := time.Since(began)
+	during := memory(pid)
+	open.Wait()
+	after := memory(pid)
+	fmt.Printf("| %d silent clients | |\n| --- | --- |\n| opened within, s | %.1f |\n| each closed within, s | %.1f |\n", silentClients, opened.Seconds(), time.Duration(longest.Load()).Seconds())
+	fmt.Printf("| memory before / with them / after, MiB | %.0f / %.0f / %.0f |\n", before, during, after)
+	return nil
+}
+
+// processID is that of the process that listens at an address; process has started it last.
+func processID(addr string) int {
+	pidMu.Lock()
+	defer pidMu.Unlock()
+	return pids[addr]
+}
+
+var (
+	pidMu sync.Mutex
+	pids  = map[string]int{} // by the address that the process listens at
+)
+
+var residentLine = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// memory is the resident memory of a process in MiB, 0 if it is not known.
+func memory(pid int) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	m := residentLine.FindSubmatch(data)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(m[1]))
+	return float64(n) / 1024
+}

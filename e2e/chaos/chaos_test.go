@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+
+// TestFaultsHaveTests: each of the 21 faults has a test that exists or says what is missing, and docs/chaos.md has a row
+// with its number, its bar and its gap.
+func TestFaultsHaveTests(t *testing.T) {
+	faults, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/chaos.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(faults) != 21 {
+		t.Errorf("%d faults, want 21", len(faults))
+	}
+	for i, f := range faults {
+		if f.ID != i+1 || f.Fault == "" || f.Bar == "" {
+			t.Errorf("entry %d is %+v", i+1, f)
+		}
+		if len(f.Tests) == 0 && f.Gap == "" {
+			t.Errorf("fault %d has neither a test nor a gap", f.ID)
+		}
+		if row := fmt.Sprintf("| %d | %s | %s |", f.ID, f.Fault, f.Bar); !strings.Contains(string(page), row) || !strings.Contains(string(page), f.Gap) {
+			t.Errorf("docs/chaos.md lacks %q, or the gap %q", row, f.Gap)
+		}
+		for _, c := range f.Tests {
+			if !exists(t, c) {
+				t.Errorf("fault %d: no test of %s matches %s", f.ID, c.Dir, c.Run)
+			}
+		}
+	}
+}
+
+// exists reports whether each alternative of the expression begins with the name of a test.
+func exists(t *testing.T, c testCase) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", c.Dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testFunc.FindAllStringSubmatch(string(data), -1) {
+			names = append(names, m[1])
+		}
+	}
+	top, _, _ := strings.Cut(c.Run, "/")
+	for alternative := range strings.SplitSeq(top, "|") {
+		found := false
+		for _, name := range names {
+			found = found || regexp.MustCompile("^("+alternative+")").MatchString(name)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// TestPattern: "go test -run" gets an expression for each level of subtests.
+func TestPattern(t *testing.T) {
+	for run, want := range map[string]string{
+		"TestA|TestB$":               "^(TestA|TestB$)",
+		"TestRough/.*(frozen|while)": "^(TestRough)/^(.*(frozen|while))",
+	} {
+		if got := (testCase{Run: run}).pattern(); got != want {
+			t.Errorf("%s: %s, want %s", run, got, want)
+		}
+	}
+}
+
+// TestChoose: -only and -slice choose faults that have tests, and a number that does not exist is an error.
+func TestChoose(t *testing.T) {
+	all := []fault{{ID: 1, Tests: []testCase{{}}, Slice: true}, {ID: 2, Tests: []testCase{{}}}, {ID: 3, Gap: "none yet"}}
+	for _, c := range []struct {
+		o    options
+		want string
+	}{{options{}, "1 2"}, {options{slice: true}, "1"}, {options{only: "2, 1"}, "1 2"}, {options{only: "2", slice: true}, ""}} {
+		chosen, err := choose(all, c.o)
+		var got []string
+		for _, f := range chosen {
+			got = append(got, fmt.Sprint(f.ID))
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: %v, %v, want %s", c.o, got, err, c.want)
+		}
+	}
+	if _, err := choose(all, options{only: "4"}); err == nil {
+		t.Error("fault 4 was found")
+	}
+}

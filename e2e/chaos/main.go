@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command chaos runs the tests of the faults in faults.yaml and prints a table of results: whether each fault met its
+// bar, how long its tests took, and the worst unavailability that they measured. Run it by make:
+//
+//	make chaos                                   # all faults, in an order that -seed repeats
+//	make chaos CHAOS_FLAGS='-only 1,2 -seed 7'
+//	make soak SOAK_TIME=4h                       # again and again
+//
+// The tests themselves fail if something is left: connections, goroutines, memory. Start at [run].
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
+)
+
+//go:embed faults.yaml
+var faultsFile []byte
+
+// fault is an entry of faults.yaml.
+type fault struct {
+	ID    int        `json:"id"`
+	Fault string     `json:"fault"`
+	Bar   string     `json:"bar"`
+	Slice bool       `json:"slice"`
+	Tests []testCase `json:"tests"`
+	Gap   string     `json:"gap"`
+}
+
+// testCase names tests of a package.
+type testCase struct {
+	Dir string `json:"dir"`
+	Run string `json:"run"`
+}
+
+// pattern is for "go test -run", which splits it at slashes outside of parentheses, and
+// matches each part with one level of subtests.
+func (c testCase) pattern() string {
+	parts := strings.Split(c.Run, "/")
+	for i, p := range parts {
+		parts[i] = "^(" + p + ")"
+	}
+	return strings.Join(parts, "/")
+}
+
+type options struct {
+	only  string
+	slice bool
+	seed  uint64
+	keep  time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.only, "only", "", "numbers of faults, separated by commas (default: all)")
+	flag.BoolVar(&o.slice, "slice", false, "only a short selection of faults")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "order of the faults")
+	flag.DurationVar(&o.keep, "for", 0, "repeat until this time is over or a fault misses its bar")
+	flag.Parse()
+	ctx, stop := interrupt.Context(context.Background())
+	defer stop()
+	if err := run(ctx, os.Stdout, o); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+var errMissed = errors.New("missed their bars")
+
+func run(ctx context.Context, out io.Writer, o options) error {
+	all, err := load()
+	if err != nil {
+		return err
+	}
+	faults, err := choose(all, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d faults, -seed %d\n\n| fault | result | took | worst unavailability |\n|---|---|--:|--:|\n", len(faults), o.seed)
+	order := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // to be repeated
+	for begin := time.Now(); ; {
+		order.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		var missed []string
+		for _, f := range faults {
+			if !f.try(ctx, out) {
+				missed = append(missed, strconv.Itoa(f.ID))
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		if len(missed) > 0 {
+			return fmt.Errorf("faults %s %w: run make chaos CHAOS_FLAGS='-only %[1]s -seed %[3]d' again", strings.Join(missed, ","), errMissed, o.seed)
+		}
+		if time.Since(begin) >= o.keep {
+			return nil
+		}
+	}
+}
+
+func load() (faults []fault, err error) {
+	if err := yaml.UnmarshalStrict(faultsFile, &faults); err != nil {
+		return nil, fmt.Errorf("faults.yaml: %w", err)
+	}
+	return faults, nil
+}
+
+// choose returns the faults to run.
+func choose(all []fault, o options) (chosen []fault, err error) {
+	var numbers []int
+	for text := range strings.SplitSeq(o.only, ",") {
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || !slices.ContainsFunc(all, func(f fault) bool { return f.ID == n }) {
+			return nil, fmt.Errorf("-only %s: there is no fault %q: give numbers from 1 to %d", o.only, text, len(all))
+		}
+		numbers = append(numbers, n)
+	}
+	for _, f := range all {
+		if (len(numbers) == 0 || slices.Contains(numbers, f.ID)) && (!o.slice || f.Slice) && len(f.Tests) > 0 {
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen, nil
+}
+
+// unavailable is what tests log.
+var unavailable = regexp.MustCompile(`unavailable for at most ([0-9.]+m?s)`)
+
+// try runs the tests of a fault and prints its row.
+func (f fault) try(ctx context.Context, out io.Writer) bool {
+	begin, worst, failed := time.Now(), time.Duration(0), ""
+	for _, c := range f.Tests {
+		cmd := exec.CommandContext(ctx, "go", "test", "-count", "1", "-timeout", "30m", "-v", "-run", c.pattern(), "./"+c.Dir)
+		text, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "--- PASS") {
+			failed += fmt.Sprintf("\n%s: %v\n%s", strings.Join(cmd.Args, " "), err, text)
+		}
+		for _, m := range unavailable.FindAllStringSubmatch(string(text), -1) {
+			if d, err := time.ParseDuration(m[1]); err == nil {
+				worst = max(worst, d)
+			}
+		}
+	}
+	result, measured := "met", "–"
+	if failed != "" {
+		result = "**missed**"
+	}
+	if worst > 0 {
+		measured = worst.String()
+	}
+	fmt.Fprintf(out, "| %d %s | %s | %s | %s |\n", f.ID, f.Fault, result, time.Since(begin).Round(time.Second), measured)
+	if failed != "" {
+		fmt.Fprintln(os.Stderr, failed)
+	}
+	return failed == ""
+}

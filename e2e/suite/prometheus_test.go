@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/monitoring"
+)
+
+// prometheus is a running Prometheus.
+type prometheus struct{ url string }
+
+// startPrometheus has Prometheus scrape the cluster each second.
+func startPrometheus(ctx context.Context, t *testing.T) *prometheus {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := os.Getenv(prometheusProgram)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yaml")
+	writeFile(t, config, scrapeConfig(ctx, t, dir, filepath.Join(root, "deploy/monitoring/rules.yaml")))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		_ = log.Close()
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("Prometheus:\n%s", text)
+		}
+	})
+	p := &prometheus{"http://" + address}
+	if err := harness.Wait(ctx, time.Minute, "all targets to be up", p.targetsUp); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something.
+func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(suite.StateDir(suite.Name), "cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct{ Ports map[string]int }
+	if err := json.Unmarshal(data, &state); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "tls.crt"), suite.Config.CertData)
+	writeFile(t, filepath.Join(dir, "tls.key"), suite.Config.KeyData)
+	type object = map[string]any
+	var jobs []object
+	scrape := func(job, scheme string, names func(string) bool) {
+		var targets []string
+		for name, port := range state.Ports {
+			if names(name) {
+				targets = append(targets, fmt.Sprintf("127.0.0.1:%d", port))
+			}
+		}
+		if len(targets) == 0 {
+			t.Fatalf("the cluster has no port for %s: %v", job, state.Ports)
+		}
+		jobs = append(jobs, object{"job_name": job, "scheme": scheme, "static_configs": []object{{"targets": targets}},
+			"tls_config": object{"insecure_skip_verify": true, "cert_file": filepath.Join(dir, "tls.crt"), "key_file": filepath.Join(dir, "tls.key")}})
+	}
+	is := func(want string) func(string) bool { return func(name string) bool { return name == want } }
+	scrape("konnectivity-server", "http", is("konnectivity-server-health"))
+	scrape("konnectivity-agent", "http", func(name string) bool {
+		return strings.HasPrefix(name, "konnectivity-agent-") && strings.HasSuffix(name, "-health")
+	})
+	scrape("apiserver", "https", is("kube-apiserver"))
+	scrape("kube-scheduler", "https", is("kube-scheduler"))
+	scrape("second-scheduler", "https", func(name string) bool { return strings.HasPrefix(name, "second-scheduler-") })
+	jobs = append(jobs, object{"job_name": "fairlead-proxy", "static_configs": []object{{"targets": []string{proxyWithMetrics(ctx, t)}}}})
+	out, err := yaml.Marshal(object{"global": object{"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}, "rule_files": []string{rules}, "scrape_configs": jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// proxyWithMetrics returns the address of the metrics of a proxy.
+func proxyWithMetrics(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := l.Addr().String()
+	_ = l.Close()
+	address := startProxy(ctx, t, "--port", "0", "--metrics-address", metrics)
+	for _, path := range []string{"/api", "/api/v1/namespaces/default/pods/x/exec"} { // the default filter refuses exec
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	return metrics
+}
+
+// get reads "data" of an answer of Prometheus' API.
+func (p *prometheus) get(ctx context.Context, into any, path string, params ...string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/"+path, nil)
+	if err != nil {
+		return err
+	}
+	q := req.URL.Query()
+	for i := 0; i+1 < len(params); i += 2 {
+		q.Add(params[i], params[i+1])
+	}
+	req.URL.RawQuery = q.Encode()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: into}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Status != "success" {
+		return fmt.Errorf("%s: %s %s (%w)", path, answer.Status, answer.Error, err)
+	}
+	return nil
+}
+
+func (p *prometheus) targetsUp(ctx context.Context) error {
+	var targets struct {
+		ActiveTargets []struct{ ScrapeURL, Health, LastError string }
+	}
+	if err := p.get(ctx, &targets, "targets"); err != nil {
+		return err
+	}
+	if len(targets.ActiveTargets) < 7 {
+		return fmt.Errorf("only %d targets", len(targets.ActiveTargets))
+	}
+	for _, target := range targets.ActiveTargets {
+		if target.Health != "up" {
+			return fmt.Errorf("%s is %s: %s", target.ScrapeURL, target.Health, target.LastError)
+		}
+	}
+	return nil
+}
+
+// node is a part of an expression as Prometheus has parsed it.
+type node struct {
+	Type     string
+	Name     string
+	Matchers []struct{ Name, Value, Type string }
+	Grouping []string
+	Without  bool
+	Expr     *node
+	LHS, RHS *node
+	Args     []*node
+	Param    *node
+}
+
+// selects reports whether the node selects series, now or over a range.
+func (n *node) selects() bool { return n.Type == "vectorSelector" || n.Type == "matrixSelector" }
+
+func (n *node) walk(visit func(*node)) {
+	if n == nil {
+		return
+	}
+	visit(n)
+	for _, child := range append([]*node{n.Expr, n.LHS, n.RHS, n.Param}, n.Args...) {
+		child.walk(visit)
+	}
+}
+
+// checkSeries checks that the metrics of an expression exist, with the labels that it matches and groups by. A metric of
+// failures that have not happened may have no series if a program declares it; a test of pkg/monitoring checks those of
+// "fairlead socks5".
+func (p *prometheus) checkSeries(ctx context.Context, expr string) error {
+	var tree node
+	if err := p.get(ctx, &tree, "parse_query", "query", expr); err != nil {
+		return err
+	}
+	var faults []error
+	tree.walk(func(n *node) {
+		switch {
+		case n.selects() && !strings.HasPrefix(n.Name, "fairlead_socks5_"):
+			labels := []string{}
+			for _, m := range n.Matchers {
+				labels = append(labels, m.Name)
+			}
+			faults = append(faults, p.checkMetric(ctx, n.Name, labels))
+		case n.Type == "aggregation":
+			n.Expr.walk(func(inner *node) {
+				if inner.selects() && !strings.HasPrefix(inner.Name, "fairlead_socks5_") {
+					faults = append(faults, p.checkMetric(ctx, inner.Name, n.Grouping))
+				}
+			})
+		}
+	})
+	return errors.Join(faults...)
+}
+
+func (p *prometheus) checkMetric(ctx context.Context, name string, labels []string) error {
+	var series []map[string]string
+	if err := p.get(ctx, &series, "series", "match[]", name); err != nil {
+		return err
+	}
+	if len(series) == 0 {
+		var declared []struct{ Metric string }
+		if err := p.get(ctx, &declared, "targets/metadata", "metric", name); err != nil {
+			return err
+		}
+		if len(declared) == 0 {
+			return fmt.Errorf("no program has metric %s", name)
+		}
+		return nil
+	}
+	for _, label := range labels {
+		if label != "__name__" && !slices.ContainsFunc(series, func(s map[string]string) bool { _, ok := s[label]; return ok }) {
+			return fmt.Errorf("metric %s has no label %s, but for example %v", name, label, series[0])
+		}
+	}
+	return nil
+}
+
+type ruleState struct{ Name, Health, LastError, State string }
+
+func (p *prometheus) rules(ctx context.Context) (all []ruleState, err error) {
+	var groups struct{ Groups []struct{ Rules []ruleState } }
+	err = p.get(ctx, &groups, "rules")
+	for _, g := range groups.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all, err
+}
+
+// checkRules checks that Prometheus has evaluated each rule without an error.
+func (p *prometheus) checkRules(ctx context.Context) error {
+	return harness.Wait(ctx, 30*time.Second, "the rules", func(ctx context.Context) error {
+		rules, err := p.rules(ctx)
+		if err == nil && len(rules) != len(monitoring.Alerts()) {
+			err = fmt.Errorf("%d rules, want %d", len(rules), len(monitoring.Alerts()))
+		}
+		for _, r := range rules {
+			if r.Health != "ok" {
+				err = errors.Join(err, fmt.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError))
+			}
+		}
+		return err
+	})
+}
+
+// state is inactive, pending or firing.
+func (p *prometheus) state(ctx context.Context, alert string) (string, error) {
+	rules, err := p.rules(ctx)
+	for _, r := range rules {
+		if r.Name == alert {
+			return r.State, err
+		}
+	}
+	return "", errors.Join(err, fmt.Errorf("there is no rule %s", alert))
+}

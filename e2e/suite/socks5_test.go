@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+)
+
+// TestSOCKS5 reaches a Service, a Pod and a node through "fairlead socks5" with curl. On kind
+// the path is the default one, pods/portforward. Simulated nodes run no Pods that it could
+// reach; there the path is the socket of the cluster's own konnectivity-server. Destinations
+// outside of the cluster are refused with a reason in the audit line.
+func TestSOCKS5(t *testing.T) {
+	service := harness.ServerName + "." + harness.Namespace
+	run(t, "fairlead socks5", 2*time.Minute,
+		step{"a Service by name, over SOCKS5", func(ctx context.Context, t *testing.T) {
+			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sS", "--fail", "--max-time", "20", "http://"+service+"/healthz")
+			wantText(t, "the answer", out, "ok")
+			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`, ended())
+		}},
+		step{"a Service by its cluster address, over HTTP CONNECT", func(ctx context.Context, t *testing.T) {
+			svc, err := suite.Client.CoreV1().Services(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// curl opens a CONNECT tunnel for https.
+			_, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sSk", "--max-time", "20", "-o", "/dev/null", "https://"+svc.Spec.ClusterIP+"/")
+			wantText(t, "the audit line", audit, `protocol="http"`, `kind="Service"`, ended())
+		}},
+		step{"a Pod by its address", func(ctx context.Context, t *testing.T) {
+			pod, err := suite.Client.CoreV1().Pods(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if suite.Simulated() {
+				t.Skip("the server's Pod has the address of this machine, which several Pods may have")
+			}
+			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sS", "--fail", "--max-time", "20", "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/healthz")
+			wantText(t, "the answer", out, "ok")
+			wantText(t, "the audit line", audit, `kind="Pod"`, `result="ok"`)
+		}},
+		step{"a node's kubelet", func(ctx context.Context, t *testing.T) {
+			node := aNode(ctx, t)
+			if suite.Simulated() { // nothing listens on the port of real kubelets
+				_, audit := throughSOCKS5(ctx, t, fails, "curl", "-sSk", "--max-time", "20", "https://"+node.Name+":10250/healthz")
+				wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`, `result="refused"`)
+				return
+			}
+			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sSk", "--max-time", "20", "https://"+node.Name+":10250/healthz")
+			wantText(t, "the kubelet's answer", out, "Unauthorized")
+			wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`, ended())
+		}},
+		step{"destinations outside of the cluster are refused", func(ctx context.Context, t *testing.T) {
+			_, audit := throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://198.51.100.1/")
+			wantText(t, "the audit line", audit, `kind="External"`, `result="denied"`, "--allow")
+			_, audit = throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://169.254.169.254/latest/meta-data/")
+			wantText(t, "the audit line", audit, `result="unsupported"`, "link-local")
+		}},
+	)
+}
+
+// outcome is whether a command succeeds.
+type outcome bool
+
+const (
+	succeeds outcome = true
+	fails    outcome = false
+)
+
+// throughSOCKS5 runs a command with the proxy in its environment. It returns the command's
+// output, and its standard error with the proxy's.
+func throughSOCKS5(ctx context.Context, t *testing.T, want outcome, command ...string) (out, audit string) {
+	t.Helper()
+	args := []string{"socks5", "--listen", "127.0.0.1:0"}
+	if suite.Simulated() {
+		args = append(args, "--via", "direct", "--server-mode", "grpc", "--server-socket", filepath.Join(suite.StateDir(suite.Name), "run/konnectivity-server.socket"))
+	}
+	cmd, stdout, stderr := suite.Command(ctx, slices.Concat(args, []string{"--"}, command)...)
+	err := cmd.Run()
+	if outcome(err == nil) != want {
+		t.Errorf("%s: %v\n%s%s", strings.Join(command, " "), err, stdout, stderr)
+	}
+	return stdout.String(), stderr.String()
+}
+
+// ended is the result of a connection that curl has closed. The path of simulated nodes cannot
+// tell the destination, and the end of the command then comes before that of the connection.
+func ended() string {
+	if suite.Simulated() {
+		return `result="`
+	}
+	return `result="ok"`
+}
+
+func wantText(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
+
+func aNode(ctx context.Context, t *testing.T) corev1.Node {
+	t.Helper()
+	nodes, err := suite.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+	}
+	return nodes.Items[0]
+}
