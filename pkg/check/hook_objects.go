@@ -154,12 +154,25 @@ func (s *Scope) registerHook(ctx context.Context, h *hook) error {
 	return s.waitHookActive(ctx, h)
 }
 
-// waitHookActive waits until the API server has noticed the registration. Until then it admits everything without asking; a call that it makes
-// while it does not know the Service yet fails. Both end by themselves within a moment.
+// settledCalls is how many calls of the webhook have to succeed in a row before it counts as active.
+const settledCalls = 5
+
+// waitHookActive waits until the API server has noticed the registration and every node knows the Service. Until then the API
+// server admits everything without asking, or its call fails: kube-proxy on the node of one agent may know the Service a moment
+// later than on the node of another one, and what an agent sends to a ClusterIP that its node does not know leaves the cluster.
 func (s *Scope) waitHookActive(ctx context.Context, h *hook) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	err := waitFor(ctx, 100*time.Millisecond, func(ctx context.Context) error { return s.hookDenies(ctx, h) })
+	inARow := 0
+	err := waitFor(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+		for ; inARow < settledCalls; inARow++ {
+			if err := s.hookDenies(ctx, h); err != nil {
+				inARow = 0
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return WithHint(err, "%s", callHint(err))
 	}

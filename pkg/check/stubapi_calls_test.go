@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,12 @@ func (a *stubAPI) review(obj map[string]any) error {
 	if rec.Code != http.StatusOK {
 		failed = rec.Body.String()
 	}
+	a.mu.Lock()
+	a.webhookCalls++
+	if slices.Contains(a.lateNodes, a.webhookCalls) {
+		failed = "x509: certificate is valid for gateway.example, not the check's webhook"
+	}
+	a.mu.Unlock()
 	if failed != "" {
 		return fmt.Errorf("failed calling webhook: %s", failed)
 	}

@@ -48,6 +48,9 @@ type stubAPI struct {
 	corruptExec  bool
 	skipWebhook  bool
 	callError    string
+	// lateNodes are the calls of the webhook, counted from 1, that use the agent of a node that does not know the Service yet.
+	lateNodes    []int
+	webhookCalls int
 	// textOnly makes the API server return metrics as text only, never as protobuf.
 	textOnly bool
 }

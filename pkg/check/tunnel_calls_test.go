@@ -47,6 +47,7 @@ func TestTunnelChecks(t *testing.T) {
 		{"webhook", tunnelWebhook, nil, ""},
 		{"webhook direct", tunnelWebhook, noTunnel, "not through the tunnel"},
 		{"webhook not asked", tunnelWebhook, func(a *stubAPI) { a.skipWebhook = true }, "does not call the webhook"},
+		{"webhook that nodes learn of one by one", tunnelWebhook, func(a *stubAPI) { a.lateNodes = []int{1, 3, 9} }, ""},
 		{"webhook without agent", tunnelWebhook, noAgent, "No agent available"},
 	}
 	for _, tc := range tests {
