@@ -96,12 +96,14 @@ E2E_PACKAGES := ./e2e/...
 endif
 GOTESTSUM = $(GO) tool -modfile=deploy/tools/gotestsum/go.mod gotestsum
 
+# E2E_PACKAGES and E2E_NAME run a part under a name of its own.
+E2E_NAME ?= $(PROVIDER)
 .PHONY: e2e
 e2e: export PROVIDER := $(PROVIDER)
 e2e: export FAIRLEAD_E2E_BIN := $(BIN)
 e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (PROVIDER=embedded|kind, TEST_FLAGS)
 	@mkdir -p $(OUT)/e2e
-	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(PROVIDER).xml --junitfile-project-name fairlead \
+	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
 		-- -timeout 60m -count 1 -p 1 $(TEST_FLAGS) $(E2E_PACKAGES)
 
 .PHONY: test-unit
