@@ -13,13 +13,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 )
 
-// CompleteBundle returns a bundle with defaults filled in and validated, or the
-// default bundle for nil. It does not change the caller's bundle.
-func CompleteBundle(given *v1alpha1.Bundle) (*v1alpha1.Bundle, error) {
+// CompleteBundle returns a bundle for a cluster with this range of Services: with
+// defaults filled in and validated, or the default bundle for nil. It does not change
+// the caller's bundle.
+func CompleteBundle(given *v1alpha1.Bundle, services string) (*v1alpha1.Bundle, error) {
 	if given == nil {
-		return bundle.Load(nil)
+		var err error
+		if given, err = bundle.Load(nil); err != nil {
+			return nil, err
+		}
 	}
 	b := given.Defaulted()
+	if len(b.Konnectivity.Server.NonNodeCIDRs) == 0 {
+		b.Konnectivity.Server.NonNodeCIDRs = []string{services}
+	}
 	if errs := bundle.Validate(b); len(errs) > 0 {
 		return nil, fmt.Errorf("the bundle: %w", errs.ToAggregate())
 	}
@@ -58,12 +65,15 @@ func (h Home) Differs(has, asked string) error {
 
 // SameBundle refuses a bundle other than the one that the cluster has; nil
 // requests none.
-func (h Home) SameBundle(asked, has *v1alpha1.Bundle) error {
+func (h Home) SameBundle(asked, has *v1alpha1.Bundle, services string) error {
 	if asked == nil {
 		return nil
 	}
-	asked, err := CompleteBundle(asked)
+	asked, err := CompleteBundle(asked, services)
 	if err != nil {
+		return err
+	}
+	if has, err = CompleteBundle(has, services); err != nil { // a field may be younger than the cluster
 		return err
 	}
 	a, err1 := bundle.Encode(asked)

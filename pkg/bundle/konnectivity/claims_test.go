@@ -49,6 +49,23 @@ func TestAgentClaims(t *testing.T) {
 	}
 }
 
+// TestNonNodeCIDRs: the server learns of the bundle's ranges, and of none by default.
+func TestNonNodeCIDRs(t *testing.T) {
+	for want, ranges := range map[string][]string{"": nil, "10.96.0.0/12,fd00:10::/112": {"10.96.0.0/12", "fd00:10::/112"}} {
+		b := v1alpha1.New()
+		b.Konnectivity.Server.NonNodeCIDRs = ranges
+		got := ""
+		for _, e := range staticServer(t, b).Spec.Containers[0].Env {
+			if e.Name == settings.NonNodeCIDRs {
+				got = e.Value
+			}
+		}
+		if got != want {
+			t.Errorf("%v: %s=%q", ranges, settings.NonNodeCIDRs, got)
+		}
+	}
+}
+
 // TestAllowedClientNames: over TCP the server accepts the certificate that is made for
 // kube-apiserver and no other one of the same CA, unless the bundle has other names. Over
 // a socket there are no certificates, and a server with names would not start.

@@ -97,11 +97,14 @@ func HealthHost(bindAddress string) string {
 
 // claimsEnv lets agents claim only their own node, and the default route only if the
 // bundle configures it for all agents: an agent that claims another node's address gets
-// its connections.
+// its connections. The same holds for the addresses of Services.
 func claimsEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: settings.AgentClaims, Value: "node"}}
 	if isTrue, _ := strconv.ParseBool(identifiers(b).Get("default-route")); isTrue {
 		env = append(env, corev1.EnvVar{Name: settings.DefaultRouteAgents, Value: "*"})
+	}
+	if ranges := b.Konnectivity.Server.NonNodeCIDRs; len(ranges) > 0 {
+		env = append(env, corev1.EnvVar{Name: settings.NonNodeCIDRs, Value: strings.Join(ranges, ",")})
 	}
 	return env
 }

@@ -147,6 +147,11 @@ func validateServer(b *Bundle, p *field.Path) field.ErrorList {
 	if d := ptr.Deref(s.DrainTimeout, metav1.Duration{}).Duration; d < 0 || d > time.Hour || d%time.Second != 0 {
 		errs = append(errs, field.Invalid(p.Child("drainTimeout"), d.String(), "must be whole seconds from 0s to 1h"))
 	}
+	for i, c := range s.NonNodeCIDRs {
+		if _, err := netip.ParsePrefix(c); err != nil {
+			errs = append(errs, field.Invalid(p.Child("nonNodeCIDRs").Index(i), c, "must be a range such as 10.96.0.0/12"))
+		}
+	}
 	return append(errs, resources(s.Resources, p.Child("resources"))...)
 }
 

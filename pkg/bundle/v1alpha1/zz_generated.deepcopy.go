@@ -553,6 +553,11 @@ func (in *KonnectivityServer) DeepCopyInto(out *KonnectivityServer) {
 		*out = make([]ProxyStrategy, len(*in))
 		copy(*out, *in)
 	}
+	if in.NonNodeCIDRs != nil {
+		in, out := &in.NonNodeCIDRs, &out.NonNodeCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Resources != nil {
 		in, out := &in.Resources, &out.Resources
 		*out = new(corev1.ResourceRequirements)

@@ -83,5 +83,5 @@ func (p *plan) sameAsAsked(o upOptions) error {
 	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
 		return p.Differs(fmt.Sprintf("API server port %d", has), fmt.Sprintf("API server port %d", o.APIServerPort))
 	}
-	return p.SameBundle(o.Bundle, p.bundle)
+	return p.SameBundle(o.Bundle, p.bundle, serviceCIDR)
 }

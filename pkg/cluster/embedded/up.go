@@ -116,7 +116,7 @@ func (p *plan) make(ctx context.Context, o upOptions) (err error) {
 
 // newPlan decides everything about a new cluster without touching its directory.
 func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
-	b, err := cluster.CompleteBundle(o.Bundle)
+	b, err := cluster.CompleteBundle(o.Bundle, serviceCIDR)
 	if err != nil {
 		return nil, err
 	}

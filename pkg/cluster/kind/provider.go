@@ -93,7 +93,7 @@ func (o *upOptions) complete() error {
 // has a server that agents must be connected to, so the server count is that
 // number. With Leases, agents count the servers themselves.
 func completeBundle(given *v1alpha1.Bundle, controlPlanes int) (*v1alpha1.Bundle, error) {
-	b, err := cluster.CompleteBundle(given)
+	b, err := cluster.CompleteBundle(given, serviceSubnet)
 	if err != nil {
 		return nil, err
 	}

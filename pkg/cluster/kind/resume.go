@@ -120,7 +120,7 @@ func (p *plan) sameAsAsked(o upOptions) error {
 	if err != nil {
 		return err
 	}
-	return p.SameBundle(asked, p.bundle)
+	return p.SameBundle(asked, p.bundle, serviceSubnet)
 }
 
 // adminConfig returns the administrator's client configuration.

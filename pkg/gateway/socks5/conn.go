@@ -40,20 +40,20 @@ type target struct {
 
 // conn is one connection of a client.
 type conn struct {
-	s    *Server
-	nc   gateway.Conn // with TLS if there is any
-	raw  net.Conn
-	in   *bufio.Reader
-	tls  *tls.ConnectionState
-	busy bool
-	rec  Record
+	s        *Server
+	nc       gateway.Conn // with TLS if there is any
+	raw      net.Conn
+	in       *bufio.Reader
+	tls      *tls.ConnectionState
+	stranger *stranger // nil if the server is busy and refuses the connection
+	rec      Record
 }
 
-func (s *Server) serve(raw net.Conn, busy bool) {
+func (s *Server) serve(raw net.Conn, st *stranger) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { abort(raw) })
-	c := &conn{s: s, raw: raw, busy: busy, rec: Record{Time: time.Now(), Client: raw.RemoteAddr().String()}}
+	c := &conn{s: s, raw: raw, stranger: st, rec: Record{Time: time.Now(), Client: raw.RemoteAddr().String()}}
 	defer func() {
 		if stop() {
 			_ = raw.Close()
@@ -158,6 +158,9 @@ func readError(what string, err error) error {
 
 // fail records why there is no connection and returns it as a gateway.Error.
 func (c *conn) fail(err error) *gateway.Error {
+	if c.stranger != nil && c.stranger.closed.Load() {
+		err = errMadeRoom
+	}
 	var e *gateway.Error
 	if !errors.As(err, &e) {
 		e = &gateway.Error{Reason: gateway.ReasonOf(err), Err: err}
@@ -172,10 +175,11 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.busy {
+	if c.stranger == nil {
 		return nil, gateway.Errorf(gateway.ReasonBusy, "close other connections, or raise --max-connections or --max-connections-per-client",
 			"too many connections")
 	}
+	c.s.known(c.stranger)
 	_ = c.raw.SetDeadline(time.Time{})
 	ctx, cancel := context.WithTimeoutCause(ctx, c.s.cfg.DialTimeout, gateway.Errorf(gateway.ReasonTimeout, "", "no connection within %v", c.s.cfg.DialTimeout))
 	defer cancel()

@@ -49,7 +49,9 @@ func fuzz(f *testing.F, prefix func([]byte) []byte) {
 			Audit: func(r Record) { rec = r },
 		})
 		client := &pipe{Reader: bytes.NewReader(b)}
-		s.serve(client, false)
+		st := &stranger{nc: client}
+		s.enter(st)
+		s.serve(client, st)
 		if rec.Result == "" {
 			t.Error("the connection has no result")
 		}

@@ -130,6 +130,38 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestStrangersMakeRoom: clients that never complete their handshake, from as many addresses
+// as it takes, keep no other client out: the oldest of them is closed for each new client. Those
+// that have completed it stay.
+func TestStrangersMakeRoom(t *testing.T) {
+	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
+	w.names["echo.default"] = serveTCP(t, echo)
+	beside := mustConnect(t, w, "echo.default")
+	var silent []net.Conn
+	for range 3 * minStrangers {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, nc)
+	}
+	for _, r := range w.ended(t, 2*minStrangers) {
+		if r.Result != "busy" || !strings.Contains(r.Error, "did not complete the handshake") {
+			t.Errorf("%+v", r)
+		}
+	}
+	later := mustConnect(t, w, "echo.default")
+	for name, nc := range map[string]net.Conn{"before": beside, "after": later} {
+		if _, err := io.WriteString(nc, "ping"); err != nil || readFull(t, nc, make([]byte, 4)) != "ping" {
+			t.Errorf("the connection made %s the silent ones does not work: %v", name, err)
+		}
+		_ = nc.Close()
+	}
+	for _, nc := range silent {
+		_ = nc.Close()
+	}
+}
+
 // TestClientOf: the addresses of one IPv6 host count as one client, IPv4 addresses do not
 // share a count, in any form.
 func TestClientOf(t *testing.T) {

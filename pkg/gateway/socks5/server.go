@@ -3,6 +3,7 @@
 package socks5
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -64,6 +65,7 @@ type Server struct {
 	perClient map[netip.Prefix]int
 	open      int
 	refusing  int
+	strangers *list.List // of *stranger, the oldest first
 	closing   bool
 	wg        sync.WaitGroup
 }
@@ -93,7 +95,7 @@ func NewServer(cfg Config) *Server {
 		cfg.Audit = func(Record) {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}}
+	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, strangers: list.New()}
 }
 
 // Serve accepts connections until Shutdown; then it returns net.ErrClosed.
@@ -152,18 +154,26 @@ func (s *Server) start(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
+	var st, oldest *stranger // no stranger if it is busy, where maxRefusing is the limit
 	if busy {
 		s.refusing++
 	} else {
 		s.open++
 		s.perClient[client]++
+		st = &stranger{nc: nc}
+		oldest = s.enter(st)
 	}
 	s.wg.Add(1)
 	s.mu.Unlock()
+	if oldest != nil {
+		s.cfg.Metrics.rejected.Inc()
+		abort(oldest.nc)
+	}
 	s.cfg.Metrics.open.Inc()
 	go func() {
 		defer s.wg.Done()
-		s.serve(nc, busy)
+		s.serve(nc, st)
+		s.known(st)
 		s.end(client, busy)
 	}()
 }

@@ -159,7 +159,7 @@ func New(cfg Config, m *Metrics) *Agent {
 // evicted counts and logs connections that were reset because of the memory limit.
 func (a *Agent) evicted(server string, connections int, bytes int64) {
 	a.m.evictions.With(membudget.Bound(server)).Add(int64(connections))
-	a.cfg.Logf(1, "reset %d connections whose destinations do not read, which held %d bytes: %s", connections, bytes,
+	a.said.Addf(1, "memory", "memory budget", "reset %d connections whose destinations do not read, which held %d bytes: %s", connections, bytes,
 		membudget.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer))
 }
 

@@ -231,8 +231,12 @@ func (s *Server) duplicate(h *link.Hello) bool {
 }
 
 func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
-	return &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), most: s.cfg.MaxPerAgent, dials: map[*attempt]time.Time{},
+	b := &Backend{agentID: id, ids: ids, peer: nc.RemoteAddr().String(), most: s.cfg.MaxPerAgent, dials: map[*attempt]time.Time{},
 		tenure: tenure{reviewAt: s.nextReview()}}
+	if tc, ok := nc.(*tls.Conn); ok {
+		b.tenure.certificates = tc.ConnectionState().PeerCertificates
+	}
+	return b
 }
 
 func (s *Server) join(b *Backend, protocol string) {

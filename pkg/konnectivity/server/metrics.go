@@ -34,21 +34,22 @@ type Metrics struct {
 	LeaseListTime *promtext.HistogramVec
 	LeaseLists    *promtext.Vec
 
-	dialErrors  *promtext.Vec
-	refused     *promtext.Vec
-	badInput    *promtext.Vec
-	strays      *promtext.Vec
-	redials     *promtext.Value
-	overflows   *promtext.Value
-	evictions   *promtext.Vec
-	tokenAgain  *promtext.Vec
-	expelled    *promtext.Vec
-	sharedID    *promtext.Value
-	links       *promtext.Vec
-	tokenReview *promtext.Vec
-	turnedAway  *promtext.Vec
-	disputed    *promtext.Value
-	certExpiry  *promtext.Vec
+	dialErrors       *promtext.Vec
+	refused          *promtext.Vec
+	badInput         *promtext.Vec
+	strays           *promtext.Vec
+	redials          *promtext.Value
+	overflows        *promtext.Value
+	evictions        *promtext.Vec
+	tokenAgain       *promtext.Vec
+	certificateAgain *promtext.Vec
+	expelled         *promtext.Vec
+	sharedID         *promtext.Value
+	links            *promtext.Vec
+	tokenReview      *promtext.Vec
+	turnedAway       *promtext.Vec
+	disputed         *promtext.Value
+	certExpiry       *promtext.Vec
 	// unknownFrames is not badInput: newer agents may send them.
 	unknownFrames *promtext.Value
 
@@ -82,23 +83,24 @@ func NewMetrics() *Metrics {
 		LeaseListTime: r.HistogramVec(prefix+"lease_list_latency_seconds", "Latency of lease list calls by the garbage collection controller in seconds.", "http_status_code", promtext.DefaultBuckets),
 		LeaseLists:    r.CounterVec(prefix+"lease_list_total", "Count of lease list calls by the garbage collection controller. Labeled by HTTP status code and reason.", "http_status_code", "reason"),
 
-		dialErrors:    r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
-		refused:       r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
-		badInput:      r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
-		strays:        r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
-		unknownFrames: r.Counter("fairlead_tunnel_server_unknown_frames_total", "Frames and packets of unknown types, which were skipped: the peer may be newer."),
-		redials:       r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
-		overflows:     r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
-		evictions:     r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
-		tokenAgain:    r.CounterVec("fairlead_tunnel_server_token_reviews_total", "Reviews of connected agents' tokens, by result.", "result"),
-		expelled:      r.CounterVec("fairlead_tunnel_server_links_expelled_total", "Connections of agents that were drained because their token was no longer accepted, by protocol.", "protocol"),
-		sharedID:      r.Counter("fairlead_tunnel_server_shared_id_total", "Agents that were connected to another server with this server's ID."),
-		links:         r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
-		tokenReview:   r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
-		turnedAway:    r.CounterVec("fairlead_tunnel_server_turned_away_total", "Connections refused because there were no free file descriptors, by listener.", "listener"),
-		disputed:      r.Counter("fairlead_tunnel_server_disputed_hosts_total", "Times that agents of more than one node claimed a host, or an agent claimed an address of Pods or Services, which strategy destHost then uses for none."),
-		certExpiry:    r.GaugeVec("fairlead_tunnel_server_certificate_expiration_timestamp_seconds", "When the certificate in use expires, in seconds since the Unix epoch, by the peers that it is for.", "peer"),
-		segments:      map[string]*[8]*promtext.Value{},
+		dialErrors:       r.CounterVec("fairlead_tunnel_server_dial_errors_total", "Failed dials by kind.", "kind"),
+		refused:          r.CounterVec("fairlead_tunnel_server_agents_refused_total", "Agents that were not accepted, by reason.", "reason"),
+		badInput:         r.CounterVec("fairlead_tunnel_server_bad_input_total", "Connections or streams ended because of what the peer sent, by peer.", "peer"),
+		strays:           r.CounterVec("fairlead_tunnel_server_stray_packets_total", "Packets for connections that are over or never were, by peer and packet type. A few are normal: both ends may close at once.", "peer", "packet_type"),
+		unknownFrames:    r.Counter("fairlead_tunnel_server_unknown_frames_total", "Frames and packets of unknown types, which were skipped: the peer may be newer."),
+		redials:          r.Counter("fairlead_tunnel_server_redials_total", "Dials that were given to another agent because the first did not answer."),
+		overflows:        r.Counter("fairlead_tunnel_server_overflows_total", "Connections reset because their receiver lagged behind an agent without flow control."),
+		evictions:        r.CounterVec("fairlead_tunnel_server_evictions_total", "Connections reset because what their clients did not read took too much memory, by the bound that was exceeded.", "bound"),
+		certificateAgain: r.CounterVec("fairlead_tunnel_server_certificate_reviews_total", "Reviews of connected agents' certificates, by result.", "result"),
+		tokenAgain:       r.CounterVec("fairlead_tunnel_server_token_reviews_total", "Reviews of connected agents' tokens, by result.", "result"),
+		expelled:         r.CounterVec("fairlead_tunnel_server_links_expelled_total", "Connections of agents that were drained because their token was no longer accepted, by protocol.", "protocol"),
+		sharedID:         r.Counter("fairlead_tunnel_server_shared_id_total", "Agents that were connected to another server with this server's ID."),
+		links:            r.GaugeVec("fairlead_tunnel_server_links", "Current connections of agents, by protocol.", "protocol"),
+		tokenReview:      r.CounterVec("fairlead_tunnel_server_token_checks_total", "Checks of agents' tokens, by result.", "result"),
+		turnedAway:       r.CounterVec("fairlead_tunnel_server_turned_away_total", "Connections refused because there were no free file descriptors, by listener.", "listener"),
+		disputed:         r.Counter("fairlead_tunnel_server_disputed_hosts_total", "Times that agents of more than one node claimed a host, or an agent claimed an address of Pods or Services, which strategy destHost then uses for none."),
+		certExpiry:       r.GaugeVec("fairlead_tunnel_server_certificate_expiration_timestamp_seconds", "When the certificate in use expires, in seconds since the Unix epoch, by the peers that it is for.", "peer"),
+		segments:         map[string]*[8]*promtext.Value{},
 	}
 	m.clientsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
 	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })

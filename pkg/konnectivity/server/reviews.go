@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -33,13 +34,14 @@ const (
 
 // tenure is what decides how long an agent's connection may last.
 type tenure struct {
-	token    string
-	reviewAt time.Time // guarded by being used before the registry has the link, and by reviewTokens then
-	doubted  bool      // the last review refused the token; likewise
+	token        string
+	certificates []*x509.Certificate // of the TLS handshake; the first one is the agent's
+	reviewAt     time.Time           // guarded by being used before the registry has the link, and by reviewAgents then
+	doubted      bool                // the last review refused the token; likewise
 
 	expelled atomic.Int64 // when the link was asked to end, unix nanoseconds; 0 is not
 	barred   atomic.Bool  // it gets no dials
-	expired  atomic.Bool  // the token has expired, so that the agent may have a newer one
+	expired  atomic.Bool  // the token or certificate has expired, so that the agent may have a newer one
 }
 
 // nextReview is jittered, because the agents of a server that has just started come at once.
@@ -48,9 +50,9 @@ func (s *Server) nextReview() time.Time {
 	return time.Now().Add(d*4/5 + rand.N(d*2/5+1))
 }
 
-// reviewTokens reviews the tokens of connected agents, one after the other, so that new
-// agents wait for at most one of these reviews.
-func (s *Server) reviewTokens(r TokenReviewer) {
+// reviewAgents reviews the certificates and tokens of connected agents, one after the other,
+// so that new agents wait for at most one of these reviews. r is nil if agents need no token.
+func (s *Server) reviewAgents(r TokenReviewer) {
 	defer s.wg.Done()
 	tick := time.NewTicker(max(s.cfg.ReviewInterval/100, 10*time.Millisecond))
 	defer tick.Stop()
@@ -61,20 +63,41 @@ func (s *Server) reviewTokens(r TokenReviewer) {
 		case <-tick.C:
 		}
 		for _, b := range s.reg.list() {
-			if !s.reviewIfDue(r, b) {
+			t := &b.tenure
+			if t.expelled.Load() != 0 || time.Now().Before(t.reviewAt) || s.reviewCertificate(b) {
+				continue
+			}
+			if r == nil || t.token == "" {
+				t.reviewAt = s.nextReview()
+			} else if !s.reviewToken(r, b) {
 				break
 			}
 		}
 	}
 }
 
-// reviewIfDue is false if the API server does not answer, which says nothing about the
-// token: the others are reviewed later.
-func (s *Server) reviewIfDue(r TokenReviewer, b *Backend) bool {
-	t := &b.tenure
-	if t.token == "" || t.expelled.Load() != 0 || time.Now().Before(t.reviewAt) {
-		return true
+// reviewCertificate expels an agent whose certificate a handshake would refuse now, and
+// tells whether it did.
+func (s *Server) reviewCertificate(b *Backend) (expelled bool) {
+	chain := b.tenure.certificates
+	if s.cfg.VerifyAgent == nil || len(chain) == 0 {
+		return false
 	}
+	err := s.cfg.VerifyAgent(chain)
+	if err == nil {
+		s.m.certificateAgain.With("accepted").Inc()
+		return false
+	}
+	old := time.Now().After(chain[0].NotAfter)
+	s.m.certificateAgain.With(map[bool]string{true: "expired", false: "refused"}[old]).Inc()
+	s.expel(b, "certificate", old, err)
+	return true
+}
+
+// reviewToken is false if the API server does not answer, which says nothing about the
+// token: the others are reviewed later.
+func (s *Server) reviewToken(r TokenReviewer, b *Backend) bool {
+	t := &b.tenure
 	ctx, cancel := context.WithTimeout(s.ctx, reviewTime)
 	defer cancel()
 	refused, err := r.Review(ctx, t.token)
@@ -93,7 +116,7 @@ func (s *Server) reviewIfDue(r TokenReviewer, b *Backend) bool {
 		t.doubted, t.reviewAt = false, s.nextReview()
 	case expired(t.token, time.Now()): // as each projected token does, within the hour
 		s.m.tokenAgain.With("expired").Inc()
-		s.expel(b, refused)
+		s.expel(b, "token", true, refused)
 	default:
 		s.m.tokenAgain.With("refused").Inc()
 		// An API server that could not look answers as it does for a bad token.
@@ -101,15 +124,16 @@ func (s *Server) reviewIfDue(r TokenReviewer, b *Backend) bool {
 			t.doubted, t.reviewAt = true, time.Now().Add(soon)
 			return true
 		}
-		s.expel(b, refused)
+		s.expel(b, "token", expired(t.token, time.Now()), refused)
 	}
 	return true
 }
 
-// expel asks an agent to connect again, with the token that it has now. Its link carries on
-// with what it has, see endExpelled.
-func (s *Server) expel(b *Backend, why error) {
-	b.tenure.expired.Store(expired(b.tenure.token, time.Now()))
+// expel asks an agent to connect again, with the token and certificate that it has now. Its
+// link carries on with what it has, see endExpelled. credential names what is not good any
+// more, and old tells that its time is over.
+func (s *Server) expel(b *Backend, credential string, old bool, why error) {
+	b.tenure.expired.Store(old)
 	b.tenure.expelled.Store(time.Now().UnixNano())
 	s.vacate(b)
 	protocol := "upstream"
@@ -119,16 +143,16 @@ func (s *Server) expel(b *Backend, why error) {
 	}
 	s.m.expelled.With(protocol).Inc()
 	level, what := 1, "is not accepted any more"
-	if b.tenure.expired.Load() { // in normal operation: the agent comes back with its next token
+	if old { // in normal operation: the agent comes back with its next one
 		level, what = 5, "has expired"
 	}
-	s.said.Addf(level, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "draining its connection, as its token %s: %v", what, why)
+	s.said.Addf(level, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "draining its connection, as its %s %s: %v", credential, what, why)
 }
 
 // endExpelled ends an expelled link behind its last connection. Until then it is the last
 // resort of dials, and after a grace it gets none. An upstream agent cannot be asked to
-// connect again while it is connected, so one whose token has only expired, which is
-// normal for a projected one, remains the last resort.
+// connect again while it is connected, so one whose token or certificate has only expired,
+// which is normal, remains the last resort.
 func (s *Server) endExpelled(b *Backend, now time.Time) {
 	at := b.tenure.expelled.Load()
 	if at == 0 || now.Sub(time.Unix(0, at)) < s.cfg.ExpelGrace {

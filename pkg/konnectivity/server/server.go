@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"runtime"
 	"slices"
@@ -39,11 +40,14 @@ type Config struct {
 	Strategies  []Strategy
 	// Tokens checks agents; nil accepts every agent that TLS accepts.
 	Tokens TokenChecker
-	// ReviewInterval is how often the server reviews the tokens of connected agents
-	// again, if Tokens is a TokenReviewer. 0 means never.
+	// VerifyAgent says whether a handshake would still accept the certificates of a
+	// connected agent, its own one first. nil accepts them as long as the agent is connected.
+	VerifyAgent func(chain []*x509.Certificate) error
+	// ReviewInterval is how often the server reviews connected agents again: their
+	// certificates with VerifyAgent, their tokens if Tokens is a TokenReviewer. 0 means never.
 	ReviewInterval time.Duration
-	// ExpelGrace is how long a connected agent whose token is then refused still gets
-	// dials that no other agent can carry. Default 10 s.
+	// ExpelGrace is how long a connected agent whose token or certificate is then refused
+	// still gets dials that no other agent can carry. Default 10 s.
 	ExpelGrace time.Duration
 	// DialTimeout bounds a dial, from the request to the agent's answer.
 	// Default 35 s, just longer than kube-apiserver waits.
@@ -208,9 +212,9 @@ func New(cfg Config, m *Metrics) *Server {
 	m.Registry.Before(s.reg.gauges)
 	s.spare.take()
 	s.wg.Add(1)
-	if r, ok := cfg.Tokens.(TokenReviewer); ok && cfg.ReviewInterval > 0 {
+	if r, ok := cfg.Tokens.(TokenReviewer); cfg.ReviewInterval > 0 && (ok || cfg.VerifyAgent != nil) {
 		s.wg.Add(1)
-		go s.reviewTokens(r)
+		go s.reviewAgents(r)
 	}
 	go s.watch()
 	if cfg.Claims.By == "node" && cfg.Claims.NodesWith != nil {
@@ -223,7 +227,7 @@ func New(cfg Config, m *Metrics) *Server {
 // evicted counts and logs connections that were reset because of the memory limit.
 func (s *Server) evicted(agent string, connections int, bytes int64) {
 	s.m.evictions.With(membudget.Bound(agent)).Add(int64(connections))
-	s.cfg.Logf(1, "reset %d connections whose clients do not read, which held %d bytes: %s", connections, bytes,
+	s.said.Addf(1, "memory", "memory budget", "reset %d connections whose clients do not read, which held %d bytes: %s", connections, bytes,
 		membudget.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer))
 }
 

@@ -181,6 +181,14 @@ type KonnectivityServer struct {
 	// +optional
 	ProxyStrategies []config.ProxyStrategy `json:"proxyStrategies,omitempty"`
 
+	// NonNodeCIDRs are address ranges that hold no node: those of Services, as
+	// kube-apiserver's --service-cluster-ip-range has them, and those of Pods if Nodes
+	// have no spec.podCIDRs. No agent gets connections because its identifiers have
+	// such an address. The upstream server ignores it. Default: none; "fairlead up"
+	// sets the range of Services of its cluster.
+	// +optional
+	NonNodeCIDRs []string `json:"nonNodeCIDRs,omitempty"`
+
 	// Resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
 	// memory limit of --total-buffer and --link-budget, which extraArgs may set, plus
 	// 480Mi: 1536Mi with the flags' defaults. There is no limit with --total-buffer 0.

@@ -7,7 +7,6 @@ package apiclient
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -43,14 +42,17 @@ func inCluster(dir string) (*Config, error) {
 	if host == "" || port == "" {
 		return nil, errors.New("no kubeconfig given and not running in a Pod")
 	}
-	read := func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "ca.crt")) }
+	path := filepath.Join(dir, "ca.crt")
+	read := func() ([]byte, error) { return os.ReadFile(path) }
 	ca, err := read()
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	return &Config{roots: &roots{read: read, last: pool}, Host: "https://" + net.JoinHostPort(host, port), TokenFile: filepath.Join(dir, "token"),
+	pool, err := firstPool(path, ca)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{roots: &roots{read: read, from: path, last: pool}, Host: "https://" + net.JoinHostPort(host, port), TokenFile: filepath.Join(dir, "token"),
 		TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}, nil
 }
 

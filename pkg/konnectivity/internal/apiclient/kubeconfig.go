@@ -81,7 +81,7 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	if cfg.TLS.RootCAs != nil {
-		cfg.roots = &roots{read: kubeconfigCA(path), last: cfg.TLS.RootCAs}
+		cfg.roots = &roots{read: kubeconfigCA(path), from: path, last: cfg.TLS.RootCAs}
 	}
 	if us.CertData != "" {
 		cfg.TLS.GetClientCertificate = rereading(path, us.CertData)

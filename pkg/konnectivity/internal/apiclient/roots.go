@@ -7,10 +7,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
 )
@@ -27,26 +30,51 @@ var errNoCA = errors.New("certificate-authority holds no certificate")
 type roots struct {
 	// read returns the CAs as PEM.
 	read func() ([]byte, error)
+	// from is the file that names them or holds them, for the log.
+	from string
 
-	mu   sync.Mutex
-	last *x509.CertPool
+	mu     sync.Mutex
+	last   *x509.CertPool
+	failed string // the last problem; it is logged once
 }
 
 func (r *roots) current() *x509.CertPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pem, err := r.read(); err == nil && whole(pem) {
-		if pool, err := poolOf(pem); err == nil {
-			r.last = pool
-		}
+	pool, err := r.load()
+	text := ""
+	if err == nil {
+		r.last = pool
+	} else if text = err.Error(); text != r.failed {
+		klog.ErrorS(err, "Cannot read the CAs of the API server: keeping those in use", "file", r.from)
 	}
+	r.failed = text
 	return r.last
 }
 
-// whole tells whether each part of a PEM file can be read.
-func whole(pem []byte) bool {
-	_, unreadable := pemcheck.Count(pem)
-	return unreadable == 0
+// load accepts CAs only as a whole: each part of them can be read.
+func (r *roots) load() (*x509.CertPool, error) {
+	pem, err := r.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := pemcheck.Check(r.from, pem); err != nil {
+		return nil, err
+	}
+	return poolOf(pem)
+}
+
+// firstPool returns the CAs to start with. A part that cannot be read is warned about only,
+// because the others may be all that is needed.
+func firstPool(from string, pem []byte) (*x509.CertPool, error) {
+	if err := pemcheck.Check(from, pem); err != nil {
+		klog.ErrorS(err, "A part of the CAs of the API server cannot be read", "file", from)
+	}
+	pool, err := poolOf(pem)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return pool, nil
 }
 
 func poolOf(pem []byte) (*x509.CertPool, error) {

@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,7 @@ func TestRotatedCA(t *testing.T) {
 	serving.Store(&newCert)
 	call("the API server has a certificate of the new CA", true)
 	write(append(append([]byte{}, oldCA...), newCA[:len(newCA)/2]...))
+	cfg.roots.wantProblem(t, "1 unreadable one")
 	call("the second CA of the file is cut", true)
 	if err := os.WriteFile(file, []byte(`{"current-context":"c","clusters":[{"na`), 0o600); err != nil {
 		t.Fatal(err)
@@ -110,6 +112,42 @@ func TestRotatedCA(t *testing.T) {
 	call("half of the file is written", true)
 	write(newCA)
 	call("only the new CA is trusted", true)
+	cfg.roots.wantProblem(t, "")
 	serving.Store(&oldCert)
 	call("the API server still has a certificate of the old CA", false)
+}
+
+// wantProblem checks what the log was told about the CAs.
+func (r *roots) wantProblem(t *testing.T, part string) {
+	t.Helper()
+	r.current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !strings.Contains(r.failed, part) || part == "" && r.failed != "" {
+		t.Errorf("the problem is %q, want %q", r.failed, part)
+	}
+}
+
+// TestDamagedServiceAccountCA: a Pod whose ca.crt has no certificate says so at the start,
+// instead of distrusting every API server later.
+func TestDamagedServiceAccountCA(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "6443")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ca.crt")
+	_, ca := servingOfNewCA(t)
+	for content, want := range map[string]string{
+		string(ca):                          "",
+		string(ca) + string(ca[:len(ca)/2]): "",
+		string(ca[:len(ca)/2]):              file,
+		"":                                  file,
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := inCluster(dir)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: %v, want an error about %q", len(content), err, want)
+		}
+	}
 }

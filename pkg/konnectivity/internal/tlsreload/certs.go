@@ -216,6 +216,24 @@ func (l *Loader) Server(base *tls.Config) *tls.Config {
 	return cfg
 }
 
+// VerifyClient returns why a handshake with a listener of Server would refuse a client with
+// these certificates now, its own one first. Without a CA it accepts all.
+func (l *Loader) VerifyClient(chain []*x509.Certificate) error {
+	_, pool, _ := l.refresh()
+	if pool == nil {
+		return nil
+	}
+	if len(chain) == 0 {
+		return errors.New("the client has no certificate")
+	}
+	options := x509.VerifyOptions{Roots: pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, c := range chain[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(options)
+	return err //nolint:wrapcheck // says what is wrong with the certificate
+}
+
 // Client returns a configuration for the next connection as a client.
 func (l *Loader) Client(base *tls.Config) *tls.Config {
 	cert, pool, _ := l.refresh()

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -123,15 +124,19 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxPerAgent: o.MaxPerAgent, MaxAgents: o.MaxAgents, MaxPerOwner: o.MaxPerOwner,
 		Links: o.LinksPerAgent, UpstreamOnly: o.Link.Upstream(),
 		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
-		Claims: server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
-		Logf:   cmdutil.Logf,
+		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
+		ReviewInterval: o.TokenReviewInterval,
+		Logf:           cmdutil.Logf,
+	}
+	if o.ClusterCaCert != "" {
+		// The loader is there before the first agent is.
+		cfg.VerifyAgent = func(chain []*x509.Certificate) error { return o.agentCertificate.VerifyClient(chain) }
 	}
 	if o.usesTokens() {
 		nodes := &apiclient.Nodes{Client: client, Keep: o.TokenCache}
 		cfg.Claims.NodeAddresses, cfg.Claims.NodesWith, cfg.Claims.PodRange = nodes.Addresses, nodes.With, nodes.PodRange
 		cfg.Tokens = &apiclient.TokenAuth{Client: client, Namespace: o.AgentNamespace, ServiceAccount: o.AgentServiceAccount,
 			Audience: o.AuthenticationAudience, Keep: o.TokenCache}
-		cfg.ReviewInterval = o.TokenReviewInterval
 	}
 	return cfg
 }
