@@ -5,65 +5,131 @@ package suite_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
 
 // kubectl works with the context that a way in writes into a kubeconfig: a list, exec, a
 // followed log, port-forward, and cp where containers have files of their own. What the way in
-// logs proves that the calls went through it. Its context is gone when it ends. The API server
-// of a local cluster is on loopback, where "fairlead socks5" does not lead, so it is not among
-// the ways here.
+// logs proves that the calls went through it. Its context is gone when it ends.
 func TestKubectlThroughWaysIn(t *testing.T) {
+	ways := []wayIn{{
+		name: "proxy", context: "proxy-" + suite.Context(),
+		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", ""},
+		log:  []string{"/exec", "/log", "/portforward"},
+	}}
+	// The API server of an embedded cluster is on loopback alone, where "fairlead socks5" does not lead.
+	if !suite.Simulated() {
+		server := net.JoinHostPort(controlPlaneAddress(t), "6443")
+		ways = append(ways, wayIn{
+			name: "socks5", context: "socks5-" + suite.Context(),
+			args: []string{"socks5", "--listen", "127.0.0.1:0", "--via", "network", "--kubeconfig", kubeconfigOf(t, "https://"+server)},
+			log:  []string{server, `protocol="socks5"`, `result="ok"`},
+		})
+	}
+	for _, way := range ways {
+		way.try(t)
+	}
+}
+
+// TestKubectlThroughBastion is TestKubectlThroughWaysIn with a real sshd before the API server.
+func TestKubectlThroughBastion(t *testing.T) {
+	b := sshdtest.New(t)
+	wayIn{
+		name: "proxy behind a bastion", context: "proxy-" + suite.Context(),
+		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", "", "--via", "ssh=" + b.Target, "--kubeconfig", suite.Kubeconfig()},
+		env:  []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="},
+		log:  []string{"/exec", "/log", "/portforward"},
+	}.try(t)
+}
+
+// controlPlaneAddress is the address of a node that runs an API server.
+func controlPlaneAddress(t *testing.T) string {
+	t.Helper()
+	nodes, err := suite.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
+	if err != nil || len(nodes.Items) == 0 {
+		t.Fatalf("control plane nodes: %v, %v", nodes, err)
+	}
+	for _, a := range nodes.Items[0].Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	t.Fatalf("node %s has no address", nodes.Items[0].Name)
+	return ""
+}
+
+// kubeconfigOf is the suite's kubeconfig with another URL of the API server.
+func kubeconfigOf(t *testing.T, server string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(suite.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters[config.Contexts[suite.Context()].Cluster].Server = server
+	config.CurrentContext = suite.Context()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// wayIn is a command that writes a context for kubectl, and what its log then has.
+type wayIn struct {
+	name, context  string
+	args, env, log []string
+}
+
+func (way wayIn) try(t *testing.T) {
+	t.Helper()
 	kubectl, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, way := range []struct {
-		name, context string
-		args, log     []string
-	}{
-		{"proxy", "proxy-" + suite.Context(), []string{"proxy", "--port", "0", "--tls", "--reject-paths", ""}, []string{"/exec", "/log", "/portforward"}},
-	} {
-		run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, port-forward, cp", func(ctx context.Context, t *testing.T) {
-			file := filepath.Join(t.TempDir(), "config")
-			end := writesContext(ctx, t, file, way.context, way.args...)
-			k := func(ctx context.Context, t *testing.T, stdin string, args ...string) string {
-				t.Helper()
-				cmd, stdout, stderr := suite.Program(ctx, kubectl, append([]string{"--kubeconfig", file, "--context", way.context, "-n", harness.Namespace}, args...)...)
-				cmd.Stdin = strings.NewReader(stdin)
-				if err := cmd.Run(); err != nil {
-					t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
-				}
-				return stdout.String()
+	run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, port-forward, cp", func(ctx context.Context, t *testing.T) {
+		file := filepath.Join(t.TempDir(), "config")
+		end := way.writesContext(ctx, t, file)
+		k := func(ctx context.Context, t *testing.T, stdin string, args ...string) string {
+			t.Helper()
+			cmd, stdout, stderr := suite.Program(ctx, kubectl, append([]string{"--kubeconfig", file, "--context", way.context, "-n", harness.Namespace}, args...)...)
+			cmd.Stdin = strings.NewReader(stdin)
+			if err := cmd.Run(); err != nil {
+				t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
 			}
-			if got := k(ctx, t, "", "get", "pods", "-o", "name"); !strings.Contains(got, "pod/"+harness.ServerName) {
-				t.Errorf("get pods: %q", got)
-			}
-			if got := k(ctx, t, "in and out\n", append([]string{"exec", "-i", harness.ServerName, "--"}, suite.Tool("head", "-c", "11")...)...); got != "in and out\n" {
-				t.Errorf("exec: %q", got)
-			}
-			followed, stop := context.WithTimeout(ctx, 5*time.Second)
-			cmd, stdout, _ := suite.Program(followed, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace, "logs", "-f", "--tail=1", harness.ServerName)
-			_ = cmd.Run() // it ends with its time
-			stop()
-			if stdout.Len() == 0 {
-				t.Error("the followed log is empty")
-			}
-			forwardThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
-			if !suite.Simulated() {
-				copyThrough(ctx, t, k)
-			}
-			wantText(t, "the log of fairlead "+way.name, end(), way.log...)
-		}})
-	}
+			return stdout.String()
+		}
+		if got := k(ctx, t, "", "get", "pods", "-o", "name"); !strings.Contains(got, "pod/"+harness.ServerName) {
+			t.Errorf("get pods: %q", got)
+		}
+		if got := k(ctx, t, "in and out\n", append([]string{"exec", "-i", harness.ServerName, "--"}, suite.Tool("head", "-c", "11")...)...); got != "in and out\n" {
+			t.Errorf("exec: %q", got)
+		}
+		followed, stop := context.WithTimeout(ctx, 5*time.Second)
+		cmd, stdout, _ := suite.Program(followed, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace, "logs", "-f", "--tail=1", harness.ServerName)
+		_ = cmd.Run() // it ends with its time
+		stop()
+		if stdout.Len() == 0 {
+			t.Error("the followed log is empty")
+		}
+		forwardThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
+		if !suite.Simulated() {
+			copyThrough(ctx, t, k)
+		}
+		wantText(t, "the log of fairlead "+way.name, end(), way.log...)
+	}})
 }
 
 // TestGateway: the gateway of the bundle carries only what is allowed.
@@ -78,9 +144,10 @@ func TestGateway(t *testing.T) {
 }
 
 // writesContext runs a way in until end is called, which returns its log.
-func writesContext(ctx context.Context, t *testing.T, file, name string, args ...string) (end func() string) {
+func (way wayIn) writesContext(ctx context.Context, t *testing.T, file string) (end func() string) {
 	t.Helper()
-	cmd, _, stderr := suite.Command(context.WithoutCancel(ctx), append(args, "--write-kubeconfig", file)...)
+	cmd, _, stderr := suite.Command(context.WithoutCancel(ctx), slices.Concat(way.args, []string{"--write-kubeconfig", file})...)
+	cmd.Env = slices.Concat(cmd.Env, way.env)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -92,21 +159,21 @@ func writesContext(ctx context.Context, t *testing.T, file, name string, args ..
 		ended = true
 		_ = cmd.Process.Signal(os.Interrupt)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("fairlead %s: %v\n%s", args[0], err, stderr)
+			t.Errorf("fairlead %s: %v\n%s", way.name, err, stderr)
 		}
-		if config, err := clientcmd.LoadFromFile(file); err == nil && config.Contexts[name] != nil {
-			t.Errorf("the context %s is still there", name)
+		if config, err := clientcmd.LoadFromFile(file); err == nil && config.Contexts[way.context] != nil {
+			t.Errorf("the context %s is still there", way.context)
 		}
 		return stderr.String()
 	}
 	t.Cleanup(func() { end() })
 	for {
-		if config, err := clientcmd.LoadFromFile(file); err == nil && config.Contexts[name] != nil {
+		if config, err := clientcmd.LoadFromFile(file); err == nil && config.Contexts[way.context] != nil {
 			return end
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("fairlead %s wrote no context %s", args[0], name)
+			t.Fatalf("fairlead %s wrote no context %s: %s", way.name, way.context, stderr)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
