@@ -63,6 +63,12 @@ func newHome(t *testing.T) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return homeOf(t, made)
+}
+
+func homeOf(t *testing.T, made *harness.Home) *home {
+	t.Helper()
+	var err error
 	h := &home{Home: made, t: t}
 	if h.held, err = os.Create(filepath.Join(h.Dir, "held")); err != nil {
 		t.Fatal(err)
