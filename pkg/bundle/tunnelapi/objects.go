@@ -16,14 +16,15 @@ import (
 
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 const (
-	// CAKey is the key of the CA's certificate in the Secret of the serving certificate.
-	CAKey = "ca.crt"
+	// CAKey is the key of the CA's certificate in the Secret of the serving certificate, as for the gateway.
+	CAKey = gateway.CAKey
 	// CASecret is the Secret with the CA that "fairlead install" makes. No Pod mounts it.
 	CASecret = v1alpha1.TunnelAPIName + "-ca"
 	// ViewerRole is the ClusterRole of users who may read the API.
