@@ -53,6 +53,9 @@ func (p *plan) writeMaterial(now time.Time) error {
 	if err := p.writeGatewayFiles(a, now); err != nil {
 		return err
 	}
+	if err := p.writeTunnelAPIFiles(a, now); err != nil {
+		return err
+	}
 	for i := range p.state.Agents {
 		if !p.countsLeases() {
 			break
