@@ -201,7 +201,7 @@ func (c *collector) apiServices(ctx context.Context) ([]APIService, error) {
 		a.Service.Port = portOr443(a.Service.Port)
 		for _, cond := range i.Status.Conditions {
 			if cond.Type == "Available" {
-				a.Available, a.Message = cond.Status == metav1.ConditionTrue, cond.Message
+				a.Available, a.Reason, a.Message = cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message
 			}
 		}
 		out = append(out, a)

@@ -140,7 +140,8 @@ type APIService struct {
 	CABundle  []byte
 	Insecure  bool
 	Available bool
-	Message   string
+	// Reason and Message say why it is available or not; Reason is empty if kube-apiserver has not checked it.
+	Reason, Message string
 }
 
 // CRD is the part of a CustomResourceDefinition that matters here.
