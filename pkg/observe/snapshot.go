@@ -91,6 +91,9 @@ type Snapshot struct {
 	// Bound are names of schedulers that have bound a Pod.
 	Bound Fact[map[string]int]
 
+	// TunnelState is what the tunnel's extension API server shows.
+	TunnelState Fact[TunnelState]
+
 	APIServerMetrics Fact[Metrics]
 	ServerMetrics    map[string]Fact[Metrics]
 	SchedulerMetrics map[string]Fact[Metrics]
