@@ -83,6 +83,21 @@ func TestTunnelAPI(t *testing.T) {
 				}
 			}
 		}},
+		step{"fairlead shows agents", func(ctx context.Context, t *testing.T) {
+			top, err := suite.Must(ctx, "top", "tunnels", "--context", suite.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, a := range agents {
+				wantText(t, "top tunnels", top, name)
+				wantText(t, "top tunnels", top, a.Status.Servers[0].ServerID)
+			}
+			status, err := suite.Must(ctx, "status", "--context", suite.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText(t, "status", status, "tunnel API: 1/1 servers answer, 2/2 agents connected")
+		}},
 		step{"a user without rights is refused", func(ctx context.Context, t *testing.T) {
 			err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").SetHeader("Impersonate-User", "mallory").Do(ctx).Error()
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "mallory" cannot list resource "tunnelagents"`) {

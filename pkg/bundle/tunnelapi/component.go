@@ -75,8 +75,10 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		PriorityClass: "system-cluster-critical",
 		Replicas:      ptr.Deref(a.Replicas, 1),
 		Affinity:      component.SpreadHosts(Labels()),
-		NodeSelector:  a.NodeSelector,
-		Tolerations:   ptr.Deref(a.Tolerations, nil),
+		Tolerations: []corev1.Toleration{
+			{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
+			{Key: v1alpha1.LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		},
 	}
 	if a.Resources != nil {
 		c.Resources = *a.Resources

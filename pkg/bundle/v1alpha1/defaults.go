@@ -264,10 +264,6 @@ func defaultTunnelAPI(a *TunnelAPI) {
 	set(&a.Port, DefaultTunnelAPIPort)
 	set(&a.StatePort, DefaultTunnelAPIStatePort)
 	set(&a.CertificateSecret, DefaultTunnelAPISecret)
-	setPtr(&a.Tolerations, Tolerations{
-		criticalAddonsOnly(),
-		{Key: LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-	})
 	if a.Resources == nil {
 		a.Resources = requests("50m", "64Mi")
 		a.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}

@@ -45,15 +45,11 @@ type TunnelAPI struct {
 	// "fairlead install" makes.
 	CABundle string `json:"caBundle,omitempty"`
 
-	// NodeSelector of the Pods. Default: none.
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-
-	// Tolerations of the Pods. Default: CriticalAddonsOnly, and the taint of control
-	// plane nodes.
-	Tolerations *Tolerations `json:"tolerations,omitempty"`
-
 	// Resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
 	// memory limit of 512Mi.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// ExtraArgs are further flags of fairlead-apiserver. Default: none.

@@ -32,8 +32,6 @@ func validateTunnelAPI(b *Bundle, p *field.Path) field.ErrorList {
 	case !own && a.CABundle != "":
 		errs = append(errs, field.Forbidden(p.Child("caBundle"), "\"fairlead install\" makes the CA; remove it, or set certificateSecret to a Secret of yours"))
 	}
-	errs = append(errs, nodeSelector(a.NodeSelector, p.Child("nodeSelector"))...)
-	errs = append(errs, tolerations(a.Tolerations, p.Child("tolerations"))...)
 	return append(errs, resources(a.Resources, p.Child("resources"))...)
 }
 
