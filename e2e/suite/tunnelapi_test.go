@@ -98,6 +98,28 @@ func TestTunnelAPI(t *testing.T) {
 			}
 			wantText(t, "status", status, "tunnel API: 1/1 servers answer, 2/2 agents connected")
 		}},
+		step{"the server connects to the API itself", func(ctx context.Context, t *testing.T) {
+			if !suite.Simulated() {
+				return // there the Service has no fixed address, and an agent connects
+			}
+			err := harness.Wait(ctx, time.Minute, "a connection that the server has made itself", func(ctx context.Context) error {
+				body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelservers").Do(ctx).Raw()
+				if err != nil {
+					return err
+				}
+				var list tunnelv1alpha1.TunnelServerList
+				if err := json.Unmarshal(body, &list); err != nil {
+					return err
+				}
+				if len(list.Items) != 1 || list.Items[0].Status.LocalConnections == 0 {
+					return fmt.Errorf("servers: %s", body)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}},
 		step{"a user without rights is refused", func(ctx context.Context, t *testing.T) {
 			err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").SetHeader("Impersonate-User", "mallory").Do(ctx).Error()
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "mallory" cannot list resource "tunnelagents"`) {
