@@ -40,7 +40,7 @@ func (c *client) awaitBackend(ctx context.Context, ch change, progress cluster.P
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("Service %s/%s has no ready endpoint (%w), and without one kube-apiserver would delete no namespace: see `kubectl -n %s describe pods`, and run this again", //nolint:staticcheck // Service is a kind
+			return fmt.Errorf("Service %s/%s has no ready endpoint (%w), and without one kube-apiserver would delete no namespace: see `kubectl -n %s describe pods`, and run this again",
 				namespace, name, context.Cause(ctx), namespace)
 		case <-time.After(pollInterval):
 		}

@@ -50,11 +50,10 @@ func (p *plan) writeMaterial(now time.Time) error {
 	if err := p.writeSchedulerFiles(); err != nil {
 		return err
 	}
-	if err := p.writeGatewayFiles(a, now); err != nil {
-		return err
-	}
-	if err := p.writeTunnelAPIFiles(a, now); err != nil {
-		return err
+	for _, write := range []func(authorities, time.Time) error{p.writeGatewayFiles, p.writeTunnelAPIFiles} {
+		if err := write(a, now); err != nil {
+			return err
+		}
 	}
 	for i := range p.state.Agents {
 		if !p.countsLeases() {
