@@ -55,6 +55,14 @@ func (p *plan) writeMaterial(now time.Time) error {
 			return err
 		}
 	}
+	if err := p.writeAgentKubeconfigs(); err != nil {
+		return err
+	}
+	return p.writeNodeFiles()
+}
+
+// writeAgentKubeconfigs writes a kubeconfig for each agent that counts Leases.
+func (p *plan) writeAgentKubeconfigs() error {
 	for i := range p.state.Agents {
 		if !p.countsLeases() {
 			break
@@ -67,7 +75,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 			return err
 		}
 	}
-	return p.writeNodeFiles()
+	return nil
 }
 
 // writeSchedulerFiles writes a kubeconfig that names the projected token and a
