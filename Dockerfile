@@ -27,3 +27,9 @@ FROM scratch AS konnectivity-agent
 COPY bin/konnectivity-agent /proxy-agent
 USER 65532:65532
 ENTRYPOINT ["/proxy-agent"]
+
+# The extension API server that shows the tunnel's state.
+FROM scratch AS fairlead-apiserver
+COPY bin/fairlead-apiserver /fairlead-apiserver
+USER 65532:65532
+ENTRYPOINT ["/fairlead-apiserver"]

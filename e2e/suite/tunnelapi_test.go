@@ -6,59 +6,118 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 )
 
-const (
-	tunnelAPI   = "fairlead-apiserver"
-	tunnelGroup = "/apis/tunnel.fairlead.dev/v1alpha1"
-)
+const tunnelGroup = "/apis/tunnel.fairlead.dev/v1alpha1"
 
-// fairlead-apiserver runs on this machine, behind a Service whose endpoint is the machine's address. kube-apiserver
-// reaches it through the tunnel that it is about, and kubectl shows the agents of the cluster.
-func TestTunnelAPI(t *testing.T) {
-	if !suite.Simulated() {
-		t.Skip("kind's servers do not show their state yet: the bundle has no fields for it")
+// connectedAgents reads the agents that the API shows as connected, by name.
+func connectedAgents(ctx context.Context) (map[string]tunnelv1alpha1.TunnelAgent, error) {
+	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").Do(ctx).Raw()
+	if err != nil {
+		return nil, err
 	}
+	var list tunnelv1alpha1.TunnelAgentList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	out := map[string]tunnelv1alpha1.TunnelAgent{}
+	for _, a := range list.Items {
+		for _, c := range a.Status.Conditions {
+			if c.Type == tunnelv1alpha1.ConditionConnected && c.Status == metav1.ConditionTrue {
+				out[a.Name] = a
+			}
+		}
+	}
+	return out, nil
+}
+
+// The bundle's extension API server answers behind kube-apiserver: kubectl and fairlead show the agents of the cluster, whose
+// nodes are those of the cluster, and users without rights are refused.
+func TestTunnelAPI(t *testing.T) {
 	kubectl, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	startTunnelAPI(ctx, t) // until the end of the test, not of a step
+	var agents map[string]tunnelv1alpha1.TunnelAgent
 	run(t, "tunnel API", 3*time.Minute,
+		step{"two agents are connected", func(ctx context.Context, t *testing.T) {
+			err := harness.Wait(ctx, time.Minute, "the tunnel API to show two connected agents", func(ctx context.Context) error {
+				var err error
+				if agents, err = connectedAgents(ctx); err == nil && len(agents) != 2 {
+					err = fmt.Errorf("%d agents are connected", len(agents))
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}},
 		step{"kubectl shows agents", func(ctx context.Context, t *testing.T) {
 			out, err := suite.Kubectl(ctx, kubectl, "", "get", "tunnelagents", "-o", "wide")
-			if err != nil || !strings.Contains(out, "konnectivity-agent-0   node-1   True") || !strings.Contains(out, "konnectivity-agent-1   node-2   True") {
-				t.Errorf("%v\n%s", err, out)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
 			}
-			for _, args := range [][]string{
-				{"wait", "--for=condition=Connected", "tunnelagent/konnectivity-agent-0", "--timeout=30s"},
-				{"explain", "tunnelagents.status.servers.rttMicroseconds"},
-				{"get", "ts"}, {"get", "tc", "--chunk-size=1"},
-			} {
+			for name, a := range agents {
+				node, err := suite.Client.CoreV1().Nodes().Get(ctx, a.Status.NodeName, metav1.GetOptions{})
+				if err != nil || !strings.Contains(out, name) || !strings.Contains(out, node.Name) {
+					t.Errorf("agent %s on node %q: %v\n%s", name, a.Status.NodeName, err, out)
+				}
+				if out, err := suite.Kubectl(ctx, kubectl, "", "wait", "--for=condition=Connected", "tunnelagent/"+name, "--timeout=30s"); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			}
+			for _, args := range [][]string{{"explain", "tunnelagents.status.servers.rttMicroseconds"}, {"get", "ts"}, {"get", "tc", "--chunk-size=1"}} {
 				if out, err := suite.Kubectl(ctx, kubectl, "", args...); err != nil {
 					t.Errorf("kubectl %v: %v\n%s", args, err, out)
 				}
+			}
+		}},
+		step{"fairlead shows agents", func(ctx context.Context, t *testing.T) {
+			top, err := suite.Must(ctx, "top", "tunnels", "--context", suite.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, a := range agents {
+				wantText(t, "top tunnels", top, name)
+				wantText(t, "top tunnels", top, a.Status.Servers[0].ServerID)
+			}
+			status, err := suite.Must(ctx, "status", "--context", suite.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText(t, "status", status, "tunnel API: 1/1 servers answer, 2/2 agents connected")
+		}},
+		step{"the server connects to the API itself", func(ctx context.Context, t *testing.T) {
+			if !suite.Simulated() {
+				return // there the Service has no fixed address, and an agent connects
+			}
+			err := harness.Wait(ctx, time.Minute, "a connection that the server has made itself", func(ctx context.Context) error {
+				body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelservers").Do(ctx).Raw()
+				if err != nil {
+					return err
+				}
+				var list tunnelv1alpha1.TunnelServerList
+				if err := json.Unmarshal(body, &list); err != nil {
+					return err
+				}
+				if len(list.Items) != 1 || list.Items[0].Status.LocalConnections == 0 {
+					return fmt.Errorf("servers: %s", body)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
 		}},
 		step{"a user without rights is refused", func(ctx context.Context, t *testing.T) {
@@ -67,119 +126,25 @@ func TestTunnelAPI(t *testing.T) {
 				t.Errorf("want a refusal, got %v", err)
 			}
 		}},
+		step{"a user with the role may look", func(ctx context.Context, t *testing.T) {
+			mayView(ctx, t, "viewer")
+			err := harness.Wait(ctx, 30*time.Second, "the user to see the agents", func(ctx context.Context) error {
+				return suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").SetHeader("Impersonate-User", "viewer").Do(ctx).Error()
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}},
 	)
 }
 
-// startTunnelAPI runs the program until the test ends and registers it. It is removed in the opposite order, so that
-// discovery never fails.
-func startTunnelAPI(ctx context.Context, t *testing.T) {
-	dir := t.TempDir()
-	ca := issueTunnelAPI(t, dir)
-	nodes, err := suite.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := nodes.Items[0].Status.Addresses[0].Address // a simulated node has the machine's
-	port := runTunnelAPI(ctx, t, dir, host)
-	exposeTunnelAPI(ctx, t, host, port)
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1alpha1.tunnel.fairlead.dev"},
-		"spec": map[string]any{"group": "tunnel.fairlead.dev", "version": "v1alpha1", "groupPriorityMinimum": 1000, "versionPriority": 15, "caBundle": ca,
-			"service": map[string]any{"namespace": metav1.NamespaceSystem, "name": tunnelAPI, "port": 443}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
-	client := suite.Client.CoreV1().RESTClient()
-	if err := client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error(); err != nil {
-		t.Fatal(err)
-	}
-	atEnd(ctx, t, func(ctx context.Context) {
-		if err := client.Delete().AbsPath(path, "v1alpha1.tunnel.fairlead.dev").Do(ctx).Error(); err != nil {
-			t.Errorf("removing the APIService: %v", err)
-		}
-	})
-	err = harness.Wait(ctx, time.Minute, "the tunnel API to show two connected agents", func(ctx context.Context) error {
-		body, err := client.Get().AbsPath(tunnelGroup, "tunnelagents").Do(ctx).Raw()
-		if n := strings.Count(string(body), `"reason":"LinkEstablished"`); err == nil && n != 2 {
-			err = fmt.Errorf("%d agents are connected: %s", n, body)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// issueTunnelAPI writes a certificate for the Service and returns its CA.
-func issueTunnelAPI(t *testing.T, dir string) []byte {
+// mayView gives a user the bundle's role until the test ends.
+func mayView(ctx context.Context, t *testing.T, user string) {
 	t.Helper()
-	cfg, now, name := pki.FromBundle(v1alpha1.New()), time.Now(), tunnelAPI+"."+metav1.NamespaceSystem+".svc"
-	ca, err := pki.NewCA(cfg, tunnelAPI, now)
-	if err != nil {
+	binding := rbac.ClusterRoleBinding("fairlead-e2e-tunnel-viewer", tunnelapi.ViewerRole, rbac.User(user))
+	bindings := suite.Client.RbacV1().ClusterRoleBindings()
+	if _, err := bindings.Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue(cfg, pki.Request{CommonName: name, DNSNames: []string{name}, Usages: pki.ServerAuth}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.KeyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, data := range map[string][]byte{corev1.TLSCertKey: pair.CertPEM(), corev1.TLSPrivateKeyKey: key} {
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return ca.CertPEM()
-}
-
-func runTunnelAPI(ctx context.Context, t *testing.T, dir, host string) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(suite.Bin, tunnelAPI),
-		"--kubeconfig="+suite.Kubeconfig(), "--konnectivity-server=unix://"+filepath.Join(suite.StateDir(suite.Name), "run/konnectivity-state.socket"),
-		"--bind-address="+host, "--secure-port="+strconv.Itoa(port),
-		"--tls-cert-file="+filepath.Join(dir, corev1.TLSCertKey), "--tls-private-key-file="+filepath.Join(dir, corev1.TLSPrivateKeyKey))
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%s", text)
-		}
-	})
-	return port
-}
-
-func exposeTunnelAPI(ctx context.Context, t *testing.T, host string, port int) {
-	t.Helper()
-	services, slices := suite.Client.CoreV1().Services(metav1.NamespaceSystem), suite.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: tunnelAPI}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: tunnelAPI, Labels: map[string]string{discoveryv1.LabelServiceName: tunnelAPI}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port))}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
-	}
-	if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	atEnd(ctx, t, func(ctx context.Context) { _ = services.Delete(ctx, tunnelAPI, metav1.DeleteOptions{}) })
-	if _, err := slices.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	atEnd(ctx, t, func(ctx context.Context) { _ = bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}) })
 }

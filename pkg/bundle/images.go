@@ -23,6 +23,9 @@ func Images(b *v1alpha1.Bundle) []string {
 	if ptr.Deref(b.Gateway.Enabled, false) {
 		list = append(list, b.Gateway.Image)
 	}
+	if ptr.Deref(b.TunnelAPI.Enabled, false) {
+		list = append(list, b.TunnelAPI.Image)
+	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }

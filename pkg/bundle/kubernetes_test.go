@@ -6,12 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
+	apiregistrationvalidation "k8s.io/kube-aggregator/pkg/apis/apiregistration/validation"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
@@ -23,6 +28,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/flowcontrol"
+	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
+	flowcontrolvalidation "k8s.io/kubernetes/pkg/apis/flowcontrol/validation"
 	"k8s.io/kubernetes/pkg/apis/networking"
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	networkingvalidation "k8s.io/kubernetes/pkg/apis/networking/validation"
@@ -45,6 +53,9 @@ import (
 func decodeStrict(t *testing.T, data []byte) runtime.Object {
 	t.Helper()
 	codecs := serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableStrict)
+	if strings.Contains(string(data), "\nkind: APIService\n") { // of kube-apiserver's aggregator, which has a scheme of its own
+		codecs = serializer.NewCodecFactory(aggregatorscheme.Scheme, serializer.EnableStrict)
+	}
 	obj, _, err := codecs.UniversalDecoder().Decode(data, nil, nil)
 	if err != nil {
 		t.Fatalf("Kubernetes does not read it: %v\n%s", err, data)
@@ -90,6 +101,12 @@ func validate(t *testing.T, obj runtime.Object) field.ErrorList {
 		return rbacvalidation.ValidateClusterRole(o, rbacvalidation.ClusterRoleValidationOptions{})
 	case *rbac.ClusterRoleBinding:
 		return rbacvalidation.ValidateClusterRoleBinding(o)
+	case *flowcontrol.FlowSchema:
+		return flowcontrolvalidation.ValidateFlowSchema(o)
+	case *flowcontrol.PriorityLevelConfiguration:
+		return flowcontrolvalidation.ValidatePriorityLevelConfiguration(o, flowcontrolv1.SchemeGroupVersion, flowcontrolvalidation.PriorityLevelValidationOptions{})
+	case *apiregistration.APIService:
+		return apiregistrationvalidation.ValidateAPIService(o)
 	}
 	t.Fatalf("no validation known for %T", obj)
 	return nil

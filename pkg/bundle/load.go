@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -53,7 +54,7 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 	if errs := v1alpha1.Validate(b); len(errs) > 0 {
 		return errs
 	}
-	return slices.Concat(scheduler.Validate(b), konnectivity.Validate(b), gateway.Validate(b))
+	return slices.Concat(scheduler.Validate(b), konnectivity.Validate(b), gateway.Validate(b), tunnelapi.Validate(b))
 }
 
 func decode(data []byte) (*v1alpha1.Bundle, error) {

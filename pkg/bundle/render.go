@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -79,7 +80,7 @@ func Render(b *v1alpha1.Bundle) (*Output, error) {
 	for _, ns := range namespaces(b) {
 		out.Objects = append(out.Objects, ns)
 	}
-	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects} {
+	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects, tunnelapi.Objects} {
 		objects, err := part(b)
 		if err != nil {
 			return nil, fmt.Errorf("render bundle: %w", err)

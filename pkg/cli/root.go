@@ -36,6 +36,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/cli/status"
 	"github.com/fairlead-dev/fairlead/pkg/cli/sysdump"
+	"github.com/fairlead-dev/fairlead/pkg/cli/top"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cli/uninstall"
 	"github.com/fairlead-dev/fairlead/pkg/cli/up"
@@ -75,7 +76,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		install.NewCommand(streams), diff.NewCommand(streams), uninstall.NewCommand(streams),
 		controlplane.NewCommand(streams), certs.NewCommand(streams, controlplane.LoadBundle),
 		renderCmd, verifyCmd, images.NewCommand(streams), proxy.NewCommand(streams), socks5.NewCommand(streams), crd.NewCommand(streams), versioncmd.NewCommand(streams), internalcmd.NewCommand(),
-		checkcmd.NewCommand(streams, ownEnv), sysdump.NewCommand(streams, ownEnv),
+		checkcmd.NewCommand(streams, ownEnv), sysdump.NewCommand(streams, ownEnv), top.NewCommand(streams),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())

@@ -25,6 +25,7 @@ var programs = []struct {
 	{"fairlead-scheduler", "/usr/local/bin/kube-scheduler", nonRoot},
 	{"konnectivity-server", "/proxy-server", "0:0"},
 	{"konnectivity-agent", "/proxy-agent", nonRoot},
+	{"fairlead-apiserver", "/fairlead-apiserver", nonRoot},
 }
 
 // ProjectNames are the full names of the images that Project makes.

@@ -95,6 +95,8 @@ func (r *Result) add(ch change, note string) {
 // after a crash, call it again to complete the work. A *RolloutError means that all
 // objects are applied, but not all workloads are ready. The Result holds what was
 // done until then; it is never nil.
+//
+// Also without Wait, it creates an APIService only when its Service has a ready endpoint.
 func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o Options) (*Result, error) {
 	o.complete()
 	result := &Result{DryRun: o.DryRun}
@@ -173,6 +175,9 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	}
 	for i, ch := range p.changes {
 		o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(p.changes))
+		if err := c.awaitBackend(ctx, ch, o.Progress); err != nil {
+			return fmt.Errorf("apply %s: %w", ch.Ref, err)
+		}
 		uid, err := c.applyChange(ctx, ch, o.Force)
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", ch.Ref, err)

@@ -74,6 +74,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"foreign namespace":            testForeignNamespace,
 		"lock that a killed run holds": testStaleLock,
 		"certificate of the gateway":   testGateway,
+		"APIService of the tunnel":     testRegistration,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}

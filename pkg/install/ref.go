@@ -65,6 +65,7 @@ var order = []string{
 	// Policies assign new Pods to a scheduler, so the scheduler is applied
 	// before them and deleted after them.
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+	apiServiceKind,
 }
 
 func rank(kind string) int {
@@ -89,18 +90,21 @@ func sorted(objects []component.Object) ([]*unstructured.Unstructured, error) {
 }
 
 // phase is a phase of deletion. Workloads need the objects of the later phase
-// until they have exited, and the objects of the earlier phase depend on the
+// until they have exited, and the objects of the earlier phases depend on the
 // workloads.
 type phase int
 
 const (
-	admission phase = iota
+	registration phase = iota
+	admission
 	workloads
 	others
 )
 
 func phaseOf(kind string) phase {
 	switch r := rank(kind); {
+	case kind == apiServiceKind:
+		return registration
 	case r > rank("Deployment"):
 		return admission
 	case r > rank("*"):
@@ -110,7 +114,7 @@ func phaseOf(kind string) phase {
 	}
 }
 
-// reversed sorts refs for deletion: admission first, then workloads, namespaces
+// reversed sorts refs for deletion: registration and admission first, then workloads, namespaces
 // last.
 func reversed(refs []Entry) []Entry {
 	out := slices.Clone(refs)

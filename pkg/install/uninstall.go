@@ -29,7 +29,7 @@ type UninstallOptions struct {
 
 // Uninstall deletes what Apply has created in the cluster behind cfg: the objects
 // in the inventory and any other object that fairlead has applied. It deletes
-// admission policies, then workloads, then the rest. It keeps objects that
+// APIServices, then admission policies, then workloads, then the rest. It keeps objects that
 // fairlead did not create, and a namespace that contains such an object.
 //
 // Its errors are like those of Apply; call it again to complete the work. If
@@ -130,13 +130,13 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 
 // removeInPhases deletes the policies that assign Pods to the second scheduler
 // before it deletes the scheduler: Pods created in between would stay Pending for
-// ever. Programs need their RBAC permissions until they have exited, for example
+// ever. It deletes APIServices before everything else. Programs need their RBAC permissions until they have exited, for example
 // to release their Leases.
 func (c *client) removeInPhases(ctx context.Context, changes []change, o UninstallOptions, result *Result) error {
 	for _, part := range []struct {
 		title string
 		phase phase
-	}{{"Deleting admission policies", admission}, {"Deleting workloads", workloads}, {"Deleting everything else", others}} {
+	}{{"Deleting APIServices", registration}, {"Deleting admission policies", admission}, {"Deleting workloads", workloads}, {"Deleting everything else", others}} {
 		var now []change
 		for _, ch := range changes {
 			if phaseOf(ch.Kind) == part.phase {

@@ -47,6 +47,7 @@ func (c *collector) objects() []source {
 			return core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 		}, func(l *corev1.PodList) []corev1.Pod { return l.Items }),
 		into(&s.Leases, c.leases), into(&s.Configurations, c.configurations), into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
+		into(&s.TunnelState, c.tunnelState),
 	}
 	if c.Brief {
 		return out
@@ -201,7 +202,7 @@ func (c *collector) apiServices(ctx context.Context) ([]APIService, error) {
 		a.Service.Port = portOr443(a.Service.Port)
 		for _, cond := range i.Status.Conditions {
 			if cond.Type == "Available" {
-				a.Available, a.Message = cond.Status == metav1.ConditionTrue, cond.Message
+				a.Available, a.Reason, a.Message = cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message
 			}
 		}
 		out = append(out, a)

@@ -91,6 +91,9 @@ type Snapshot struct {
 	// Bound are names of schedulers that have bound a Pod.
 	Bound Fact[map[string]int]
 
+	// TunnelState is what the tunnel's extension API server shows.
+	TunnelState Fact[TunnelState]
+
 	APIServerMetrics Fact[Metrics]
 	ServerMetrics    map[string]Fact[Metrics]
 	SchedulerMetrics map[string]Fact[Metrics]
@@ -140,7 +143,8 @@ type APIService struct {
 	CABundle  []byte
 	Insecure  bool
 	Available bool
-	Message   string
+	// Reason and Message say why it is available or not; Reason is empty if kube-apiserver has not checked it.
+	Reason, Message string
 }
 
 // CRD is the part of a CustomResourceDefinition that matters here.

@@ -148,7 +148,7 @@ func (d *dump) extensions() error {
 	d.miss("objects/customresourcedefinitions.json", d.s.CRDs.Err)
 	services, crds := []any{}, []any{}
 	for _, a := range d.s.APIServices.Value {
-		services = append(services, map[string]any{"name": a.Name, "service": a.Service, "available": a.Available, "message": safe(a.Message)})
+		services = append(services, map[string]any{"name": a.Name, "service": a.Service, "available": a.Available, "reason": a.Reason, "message": safe(a.Message)})
 	}
 	for _, c := range d.s.CRDs.Value {
 		versions := []string{}

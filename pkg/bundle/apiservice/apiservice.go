@@ -116,25 +116,39 @@ func (r Request) Objects(caBundle []byte, serving pki.KeyPair) ([]component.Obje
 	if err != nil {
 		return nil, err
 	}
-	subject, name := rbac.ServiceAccount(r.Namespace, r.ServiceAccount), r.Namespace+":"+r.ServiceAccount
-	return []component.Object{
+	out := []component.Object{
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: r.ServiceAccount, Namespace: r.Namespace}},
-		// The server asks kube-apiserver who a token belongs to, and what a user may do.
-		rbac.ClusterRoleBinding(name+":auth-delegator", "system:auth-delegator", subject),
-		// It reads and watches the CA and the names of the front proxy. That is a Role in kube-system.
-		rbac.RoleBinding(metav1.NamespaceSystem, name+":authentication-reader", "extension-apiserver-authentication-reader", subject),
+	}
+	out = append(out, r.Bindings()...)
+	return append(out,
 		&corev1.Secret{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: r.SecretName(), Namespace: r.Namespace},
 			Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: serving.CertPEM(), corev1.TLSPrivateKeyKey: key},
 		},
-		&apiregistrationv1.APIService{
-			TypeMeta: metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"}, ObjectMeta: metav1.ObjectMeta{Name: r.Name()},
-			Spec: apiregistrationv1.APIServiceSpec{
-				Group: r.Group, Version: r.Version, GroupPriorityMinimum: r.GroupPriority, VersionPriority: r.VersionPriority, CABundle: caBundle,
-				Service: &apiregistrationv1.ServiceReference{Namespace: r.Namespace, Name: r.Service, Port: &r.Port},
-			},
+		r.APIService(caBundle)), nil
+}
+
+// Bindings give the server's ServiceAccount the rights that delegated authentication and authorisation need.
+func (r Request) Bindings() []component.Object {
+	subject, name := rbac.ServiceAccount(r.Namespace, r.ServiceAccount), r.Namespace+":"+r.ServiceAccount
+	return []component.Object{
+		// The server asks kube-apiserver who a token belongs to, and what a user may do.
+		rbac.ClusterRoleBinding(name+":auth-delegator", "system:auth-delegator", subject),
+		// It reads and watches the CA and the names of the front proxy. That is a Role in kube-system.
+		rbac.RoleBinding(metav1.NamespaceSystem, name+":authentication-reader", "extension-apiserver-authentication-reader", subject),
+	}
+}
+
+// APIService registers the server. caBundle is the PEM of the CAs that verify its certificate.
+func (r Request) APIService(caBundle []byte) *apiregistrationv1.APIService {
+	port := r.Port
+	return &apiregistrationv1.APIService{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"}, ObjectMeta: metav1.ObjectMeta{Name: r.Name()},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: r.Group, Version: r.Version, GroupPriorityMinimum: r.GroupPriority, VersionPriority: r.VersionPriority, CABundle: caBundle,
+			Service: &apiregistrationv1.ServiceReference{Namespace: r.Namespace, Name: r.Service, Port: &port},
 		},
-	}, nil
+	}
 }
 
 // verify refuses a bundle that does not verify the certificate: kube-apiserver would call the API unavailable.

@@ -4,6 +4,7 @@ package konnectivity
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"path"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiservice"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
@@ -36,6 +38,10 @@ const (
 	PortAdmin = "adminport"
 	// PortHealth names the port of health and metrics.
 	PortHealth = "healthport"
+
+	// PortState names the port at which the server shows its state, if the bundle has
+	// the tunnel's API server.
+	PortState = "stateport"
 
 	// serverExit is the time, in seconds, that the server has after draining until it is
 	// killed.
@@ -62,7 +68,7 @@ func Server(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/proxy-server"},
 		Flags:     ServerFlags(b),
 		Ports:     serverPorts(b),
-		Env:       slices.Concat([]corev1.EnvVar{{Name: settings.DrainTimeout, Value: drain.String()}}, claimsEnv(b), frontendEnv(&b.Konnectivity)),
+		Env:       slices.Concat([]corev1.EnvVar{{Name: settings.DrainTimeout, Value: drain.String()}}, claimsEnv(b), frontendEnv(&b.Konnectivity), stateEnv(b)),
 		Liveness:  &component.Probe{Port: probe.Port, Host: probe.Host, Path: "/healthz", Delay: 30, Timeout: 60},
 		Readiness: component.Readiness(probe),
 		Volumes:   serverVolumes(b),
@@ -118,6 +124,23 @@ func frontendEnv(k *v1alpha1.Konnectivity) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: settings.AllowedClientNames, Value: strings.Join(k.Transport.TCP.ClientNames, ",")}}
 }
 
+// stateEnv lets the tunnel's API server read the server's state, and the server connect to
+// that API itself if its address is known, so that kube-apiserver reaches it without agents.
+func stateEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
+	a := &b.TunnelAPI
+	if !ptr.Deref(a.Enabled, false) {
+		return nil
+	}
+	env := []corev1.EnvVar{
+		{Name: settings.StatePort, Value: strconv.FormatInt(int64(a.StatePort), 10)},
+		{Name: settings.StateServiceAccount, Value: b.Namespace + "/" + v1alpha1.TunnelAPIName},
+	}
+	if a.ClusterIP != "" {
+		env = append(env, corev1.EnvVar{Name: settings.LocalDestinations, Value: net.JoinHostPort(a.ClusterIP, strconv.Itoa(apiservice.DefaultPort))})
+	}
+	return env
+}
+
 // identifiers are those of the agents; validation refuses what cannot be read.
 func identifiers(b *v1alpha1.Bundle) url.Values {
 	v, err := url.ParseQuery(b.Konnectivity.Agent.Identifiers)
@@ -136,6 +159,9 @@ func serverPorts(b *v1alpha1.Bundle) []component.Port {
 	}
 	if k.Transport.TCP != nil {
 		ports = append(ports, component.Port{Name: PortServer, Number: TCPPort(k.Transport.TCP), Host: true})
+	}
+	if ptr.Deref(b.TunnelAPI.Enabled, false) {
+		ports = append(ports, component.Port{Name: PortState, Number: b.TunnelAPI.StatePort, Host: true})
 	}
 	return ports
 }

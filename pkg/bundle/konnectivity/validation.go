@@ -18,14 +18,14 @@ func Validate(b *v1alpha1.Bundle) field.ErrorList {
 		return nil
 	}
 	k, p := &b.Konnectivity, field.NewPath("spec", "konnectivity")
-	errs := component.ValidateExtraArgs(k.Server.ExtraArgs, serverFlagOwners(), p.Child("server", "extraArgs"))
+	errs := component.ValidateExtraArgs(k.Server.ExtraArgs, serverFlagOwners(b), p.Child("server", "extraArgs"))
 	return append(errs, component.ValidateExtraArgs(k.Agent.ExtraArgs, agentFlagOwners(k), p.Child("agent", "extraArgs"))...)
 }
 
 func set(name string) string { return component.SetField("konnectivity." + name) }
 
-func serverFlagOwners() map[string]string {
-	return map[string]string{
+func serverFlagOwners(b *v1alpha1.Bundle) map[string]string {
+	owners := map[string]string{
 		"logtostderr":              "the container's log is where logs belong",
 		"uds-name":                 set("transport.uds.path"),
 		"delete-existing-uds-file": "without it a restart would fail on the old socket",
@@ -52,6 +52,15 @@ func serverFlagOwners() map[string]string {
 		"lease-namespace":          set("leaseNamespace"),
 		"lease-label":              "it is the label of the server's Pods",
 	}
+	if ptr.Deref(b.TunnelAPI.Enabled, false) {
+		for name, owner := range map[string]string{"state-port": "statePort", "state-service-account": "enabled", "state-audience": "enabled"} {
+			owners[name] = component.SetField("tunnelAPI." + owner)
+		}
+		if b.TunnelAPI.ClusterIP != "" {
+			owners["local-destinations"] = "tunnelAPI.clusterIP sets it; remove one of the two"
+		}
+	}
+	return owners
 }
 
 func agentFlagOwners(k *v1alpha1.Konnectivity) map[string]string {

@@ -18,6 +18,7 @@ const (
 	DefaultServerImage    = "fairlead-dev/konnectivity-server:" + ImageTag
 	DefaultAgentImage     = "fairlead-dev/konnectivity-agent:" + ImageTag
 	DefaultGatewayImage   = "fairlead-dev/fairlead:" + ImageTag
+	DefaultTunnelAPIImage = "fairlead-dev/fairlead-apiserver:" + ImageTag
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259
@@ -42,6 +43,12 @@ const (
 	DefaultGatewayHealthPort = 1081
 	DefaultGatewayAudience   = GatewayName
 	DefaultGatewaySecret     = GatewayName + "-tls"
+
+	// TunnelAPIName names the objects of the tunnel's API server.
+	TunnelAPIName             = "fairlead-apiserver"
+	DefaultTunnelAPIPort      = 6443
+	DefaultTunnelAPIStatePort = 8093
+	DefaultTunnelAPISecret    = TunnelAPIName + "-tls"
 
 	DefaultPKIDir             = "/etc/kubernetes/pki"
 	DefaultManifestsDir       = "/etc/kubernetes/manifests"

@@ -43,6 +43,7 @@ func Default(b *Bundle) {
 	defaultScheduler(&b.Scheduler, b.Namespace)
 	defaultKonnectivity(&b.Konnectivity, b)
 	defaultGateway(&b.Gateway, b.ControlPlane.PKIDir)
+	defaultTunnelAPI(&b.TunnelAPI)
 }
 
 func defaultControlPlane(c *ControlPlane) {
@@ -254,6 +255,19 @@ func defaultGateway(g *Gateway, pkiDir string) {
 	set(&g.ServiceType, corev1.ServiceTypeClusterIP)
 	set(&g.CertificateSecret, DefaultGatewaySecret)
 	setPtr(&g.NetworkPolicy, true)
+}
+
+func defaultTunnelAPI(a *TunnelAPI) {
+	setPtr(&a.Enabled, false)
+	setPtr(&a.Replicas, 2)
+	set(&a.Image, DefaultTunnelAPIImage)
+	set(&a.Port, DefaultTunnelAPIPort)
+	set(&a.StatePort, DefaultTunnelAPIStatePort)
+	set(&a.CertificateSecret, DefaultTunnelAPISecret)
+	if a.Resources == nil {
+		a.Resources = requests("50m", "64Mi")
+		a.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}
+	}
 }
 
 // LabelControlPlane is the label, and the key of the taint, of control plane

@@ -29,6 +29,10 @@ type Bundle struct {
 	// Gateway is the shared way into the cluster network. It is off by default.
 	Gateway Gateway `json:"gateway,omitempty"`
 
+	// TunnelAPI is the extension API server that shows the tunnel's state. It is off by
+	// default.
+	TunnelAPI TunnelAPI `json:"tunnelAPI,omitempty"`
+
 	// Aggregation is the front proxy of the API server's aggregation layer.
 	Aggregation Aggregation `json:"aggregation,omitempty"`
 

@@ -34,6 +34,9 @@ func Validate(b *Bundle) field.ErrorList {
 	if ptr.Deref(b.Gateway.Enabled, false) {
 		errs = append(errs, validateGateway(b, field.NewPath("gateway"))...)
 	}
+	if ptr.Deref(b.TunnelAPI.Enabled, false) {
+		errs = append(errs, validateTunnelAPI(b, spec.Child("tunnelAPI"))...)
+	}
 	return append(errs, validateNames(b)...)
 }
 
@@ -41,6 +44,9 @@ func Validate(b *Bundle) field.ErrorList {
 func validateNames(b *Bundle) field.ErrorList {
 	if ptr.Deref(b.Gateway.Enabled, false) && ptr.Deref(b.Scheduler.Enabled, true) && b.Scheduler.Name == GatewayName {
 		return field.ErrorList{field.Invalid(field.NewPath("scheduler", "name"), b.Scheduler.Name, "is the name of the gateway's objects; choose another")}
+	}
+	if ptr.Deref(b.TunnelAPI.Enabled, false) && ptr.Deref(b.Scheduler.Enabled, true) && b.Scheduler.Name == TunnelAPIName {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "scheduler", "name"), b.Scheduler.Name, "is the name of the objects of the tunnel's API server; choose another")}
 	}
 	if !ptr.Deref(b.Scheduler.Enabled, true) || !ptr.Deref(b.Konnectivity.Enabled, true) {
 		return nil

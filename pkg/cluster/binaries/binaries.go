@@ -104,6 +104,9 @@ func cacheDir(o Options) (string, error) {
 	return filepath.Join(base, "components", components.KubernetesVersion()+"-"+components.Key()), nil
 }
 
+// Own returns the absolute path of one of the project's own programs that not every cluster runs.
+func Own(name string) (string, error) { return findOwn(name) }
+
 // findOwn looks next to the running executable first, so that a checkout uses
 // what it built, and then in PATH.
 func findOwn(name string) (string, error) {

@@ -25,14 +25,16 @@ func (p *plan) tunnelServer() process.Spec {
 	proc := component.LocalProcess(konnectivity.Server(p.bundle), component.LocalOptions{
 		Path: p.localPath(""),
 		Port: p.mapPort(ports),
-		Extra: []component.Flag{
+		Extra: append(p.localDestinations(),
 			component.PlainFlag("agent-bind-address", loopback),
 			component.PlainFlag("admin-bind-address", loopback),
 			component.PlainFlag("health-bind-address", loopback),
 			component.PlainFlag("server-id", p.Name),
 			component.PlainFlag("server-count", "1"),
 			component.PlainFlag("state-socket", p.StateSocket()),
-		},
+			// The socket is enough, and a port would be one of the machine's.
+			component.PlainFlag("state-port", "0"),
+		),
 	})
 	probe := &process.Probe{URL: p.url("http", portTunnelHealth, "/healthz")}
 	// The server validates the agents' tokens with the API server, and would

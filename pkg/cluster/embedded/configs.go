@@ -50,9 +50,19 @@ func (p *plan) writeMaterial(now time.Time) error {
 	if err := p.writeSchedulerFiles(); err != nil {
 		return err
 	}
-	if err := p.writeGatewayFiles(a, now); err != nil {
+	for _, write := range []func(authorities, time.Time) error{p.writeGatewayFiles, p.writeTunnelAPIFiles} {
+		if err := write(a, now); err != nil {
+			return err
+		}
+	}
+	if err := p.writeAgentKubeconfigs(); err != nil {
 		return err
 	}
+	return p.writeNodeFiles()
+}
+
+// writeAgentKubeconfigs writes a kubeconfig for each agent that counts Leases.
+func (p *plan) writeAgentKubeconfigs() error {
 	for i := range p.state.Agents {
 		if !p.countsLeases() {
 			break
@@ -65,7 +75,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 			return err
 		}
 	}
-	return p.writeNodeFiles()
+	return nil
 }
 
 // writeSchedulerFiles writes a kubeconfig that names the projected token and a

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -23,7 +24,10 @@ import (
 // their number. It omits workloads and the objects that only serve them:
 // processes run instead, and a Deployment would create simulated Pods that do
 // nothing.
-func (p *plan) installBundle(ctx context.Context) (int, error) {
+//
+// It also omits APIServices, and deletes those of an earlier run: their servers do not run
+// yet. See [plan.startTunnelAPI], which passes them as further objects.
+func (p *plan) installBundle(ctx context.Context, further ...component.Object) (int, error) {
 	out, err := bundle.Render(p.bundle)
 	if err != nil {
 		return 0, err
@@ -32,7 +36,7 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("loading %s: %w", p.AdminKubeconfig(), err)
 	}
-	objects := slices.DeleteFunc(out.Objects, isWorkload)
+	objects := append(slices.DeleteFunc(out.Objects, isWorkload), further...)
 	// This provider owns the cluster, so it also overwrites what a user has
 	// changed in the bundle's objects.
 	_, err = install.Apply(ctx, config, objects, install.Options{Party: install.Provider, Force: true})
@@ -44,7 +48,7 @@ func (p *plan) installBundle(ctx context.Context) (int, error) {
 
 func isWorkload(object component.Object) bool {
 	switch object.(type) {
-	case *appsv1.Deployment, *appsv1.DaemonSet, *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *corev1.Pod, *corev1.Service:
+	case *appsv1.Deployment, *appsv1.DaemonSet, *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *corev1.Pod, *corev1.Service, *apiregistrationv1.APIService:
 		return true
 	}
 	return false

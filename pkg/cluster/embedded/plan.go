@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -40,6 +41,7 @@ const (
 	progNodeGate          = "node-gate"
 	progTunnelServer      = "konnectivity-server"
 	progGateway           = "fairlead-gateway"
+	progTunnelAPI         = "fairlead-apiserver"
 )
 
 // programs lists the programs that the supervisor runs, in start order.
@@ -58,6 +60,9 @@ func (p *plan) programs() ([]process.Spec, error) {
 	}
 	if gateway.Enabled(p.bundle) {
 		specs = append(specs, p.gateway())
+	}
+	if tunnelapi.Enabled(p.bundle) {
+		specs = append(specs, p.tunnelAPI())
 	}
 	if err := process.Validate(specs); err != nil {
 		return nil, fmt.Errorf("the list of programs: %w", err)

@@ -30,6 +30,7 @@ const (
 	portTunnelHealth      = "konnectivity-server-health"
 	portGateway           = "fairlead-gateway"
 	portGatewayHealth     = "fairlead-gateway-health"
+	portTunnelAPI         = "fairlead-apiserver"
 )
 
 // portNames lists the names of all ports in a cluster of this size.
@@ -93,7 +94,7 @@ func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error 
 func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 	for name, port := range ports {
 		address := loopback
-		if name == portNodeGate {
+		if name == portNodeGate || name == portTunnelAPI {
 			address = hostIP
 		}
 		if err := cluster.CheckPort(ctx, name, port, address); err != nil {

@@ -13,7 +13,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -69,7 +71,14 @@ func (p *plan) steps() []step {
 			return p.state.KubernetesVersion, p.dropStaleLeases(ctx, client)
 		}},
 		{title: "Installing the bundle", run: func(ctx context.Context, _ cluster.Progress) (string, error) {
-			n, err := p.installBundle(ctx)
+			var further []component.Object
+			if p.began.IsZero() { // the programs already ran
+				var err error
+				if further, err = p.tunnelAPIObjects(); err != nil {
+					return "", err
+				}
+			}
+			n, err := p.installBundle(ctx, further...)
 			return fmt.Sprintf("%d objects", n), err
 		}},
 		{title: fmt.Sprintf("Adding %s", cluster.Count(p.state.Nodes, "node")), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
@@ -92,6 +101,7 @@ func (p *plan) steps() []step {
 		{title: "Starting the gateway", skip: !gateway.Enabled(p.bundle), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
 			return p.url("https", portGateway, ""), p.waitReady(ctx, pr, progGateway)
 		}},
+		{title: "Starting the tunnel's API server", skip: !tunnelapi.Enabled(p.bundle), run: p.startTunnelAPI},
 	}
 }
 

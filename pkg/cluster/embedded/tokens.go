@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 )
 
 // Projection is a service account token in a file that is renewed, as the kubelet
@@ -45,7 +46,7 @@ const (
 )
 
 // projections lists the tokens of a cluster: one for every agent, for every replica of
-// the second scheduler, and for the gateway.
+// the second scheduler, for the gateway, and for the tunnel's API server.
 func (p *plan) projections() []Projection {
 	var list []Projection
 	if p.tunnel() {
@@ -70,6 +71,10 @@ func (p *plan) projections() []Projection {
 	if gateway.Enabled(p.bundle) && !gateway.IsStatic(p.bundle) {
 		g := gateway.Component(p.bundle)
 		list = append(list, Projection{Namespace: g.Namespace, ServiceAccount: g.ServiceAccount, File: p.Token(progGateway)})
+	}
+	if tunnelapi.Enabled(p.bundle) {
+		a := tunnelapi.Component(p.bundle)
+		list = append(list, Projection{Namespace: a.Namespace, ServiceAccount: a.ServiceAccount, File: p.Token(progTunnelAPI)})
 	}
 	return list
 }

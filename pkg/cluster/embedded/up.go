@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
@@ -131,7 +133,7 @@ func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
 	if err := pl.findPrograms(ctx, o); err != nil {
 		return nil, err
 	}
-	names := append(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts()...)
+	names := slices.Concat(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts(), pl.tunnelAPIPorts())
 	pl.state.Ports, err = choosePorts(ctx, names, fixed, pl.state.HostIP)
 	return pl, err
 }
@@ -144,6 +146,11 @@ func (p *plan) findPrograms(ctx context.Context, o upOptions) error {
 	}
 	if bins["fairlead"], err = fairlead(); err != nil {
 		return err
+	}
+	if tunnelapi.Enabled(p.bundle) {
+		if bins[tunnelapi.Binary], err = binaries.Own(tunnelapi.Binary); err != nil {
+			return err
+		}
 	}
 	p.bins, p.nodeSecret, p.state.HostIP = bins, rand.Text(), hostAddress()
 	p.state.KubernetesVersion = components.KubernetesVersion() // changes with an upgrade

@@ -6,15 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -46,10 +47,6 @@ func (p *plan) bootstrapConfig(ca pki.KeyPair, now time.Time) (*rest.Config, err
 
 // install waits for the API server and applies the bundle's objects.
 func (p *plan) install(ctx context.Context, config *rest.Config) error {
-	out, err := bundle.Render(p.bundle)
-	if err != nil {
-		return err
-	}
 	quick := rest.CopyConfig(config)
 	quick.Timeout = 2 * time.Second
 	client, err := kubernetes.NewForConfig(quick)
@@ -67,9 +64,11 @@ func (p *plan) install(ctx context.Context, config *rest.Config) error {
 	// still running.
 	var last error
 	err = poll(ctx, 500*time.Millisecond, func() (bool, error) {
-		var secrets []component.Object
-		if secrets, last = install.GatewaySecrets(ctx, config, p.bundle, time.Now()); last == nil {
-			last = applyAll(ctx, config, append(secrets, out.Objects...), install.LeasesOf(p.bundle))
+		var objects []component.Object
+		if objects, last = install.Objects(ctx, config, p.bundle, time.Now()); last == nil {
+			// Its server does not run yet; see tunnelAPIReady.
+			objects = slices.DeleteFunc(objects, isAPIService)
+			last = applyAll(ctx, config, objects, install.LeasesOf(p.bundle))
 		}
 		return last == nil || !transient(last), last
 	})
@@ -109,6 +108,7 @@ func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress clu
 		{"Verifying kubelets", false, p.kubeletsVerified},
 		{"Starting the second scheduler", !p.secondScheduler(), p.schedulerReady},
 		{"Starting the gateway", !gateway.Enabled(p.bundle), p.gatewayReady},
+		{"Starting the tunnel's API server", !tunnelapi.Enabled(p.bundle), p.tunnelAPIReady(config)},
 	} {
 		if step.skip {
 			continue

@@ -52,6 +52,29 @@ type Tunnel struct {
 	Each []Server `json:"each,omitempty"`
 	// Egress counts the dials of the API server that answered, since it started.
 	Egress *Dials `json:"egress,omitempty"`
+	// API is what the tunnel's extension API server shows; absent without it.
+	API *TunnelAPI `json:"api,omitempty"`
+}
+
+// TunnelAPI is what the tunnel's extension API server shows.
+type TunnelAPI struct {
+	// Agents are connected if a server has a link to them, Servers ready if they answer.
+	Agents  Ratio `json:"agents"`
+	Servers Ratio `json:"servers"`
+	// Connections are those that agents carry now.
+	Connections int64 `json:"connections"`
+	// EachAgent has the agents one by one.
+	EachAgent []Agent `json:"eachAgent,omitempty"`
+}
+
+// Agent is one agent.
+type Agent struct {
+	Name      string `json:"name"`
+	Node      string `json:"node,omitempty"`
+	Connected bool   `json:"connected"`
+	// Servers are those to which it is connected.
+	Servers     []string `json:"servers,omitempty"`
+	Connections int64    `json:"connections"`
 }
 
 // Server is one konnectivity-server. Numbers are absent if its metrics could not be read.
@@ -116,6 +139,7 @@ func Of(s *observe.Snapshot) *Overview {
 		o.unknown("Leases", s.Leases.Err)
 		o.unknown("pending Pods", s.Pending.Err)
 		o.unknown("the API server's metrics", s.APIServerMetrics.Err)
+		o.unknown("the tunnel's API", s.TunnelState.Err)
 	}
 	o.Healthy = len(o.Problems) == 0
 	return o
@@ -156,7 +180,8 @@ func (o *Overview) tunnel(s *observe.Snapshot) {
 			t.Egress.times(m, "apiserver_egress_dialer_dial_duration_seconds")
 		}
 	}
-	t.Installed = t.Servers.All+t.Agents.All > 0 || t.Egress != nil
+	o.tunnelAPI(s)
+	t.Installed = t.Servers.All+t.Agents.All > 0 || t.Egress != nil || t.API != nil
 	if t.Servers.Ready < t.Servers.All {
 		o.problem("%d of %d servers of the tunnel are not ready", t.Servers.All-t.Servers.Ready, t.Servers.All)
 	}
@@ -165,6 +190,32 @@ func (o *Overview) tunnel(s *observe.Snapshot) {
 	} else if t.Agents.Ready < t.Agents.All {
 		o.problem("%d of %d agents of the tunnel are not ready", t.Agents.All-t.Agents.Ready, t.Agents.All)
 	}
+}
+
+func (o *Overview) tunnelAPI(s *observe.Snapshot) {
+	state, err := s.TunnelState.Get()
+	if err != nil || len(state.Agents)+len(state.Servers) == 0 {
+		return
+	}
+	api := &TunnelAPI{}
+	for i := range state.Servers {
+		reachable := observe.Reachable(&state.Servers[i])
+		if api.Servers.count(reachable); !reachable {
+			o.Unknown = append(o.Unknown, "state of konnectivity-server "+state.Servers[i].Name+": the tunnel's API server gets no answer from it")
+		}
+	}
+	for i := range state.Agents {
+		a := &state.Agents[i]
+		one := Agent{Name: a.Name, Node: a.Status.NodeName, Connected: observe.Connected(a)}
+		for _, server := range a.Status.Servers {
+			one.Servers = append(one.Servers, server.ServerID)
+			one.Connections += server.OpenConnections
+		}
+		api.Agents.count(one.Connected)
+		api.Connections += one.Connections
+		api.EachAgent = append(api.EachAgent, one)
+	}
+	o.Tunnel.API = api
 }
 
 func (o *Overview) server(s *observe.Snapshot, p observe.Program) Server {

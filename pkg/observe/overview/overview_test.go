@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/ptr"
 
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
@@ -45,6 +46,7 @@ func snapshot() *observe.Snapshot {
 	s.ServerMetrics["Pod x/server"], s.SchedulerMetrics["Pod x/s1"] = observe.Known(server), observe.Known(leader)
 	s.Leases = observe.Known([]coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "my-scheduler"},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("s1_x"), RenewTime: &metav1.MicroTime{Time: now.Add(-1500 * time.Millisecond)}}}})
+	s.TunnelState.Err = check.Skip("%v", observe.ErrNoTunnelAPI)
 	s.Pending = observe.Known([]corev1.Pod{{Spec: corev1.PodSpec{SchedulerName: "my-scheduler"}}, {Spec: corev1.PodSpec{SchedulerName: "typo"}}})
 	return s
 }
@@ -112,4 +114,41 @@ func crash(s *observe.Snapshot, role check.Role) []observe.Program {
 		}
 	}
 	return s.Programs.Value
+}
+
+// TestTunnelAPI proves that agents and servers are shown from the tunnel's API where it is there, that a server that does not answer it is
+// unknown and not a problem, and that nothing is said of an API that a cluster does not have.
+func TestTunnelAPI(t *testing.T) {
+	if got := text(t, Of(snapshot()), true); strings.Contains(got, "tunnel API") || strings.Contains(got, "Unknown") {
+		t.Errorf("without the API:\n%s", got)
+	}
+	condition := func(kind string, status metav1.ConditionStatus) []metav1.Condition {
+		return []metav1.Condition{{Type: kind, Status: status}}
+	}
+	s := snapshot()
+	s.TunnelState = observe.Known(observe.TunnelState{
+		Agents: []tunnelv1alpha1.TunnelAgent{
+			{ObjectMeta: metav1.ObjectMeta{Name: "a1"}, Status: tunnelv1alpha1.TunnelAgentStatus{NodeName: "node-1", Conditions: condition(tunnelv1alpha1.ConditionConnected, metav1.ConditionTrue),
+				Servers: []tunnelv1alpha1.AgentServer{{ServerID: "one", OpenConnections: 3}, {ServerID: "two", OpenConnections: 4}}}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "a2"}, Status: tunnelv1alpha1.TunnelAgentStatus{Conditions: condition(tunnelv1alpha1.ConditionConnected, metav1.ConditionFalse)}},
+		},
+		Servers: []tunnelv1alpha1.TunnelServer{
+			{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: tunnelv1alpha1.TunnelServerStatus{Conditions: condition(tunnelv1alpha1.ConditionReachable, metav1.ConditionTrue)}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Status: tunnelv1alpha1.TunnelServerStatus{Conditions: condition(tunnelv1alpha1.ConditionReachable, metav1.ConditionFalse)}},
+		},
+	})
+	o := Of(s)
+	got := text(t, o, true)
+	for _, want := range []string{"tunnel API: 1/2 servers answer, 1/2 agents connected, 7 connections", "state of konnectivity-server lost", "one,two", "node-1"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if !o.Healthy {
+		t.Errorf("not healthy: %v", o.Problems)
+	}
+	s.TunnelState = observe.Fact[observe.TunnelState]{Err: errors.New("not available")}
+	if got := text(t, Of(s), false); !strings.Contains(got, "the tunnel's API: not available") {
+		t.Errorf("an API that does not answer:\n%s", got)
+	}
 }

@@ -86,6 +86,9 @@ func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
 	if t.Egress != nil {
 		row("", "%s", t.Egress)
 	}
+	if t.API != nil {
+		row("", "tunnel API: %s servers answer, %s agents connected, %d connections", t.API.Servers, t.API.Agents, t.API.Connections)
+	}
 }
 
 func (d *Dials) String() string {
@@ -134,6 +137,15 @@ func (o *Overview) writeWide(out io.Writer) error {
 				dials = fmt.Sprintf("%d\t%d\t%s\t%s", s.Dials.All, s.Dials.Failed, milliseconds(s.Dials.P50), milliseconds(s.Dials.P99))
 			}
 			_, _ = fmt.Fprintf(w, "%s\t%v\t%d\t%s\t%s\t%s\n", short(s.Name), s.Ready, s.Restarts, number(s.Agents), number(s.Connections), dials)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if api := o.Tunnel.API; api != nil && len(api.EachAgent) > 0 {
+		_, _ = fmt.Fprintln(w, "\nAGENT\tNODE\tCONNECTED\tSERVERS\tCONNS")
+		for _, a := range api.EachAgent {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\n", a.Name, or(a.Node, "-"), a.Connected, or(strings.Join(a.Servers, ","), "-"), a.Connections)
 		}
 		if err := w.Flush(); err != nil {
 			return err

@@ -313,3 +313,53 @@ func certificateFaults() []fault {
 		{"FL-HST-005", false, host(func(h *observe.HostFacts) { h.Certificates.Value[0].State = controlplane.CertExpired })},
 	}
 }
+
+// TestAPIServiceReasons proves that each reason for which kube-apiserver calls an APIService unavailable is explained under one ID, with
+// a cause of its own and what to do. The messages are those of kube-apiserver's controller.
+func TestAPIServiceReasons(t *testing.T) {
+	failing := func(text string) string {
+		return "failing or missing response from https://10.0.0.1:443/apis/shop.example/v1: " + text
+	}
+	get := `Get "https://10.0.0.1:443/apis/shop.example/v1": `
+	for _, c := range []struct{ reason, message, cause, fix string }{
+		{"", "", "has not checked it yet", "--watch"},
+		{"ServiceNotFound", `service/hook in "shop" is not present`, "its Service does not exist", "kubectl delete apiservice v1.shop.example"},
+		{"ServiceAccessError", `service/hook in "shop" cannot be checked due to: x`, "a fault of kube-apiserver", "/readyz?verbose"},
+		{"EndpointsAccessError", `service/hook in "shop" cannot be checked due to: x`, "a fault of kube-apiserver", "/readyz?verbose"},
+		{"ServicePortError", `service/hook in "shop" is not listening on port 443`, "does not have port 443", "kubectl patch apiservice v1.shop.example"},
+		{"EndpointsNotFound", `cannot find endpointslices for service/hook in "shop"`, "no EndpointSlice belongs to its Service", "-n shop get endpointslices"},
+		{"MissingEndpoints", `endpointslices for service/hook in "shop" have no addresses with port name "https"`, "no Pod behind its Service is ready", "-n shop get service hook"},
+		{"FailedDiscoveryCheck", failing(get + "tls: failed to verify certificate: x509: certificate signed by unknown authority"), "spec.caBundle has not signed", "{.spec.caBundle}"},
+		{"FailedDiscoveryCheck", failing(get + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: now"), "has expired", "Renew"},
+		{"FailedDiscoveryCheck", failing(get + "tls: failed to verify certificate: x509: certificate is valid for a, not hook.shop.svc"), "is not for hook.shop.svc", "DNS name hook.shop.svc"},
+		{"FailedDiscoveryCheck", failing("bad status from https://10.0.0.1:443/apis/shop.example/v1: 401"), "refuses kube-apiserver", "auth-delegator"},
+		{"FailedDiscoveryCheck", failing("bad status from https://10.0.0.1:443/apis/shop.example/v1: 403"), "refuses kube-apiserver", "auth-delegator"},
+		{"FailedDiscoveryCheck", failing("bad status from https://10.0.0.1:443/apis/shop.example/v1: 404"), "does not serve the group and version", "kubectl delete apiservice"},
+		{"FailedDiscoveryCheck", failing("bad status from https://10.0.0.1:443/apis/shop.example/v1: 500"), "answers with an error", "logs service/hook"},
+		{"FailedDiscoveryCheck", failing(get + "dial tcp 10.0.0.1:443: connect: connection refused"), "nothing listens", "logs service/hook"},
+		{"FailedDiscoveryCheck", failing(get + "context deadline exceeded"), "it connects through the tunnel", "FL-KON-*"},
+		{"SomethingNew", "x", "does not know", "kubectl describe apiservice"},
+	} {
+		w := healthy(t)
+		a := &w.APIServices.Value[0]
+		a.Available, a.Reason, a.Message = false, c.reason, c.message
+		got := rules.Judge(w.Snapshot, rules.Options{Only: []string{"FL-EXT-002"}}).Checks[0]
+		if got.Status != rules.Failed || len(got.Findings) != 1 {
+			t.Errorf("%s: %+v", c.reason, got)
+			continue
+		}
+		f := got.Findings[0]
+		if !strings.Contains(f.Message, c.cause) || !strings.Contains(f.Message, c.message) || !strings.Contains(f.Fix, c.fix) {
+			t.Errorf("%s: %q, fix %q", c.reason, f.Message, f.Fix)
+		}
+	}
+	w := healthy(t)
+	w.APIServices.Value[0].Available = false
+	w.APIServices.Value[0].Reason = "FailedDiscoveryCheck"
+	for name := range w.APIServers.Value {
+		w.APIServers.Value[name] = []string{"kube-apiserver"}
+	}
+	if got := rules.Judge(w.Snapshot, rules.Options{Only: []string{"FL-EXT-002"}}).Checks[0]; strings.Contains(got.Findings[0].Message, "tunnel") {
+		t.Errorf("without an egress selector: %q", got.Findings[0].Message)
+	}
+}

@@ -25,8 +25,8 @@ func extensionRules() []Rule {
 			Why: "A webhook without a backend blocks every request that it must admit, among them new Pods.",
 			Fix: "kubectl -n <namespace> get endpointslices -l kubernetes.io/service-name=<service>"},
 		{ID: "FL-EXT-002", Group: groupExtensions, Phase: Always, Needs: needs, Title: "APIServices are available", run: apiServices,
-			Why: "A group that does not answer breaks discovery, garbage collection and the deletion of namespaces.",
-			Fix: "kubectl describe apiservice <name>"},
+			Why: "A group that does not answer breaks discovery, garbage collection and the deletion of namespaces. Each reason of kube-apiserver's is explained, with what to do.",
+			Fix: "kubectl describe apiservice <name>   # its condition Available has the reason"},
 		{ID: "FL-EXT-003", Group: groupExtensions, Phase: Always, Needs: needs, Title: "Conversion webhooks have a ready backend", run: conversionBackends,
 			Why: "Without it no object of that kind can be read or written in another version than it is stored in, and garbage collection stops.",
 			Fix: "kubectl -n <namespace> get endpointslices -l kubernetes.io/service-name=<service>"},
@@ -70,20 +70,6 @@ func webhookBackends(s *observe.Snapshot) ([]Finding, error) {
 	for _, w := range s.Webhooks() {
 		if problem, fix := behind(s, w.Service); problem != "" {
 			out = append(out, Finding{Object: w.Owner, Message: "webhook " + w.Name + ": " + problem, Fix: fix, Warning: !w.Blocking})
-		}
-	}
-	return out, nil
-}
-
-func apiServices(s *observe.Snapshot) ([]Finding, error) {
-	all, err := s.APIServices.Get()
-	if err != nil {
-		return nil, err
-	}
-	var out []Finding
-	for _, a := range all {
-		if !a.Available {
-			out = append(out, Finding{Object: "APIService " + a.Name, Message: "it is not available: " + a.Message, Fix: "kubectl describe apiservice " + a.Name})
 		}
 	}
 	return out, nil

@@ -40,6 +40,11 @@ type BundleSpec struct {
 	// +optional
 	Gateway config.Gateway `json:"gateway,omitempty"`
 
+	// TunnelAPI is the extension API server that shows the tunnel's state. It is off by
+	// default.
+	// +optional
+	TunnelAPI config.TunnelAPI `json:"tunnelAPI,omitempty"`
+
 	// Aggregation is the front proxy of the API server's aggregation layer.
 	// +optional
 	Aggregation config.Aggregation `json:"aggregation,omitempty"`

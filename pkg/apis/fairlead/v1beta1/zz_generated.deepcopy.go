@@ -134,6 +134,7 @@ func (in *BundleSpec) DeepCopyInto(out *BundleSpec) {
 	in.Scheduler.DeepCopyInto(&out.Scheduler)
 	in.Konnectivity.DeepCopyInto(&out.Konnectivity)
 	in.Gateway.DeepCopyInto(&out.Gateway)
+	in.TunnelAPI.DeepCopyInto(&out.TunnelAPI)
 	in.Aggregation.DeepCopyInto(&out.Aggregation)
 	in.PKI.DeepCopyInto(&out.PKI)
 	out.ControlPlane = in.ControlPlane

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnelapi
+
+import (
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiservice"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
+)
+
+const (
+	// Binary is the base name of the program.
+	Binary = "fairlead-apiserver"
+	// PortAPI names the port on which the Pods serve the API.
+	PortAPI = "https"
+
+	nameLabel = "app.kubernetes.io/name"
+	// apiDir is where clients look for what they need to call kube-apiserver.
+	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tlsDir = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/tls"
+	// stateDir has the token for the Konnectivity servers.
+	stateDir   = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/state"
+	stateToken = "token"
+	// tokenSeconds is the kubelet's own default for projected tokens.
+	tokenSeconds = 3600
+)
+
+// Enabled tells whether a bundle has the API server.
+func Enabled(b *v1alpha1.Bundle) bool { return ptr.Deref(b.Defaulted().TunnelAPI.Enabled, false) }
+
+// Labels select the API server's Pods.
+func Labels() map[string]string { return map[string]string{nameLabel: v1alpha1.TunnelAPIName} }
+
+// Request describes the API server to the aggregation layer.
+func Request(b *v1alpha1.Bundle) apiservice.Request {
+	group := tunnelv1alpha1.SchemeGroupVersion
+	return apiservice.Request{
+		Group: group.Group, Version: group.Version, Namespace: b.Defaulted().Namespace, Service: v1alpha1.TunnelAPIName,
+	}.Defaulted()
+}
+
+// Component describes the API server.
+func Component(b *v1alpha1.Bundle) component.Component {
+	b = b.Defaulted()
+	a := &b.TunnelAPI
+	probe := component.Probe{Port: PortAPI, HTTPS: true}
+	c := component.Component{
+		Name: v1alpha1.TunnelAPIName, Namespace: b.Namespace, Binary: Binary,
+		Labels: Labels(), Selector: Labels(), PodLabels: Labels(),
+		ContainerName: "apiserver", Image: a.Image,
+		Command:   []string{"/" + Binary},
+		Flags:     Flags(b),
+		Ports:     []component.Port{{Name: PortAPI, Number: a.Port}},
+		Readiness: component.Readiness(probe),
+		Liveness:  &component.Probe{Port: PortAPI, HTTPS: true, Path: "/livez", Delay: 15, Timeout: 5},
+		Volumes: []component.Volume{
+			{Name: "tls", MountPath: tlsDir, ReadOnly: true, Secret: a.CertificateSecret},
+			{Name: "api", MountPath: apiDir, ReadOnly: true, API: &component.API{TokenSeconds: tokenSeconds}},
+			{Name: "state", MountPath: stateDir, ReadOnly: true, Token: &component.Token{
+				Audience: settings.DefaultStateAudience, Path: stateToken, ExpirationSeconds: tokenSeconds,
+			}},
+		},
+		ServiceAccount: v1alpha1.TunnelAPIName,
+		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
+		// Without a replica, kube-apiserver deletes no namespace.
+		PriorityClass: "system-cluster-critical",
+		Replicas:      ptr.Deref(a.Replicas, 1),
+		Affinity:      component.SpreadHosts(Labels()),
+		Tolerations: []corev1.Toleration{
+			{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
+			{Key: v1alpha1.LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		},
+	}
+	if a.Resources != nil {
+		c.Resources = *a.Resources
+	}
+	return c
+}
+
+// Flags are all flags of the API server.
+func Flags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
+	return append(OwnFlags(b), component.ExtraFlags(b.TunnelAPI.ExtraArgs)...)
+}
+
+// OwnFlags are the flags that the bundle sets and extraArgs may not.
+func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
+	b = b.Defaulted()
+	return []component.Flag{
+		component.PortFlag("secure-port", PortAPI, b.TunnelAPI.Port),
+		component.PathFlag("tls-cert-file", tlsDir+"/"+corev1.TLSCertKey),
+		component.PathFlag("tls-private-key-file", tlsDir+"/"+corev1.TLSPrivateKeyKey),
+		component.PlainFlag("konnectivity-server", StateURL(b)),
+		component.PathFlag("konnectivity-server-ca-file", konnectivity.CAFile),
+		component.PathFlag("konnectivity-server-token-file", stateDir+"/"+stateToken),
+	}
+}
+
+// StateURL is where the Konnectivity servers show their state: at the host that agents dial, for which their certificate is.
+func StateURL(b *v1alpha1.Bundle) string {
+	b = b.Defaulted()
+	return "https://" + net.JoinHostPort(b.Konnectivity.ServerHost, strconv.FormatInt(int64(b.TunnelAPI.StatePort), 10))
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+func validateTunnelAPI(b *Bundle, p *field.Path) field.ErrorList {
+	a := &b.TunnelAPI
+	var errs field.ErrorList
+	if !ptr.Deref(b.Konnectivity.Enabled, true) {
+		errs = append(errs, field.Invalid(p.Child("enabled"), true, "shows the state of the tunnel, but konnectivity.enabled is false; disable both or neither"))
+	}
+	errs = append(errs, atLeastOne(a.Replicas, p.Child("replicas"), "set enabled to false to have none")...)
+	errs = append(errs, image(a.Image, p.Child("image"))...)
+	errs = append(errs, port(a.Port, p.Child("port"))...)
+	errs = append(errs, validateStatePort(b, p.Child("statePort"))...)
+	if ip, err := netip.ParseAddr(a.ClusterIP); a.ClusterIP != "" && (err != nil || ip.IsUnspecified() || ip.IsLoopback() || ip.Zone() != "") {
+		errs = append(errs, field.Invalid(p.Child("clusterIP"), a.ClusterIP, "must be an IP address of the cluster's range for Services, such as 10.96.0.93; remove it to let Kubernetes choose one"))
+	}
+	if a.ClusterIP != "" && ptr.Deref(b.Aggregation.EnableAggregatorRouting, false) {
+		errs = append(errs, field.Invalid(p.Child("clusterIP"), a.ClusterIP, "is not what kube-apiserver connects to with aggregation.enableAggregatorRouting; remove one of the two"))
+	}
+	errs = append(errs, dnsSubdomain(a.CertificateSecret, p.Child("certificateSecret"))...)
+	switch own := a.CertificateSecret != DefaultTunnelAPISecret; {
+	case own && a.CABundle == "":
+		errs = append(errs, field.Required(p.Child("caBundle"), "kube-apiserver verifies the certificate in certificateSecret by it; paste the PEM of its CA"))
+	case !own && a.CABundle != "":
+		errs = append(errs, field.Forbidden(p.Child("caBundle"), "\"fairlead install\" makes the CA; remove it, or set certificateSecret to a Secret of yours"))
+	}
+	return append(errs, resources(a.Resources, p.Child("resources"))...)
+}
+
+// validateStatePort refuses ports of other programs on a control plane node, which the Konnectivity server shares with them.
+func validateStatePort(b *Bundle, p *field.Path) field.ErrorList {
+	n, k := b.TunnelAPI.StatePort, &b.Konnectivity
+	errs := port(n, p)
+	for _, other := range []struct {
+		field  string
+		number int32
+	}{{"konnectivity.agentPort", k.AgentPort}, {"konnectivity.server.adminPort", k.Server.AdminPort}, {"konnectivity.server.healthPort", k.Server.HealthPort}} {
+		if other.number == n {
+			errs = append(errs, field.Invalid(p, n, "is also "+other.field+"; choose another"))
+		}
+	}
+	if owner, ok := nodePorts[n]; ok {
+		errs = append(errs, field.Invalid(p, n, "is the port of "+owner+" on a control plane node; choose another"))
+	}
+	return errs
+}

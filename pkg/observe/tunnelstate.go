@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+)
+
+// TunnelState is what the tunnel's extension API server shows.
+type TunnelState struct {
+	Agents  []tunnelv1alpha1.TunnelAgent
+	Servers []tunnelv1alpha1.TunnelServer
+}
+
+// ErrNoTunnelAPI is returned if the cluster does not have the tunnel's extension API server.
+var ErrNoTunnelAPI = errors.New("the cluster has no API " + tunnelv1alpha1.GroupName)
+
+// ReadTunnelState reads the agents and servers. The client may be one for any group.
+func ReadTunnelState(ctx context.Context, client rest.Interface) (TunnelState, error) {
+	var out TunnelState
+	var agents tunnelv1alpha1.TunnelAgentList
+	var servers tunnelv1alpha1.TunnelServerList
+	for resource, into := range map[string]any{"tunnelagents": &agents, "tunnelservers": &servers} {
+		data, err := client.Get().AbsPath("/apis/"+tunnelv1alpha1.SchemeGroupVersion.String(), resource).DoRaw(ctx)
+		switch {
+		case apierrors.IsNotFound(err):
+			return out, ErrNoTunnelAPI
+		case apierrors.IsServiceUnavailable(err):
+			return out, check.WithHint(fmt.Errorf("list %s: the API %s is registered and not available: %w", resource, tunnelv1alpha1.GroupName, err),
+				"\"fairlead check --only FL-EXT-002\" says why")
+		case err != nil:
+			return out, fmt.Errorf("list %s: %w", resource, err)
+		}
+		if err := json.Unmarshal(data, into); err != nil {
+			return out, fmt.Errorf("read %s: %w", resource, err)
+		}
+	}
+	out.Agents, out.Servers = agents.Items, servers.Items
+	return out, nil
+}
+
+// tunnelState is absent without the API server.
+func (c *collector) tunnelState(ctx context.Context) (TunnelState, error) {
+	out, err := ReadTunnelState(ctx, c.client.Discovery().RESTClient())
+	if errors.Is(err, ErrNoTunnelAPI) {
+		return absent[TunnelState]("%v", err)
+	}
+	return out, err
+}
+
+// Connected tells whether a server has a link to the agent.
+func Connected(a *tunnelv1alpha1.TunnelAgent) bool {
+	return meta.IsStatusConditionTrue(a.Status.Conditions, tunnelv1alpha1.ConditionConnected)
+}
+
+// Reachable tells whether the API server gets answers from the konnectivity-server.
+func Reachable(s *tunnelv1alpha1.TunnelServer) bool {
+	return meta.IsStatusConditionTrue(s.Status.Conditions, tunnelv1alpha1.ConditionReachable)
+}
