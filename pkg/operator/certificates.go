@@ -18,12 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // secretName is the Secret that all replicas share.
-const secretName = "fairlead-operator-webhook"
+const secretName = operator.WebhookSecret
 
 // Keys of the Secret.
 const (

@@ -15,13 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -30,16 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 )
-
-// fieldManager owns the CustomResourceDefinitions.
-const fieldManager = "fairlead-operator"
 
 // certificatesEvery is how often certificates are renewed if due.
 const certificatesEvery = 10 * time.Minute
@@ -109,9 +102,7 @@ func (o Options) clientConfig(cas []byte) apiextensionsv1.WebhookClientConfig {
 	if o.WebhookURL != "" {
 		return apiextensionsv1.WebhookClientConfig{URL: &o.WebhookURL, CABundle: cas}
 	}
-	return apiextensionsv1.WebhookClientConfig{CABundle: cas, Service: &apiextensionsv1.ServiceReference{
-		Namespace: o.Namespace, Name: o.WebhookService, Path: ptr.To(webhook.Path), Port: ptr.To(int32(443)),
-	}}
+	return operator.ClientConfig(o.Namespace, o.WebhookService, cas)
 }
 
 // serveWebhook serves until ctx ends. The channel gets the server's error, or nil, then.
@@ -141,60 +132,6 @@ func serveWebhook(ctx context.Context, address string, convert http.Handler, cer
 	return stopped, nil
 }
 
-// applyDefinitions applies the definitions, with the CAs, and waits until they are served.
-func applyDefinitions(ctx context.Context, cfg *rest.Config, o Options, cas []byte) error {
-	definitions, err := crds.WithWebhook(o.clientConfig(cas))
-	if err != nil {
-		return err
-	}
-	clients, err := apiextensions.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	client := clients.ApiextensionsV1().CustomResourceDefinitions()
-	for _, crd := range definitions {
-		crd.APIVersion, crd.Kind = apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition"
-		manifest, err := bundle.EncodeYAML(crd)
-		if err != nil {
-			return err
-		}
-		data, err := yaml.YAMLToJSON(manifest)
-		if err != nil {
-			return err
-		}
-		if _, err := client.Patch(ctx, crd.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: ptr.To(true)}); err != nil {
-			return fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.Name, err)
-		}
-	}
-	bounded, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, crd := range definitions {
-		for !established(bounded, client.Get, crd.Name) {
-			select {
-			case <-bounded.Done():
-				return fmt.Errorf("CustomResourceDefinition %s is not established: %w: look at its conditions", crd.Name, bounded.Err())
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}
-	return nil
-}
-
-type getDefinition func(context.Context, string, metav1.GetOptions) (*apiextensionsv1.CustomResourceDefinition, error)
-
-func established(ctx context.Context, get getDefinition, name string) bool {
-	crd, err := get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return false
-	}
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
 func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
@@ -203,7 +140,7 @@ func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 		}
 	}
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: fieldManager, LeaderElectionNamespace: o.Namespace,
+		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: o.HealthAddress,
 		Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
 		// A Lease is written every second, and is read once per look: no cache.

@@ -18,6 +18,7 @@ const (
 	DefaultServerImage    = "fairlead-dev/konnectivity-server:" + ImageTag
 	DefaultAgentImage     = "fairlead-dev/konnectivity-agent:" + ImageTag
 	DefaultGatewayImage   = "fairlead-dev/fairlead:" + ImageTag
+	DefaultOperatorImage  = "fairlead-dev/fairlead-operator:" + ImageTag
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259
