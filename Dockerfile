@@ -27,3 +27,9 @@ FROM scratch AS konnectivity-agent
 COPY bin/konnectivity-agent /proxy-agent
 USER 65532:65532
 ENTRYPOINT ["/proxy-agent"]
+
+# It needs no root: kube-apiserver verifies the certificate that it makes.
+FROM scratch AS fairlead-operator
+COPY bin/fairlead-operator /fairlead-operator
+USER 65532:65532
+ENTRYPOINT ["/fairlead-operator"]

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Repository and tag of the project's own images, as the default bundle has them.
+// Repository and tag of the project's own images, as the default bundle and the operator have them.
 const (
 	repository = "fairlead-dev/"
 	nonRoot    = "65532:65532"
@@ -25,6 +25,7 @@ var programs = []struct {
 	{"fairlead-scheduler", "/usr/local/bin/kube-scheduler", nonRoot},
 	{"konnectivity-server", "/proxy-server", "0:0"},
 	{"konnectivity-agent", "/proxy-agent", nonRoot},
+	{"fairlead-operator", "/fairlead-operator", nonRoot},
 }
 
 // ProjectNames are the full names of the images that Project makes.

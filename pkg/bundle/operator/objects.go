@@ -42,7 +42,10 @@ func Objects(o Options) ([]component.Object, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	objects := []component.Object{namespace(o)}
+	var objects []component.Object
+	if !component.IsBuiltInNamespace(o.Namespace) {
+		objects = append(objects, namespace(o))
+	}
 	definitions, err := Definitions(o)
 	if err != nil {
 		return nil, err

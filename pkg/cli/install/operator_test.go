@@ -3,10 +3,12 @@
 package install_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -72,7 +76,7 @@ func TestOperator(t *testing.T) {
 	if _, err := cp.Client.AppsV1().Deployments("kube-system").Get(t.Context(), "my-scheduler", metav1.GetOptions{}); err != nil {
 		t.Errorf("the bundle's objects are the bundle's: %v", err)
 	}
-	step(want{0, "customresourcedefinition.apiextensions.k8s.io/bundles.fairlead.dev unchanged\n", ""}, "install", "--operator", "--wait=false", "--operator-namespace=kube-system")
+	step(want{0, "customresourcedefinition.apiextensions.k8s.io/schedulerprofiles.fairlead.dev unchanged\n", ""}, "install", "--operator", "--wait=false", "--operator-namespace=kube-system")
 	step(want{0, "customresourcedefinition.apiextensions.k8s.io/bundles.fairlead.dev deleted\n", "Bundle default"}, "uninstall", "--operator", "--yes", "--wait=false", "--custom-resources=delete")
 	step(want{0, "", "Nothing is installed"}, "uninstall", "--operator", "--yes")
 }
@@ -81,12 +85,16 @@ func TestOperator(t *testing.T) {
 // installation of the same definitions.
 func testCASurvives(t *testing.T, dyn dynamic.Interface) {
 	t.Helper()
-	ca := []byte(`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJVekNCL3FBREFnRUNBZ0VCTUEwR0NTcUdTSWIzRFFFQkN3VUFNQTB4Q3pBSkJnTlZCQU1NQW1OaE1CNFgKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="}}}}}`)
-	patch := func() error {
-		_, err := dyn.Resource(definitions).Patch(t.Context(), "bundles.fairlead.dev", "application/merge-patch+json", ca, metav1.PatchOptions{FieldManager: "fairlead-operator-webhook"})
-		return err
+	pair, err := pki.NewCA(pki.FromBundle(v1alpha1.New()), "ca", time.Now())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := patch(); err != nil {
+	ca, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": map[string]any{"caBundle": pair.CertPEM()}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = dyn.Resource(definitions).Patch(t.Context(), "bundles.fairlead.dev", "application/merge-patch+json", ca, metav1.PatchOptions{FieldManager: "fairlead-operator-webhook"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, errOut, code := run(t, "install", "--operator", "--wait=false", "--operator-replicas=3"); code != 0 {
@@ -99,8 +107,8 @@ func testCASurvives(t *testing.T, dyn dynamic.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle"); got == "" {
-		t.Error("the CA is gone from the definition")
+	if got, _, err := unstructured.NestedString(crd.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle"); got == "" {
+		t.Errorf("the CA is gone from the definition: %v", err)
 	}
 }
 
@@ -151,4 +159,3 @@ func TestOperatorFlags(t *testing.T) {
 		step.want.check(t, out, err, code)
 	}
 }
-
