@@ -51,6 +51,16 @@ func (p Party) suffix() string {
 	return "-" + string(p)
 }
 
+// IsApplied tells whether any party has applied an object.
+func IsApplied(live metav1.Object) bool {
+	for _, p := range parties {
+		if p.party.applied(live.GetManagedFields()) {
+			return true
+		}
+	}
+	return false
+}
+
 // otherParty returns another party that has applied the object, and what that installs.
 func (c *client) otherParty(live metav1.Object) (other Party, belongs string, found bool) {
 	for _, p := range parties {

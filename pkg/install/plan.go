@@ -66,8 +66,11 @@ func (c *client) makePlan(ctx context.Context, objects []*unstructured.Unstructu
 	p := &plan{}
 	coming := sets.New[string]()
 	for _, want := range objects {
-		if want.GetKind() == "Namespace" {
+		switch want.GetKind() {
+		case "Namespace":
 			coming.Insert(want.GetName())
+		case "ClusterRole", "Role":
+			coming.Insert(roleKey(want.GetKind(), want.GetNamespace(), want.GetName()))
 		}
 		ch, problem, err := c.planObject(ctx, want, inv, force, coming)
 		if err != nil {
@@ -117,6 +120,11 @@ func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming
 	case ch.live == nil && apierrors.IsNotFound(err) && coming.Has(ch.Namespace):
 		ch.merged = ch.want // its namespace is created first; nothing can block the object there
 		return ch, nil, nil
+	case ch.live == nil && apierrors.IsNotFound(err) && coming.Has(boundRole(ch.want)):
+		// Of a user who may not bind every role, the API server compares the rights with those of
+		// the role, which is created first.
+		ch.merged = ch.want
+		return ch, nil, nil
 	case mine && isImmutable(err) && (force || isBinding(ch.Kind)):
 		ch.action, ch.merged = Recreated, ch.want
 		return ch, nil, nil
@@ -126,6 +134,24 @@ func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming
 		p = c.foreignProblem(ctx, ch, p)
 	}
 	return ch, p, err
+}
+
+// boundRole is the key of the role that a binding binds, "" for other kinds.
+func boundRole(u *unstructured.Unstructured) string {
+	if !isBinding(u.GetKind()) {
+		return ""
+	}
+	kind, _, _ := unstructured.NestedString(u.Object, "roleRef", "kind")
+	name, _, _ := unstructured.NestedString(u.Object, "roleRef", "name")
+	return roleKey(kind, u.GetNamespace(), name)
+}
+
+// roleKey cannot be a namespace's name.
+func roleKey(kind, namespace, name string) string {
+	if kind == "ClusterRole" {
+		namespace = ""
+	}
+	return kind + " " + namespace + "/" + name
 }
 
 // foreignProblem is a problem with an object that belongs to another owner.

@@ -44,9 +44,9 @@ func rights(o Options) ([]component.Object, error) {
 		rbac.RoleBinding(metav1.NamespaceSystem, Name, Name, subject),
 	}
 	if o.Namespace == metav1.NamespaceSystem {
-		objects[2].(*rbacv1.Role).Rules = append(objects[2].(*rbacv1.Role).Rules, secretRules()...)
+		objects[2].(*rbacv1.Role).Rules = append(objects[2].(*rbacv1.Role).Rules, ownRules()...)
 	} else {
-		objects = append(objects, rbac.Role(o.Namespace, Name, secretRules()...), rbac.RoleBinding(o.Namespace, Name, Name, subject))
+		objects = append(objects, rbac.Role(o.Namespace, Name, ownRules()...), rbac.RoleBinding(o.Namespace, Name, Name, subject))
 	}
 	for _, object := range objects {
 		object.SetLabels(Labels())
@@ -54,9 +54,11 @@ func rights(o Options) ([]component.Object, error) {
 	return objects, nil
 }
 
-// secretRules are for the Secret with the webhook's CA and certificate.
-func secretRules() []rbacv1.PolicyRule {
+// ownRules are for the Secret with the webhook's CA and certificate, and for events of the
+// leader election.
+func ownRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		// A create request has no name yet, so it cannot be limited by one.
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{WebhookSecret}, Verbs: []string{"get", "update"}},
