@@ -128,7 +128,9 @@ func (e *env) condition(client dynamic.ResourceInterface, name, condition, reaso
 			return err
 		}
 		status := struct {
-			Status struct{ Conditions []metav1.Condition }
+			Status struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"status"`
 		}{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &status); err != nil {
 			return err

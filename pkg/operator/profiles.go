@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -64,7 +63,7 @@ func withProfiles(b *config.Bundle, profiles []v1beta1.SchedulerProfile) (*confi
 				continue
 			}
 			b, owners[p.Spec.SchedulerName] = with, "SchedulerProfile "+p.Name
-			verdicts[p.Name] = verdict{true, v1beta1.ReasonAccepted, "the second scheduler's configuration has the profile"}
+			verdicts[p.Name] = verdict{true, v1beta1.ReasonAccepted, "the profile is valid, and its name is free"}
 		}
 	}
 	return b, verdicts
@@ -216,9 +215,12 @@ func (r *ProfileReconciler) leads(ctx context.Context, wanted *config.Bundle) (v
 
 // contains tells whether all has each of some.
 func contains(all, some map[string]string) bool {
-	merged := maps.Clone(some)
-	maps.Copy(merged, all)
-	return maps.Equal(merged, all)
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // report writes the status of one profile if it differs.
