@@ -82,7 +82,7 @@ func CustomObjects(ctx context.Context, cfg *rest.Config) ([]string, error) {
 	return out, nil
 }
 
-// FindingCustomObjects: objects would be deleted together with their definition.
+// FindingCustomObjects is the ID of the finding that objects would be deleted together with their definition.
 const FindingCustomObjects = "custom-objects"
 
 // PreflightUninstallOperator determines whether to uninstall the operator with its definitions

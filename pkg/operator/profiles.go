@@ -177,7 +177,7 @@ func (r *ProfileReconciler) look(ctx context.Context, profiles []v1beta1.Schedul
 func (r *ProfileReconciler) programmed(ctx context.Context, wanted *config.Bundle) (verdict, error) {
 	objects, err := scheduler.Objects(wanted)
 	if err != nil {
-		return verdict{false, v1beta1.ReasonInvalid, err.Error()}, nil
+		return verdict{}, fmt.Errorf("render the second scheduler: %w", err)
 	}
 	for _, o := range objects {
 		d, ok := o.(*appsv1.Deployment)

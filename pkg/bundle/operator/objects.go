@@ -21,10 +21,12 @@ import (
 const (
 	// Binary is the base name of the program, and its path in the image.
 	Binary = "fairlead-operator"
-	// PortWebhook, PortMetrics and PortHealth name the ports.
+	// PortWebhook names the port of the conversion webhook.
 	PortWebhook = "webhook"
+	// PortMetrics names the port of metrics.
 	PortMetrics = "metrics"
-	PortHealth  = "health"
+	// PortHealth names the port of probes.
+	PortHealth = "health"
 
 	nameLabel = "app.kubernetes.io/name"
 	// apiDir is where clients look for what they need to call kube-apiserver.

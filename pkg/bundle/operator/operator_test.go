@@ -207,7 +207,7 @@ func TestGrants(t *testing.T) {
 					t.Errorf("bundle %d: %s %s grants %s", i, kind, o.GetName(), missing)
 				}
 			}
-			ref := rbacv1.RoleRef{}
+			var ref rbacv1.RoleRef
 			switch binding := o.(type) {
 			case *rbacv1.ClusterRoleBinding:
 				ref = binding.RoleRef
