@@ -24,6 +24,7 @@
 // operator's namespace have the rest.
 //
 // The operator can create Pods and bindings in all namespaces, as a Bundle may name any. So
-// whoever may change the Bundle, or enter the operator's Pods, can become an administrator of
-// the cluster: give the right to change Bundles to administrators only.
+// whoever can create Pods in the operator's namespace can become an administrator of the
+// cluster. Give the right to change Bundles and TunnelPools, which name images, to
+// administrators only.
 package operator
