@@ -136,24 +136,6 @@ func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming
 	return ch, p, err
 }
 
-// boundRole is the key of the role that a binding binds, "" for other kinds.
-func boundRole(u *unstructured.Unstructured) string {
-	if !isBinding(u.GetKind()) {
-		return ""
-	}
-	kind, _, _ := unstructured.NestedString(u.Object, "roleRef", "kind")
-	name, _, _ := unstructured.NestedString(u.Object, "roleRef", "name")
-	return roleKey(kind, u.GetNamespace(), name)
-}
-
-// roleKey cannot be a namespace's name.
-func roleKey(kind, namespace, name string) string {
-	if kind == "ClusterRole" {
-		namespace = ""
-	}
-	return kind + " " + namespace + "/" + name
-}
-
 // foreignProblem is a problem with an object that belongs to another owner.
 func (c *client) foreignProblem(ctx context.Context, ch change, p *Problem) *Problem {
 	immutable := p.Reason == ReasonImmutable
@@ -238,11 +220,6 @@ func terminating(live *unstructured.Unstructured) *Problem {
 		Hint:    "wait until it is gone and run again",
 	}
 }
-
-// isBinding reports whether objects of a kind can be deleted and recreated with
-// an interruption of no more than a moment. kubectl auth reconcile does the same
-// with bindings.
-func isBinding(kind string) bool { return kind == "RoleBinding" || kind == "ClusterRoleBinding" }
 
 // planPrune adds the deletions of what an older bundle left.
 func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
