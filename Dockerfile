@@ -33,3 +33,9 @@ FROM scratch AS fairlead-apiserver
 COPY bin/fairlead-apiserver /fairlead-apiserver
 USER 65532:65532
 ENTRYPOINT ["/fairlead-apiserver"]
+
+# It needs no root: kube-apiserver verifies the certificate that it makes.
+FROM scratch AS fairlead-operator
+COPY bin/fairlead-operator /fairlead-operator
+USER 65532:65532
+ENTRYPOINT ["/fairlead-operator"]

@@ -258,6 +258,7 @@ generate: ## Generate DeepCopy methods, OpenAPI definitions and CustomResourceDe
 	@$(OPENAPI_GEN) --output-dir $(OPENAPI_DIR) --output-file zz_generated.openapi.go --output-model-name-file zz_generated.model_name.go \
 		$(patsubst %,--readonly-pkg %,$(filter k8s.io/%,$(OPENAPI_PACKAGES))) $(OPENAPI_PACKAGES)
 	@$(CONTROLLER_GEN) output:crd:dir=$(CRDS)
+	@$(GO) -C deploy/tools run ./trimcrds $(abspath $(CRDS))
 
 .PHONY: verify-generated
 verify-generated:
@@ -270,6 +271,7 @@ verify-generated:
 	$(OPENAPI_GEN) --output-dir "$$dir" --output-file zz_generated.openapi.go $(OPENAPI_PACKAGES); \
 	diff -u $(OPENAPI_DIR)/zz_generated.openapi.go "$$dir"/zz_generated.openapi.go || { echo 'Generated code is out of date: run make generate' >&2; exit 1; }
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(CONTROLLER_GEN) output:crd:dir=$$dir; \
+	$(GO) -C deploy/tools run ./trimcrds $$dir; \
 	diff -ru --exclude='*.go' $(CRDS) $$dir || { echo 'CustomResourceDefinitions are out of date: run make generate' >&2; exit 1; }
 
 .PHONY: lint

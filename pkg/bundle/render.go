@@ -122,9 +122,7 @@ func namespaces(b *v1alpha1.Bundle) []*corev1.Namespace {
 	if tunnel && ptr.Deref(k.LeaseCounting, false) && k.LeaseNamespace != b.Namespace {
 		out = append(out, namespace(k.LeaseNamespace, "restricted"))
 	}
-	return slices.DeleteFunc(out, func(ns *corev1.Namespace) bool {
-		return slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic, corev1.NamespaceNodeLease}, ns.Name)
-	})
+	return slices.DeleteFunc(out, func(ns *corev1.Namespace) bool { return component.IsBuiltInNamespace(ns.Name) })
 }
 
 func namespace(name, level string) *corev1.Namespace {

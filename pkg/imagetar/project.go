@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// Repository and tag of the project's own images, as the default bundle has them.
+// Repository and tag of the project's own images, as the default bundle and the operator have them.
 const (
 	repository = "fairlead-dev/"
 	nonRoot    = "65532:65532"
@@ -26,6 +26,7 @@ var programs = []struct {
 	{"konnectivity-server", "/proxy-server", "0:0"},
 	{"konnectivity-agent", "/proxy-agent", nonRoot},
 	{"fairlead-apiserver", "/fairlead-apiserver", nonRoot},
+	{"fairlead-operator", "/fairlead-operator", nonRoot},
 }
 
 // ProjectNames are the full names of the images that Project makes.
@@ -42,8 +43,21 @@ func Project(binDir string) ([]*Image, error) { return ProjectFor("", binDir) }
 
 // ProjectFor is Project for binaries of another architecture.
 func ProjectFor(architecture, binDir string) ([]*Image, error) {
+	return project(architecture, binDir, func(string) bool { return true })
+}
+
+// ProjectOnly makes those of Project's images whose full names are wanted. It needs no other
+// binaries.
+func ProjectOnly(binDir string, wanted func(name string) bool) ([]*Image, error) {
+	return project("", binDir, wanted)
+}
+
+func project(architecture, binDir string, wanted func(name string) bool) ([]*Image, error) {
 	images := make([]*Image, 0, len(programs))
-	for _, p := range programs {
+	for i, p := range programs {
+		if !wanted(ProjectNames()[i]) {
+			continue
+		}
 		img, err := Program(Config{
 			Name: repository + p.name + ":" + v1alpha1.ImageTag, Entrypoint: []string{p.path}, User: p.user, Architecture: architecture,
 		}, p.path, filepath.Join(binDir, p.name))

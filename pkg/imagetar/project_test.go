@@ -54,13 +54,13 @@ func TestDockerfileSaysTheSame(t *testing.T) {
 	}
 }
 
-// The names are those that the default bundle asks for.
+// The names are those that the default bundle and the operator ask for.
 func TestNamesOfTheBundle(t *testing.T) {
 	names := map[string]bool{}
 	for _, p := range programs {
 		names[repository+p.name+":"+v1alpha1.ImageTag] = true
 	}
-	for _, want := range []string{v1alpha1.DefaultSchedulerImage, v1alpha1.DefaultServerImage, v1alpha1.DefaultAgentImage} {
+	for _, want := range []string{v1alpha1.DefaultSchedulerImage, v1alpha1.DefaultServerImage, v1alpha1.DefaultAgentImage, v1alpha1.DefaultOperatorImage} {
 		if !names[want] {
 			t.Errorf("no image is called %s", want)
 		}

@@ -184,6 +184,11 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 		}
 		entries[i].UID = uid
 		result.add(ch, "")
+		if ch.Kind == definitionKind {
+			if err := c.awaitEstablished(ctx, ch.Ref); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.prune(ctx, p.prunes, o, result); err != nil {
 		return err

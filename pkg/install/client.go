@@ -37,6 +37,8 @@ type client struct {
 	warnings *warnings
 	party    Party
 	config   *rest.Config
+	// ownUIDs are objects that an installed program made and that go with it.
+	ownUIDs []types.UID
 }
 
 // newClient creates a client. Its first request is API discovery.

@@ -36,11 +36,16 @@ type Comparison struct {
 // defaults and fields of other owners make no difference. Objects that Apply would prune are among the differences. Diff
 // changes nothing.
 func Diff(ctx context.Context, cfg *rest.Config, objects []component.Object) (*Comparison, error) {
+	return DiffOf(ctx, cfg, Command, objects)
+}
+
+// DiffOf is Diff for the objects of a party.
+func DiffOf(ctx context.Context, cfg *rest.Config, party Party, objects []component.Object) (*Comparison, error) {
 	manifests, err := sorted(objects)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(cfg, Command)
+	c, err := newClient(cfg, party)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
@@ -30,9 +31,14 @@ func LeasesOf(b *v1alpha1.Bundle) []Lease {
 	return []Lease{{Namespace: e.LeaseNamespace, Name: e.LeaseName, HolderPrefix: b.Scheduler.Name + "-"}}
 }
 
+// LeasesOfOperator returns the Lease by which the operator's replicas elect one.
+func LeasesOfOperator(o operator.Options) []Lease {
+	return []Lease{{Namespace: o.Defaulted().Namespace, Name: operator.Name, HolderPrefix: operator.Name + "-"}}
+}
+
 // scanned are the kinds that bundles contain.
 var scanned = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "ServiceAccount"},
+	{Version: "v1", Kind: "Namespace"}, {Group: "apiextensions.k8s.io", Version: "v1", Kind: definitionKind}, {Version: "v1", Kind: "ServiceAccount"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
@@ -57,6 +63,9 @@ const scanPage = 500
 func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 	var out []Entry
 	for _, gvk := range scanned {
+		if gvk.Kind == definitionKind && c.party != Operator {
+			continue // no bundle has definitions
+		}
 		mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
 			continue // the API server does not serve the kind, so there are none
@@ -83,6 +92,29 @@ func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 				break
 			}
 		}
+	}
+	return out, nil
+}
+
+// made returns the Secret that the operator made for its webhook, and lets its namespace go.
+func (c *client) made(ctx context.Context, entries []Entry) ([]Entry, error) {
+	if c.party != Operator {
+		return nil, nil
+	}
+	var out []Entry
+	for _, e := range entries {
+		if e.Kind != "Deployment" || e.Name != operator.Name {
+			continue
+		}
+		secret, err := c.kube.CoreV1().Secrets(e.Namespace).Get(ctx, operator.WebhookSecret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Secret %s/%s: %w", e.Namespace, operator.WebhookSecret, err)
+		}
+		c.ownUIDs = append(c.ownUIDs, secret.UID)
+		out = append(out, Entry{Ref: Ref{APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name}, UID: secret.UID})
 	}
 	return out, nil
 }

@@ -62,7 +62,7 @@ func (c *client) foreignIn(ctx context.Context, gvr schema.GroupVersionResource,
 	}
 	for i := range items.Items {
 		item := &items.Items[i]
-		if name := kind + " " + item.Name; !slices.Contains(everywhere, name) && len(item.OwnerReferences) == 0 && !c.party.applied(item.ManagedFields) {
+		if name := kind + " " + item.Name; !slices.Contains(everywhere, name) && len(item.OwnerReferences) == 0 && !c.party.applied(item.ManagedFields) && !slices.Contains(c.ownUIDs, item.UID) {
 			return "it holds " + name + " of another owner", nil
 		}
 	}

@@ -15,12 +15,28 @@ import (
 type Party string
 
 const (
-	// Command is `fairlead install`, the default.
+	// Command is `fairlead install`, the default. The operator applies the Bundle under this
+	// name, so that each continues what the other began.
 	Command Party = ""
 	// Provider is `fairlead up`, which installs the bundle of the cluster that it
 	// creates.
 	Provider Party = "up"
+	// Operator is `fairlead install --operator`, which installs the operator.
+	Operator Party = "operator"
+	// Pools is the operator where it applies the agents of TunnelPools.
+	Pools Party = "pools"
 )
+
+// parties are all of them, with what each installs.
+var parties = []struct {
+	party   Party
+	belongs string
+}{
+	{Command, "the bundle of `fairlead install`"},
+	{Provider, "the bundle of `fairlead up`"},
+	{Operator, "the operator of `fairlead install --operator`"},
+	{Pools, "a TunnelPool"},
+}
 
 // FieldManager is the name under which the party owns fields.
 func (p Party) FieldManager() string { return FieldManager + p.suffix() }
@@ -35,25 +51,40 @@ func (p Party) suffix() string {
 	return "-" + string(p)
 }
 
-func (p Party) other() Party {
-	if p == Command {
-		return Provider
+// IsApplied tells whether any party has applied an object.
+func IsApplied(live metav1.Object) bool {
+	for _, p := range parties {
+		if p.party.applied(live.GetManagedFields()) {
+			return true
+		}
 	}
-	return Command
+	return false
 }
 
-// contested returns a problem for an object that the other party has applied. Force
+// otherParty returns another party that has applied the object, and what that installs.
+func (c *client) otherParty(live metav1.Object) (other Party, belongs string, found bool) {
+	for _, p := range parties {
+		if p.party != c.party && p.party.applied(live.GetManagedFields()) {
+			return p.party, p.belongs, true
+		}
+	}
+	return "", "", false
+}
+
+// contested returns a problem for an object that another party has applied. Force
 // does not help: two inventories that list one object would each delete it.
 func (c *client) contested(live *unstructured.Unstructured, inv *inventory, e Entry) *Problem {
-	other := c.party.other()
-	if !other.applied(live.GetManagedFields()) {
+	other, belongs, found := c.otherParty(live)
+	if !found {
 		return nil
 	}
-	p := &Problem{Object: RefOf(live), Reason: ReasonOtherBundle}
+	p := &Problem{Object: RefOf(live), Reason: ReasonOtherBundle, Message: "belongs to " + belongs}
 	switch {
-	case c.party == Command:
+	case other == Provider && c.party == Command:
 		p.Message = "belongs to the bundle of `fairlead up`, which made this cluster"
 		p.Hint = "install a bundle whose objects have other names: set scheduler.name or namespace, leave out the part that the cluster has (konnectivity.enabled: false, scheduler.enabled: false), or make the cluster with this bundle: `fairlead down`, then `fairlead up -f`"
+	case other != Command || c.party != Provider:
+		p.Hint = "rename one of the two"
 	case inv.stored == nil, c.ours(live, e):
 		// Before there were two inventories, up applied objects as the command does. It
 		// continues to own what it has created.
@@ -68,11 +99,12 @@ func (c *client) contested(live *unstructured.Unstructured, inv *inventory, e En
 // sharedWith returns why an object of this party must not be deleted, or "" if it can
 // be.
 func (c *client) sharedWith(live metav1.Object) string {
-	if !c.party.other().applied(live.GetManagedFields()) {
+	other, belongs, found := c.otherParty(live)
+	switch {
+	case !found:
 		return ""
+	case other == Command:
+		return fmt.Sprintf("it belongs to the bundle of `fairlead install`, too (inventory %s)", other.Inventory())
 	}
-	if c.party == Command {
-		return "it belongs to the bundle of `fairlead up`, too"
-	}
-	return fmt.Sprintf("it belongs to the bundle of `fairlead install`, too (inventory %s)", c.party.other().Inventory())
+	return "it belongs to " + belongs + ", too"
 }

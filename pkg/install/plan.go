@@ -66,8 +66,11 @@ func (c *client) makePlan(ctx context.Context, objects []*unstructured.Unstructu
 	p := &plan{}
 	coming := sets.New[string]()
 	for _, want := range objects {
-		if want.GetKind() == "Namespace" {
+		switch want.GetKind() {
+		case "Namespace":
 			coming.Insert(want.GetName())
+		case "ClusterRole", "Role":
+			coming.Insert(roleKey(want.GetKind(), want.GetNamespace(), want.GetName()))
 		}
 		ch, problem, err := c.planObject(ctx, want, inv, force, coming)
 		if err != nil {
@@ -116,6 +119,11 @@ func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming
 	switch {
 	case ch.live == nil && apierrors.IsNotFound(err) && coming.Has(ch.Namespace):
 		ch.merged = ch.want // its namespace is created first; nothing can block the object there
+		return ch, nil, nil
+	case ch.live == nil && apierrors.IsNotFound(err) && coming.Has(boundRole(ch.want)):
+		// Of a user who may not bind every role, the API server compares the rights with those of
+		// the role, which is created first.
+		ch.merged = ch.want
 		return ch, nil, nil
 	case mine && isImmutable(err) && (force || isBinding(ch.Kind)):
 		ch.action, ch.merged = Recreated, ch.want
@@ -212,11 +220,6 @@ func terminating(live *unstructured.Unstructured) *Problem {
 		Hint:    "wait until it is gone and run again",
 	}
 }
-
-// isBinding reports whether objects of a kind can be deleted and recreated with
-// an interruption of no more than a moment. kubectl auth reconcile does the same
-// with bindings.
-func isBinding(kind string) bool { return kind == "RoleBinding" || kind == "ClusterRoleBinding" }
 
 // planPrune adds the deletions of what an older bundle left.
 func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {

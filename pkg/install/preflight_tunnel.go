@@ -29,7 +29,7 @@ func PreflightUninstall(ctx context.Context, cfg *rest.Config) ([]Finding, error
 	if err != nil {
 		return nil, fmt.Errorf("preflight: %w", err)
 	}
-	u, err := c.planUninstall(ctx, &Result{})
+	u, err := c.planUninstall(ctx, UninstallOptions{}, &Result{})
 	if err != nil {
 		return nil, err
 	}

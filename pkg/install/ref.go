@@ -56,10 +56,13 @@ func (r Ref) key() Ref {
 	return r
 }
 
+// definitionKind is the kind whose deletion deletes all objects of another kind.
+const definitionKind = "CustomResourceDefinition"
+
 // order is the order in which kinds are applied; kinds that are not listed come
 // between configuration and workloads. Deletion uses the reverse order.
 var order = []string{
-	"Namespace", "CustomResourceDefinition", "ServiceAccount",
+	"Namespace", definitionKind, "ServiceAccount",
 	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"ConfigMap", "Secret", "Service", "*", "PodDisruptionBudget", "DaemonSet", "Deployment",
 	// Policies assign new Pods to a scheduler, so the scheduler is applied

@@ -20,16 +20,18 @@ var ErrForbidden = errors.New("this user lacks rights")
 
 // bookkeeping is what a run needs in addition to the objects: the lock and the
 // inventory.
-var bookkeeping = []authorizationv1.ResourceAttributes{
-	{Group: "coordination.k8s.io", Resource: "leases", Namespace: metav1.NamespaceSystem},
-	{Resource: "configmaps", Namespace: metav1.NamespaceSystem},
+func (p Party) bookkeeping() []authorizationv1.ResourceAttributes {
+	return []authorizationv1.ResourceAttributes{
+		{Group: "coordination.k8s.io", Resource: "leases", Namespace: metav1.NamespaceSystem, Name: LockName},
+		{Resource: "configmaps", Namespace: metav1.NamespaceSystem, Name: p.Inventory()},
+	}
 }
 
 // mayLock checks the permissions for the lock before a run tries to take it,
 // because it would retry forever. The error also lists the permissions that are
 // missing for these objects.
 func (c *client) mayLock(ctx context.Context, manifests []*unstructured.Unstructured) error {
-	missing, err := c.missing(ctx, bookkeeping, "get", "create", "update")
+	missing, err := c.missing(ctx, c.party.bookkeeping(), "get", "create", "update")
 	if err != nil || len(missing) == 0 {
 		return err
 	}

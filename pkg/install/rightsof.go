@@ -20,7 +20,7 @@ func MissingRights(ctx context.Context, cfg *rest.Config, objects []component.Ob
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.missing(ctx, bookkeeping, "get", "create", "update")
+	missing, err := c.missing(ctx, c.party.bookkeeping(), "get", "create", "update")
 	if err != nil {
 		return nil, err
 	}

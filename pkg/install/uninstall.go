@@ -23,6 +23,10 @@ type UninstallOptions struct {
 	Wait bool
 	// Timeout bounds all waits; 0 means DefaultTimeout.
 	Timeout time.Duration
+	// Party is the command that installed; the zero value is `fairlead install`.
+	Party Party
+	// KeepDefinitions keeps CustomResourceDefinitions, and so the objects of their kinds.
+	KeepDefinitions bool
 	// Progress receives the steps of the run; nil discards them.
 	Progress cluster.Progress
 }
@@ -39,7 +43,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	common.complete()
 	o.Timeout, o.Progress = common.Timeout, common.Progress
 	result := &Result{DryRun: o.DryRun}
-	c, err := newClient(cfg, Command)
+	c, err := newClient(cfg, o.Party)
 	if err != nil {
 		return result, err
 	}
@@ -47,7 +51,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
 	defer cancel()
 	if o.DryRun {
-		u, err := c.planUninstall(ctx, result)
+		u, err := c.planUninstall(ctx, o, result)
 		if err != nil {
 			return result, err
 		}
@@ -79,7 +83,7 @@ func (ch change) note() string {
 	return ""
 }
 
-func (c *client) planUninstall(ctx context.Context, result *Result) (*removal, error) {
+func (c *client) planUninstall(ctx context.Context, o UninstallOptions, result *Result) (*removal, error) {
 	inv, err := c.readInventory(ctx)
 	if err != nil {
 		return nil, err
@@ -88,9 +92,17 @@ func (c *client) planUninstall(ctx context.Context, result *Result) (*removal, e
 	if err != nil {
 		return nil, err
 	}
+	entries := union(inv.Objects, found, sameObject)
+	made, err := c.made(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
 	u := &removal{inventory: inv}
 	var problems []Problem
-	for _, e := range reversed(union(inv.Objects, found, sameObject)) {
+	for _, e := range reversed(union(entries, made, sameObject)) {
+		if o.KeepDefinitions && e.Kind == definitionKind {
+			continue
+		}
 		ch, problem, err := c.planDelete(ctx, e)
 		if err != nil {
 			return nil, err
@@ -110,7 +122,7 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 	var u *removal
 	err := cluster.Step(o.Progress, "Looking for what is installed", func() (string, error) {
 		var err error
-		if u, err = c.planUninstall(ctx, result); err != nil {
+		if u, err = c.planUninstall(ctx, o, result); err != nil {
 			return "", err
 		}
 		return cluster.Count(len(u.changes), "object"), nil

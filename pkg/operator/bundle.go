@@ -9,14 +9,11 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,20 +38,6 @@ const (
 	maxMessage = 1024
 )
 
-// Reasons of conditions.
-const (
-	reasonAsWanted  = "AsWanted"
-	reasonInvalid   = "InvalidBundle"
-	reasonDrift     = "Drift"
-	reasonBlocked   = "Blocked"
-	reasonFailed    = "Failed"
-	reasonAvailable = "Available"
-	reasonNotReady  = "NotReady"
-	reasonDisabled  = "Disabled"
-	reasonLeading   = "Leading"
-	reasonNoLeader  = "NoLeader"
-)
-
 // BundleReconciler applies the Bundle and reports what it sees.
 type BundleReconciler struct {
 	// Client reads the Bundle and the workloads and writes the status.
@@ -63,6 +46,10 @@ type BundleReconciler struct {
 	Config *rest.Config
 	// Version of the operator.
 	Version string
+	// Events may be nil.
+	Events events.EventRecorder
+	// certificates of the webhook; nil if it serves none.
+	certificates *certificates
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -76,6 +63,8 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	before := b.Status.DeepCopy()
 	failure := r.observe(ctx, b)
+	r.certificatesValid(b)
+	summarise(b)
 	b.Status.ObservedGeneration, b.Status.Version = b.Generation, r.Version
 	if !equality.Semantic.DeepEqual(before, &b.Status) {
 		if err := r.Client.Status().Update(ctx, b); err != nil {
@@ -85,6 +74,7 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 			return ctrl.Result{}, fmt.Errorf("write the status of Bundle %s: %w", b.Name, err)
 		}
 	}
+	r.tell(b, before.Conditions, b.Status.Conditions)
 	if failure != nil {
 		return ctrl.Result{}, failure
 	}
@@ -101,20 +91,23 @@ func (r *BundleReconciler) observe(ctx context.Context, b *v1beta1.Bundle) error
 	wanted, err := load(b)
 	if err != nil {
 		b.Status.Drift = nil
-		set(v1beta1.BundleReconciled, false, reasonInvalid, err.Error())
-		set(v1beta1.BundleReady, false, reasonInvalid, "the spec is not valid, and nothing was changed")
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, err.Error())
 		return nil
 	}
+	profiles := &v1beta1.SchedulerProfileList{}
+	if err := r.Client.List(ctx, profiles); err != nil {
+		return err
+	}
+	wanted, _ = withProfiles(wanted, profiles.Items)
 	objects, err := install.Objects(ctx, r.Config, wanted, time.Now())
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, reasonFailed, err.Error())
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
 	failure := r.apply(ctx, b, wanted, objects)
 	if err := r.workloads(ctx, b, wanted, objects); err != nil && failure == nil {
 		failure = err
 	}
-	summarise(b)
 	return failure
 }
 
@@ -147,39 +140,40 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	set := conditions(b)
 	comparison, err := install.Diff(ctx, r.Config, objects)
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, reasonFailed, err.Error())
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
 	b.Status.Drift = drift(comparison)
 	switch {
 	case len(comparison.Differences) == 0 && len(comparison.Problems) == 0:
-		set(v1beta1.BundleReconciled, true, reasonAsWanted, "all objects are as the bundle says")
+		set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, "all objects are as the bundle says")
 		return nil
 	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
-		set(v1beta1.BundleReconciled, false, reasonDrift, fmt.Sprintf(
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
 			"%d objects differ (see status.drift) and managementPolicy is Observe: set Enforce, or run fairlead install", len(comparison.Differences)))
 		return nil
 	}
 	why, err := r.inUse(ctx, wanted)
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, reasonFailed, err.Error())
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
 	if why != "" {
-		set(v1beta1.BundleReconciled, false, reasonBlocked, why)
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, why)
 		return nil
 	}
-	_, err = install.Apply(ctx, r.Config, objects, install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout})
+	result, err := install.Apply(ctx, r.Config, objects, install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout})
+	r.changed(b, result)
 	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
-		set(v1beta1.BundleReconciled, false, reasonBlocked, blocked.Error())
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, blocked.Error())
 		return nil
 	}
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, reasonFailed, err.Error())
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
 	b.Status.Drift = nil
-	set(v1beta1.BundleReconciled, true, reasonAsWanted, "all objects are as the bundle says")
+	set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, "all objects are as the bundle says")
 	return nil
 }
 
@@ -205,112 +199,4 @@ func drift(c *install.Comparison) []v1beta1.DriftedField {
 		}
 	}
 	return out[:min(len(out), maxDrift)]
-}
-
-// workloads reports the workloads and the scheduler's leader.
-func (r *BundleReconciler) workloads(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object) error {
-	components := []v1beta1.ComponentStatus{}
-	for _, o := range objects {
-		c, err := r.component(ctx, o)
-		if err != nil {
-			return err
-		}
-		if c != nil {
-			components = append(components, *c)
-		}
-	}
-	b.Status.Components = components
-	set := conditions(b)
-	agents := componentNamed(components, "konnectivity-agent")
-	switch {
-	case !ptr.Deref(wanted.Konnectivity.Enabled, true):
-		set(v1beta1.BundleTunnelAvailable, true, reasonDisabled, "the bundle has no tunnel")
-	case agents.Ready > 0:
-		set(v1beta1.BundleTunnelAvailable, true, reasonAvailable, "agents are ready")
-	default:
-		set(v1beta1.BundleTunnelAvailable, false, reasonNotReady, "no agent is ready: look at the Pods of konnectivity-agent")
-	}
-	return r.leader(ctx, b, wanted)
-}
-
-func componentNamed(all []v1beta1.ComponentStatus, name string) v1beta1.ComponentStatus {
-	for _, c := range all {
-		if c.Name == name {
-			return c
-		}
-	}
-	return v1beta1.ComponentStatus{}
-}
-
-// component returns the state of a workload, nil for other objects.
-func (r *BundleReconciler) component(ctx context.Context, o component.Object) (*v1beta1.ComponentStatus, error) {
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}
-	switch o.(type) {
-	case *appsv1.Deployment:
-		d := &appsv1.Deployment{}
-		err := r.Client.Get(ctx, key, d)
-		return &v1beta1.ComponentStatus{Kind: "Deployment", Name: key.Name, Desired: ptr.Deref(d.Spec.Replicas, 0), Ready: d.Status.ReadyReplicas},
-			client.IgnoreNotFound(err)
-	case *appsv1.DaemonSet:
-		d := &appsv1.DaemonSet{}
-		err := r.Client.Get(ctx, key, d)
-		return &v1beta1.ComponentStatus{Kind: "DaemonSet", Name: key.Name, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady},
-			client.IgnoreNotFound(err)
-	}
-	return nil, nil
-}
-
-// leader reports whether a replica of the scheduler holds its Lease.
-func (r *BundleReconciler) leader(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) error {
-	set, election := conditions(b), wanted.Scheduler.LeaderElection
-	if !ptr.Deref(wanted.Scheduler.Enabled, true) || !ptr.Deref(election.LeaderElect, true) {
-		set(v1beta1.BundleSchedulerLeading, true, reasonDisabled, "the bundle has no scheduler that elects a leader")
-		return nil
-	}
-	lease := &coordinationv1.Lease{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: election.LeaseNamespace, Name: election.LeaseName}, lease)
-	if err := client.IgnoreNotFound(err); err != nil {
-		return err
-	}
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	expired := lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Add(2*election.LeaseDuration.Duration).Before(time.Now())
-	if holder == "" || expired {
-		set(v1beta1.BundleSchedulerLeading, false, reasonNoLeader, fmt.Sprintf("no replica renews Lease %s/%s: look at its Pods", election.LeaseNamespace, election.LeaseName))
-		return nil
-	}
-	set(v1beta1.BundleSchedulerLeading, true, reasonLeading, holder+" leads")
-	return nil
-}
-
-// summarise sets Ready from the other conditions.
-func summarise(b *v1beta1.Bundle) {
-	set := conditions(b)
-	for _, name := range []string{v1beta1.BundleReconciled, v1beta1.BundleTunnelAvailable, v1beta1.BundleSchedulerLeading} {
-		c := meta.FindStatusCondition(b.Status.Conditions, name)
-		if c == nil || c.Status != metav1.ConditionTrue {
-			set(v1beta1.BundleReady, false, ptr.Deref(c, metav1.Condition{Reason: "Unknown"}).Reason, "condition "+name+" is not True")
-			return
-		}
-	}
-	set(v1beta1.BundleReady, true, reasonAsWanted, "all conditions are True")
-}
-
-// conditions returns a function that sets a condition of a Bundle.
-func conditions(b *v1beta1.Bundle) func(name string, ok bool, reason, message string) {
-	return func(name string, ok bool, reason, message string) {
-		status := metav1.ConditionFalse
-		if ok {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: truncated(message, 32768), ObservedGeneration: b.Generation,
-		})
-	}
-}
-
-func truncated(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n-3] + "..."
 }

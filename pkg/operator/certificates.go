@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,12 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // secretName is the Secret that all replicas share.
-const secretName = "fairlead-operator-webhook"
+const secretName = operator.WebhookSecret
 
 // Keys of the Secret.
 const (
@@ -50,6 +53,13 @@ type certificates struct {
 	now       func() time.Time
 
 	serving atomic.Pointer[tls.Certificate]
+	state   atomic.Pointer[certificateState]
+}
+
+// certificateState is what a Bundle's condition says about the certificates.
+type certificateState struct {
+	ca, serving time.Time // when they expire
+	failure     error     // of the last renewal
 }
 
 // get implements the field of tls.Config.
@@ -58,6 +68,24 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return cert, nil
 	}
 	return nil, errors.New("no certificate yet")
+}
+
+// check implements healthz.Checker: a replica is ready if it can convert.
+func (c *certificates) check(*http.Request) error {
+	cert, err := c.get(nil)
+	if err == nil && c.now().After(cert.Leaf.NotAfter) {
+		err = fmt.Errorf("the webhook's certificate has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// failed keeps why the last renewal failed.
+func (c *certificates) failed(err error) {
+	now := certificateState{failure: err}
+	if before := c.state.Load(); before != nil {
+		now.ca, now.serving = before.ca, before.serving
+	}
+	c.state.Store(&now)
 }
 
 // ensure makes or renews what is missing or due, loads the certificate, and returns the
@@ -99,7 +127,12 @@ func (c *certificates) load(secret *corev1.Secret) error {
 	if err != nil {
 		return fmt.Errorf("Secret %s/%s: %w: delete it, and the operator makes another", c.namespace, secretName, err)
 	}
+	ca, err := pki.ParseKeyPair(firstPEM(secret.Data[keyCABundle]), secret.Data[keyCAKey])
+	if err != nil {
+		return fmt.Errorf("Secret %s/%s: the CA: %w: delete it, and the operator makes another", c.namespace, secretName, err)
+	}
 	c.serving.Store(&cert)
+	c.state.Store(&certificateState{ca: ca.Cert.NotAfter, serving: cert.Leaf.NotAfter})
 	return nil
 }
 
@@ -182,4 +215,26 @@ func ips(names []string) []net.IP {
 		}
 	}
 	return out
+}
+
+// certificatesValid reports the certificates of the webhook that this replica serves.
+func (r *BundleReconciler) certificatesValid(b *v1beta1.Bundle) {
+	set := conditions(b)
+	if r.certificates == nil {
+		set(v1beta1.BundleCertificatesValid, true, v1beta1.ReasonDisabled, "the operator serves no webhook")
+		return
+	}
+	s := r.certificates.state.Load()
+	if s == nil {
+		s = &certificateState{failure: errors.New("there is no certificate yet")}
+	}
+	text := fmt.Sprintf("the webhook's certificate is valid until %s, its CA until %s", s.serving.UTC().Format(time.RFC3339), s.ca.UTC().Format(time.RFC3339))
+	switch now := r.certificates.now(); {
+	case now.After(s.serving) || now.After(s.ca):
+		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, fmt.Sprintf("%s; the last renewal: %v", text, s.failure))
+	case s.failure != nil:
+		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonRenewalFailed, fmt.Sprintf("%s; the last renewal failed: %v", text, s.failure))
+	default:
+		set(v1beta1.BundleCertificatesValid, true, v1beta1.ReasonCertificatesValid, text)
+	}
 }

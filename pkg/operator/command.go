@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 )
 
@@ -28,13 +29,15 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the Pod's ServiceAccount")
-	f.StringVar(&o.Namespace, "namespace", "kube-system", "namespace of the operator's Lease and Secret")
-	f.StringVar(&o.WebhookAddress, "webhook-bind-address", ":9443", "address at which the conversion webhook listens")
-	f.StringVar(&o.WebhookService, "webhook-service", "fairlead-operator", "Service in --namespace by which the API server calls the webhook")
+	f.StringVar(&o.Namespace, "namespace", operator.DefaultNamespace, "namespace of the operator's Lease and Secret")
+	f.StringVar(&o.WebhookAddress, "webhook-bind-address", address(operator.WebhookPort), "address at which the conversion webhook listens")
+	f.StringVar(&o.WebhookService, "webhook-service", operator.Name, "Service in --namespace by which the API server calls the webhook")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "URL at which the API server calls the webhook, instead of --webhook-service")
 	f.StringSliceVar(&o.WebhookNames, "webhook-names", nil, "names and addresses in the webhook's certificate besides the Service's name")
-	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", `address at which metrics are served; "0" turns them off`)
-	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", `address at which /healthz and /readyz are served; "0" turns them off`)
+	f.StringVar(&o.MetricsAddress, "metrics-bind-address", address(operator.MetricsPort), `address at which metrics are served; "0" turns them off`)
+	f.StringVar(&o.HealthAddress, "health-probe-bind-address", address(operator.HealthPort), `address at which /healthz and /readyz are served; "0" turns them off`)
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "elect one of several replicas that reconciles; all serve the webhook")
 	return cmd
 }
+
+func address(port int32) string { return fmt.Sprintf(":%d", port) }

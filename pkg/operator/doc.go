@@ -3,7 +3,7 @@
 // Package operator is fairlead-operator: it keeps a cluster as its Bundle says.
 //
 // Start with [Run]. It makes the certificates of the conversion webhook ([certificates]),
-// serves the webhook, applies the CustomResourceDefinitions with the webhook's CA, and only
+// serves the webhook, writes the webhook's CA into the CustomResourceDefinitions, and only
 // then starts controller-runtime's manager. So every replica converts, also before it leads,
 // and the API server never calls a webhook whose CA it does not know. The operator itself
 // reads the storage version only and never needs the webhook.
@@ -12,6 +12,9 @@
 // `fairlead install` does, so both make the same objects, and the operator adopts what the
 // command installed. It owns objects in the cluster; it never changes files of control plane
 // nodes. Deleting the Bundle leaves all objects: `fairlead uninstall` deletes them.
+// [ProfileReconciler] reports on SchedulerProfiles, which are part of the Bundle's
+// configuration, and [PoolReconciler] runs the agents of TunnelPools.
 //
-// No command installs the operator yet, and nothing renders its objects.
+// Package pkg/bundle/operator renders the operator, and `fairlead install --operator`
+// installs it.
 package operator

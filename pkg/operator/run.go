@@ -15,31 +15,28 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/install"
 )
-
-// fieldManager owns the CustomResourceDefinitions.
-const fieldManager = "fairlead-operator"
 
 // certificatesEvery is how often certificates are renewed if due.
 const certificatesEvery = 10 * time.Minute
@@ -89,7 +86,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := applyDefinitions(ctx, cfg, o, cas); err != nil {
 		return err
 	}
-	m, err := newManager(cfg, o)
+	m, err := newManager(cfg, o, certs)
 	if err != nil {
 		return err
 	}
@@ -109,9 +106,7 @@ func (o Options) clientConfig(cas []byte) apiextensionsv1.WebhookClientConfig {
 	if o.WebhookURL != "" {
 		return apiextensionsv1.WebhookClientConfig{URL: &o.WebhookURL, CABundle: cas}
 	}
-	return apiextensionsv1.WebhookClientConfig{CABundle: cas, Service: &apiextensionsv1.ServiceReference{
-		Namespace: o.Namespace, Name: o.WebhookService, Path: ptr.To(webhook.Path), Port: ptr.To(int32(443)),
-	}}
+	return operator.ClientConfig(o.Namespace, o.WebhookService, cas)
 }
 
 // serveWebhook serves until ctx ends. The channel gets the server's error, or nil, then.
@@ -141,61 +136,7 @@ func serveWebhook(ctx context.Context, address string, convert http.Handler, cer
 	return stopped, nil
 }
 
-// applyDefinitions applies the definitions, with the CAs, and waits until they are served.
-func applyDefinitions(ctx context.Context, cfg *rest.Config, o Options, cas []byte) error {
-	definitions, err := crds.WithWebhook(o.clientConfig(cas))
-	if err != nil {
-		return err
-	}
-	clients, err := apiextensions.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	client := clients.ApiextensionsV1().CustomResourceDefinitions()
-	for _, crd := range definitions {
-		crd.APIVersion, crd.Kind = apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition"
-		manifest, err := bundle.EncodeYAML(crd)
-		if err != nil {
-			return err
-		}
-		data, err := yaml.YAMLToJSON(manifest)
-		if err != nil {
-			return err
-		}
-		if _, err := client.Patch(ctx, crd.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: ptr.To(true)}); err != nil {
-			return fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.Name, err)
-		}
-	}
-	bounded, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, crd := range definitions {
-		for !established(bounded, client.Get, crd.Name) {
-			select {
-			case <-bounded.Done():
-				return fmt.Errorf("CustomResourceDefinition %s is not established: %w: look at its conditions", crd.Name, bounded.Err())
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}
-	return nil
-}
-
-type getDefinition func(context.Context, string, metav1.GetOptions) (*apiextensionsv1.CustomResourceDefinition, error)
-
-func established(ctx context.Context, get getDefinition, name string) bool {
-	crd, err := get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return false
-	}
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
-func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
+func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -203,26 +144,49 @@ func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 		}
 	}
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: fieldManager, LeaderElectionNamespace: o.Namespace,
+		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: o.HealthAddress,
-		Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		// Names need to be unique for metrics only, and a process has one manager except in tests.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Metrics:    metricsserver.Options{BindAddress: o.MetricsAddress},
 		// A Lease is written every second, and is read once per look: no cache.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version}
-	// A change of any workload leads to a look at the one Bundle.
-	look := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
-	})
-	err = ctrl.NewControllerManagedBy(m).Named("bundle").For(&v1beta1.Bundle{}).
-		Watches(&appsv1.Deployment{}, look).Watches(&appsv1.DaemonSet{}, look).Complete(r)
-	if err != nil {
+	if err := addControllers(m, cfg, o, certs); err != nil {
 		return nil, err
 	}
-	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
+	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("webhook", certs.check))
+}
+
+// addControllers adds the controllers of all kinds. Each looks at everything that its kind
+// depends on: there is one Bundle, and there are few profiles and pools.
+func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certificates) error {
+	// one leads to a look at the one Bundle, or at all objects of a kind.
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
+	})
+	workload := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if !install.IsApplied(o) {
+			return nil // most workloads of a cluster are of no interest
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
+	})
+	events := m.GetEventRecorder(operator.Name)
+	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, certificates: certs}
+	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events}
+	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events}
+	controller := func(name string) *builder.Builder {
+		return ctrl.NewControllerManagedBy(m).Named(name).
+			Watches(&v1beta1.Bundle{}, one).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
+	}
+	return errors.Join(
+		controller("bundle").Watches(&v1beta1.SchedulerProfile{}, one).Complete(bundles),
+		controller("schedulerprofile").Watches(&v1beta1.SchedulerProfile{}, one).Complete(profiles),
+		controller("tunnelpool").Watches(&v1beta1.TunnelPool{}, one).Complete(pools),
+	)
 }
 
 // renewal renews certificates on every replica. One patch publishes a new CA.
@@ -253,6 +217,7 @@ func (r renewal) Start(ctx context.Context) error {
 			err = applyDefinitions(ctx, r.cfg, r.o, cas)
 		}
 		if err != nil {
+			r.certs.failed(err)
 			ctrl.LoggerFrom(ctx).Error(err, "Certificates of the webhook were not renewed; trying again", "in", r.every)
 			continue
 		}

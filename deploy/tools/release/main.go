@@ -42,4 +42,4 @@ func main() {
 }
 
 // programs of a release, by the path of their package.
-var programs = []string{"./cmd/fairlead", "./cmd/fairlead-apiserver", "./cmd/fairlead-scheduler", "./cmd/konnectivity-agent", "./cmd/konnectivity-server"}
+var programs = []string{"./cmd/fairlead", "./cmd/fairlead-apiserver", "./cmd/fairlead-operator", "./cmd/fairlead-scheduler", "./cmd/konnectivity-agent", "./cmd/konnectivity-server"}

@@ -3,6 +3,9 @@
 package component
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -11,4 +14,9 @@ import (
 type Object interface {
 	metav1.Object
 	runtime.Object
+}
+
+// IsBuiltInNamespace tells whether every cluster has the namespace, so that nothing renders it.
+func IsBuiltInNamespace(name string) bool {
+	return slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic, corev1.NamespaceNodeLease}, name)
 }

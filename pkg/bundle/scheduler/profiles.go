@@ -25,19 +25,26 @@ func Profiles(b *v1alpha1.Bundle) []schedulerv1.KubeSchedulerProfile {
 	for i := range s.Profiles {
 		profiles = append(profiles, *s.Profiles[i].DeepCopy())
 	}
-	if p := s.BuiltInProfiles.Standard; p != nil {
-		profiles = append(profiles, builtIn(s, p.SchedulerName, nil, settings{}))
-	}
-	if p := s.BuiltInProfiles.Binpack; p != nil {
-		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, binpack(p)))
-	}
-	if p := s.BuiltInProfiles.Spread; p != nil {
-		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, spread(p)))
-	}
-	if p := s.BuiltInProfiles.Batch; p != nil {
-		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, batch(p)))
+	for _, b := range append([]v1alpha1.BuiltInProfiles{s.BuiltInProfiles}, s.MoreBuiltInProfiles...) {
+		profiles = append(profiles, builtIns(s, b)...)
 	}
 	partition(s.Partition, profiles)
+	return profiles
+}
+
+func builtIns(s *v1alpha1.Scheduler, b v1alpha1.BuiltInProfiles) (profiles []schedulerv1.KubeSchedulerProfile) {
+	if p := b.Standard; p != nil {
+		profiles = append(profiles, builtIn(s, p.SchedulerName, nil, settings{}))
+	}
+	if p := b.Binpack; p != nil {
+		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, binpack(p)))
+	}
+	if p := b.Spread; p != nil {
+		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, spread(p)))
+	}
+	if p := b.Batch; p != nil {
+		profiles = append(profiles, builtIn(s, p.SchedulerName, p.PercentageOfNodesToScore, batch(p)))
+	}
 	return profiles
 }
 

@@ -39,7 +39,7 @@ func pluginFieldsOf(p *v1alpha1.SchedulerPlugins) []pluginFields {
 // default value does not count as a setting, so a bundle with all defaults written out loads.
 func validateUnused(b *v1alpha1.Bundle, p *field.Path) field.ErrorList {
 	s := &b.Scheduler
-	noBuiltIn := s.BuiltInProfiles == v1alpha1.BuiltInProfiles{}
+	noBuiltIn := s.BuiltInProfiles == v1alpha1.BuiltInProfiles{} && len(s.MoreBuiltInProfiles) == 0
 	var errs field.ErrorList
 	for _, f := range pluginFieldsOf(&s.Plugins) {
 		at, enabled := p.Child(f.field), ptr.Deref(f.enabled, f.byDefault)

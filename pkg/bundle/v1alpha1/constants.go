@@ -19,6 +19,7 @@ const (
 	DefaultAgentImage     = "fairlead-dev/konnectivity-agent:" + ImageTag
 	DefaultGatewayImage   = "fairlead-dev/fairlead:" + ImageTag
 	DefaultTunnelAPIImage = "fairlead-dev/fairlead-apiserver:" + ImageTag
+	DefaultOperatorImage  = "fairlead-dev/fairlead-operator:" + ImageTag
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259

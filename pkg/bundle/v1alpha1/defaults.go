@@ -78,6 +78,9 @@ func defaultScheduler(s *Scheduler, namespace string) {
 	setPtr(&s.PercentageOfNodesToScore, 0)
 	defaultProfile(s)
 	defaultBuiltInProfiles(&s.BuiltInProfiles)
+	for i := range s.MoreBuiltInProfiles {
+		defaultBuiltInProfiles(&s.MoreBuiltInProfiles[i])
+	}
 	defaultPlugins(&s.Plugins)
 	for i := range s.Assignments {
 		set(&s.Assignments[i].SchedulerName, firstProfile(s))

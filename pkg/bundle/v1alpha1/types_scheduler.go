@@ -67,6 +67,10 @@ type Scheduler struct {
 	// otherwise standard, unless the image may lack Fairlead's plugins.
 	BuiltInProfiles BuiltInProfiles `json:"builtInProfiles,omitempty"`
 
+	// MoreBuiltInProfiles come last. The operator adds those of SchedulerProfile objects;
+	// a file has none.
+	MoreBuiltInProfiles []BuiltInProfiles `json:"-"`
+
 	// Plugins are Fairlead's plugins in the built-in profiles.
 	Plugins SchedulerPlugins `json:"plugins,omitempty"`
 

@@ -19,7 +19,7 @@ const maxScoreWeight = 100
 // validateProfileNames checks the names of all profiles: no two may serve the same Pods.
 func validateProfileNames(s *Scheduler, p *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	builtIn := s.BuiltInProfiles.names(p.Child("builtInProfiles"))
+	builtIn := s.builtInNames(p)
 	if len(s.Profiles) == 0 && len(builtIn) == 0 {
 		return field.ErrorList{field.Required(p.Child("profiles"), "remove the field for the default profile, or give at least one")}
 	}
@@ -56,10 +56,19 @@ func (s *Scheduler) ProfileNames() []string {
 	for _, p := range s.Profiles {
 		names = append(names, ptr.Deref(p.SchedulerName, ""))
 	}
-	for _, p := range s.BuiltInProfiles.names(nil) {
+	for _, p := range s.builtInNames(nil) {
 		names = append(names, p.name)
 	}
 	return names
+}
+
+// builtInNames are those of all built-in profiles.
+func (s *Scheduler) builtInNames(p *field.Path) []namedProfile {
+	list := s.BuiltInProfiles.names(p.Child("builtInProfiles"))
+	for i := range s.MoreBuiltInProfiles {
+		list = append(list, s.MoreBuiltInProfiles[i].names(p.Child("schedulerProfiles").Index(i))...)
+	}
+	return list
 }
 
 // namedProfile is a profile's name and where it stands.

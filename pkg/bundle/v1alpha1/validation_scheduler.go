@@ -22,6 +22,9 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	errs = append(errs, validateClientConnection(&s.ClientConnection, p.Child("clientConnection"))...)
 	errs = append(errs, validateProfileNames(s, p)...)
 	errs = append(errs, validateBuiltInProfiles(&s.BuiltInProfiles, p.Child("builtInProfiles"))...)
+	for i := range s.MoreBuiltInProfiles {
+		errs = append(errs, validateBuiltInProfiles(&s.MoreBuiltInProfiles[i], p.Child("schedulerProfiles").Index(i))...)
+	}
 	errs = append(errs, validatePartition(s.Partition, p.Child("partition"))...)
 	errs = append(errs, validateAssignments(s, p.Child("assignments"))...)
 	errs = append(errs, validatePlugins(&s.Plugins, p.Child("plugins"))...)

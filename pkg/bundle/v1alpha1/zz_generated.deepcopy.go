@@ -727,6 +727,13 @@ func (in *Scheduler) DeepCopyInto(out *Scheduler) {
 		}
 	}
 	in.BuiltInProfiles.DeepCopyInto(&out.BuiltInProfiles)
+	if in.MoreBuiltInProfiles != nil {
+		in, out := &in.MoreBuiltInProfiles, &out.MoreBuiltInProfiles
+		*out = make([]BuiltInProfiles, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	in.Plugins.DeepCopyInto(&out.Plugins)
 	if in.Partition != nil {
 		in, out := &in.Partition, &out.Partition

@@ -22,9 +22,12 @@ const (
 	Created   = `the bundle of a cluster of "fairlead up", or the default bundle`
 )
 
+// Name of the flag.
+const Name = "filename"
+
 // Add defines the flag; fallback says in the help what the command takes without it.
 func Add(f *pflag.FlagSet, file *string, fallback string) {
-	f.StringVarP(file, "filename", "f", *file, `file with the bundle configuration; "-" reads standard input (default: `+fallback+")")
+	f.StringVarP(file, Name, "f", *file, `file with the bundle configuration; "-" reads standard input (default: `+fallback+")")
 }
 
 // Load reads a configuration: "-" is standard input, "" the default bundle. It writes

@@ -105,7 +105,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return &Error{2, err}
 	}
-	if err := ui.Write(o.Streams.Out, o.Output, c, func(w io.Writer) error { return o.print(w, c) }); err != nil {
+	if err := ui.Write(o.Streams.Out, o.Output, c, func(w io.Writer) error { return Print(w, c) }); err != nil {
 		return &Error{2, err}
 	}
 	switch {
@@ -124,8 +124,9 @@ func problems(c *install.Comparison) string {
 	return "\ninstall would stop:" + (&install.BlockedError{Problems: c.Problems}).Details()
 }
 
-func (o *Options) print(w io.Writer, c *install.Comparison) error {
-	color := ui.IsTerminal(o.Streams.Out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+// Print prints the differences, in colour on a terminal.
+func Print(w io.Writer, c *install.Comparison) error {
+	color := ui.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	for _, d := range c.Differences {
 		for line := range strings.Lines(d.Diff) {
 			if _, err := io.WriteString(w, paint(line, color)); err != nil {

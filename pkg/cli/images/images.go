@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 )
@@ -19,6 +20,7 @@ import (
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var file, output string
+	var operator bool
 	cmd := &cobra.Command{
 		Use: "images", Short: "List the images that a bundle needs",
 		Long: `List the container images of a bundle, one per line. "make images" builds the images
@@ -31,6 +33,9 @@ registry and set the image fields of the bundle to their new names.`,
 			if err != nil {
 				return err
 			}
+			if operator {
+				list = append(list, v1alpha1.DefaultOperatorImage)
+			}
 			return ui.Write(streams.Out, output, list, func(out io.Writer) error {
 				for _, image := range list {
 					if _, err := fmt.Fprintln(out, image); err != nil {
@@ -42,6 +47,7 @@ registry and set the image fields of the bundle to their new names.`,
 		},
 	}
 	bundleflag.Add(cmd.Flags(), &file, bundleflag.Default)
+	cmd.Flags().BoolVar(&operator, "operator", false, "list the image of the operator, too")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd
 }

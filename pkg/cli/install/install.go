@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterchange"
+	"github.com/fairlead-dev/fairlead/pkg/cli/operatorflags"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
@@ -36,8 +37,11 @@ type Options struct {
 	DryRun string
 	// Force takes over objects and fields of others.
 	Force bool
+	// Operator installs the operator instead of a bundle.
+	Operator bool
 
-	bundle *v1alpha1.Bundle
+	operator operatorflags.Flags
+	bundle   *v1alpha1.Bundle
 }
 
 // NewOptions returns options with their defaults.
@@ -57,14 +61,23 @@ completes it.
 The command does not change objects and fields of other owners. It lists them;
 --force-conflicts takes ownership.
 
-"fairlead controlplane install" installs the API server's half of the tunnel.`
+"fairlead controlplane install" installs the API server's half of the tunnel.
+
+With --operator the command installs the operator instead of a bundle: the
+CustomResourceDefinitions, and a Deployment that keeps the cluster as the Bundle that
+you create says. --dry-run shows the differences. The operator adopts what this
+command has installed.`
 
 const examples = `  # Show what would change, then install
   fairlead diff -f bundle.yaml
   fairlead install -f bundle.yaml
 
   # Try on the API server without changes
-  fairlead install -f bundle.yaml --dry-run=server`
+  fairlead install -f bundle.yaml --dry-run=server
+
+  # Install the operator, and let it apply the bundle
+  fairlead install --operator
+  kubectl apply -f bundle.yaml`
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -72,6 +85,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install", Short: "Install or upgrade a bundle in a cluster", Long: long, Example: examples, GroupID: "bundle", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.checkOperator(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := o.Complete(); err != nil {
 				return err
 			}
@@ -86,12 +102,17 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.StringVar(&o.DryRun, "dry-run", o.DryRun, `"client" lists the objects and needs no cluster, "server" asks the API server; neither changes anything`)
 	f.Lookup("dry-run").NoOptDefVal = dryServer
 	f.BoolVar(&o.Force, "force-conflicts", false, "take ownership of conflicting objects and fields, and recreate objects with immutable changes")
+	f.BoolVar(&o.Operator, "operator", false, "install the operator and its CustomResourceDefinitions instead of a bundle")
+	o.operator.AddFlags(f)
 	o.AddFlags(f, "wait for the rollout of all workloads", `"version,lease"`)
 	return cmd
 }
 
 // Complete reads the bundle.
 func (o *Options) Complete() error {
+	if o.Operator {
+		return nil
+	}
 	var err error
 	o.bundle, err = bundleflag.Load(o.File, o.Streams.In, o.Streams.ErrOut)
 	return err
@@ -107,6 +128,9 @@ func (o *Options) Validate() error {
 
 // Run installs.
 func (o *Options) Run(ctx context.Context) error {
+	if o.Operator {
+		return o.runOperator(ctx)
+	}
 	if o.DryRun == dryClient {
 		rendered, err := bundle.Render(o.bundle)
 		if err != nil {

@@ -11,6 +11,7 @@ package render
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 )
@@ -97,7 +99,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd)
-	cmd.AddCommand(newAPIServiceCommand(streams))
+	cmd.AddCommand(newAPIServiceCommand(streams), newOperatorCommand(streams))
 	return cmd
 }
 
@@ -167,20 +169,20 @@ func (o *Options) Run() error {
 	case formatDir:
 		return o.writeDir(b, out)
 	}
-	return o.printYAML(out)
+	return printYAML(o.Streams.Out, out.Objects)
 }
 
 func (o *Options) load() (*v1alpha1.Bundle, error) {
 	return bundleflag.Load(o.File, o.Streams.In, o.Streams.ErrOut)
 }
 
-func (o *Options) printYAML(out *bundle.Output) error {
-	for _, object := range out.Objects {
+func printYAML(out io.Writer, objects []component.Object) error {
+	for _, object := range objects {
 		data, err := bundle.EncodeYAML(object)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(o.Streams.Out, "---\n%s", data); err != nil {
+		if _, err := fmt.Fprintf(out, "---\n%s", data); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 	}

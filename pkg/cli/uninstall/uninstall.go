@@ -28,11 +28,23 @@ type Options struct {
 	Yes bool
 	// DryRun asks the API server and changes nothing.
 	DryRun bool
+	// Operator uninstalls the operator instead of a bundle.
+	Operator bool
+	// CustomResources says what becomes of the operator's definitions and of their objects:
+	// refuse, keep or delete.
+	CustomResources string
 }
+
+// Values of --custom-resources.
+const (
+	refuse = "refuse"
+	keep   = "keep"
+	del    = "delete"
+)
 
 // NewOptions returns options with their defaults.
 func NewOptions(streams genericiooptions.IOStreams) *Options {
-	return &Options{Options: clusterchange.New(streams)}
+	return &Options{Options: clusterchange.New(streams), CustomResources: refuse}
 }
 
 const long = `Remove what "fairlead install" installed in a cluster: admission policies first, then
@@ -41,7 +53,14 @@ managed fields that the API server records, so it needs no configuration. It kee
 objects of other owners, and a namespace that holds any.
 
 Remove the API server's half of the tunnel first: run "fairlead controlplane
-uninstall" on every control plane node.`
+uninstall" on every control plane node.
+
+With --operator the command removes the operator instead of a bundle. What the Bundle
+brought into the cluster stays. To delete a CustomResourceDefinition deletes all objects
+of its kind, so the command changes nothing while there is a Bundle, SchedulerProfile
+or TunnelPool. With --custom-resources=keep the definitions and these objects stay; the API
+server cannot read them in version v1alpha1 until the operator is back. With
+--custom-resources=delete they are deleted, and so are the agents of TunnelPools.`
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -50,6 +69,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use: "uninstall", Short: "Remove a bundle from a cluster", Long: long, GroupID: "bundle", Args: cobra.NoArgs,
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.checkOperator(cmd.Flags().Changed("custom-resources")); err != nil {
+				return err
+			}
 			if err := o.Validate(); err != nil {
 				return err
 			}
@@ -59,6 +81,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be deleted, and change nothing")
+	f.BoolVar(&o.Operator, "operator", false, "remove the operator and its CustomResourceDefinitions instead of a bundle")
+	f.StringVar(&o.CustomResources, "custom-resources", o.CustomResources, `with --operator: "refuse" to go on while there are Bundles, SchedulerProfiles or TunnelPools, "keep" them and the definitions, or "delete" them`)
 	o.AddFlags(f, "wait until all objects are deleted", `"tunnel-in-use"`)
 	return cmd
 }
@@ -72,7 +96,12 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	preview, err := install.Uninstall(ctx, target.Config, install.UninstallOptions{DryRun: true, Timeout: o.Timeout})
+	if o.Operator {
+		if err := o.customObjects(ctx, target); err != nil {
+			return err
+		}
+	}
+	preview, err := install.Uninstall(ctx, target.Config, o.options(true))
 	if err != nil {
 		return err
 	}
@@ -84,9 +113,10 @@ func (o *Options) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	result, err := install.Uninstall(ctx, target.Config, install.UninstallOptions{
-		Wait: o.Wait, Timeout: o.Timeout, Progress: o.Progress(),
-	})
+	result, err := install.Uninstall(ctx, target.Config, o.options(false))
+	if err == nil && o.Operator && o.CustomResources == del {
+		err = o.pools(ctx, target, result)
+	}
 	if err == nil && len(result.Objects) == 0 && (!o.Quiet || o.Output != "") {
 		_, _ = fmt.Fprintf(o.Streams.ErrOut, "Nothing is installed in %s\n", target)
 	}
@@ -95,12 +125,14 @@ func (o *Options) Run(ctx context.Context) error {
 
 // mayGoOn looks at what the cluster would lose, and asks.
 func (o *Options) mayGoOn(ctx context.Context, target clusterflags.Cluster, preview *install.Result) error {
-	findings, err := install.PreflightUninstall(ctx, target.Config)
-	if err != nil {
-		return err
-	}
-	if err := o.Findings(findings); err != nil {
-		return err
+	if !o.Operator {
+		findings, err := install.PreflightUninstall(ctx, target.Config)
+		if err != nil {
+			return err
+		}
+		if err := o.Findings(findings); err != nil {
+			return err
+		}
 	}
 	return o.confirm(target, preview)
 }

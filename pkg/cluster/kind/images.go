@@ -36,11 +36,11 @@ func ownImages(b *v1alpha1.Bundle) ([]*imagetar.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the path of this program: %w", err)
 	}
-	all, err := imagetar.Project(filepath.Dir(self))
+	images, err := imagetar.ProjectOnly(filepath.Dir(self), func(name string) bool { return needed[name] })
 	if err != nil {
 		return nil, fmt.Errorf("packing images: %w", err)
 	}
-	return slices.DeleteFunc(all, func(i *imagetar.Image) bool { return !needed[i.Name()] }), nil
+	return images, nil
 }
 
 // notBaked returns the images that the node image does not list. If it has one

@@ -19,6 +19,9 @@ const (
 	V1beta1  = Group + "/v1beta1"
 )
 
+// WebhookPath is where the API server calls the webhook that converts, whatever serves it.
+const WebhookPath = "/convert"
+
 // Annotations that keep what the object's version cannot express.
 const (
 	// LostV1alpha1 holds fields as a v1alpha1 object had them.

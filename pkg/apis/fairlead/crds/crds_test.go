@@ -16,7 +16,7 @@ import (
 
 // maxBytes keeps a definition as the API server stores it, in JSON, far below the 256 KiB
 // that kubectl's annotation, which repeats it, may have.
-const maxBytes = 120_000
+const maxBytes = 100_000
 
 // TestFiles: every definition is small enough for kubectl apply, is of our group, has
 // status, names and categories, and stores v1beta1.

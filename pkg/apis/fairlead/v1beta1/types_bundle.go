@@ -18,7 +18,8 @@ const (
 	ManagementObserve ManagementPolicy = "Observe"
 )
 
-// Types of conditions of a Bundle. All are True when all is well.
+// Types of conditions of a Bundle. All are True when all is well, except for Progressing and
+// Stalled, which are False then.
 const (
 	// BundleReady sums up the others.
 	BundleReady = "Ready"
@@ -30,6 +31,11 @@ const (
 	BundleSchedulerLeading = "SchedulerLeading"
 	// BundleCertificatesValid is True if the operator's certificates are valid.
 	BundleCertificatesValid = "CertificatesValid"
+	// BundleProgressing is True while workloads roll out what the operator has applied, or
+	// while the operator tries again after a failure.
+	BundleProgressing = "Progressing"
+	// BundleStalled is True if the operator cannot go on until somebody changes something.
+	BundleStalled = "Stalled"
 )
 
 // Bundle is the configuration of Fairlead in a cluster: the second scheduler and the
@@ -80,8 +86,8 @@ type BundleList struct {
 
 // BundleStatus is what the operator sees.
 type BundleStatus struct {
-	// Conditions: Ready, Reconciled, TunnelAvailable, SchedulerLeading and
-	// CertificatesValid.
+	// Conditions: Ready, Reconciled, TunnelAvailable, SchedulerLeading,
+	// CertificatesValid, Progressing and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -9,8 +9,13 @@ import (
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
-// PoolAvailable is the condition that is True if the pool has ready agents.
-const PoolAvailable = "Available"
+// Types of conditions of a TunnelPool. Both are True when all is well.
+const (
+	// PoolAccepted is True if the operator runs the pool as its spec says.
+	PoolAccepted = "Accepted"
+	// PoolAvailable is True if the pool has ready agents.
+	PoolAvailable = "Available"
+)
 
 // PoolForm is the kind of workload that runs a pool.
 // +kubebuilder:validation:Enum=Deployment;DaemonSet
@@ -119,7 +124,7 @@ type TunnelPoolPods struct {
 
 // TunnelPoolStatus is what runs.
 type TunnelPoolStatus struct {
-	// Conditions: Available.
+	// Conditions: Accepted and Available.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -26,7 +26,7 @@ import (
 )
 
 // Path at which the API server calls the handler.
-const Path = "/convert"
+const Path = conversion.WebhookPath
 
 // Defaults of Options.
 const (

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command trimcrds removes the descriptions of fields from deprecated versions in the
+// CustomResourceDefinitions of a directory, which are twice as large with them:
+//
+//	go run ./trimcrds DIRECTORY
+//
+// The current version has the descriptions of all fields.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "trimcrds:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return errors.New("give one directory")
+	}
+	files, err := filepath.Glob(filepath.Join(args[0], "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return errors.Join(err, fmt.Errorf("%s has no YAML files", args[0]))
+	}
+	for _, file := range files {
+		if err := trimFile(file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+func trimFile(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	trimmed, err := trim(data)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, trimmed, 0o644) //nolint:gosec // a source file
+}
+
+// trim returns a definition without the descriptions of deprecated versions.
+func trim(data []byte) ([]byte, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(data, crd); err != nil {
+		return nil, err
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		return nil, err
+	}
+	spec, _ := object["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for i, v := range crd.Spec.Versions {
+		if !v.Deprecated || i >= len(versions) {
+			continue
+		}
+		version, _ := versions[i].(map[string]any)
+		schema, _ := version["schema"].(map[string]any)
+		root, _ := schema["openAPIV3Schema"].(map[string]any)
+		strip(root)
+		root["description"] = "Deprecated. The fields are described in the current version."
+	}
+	out, err := yaml.Marshal(object)
+	return append([]byte("---\n"), out...), err
+}
+
+// strip removes descriptions from a schema; a property named description is a schema, no text.
+func strip(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, isText := v["description"].(string); isText {
+			delete(v, "description")
+		}
+		for _, inner := range v {
+			strip(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			strip(inner)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: examples.example.org
+spec:
+  group: example.org
+  names: {kind: Example, plural: examples}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, description: Kept root., properties: {a: {type: string, description: Kept.}}}}}
+  - name: v1alpha1
+    deprecated: true
+    served: true
+    storage: false
+    schema: {openAPIV3Schema: {type: object, description: Gone root., properties: {description: {type: string, description: Gone.}, list: {type: array, items: {type: string, description: Gone too.}}}}}
+`
+
+// TestTrim: only the deprecated version loses its descriptions, and none of its fields, also not
+// one that is called description.
+func TestTrim(t *testing.T) {
+	out, err := trim([]byte(definition))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(out)
+	if strings.Contains(text, "Gone") || strings.Count(text, "Kept") != 2 || !strings.Contains(text, "properties:\n          description:\n            type: string") {
+		t.Errorf("trimmed to\n%s", text)
+	}
+	again, err := trim(out)
+	if err != nil || string(again) != text {
+		t.Errorf("a second run differs: %v\n%s", err, again)
+	}
+	if _, err := trim([]byte("kind: [")); err == nil {
+		t.Error("a file that is no YAML is accepted")
+	}
+}

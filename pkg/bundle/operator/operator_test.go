@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	psaapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+func objects(t *testing.T, o operator.Options) []component.Object {
+	t.Helper()
+	list, err := operator.Objects(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func kinds(list []component.Object) (out []string) {
+	for _, o := range list {
+		out = append(out, strings.TrimSpace(o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetNamespace()+"/"+o.GetName()))
+	}
+	return out
+}
+
+// TestObjects: the definitions come before the operator that reconciles their objects, and every
+// namespaced object is in the namespace that was asked for.
+func TestObjects(t *testing.T) {
+	want := []string{
+		"Namespace /fairlead-system",
+		"CustomResourceDefinition /bundles.fairlead.dev", "CustomResourceDefinition /schedulerprofiles.fairlead.dev", "CustomResourceDefinition /tunnelpools.fairlead.dev",
+		"ServiceAccount fairlead-system/fairlead-operator",
+		"ClusterRole /fairlead-operator", "ClusterRoleBinding /fairlead-operator",
+		"Role kube-system/fairlead-operator", "RoleBinding kube-system/fairlead-operator",
+		"Role fairlead-system/fairlead-operator", "RoleBinding fairlead-system/fairlead-operator",
+		"Service fairlead-system/fairlead-operator", "NetworkPolicy fairlead-system/fairlead-operator",
+		"PodDisruptionBudget fairlead-system/fairlead-operator", "Deployment fairlead-system/fairlead-operator",
+	}
+	if diff := cmp.Diff(want, kinds(objects(t, operator.Options{}))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	alone := kinds(objects(t, operator.Options{Namespace: "kube-system", Replicas: ptr.To(int32(1))}))
+	if slices.ContainsFunc(alone, func(s string) bool {
+		return strings.Contains(s, "fairlead-system") || strings.HasPrefix(s, "PodDisruptionBudget") || strings.HasPrefix(s, "Namespace")
+	}) {
+		t.Errorf("one replica in kube-system: %v", alone)
+	}
+	if len(slices.Compact(slices.Sorted(slices.Values(alone)))) != len(alone) {
+		t.Errorf("an object is there twice: %v", alone)
+	}
+	for _, bad := range []operator.Options{{Namespace: "A"}, {Image: "a b"}, {Replicas: ptr.To(int32(0))}} {
+		if list, err := operator.Objects(bad); err == nil {
+			t.Errorf("%+v renders %v", bad, kinds(list))
+		}
+	}
+}
+
+// TestNoKeys: what is rendered has no key and no CA, and the definitions that convert name the
+// Service that is rendered.
+func TestNoKeys(t *testing.T) {
+	converts := 0
+	for _, o := range objects(t, operator.Options{Namespace: "ns"}) {
+		if o.GetObjectKind().GroupVersionKind().Kind == "Secret" {
+			t.Errorf("Secret %s is rendered", o.GetName())
+		}
+		crd, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok || crd.Spec.Conversion == nil {
+			continue
+		}
+		converts++
+		if ca := crd.Spec.Conversion.Webhook.ClientConfig.CABundle; ca != nil {
+			t.Errorf("%s has the CA %s, which the operator makes", crd.Name, ca)
+		}
+		if s := crd.Spec.Conversion.Webhook.ClientConfig.Service; s.Namespace != "ns" || s.Name != "fairlead-operator" || *s.Port != 443 || *s.Path != "/convert" {
+			t.Errorf("%s calls %+v", crd.Name, s)
+		}
+	}
+	if converts != 2 {
+		t.Errorf("%d definitions convert, want those of Bundle and TunnelPool", converts)
+	}
+}
+
+// TestRestricted: the Pods are admitted into the namespace, whose level is the strictest.
+func TestRestricted(t *testing.T) {
+	list := objects(t, operator.Options{})
+	level, errs := psaapi.PolicyToEvaluate(list[0].GetLabels(), psaapi.Policy{})
+	if len(errs) > 0 || level.Enforce.Level != psaapi.LevelRestricted {
+		t.Fatalf("labels %v: %v", list[0].GetLabels(), errs.ToAggregate())
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := list[len(list)-1].(*appsv1.Deployment).Spec.Template
+	for _, r := range evaluator.EvaluatePod(level.Enforce, &template.ObjectMeta, &template.Spec) {
+		if !r.Allowed {
+			t.Errorf("%s: %s", r.ForbiddenReason, r.ForbiddenDetail)
+		}
+	}
+}
+
+// TestPorts: the Service, the probes and the flags name ports that the container has.
+func TestPorts(t *testing.T) {
+	list := objects(t, operator.Options{})
+	container := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+	ports := map[int32]bool{}
+	for _, p := range container.Ports {
+		ports[p.ContainerPort] = true
+	}
+	for _, flag := range container.Args {
+		if _, port, isAddress := strings.Cut(flag, "=:"); isAddress && !strings.Contains(fmt.Sprint(ports), port+":true") {
+			t.Errorf("%s: the container has ports %v", flag, ports)
+		}
+	}
+	for _, p := range []int32{container.LivenessProbe.HTTPGet.Port.IntVal, container.ReadinessProbe.HTTPGet.Port.IntVal} {
+		if !ports[p] {
+			t.Errorf("a probe asks port %d", p)
+		}
+	}
+}
+
+// TestExactRights: no wildcard, nothing that lets the operator take rights which it lacks, and no
+// Secret but those that it makes.
+func TestExactRights(t *testing.T) {
+	for _, o := range objects(t, operator.Options{}) {
+		for _, r := range rulesOf(o) {
+			for _, s := range slices.Concat(r.APIGroups, r.Resources, r.Verbs) {
+				if strings.Contains(s, "*") || s == "escalate" || s == "impersonate" {
+					t.Errorf("%s has %+v", o.GetName(), r)
+				}
+			}
+			if slices.Contains(r.Verbs, "bind") && len(r.ResourceNames) == 0 {
+				t.Errorf("%s binds any role: %+v", o.GetName(), r)
+			}
+			reads := len(r.ResourceNames) == 0 && !slices.Equal(r.Verbs, []string{"create"})
+			if slices.Contains(r.Resources, "secrets") && reads {
+				t.Errorf("%s reads all Secrets: %+v", o.GetName(), r)
+			}
+		}
+	}
+}
+
+func rulesOf(o component.Object) []rbacv1.PolicyRule {
+	switch r := o.(type) {
+	case *rbacv1.ClusterRole:
+		return r.Rules
+	case *rbacv1.Role:
+		return r.Rules
+	}
+	return nil
+}
+
+// TestGrants: the operator has every right that a role of a bundle grants, and may bind every
+// other role that a bundle binds; for the bundles of package bundle's tests and one with all
+// parts. Kubernetes would refuse to let it create these roles otherwise.
+func TestGrants(t *testing.T) {
+	role, err := operator.ClusterRole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../testdata/config/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	bundles := []*v1alpha1.Bundle{{Gateway: v1alpha1.Gateway{Enabled: ptr.To(true)}}, {Gateway: v1alpha1.Gateway{Enabled: ptr.To(true), Form: v1alpha1.FormStaticPod}}}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := bundle.Load(data)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		bundles = append(bundles, b)
+	}
+	roles := 0
+	for i, b := range bundles {
+		out, err := bundle.Render(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := map[string]bool{}
+		for _, o := range out.Objects {
+			kind := o.GetObjectKind().GroupVersionKind().Kind
+			own[kind+" "+o.GetName()] = true
+			for _, rule := range rulesOf(o) {
+				roles++
+				for _, missing := range lacks(role.Rules, rule) {
+					t.Errorf("bundle %d: %s %s grants %s", i, kind, o.GetName(), missing)
+				}
+			}
+			var ref rbacv1.RoleRef
+			switch binding := o.(type) {
+			case *rbacv1.ClusterRoleBinding:
+				ref = binding.RoleRef
+			case *rbacv1.RoleBinding:
+				ref = binding.RoleRef
+			default:
+				continue
+			}
+			if own[ref.Kind+" "+ref.Name] {
+				continue
+			}
+			bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{strings.ToLower(ref.Kind) + "s"}, ResourceNames: []string{ref.Name}, Verbs: []string{"bind"}}
+			for _, missing := range lacks(role.Rules, bind) {
+				t.Errorf("bundle %d: %s %s needs %s", i, kind, o.GetName(), missing)
+			}
+		}
+	}
+	if roles < 20 {
+		t.Errorf("the test has looked at %d rules only", roles)
+	}
+}
+
+// lacks lists what rule grants and rules do not.
+func lacks(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) (out []string) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+						return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
+							(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
+					}) {
+						out = append(out, fmt.Sprintf("%s %s.%s %s", verb, resource, group, name))
+					}
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// Inventories are the ConfigMaps in kube-system that list what the operator installed: the
+// Bundle's objects, and the agents of TunnelPools. Package install names them.
+var Inventories = []string{"fairlead-inventory", "fairlead-inventory-pools"}
+
+// rights are what the operator may do, and nothing else.
+func rights(o Options) ([]component.Object, error) {
+	role, err := ClusterRole()
+	if err != nil {
+		return nil, err
+	}
+	subject := rbac.ServiceAccount(o.Namespace, Name)
+	objects := []component.Object{
+		role,
+		rbac.ClusterRoleBinding(Name, Name, subject),
+		// Apply keeps its list of what it installed there.
+		rbac.Role(metav1.NamespaceSystem, Name,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: Inventories, Verbs: []string{"update"}}),
+		rbac.RoleBinding(metav1.NamespaceSystem, Name, Name, subject),
+	}
+	if o.Namespace == metav1.NamespaceSystem {
+		objects[2].(*rbacv1.Role).Rules = append(objects[2].(*rbacv1.Role).Rules, ownRules()...)
+	} else {
+		objects = append(objects, rbac.Role(o.Namespace, Name, ownRules()...), rbac.RoleBinding(o.Namespace, Name, Name, subject))
+	}
+	for _, object := range objects {
+		object.SetLabels(Labels())
+	}
+	return objects, nil
+}
+
+// ownRules are for the Secret with the webhook's CA and certificate, and for events of the
+// leader election.
+func ownRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		// A create request has no name yet, so it cannot be limited by one.
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{WebhookSecret}, Verbs: []string{"get", "update"}},
+	}
+}
+
+// ClusterRole is what the operator may do in all namespaces: a Bundle may name any.
+func ClusterRole() (*rbacv1.ClusterRole, error) {
+	g := grants{}
+	// What server-side apply takes, and the removal of what a bundle no longer has.
+	apply := []string{"get", "create", "patch", "delete"}
+	g.add("", apply, "configmaps", "serviceaccounts", "services")
+	g.add("", []string{"get", "create", "patch"}, "namespaces")
+	g.add("apps", append([]string{"list", "watch"}, apply...), "daemonsets", "deployments")
+	g.add("policy", apply, "poddisruptionbudgets")
+	g.add("networking.k8s.io", apply, "networkpolicies")
+	g.add(rbacv1.GroupName, apply, "clusterrolebindings", "clusterroles", "rolebindings", "roles")
+	g.add("admissionregistration.k8s.io", apply, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+	// The lock of `fairlead install`, the operator's own election, and the scheduler's leader.
+	g.add("coordination.k8s.io", []string{"get", "create", "update"}, "leases")
+	// What speaks against an installation: Pods of kube-apiserver, and nodes that no agent fits.
+	g.add("", []string{"list"}, "nodes", "pods")
+	g.add("events.k8s.io", []string{"create", "patch"}, "events")
+	kinds, err := crds.All()
+	if err != nil {
+		return nil, fmt.Errorf("render the operator: %w", err)
+	}
+	var definitions []string
+	for _, d := range kinds {
+		definitions = append(definitions, d.Name)
+		g.add(d.Spec.Group, []string{"get", "list", "watch"}, d.Spec.Names.Plural)
+		g.add(d.Spec.Group, []string{"update"}, d.Spec.Names.Plural+"/status")
+	}
+	bind, err := g.addGranted()
+	if err != nil {
+		return nil, fmt.Errorf("render the operator: %w", err)
+	}
+	named := []rbacv1.PolicyRule{
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{gateway.CASecret, v1alpha1.DefaultGatewaySecret}, Verbs: apply},
+	}
+	return rbac.ClusterRole(Name, slices.Concat(g.rules(), named, bind)...), nil
+}
+
+// grants are verbs per resource.
+type grants map[schema.GroupResource]sets.Set[string]
+
+func (g grants) add(group string, verbs []string, resources ...string) {
+	for _, r := range resources {
+		key := schema.GroupResource{Group: group, Resource: r}
+		if g[key] == nil {
+			g[key] = sets.New[string]()
+		}
+		g[key].Insert(verbs...)
+	}
+}
+
+// addGranted adds what bundles grant, as nobody may grant what they do not have. Names in
+// these rules depend on the Bundle, so they are left out. It returns rules to bind the roles that
+// bundles bind and do not render.
+func (g grants) addGranted() ([]rbacv1.PolicyRule, error) {
+	rendered, bound := sets.New[rbacv1.RoleRef](), sets.New[rbacv1.RoleRef]()
+	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects} {
+		objects, err := part(everything())
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			switch r := o.(type) {
+			case *rbacv1.ClusterRole:
+				rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
+				g.addRules(r.Rules)
+			case *rbacv1.Role:
+				rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
+				g.addRules(r.Rules)
+			case *rbacv1.ClusterRoleBinding:
+				bound.Insert(r.RoleRef)
+			case *rbacv1.RoleBinding:
+				bound.Insert(r.RoleRef)
+			}
+		}
+	}
+	names := map[string][]string{}
+	for ref := range bound.Difference(rendered) {
+		names[strings.ToLower(ref.Kind)+"s"] = append(names[strings.ToLower(ref.Kind)+"s"], ref.Name)
+	}
+	var rules []rbacv1.PolicyRule
+	for _, plural := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[plural])
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{rbacv1.GroupName}, Resources: []string{plural}, ResourceNames: names[plural], Verbs: []string{"bind"},
+		})
+	}
+	return rules, nil
+}
+
+func (g grants) addRules(rules []rbacv1.PolicyRule) {
+	for _, r := range rules {
+		for _, group := range r.APIGroups {
+			g.add(group, r.Verbs, r.Resources...)
+		}
+	}
+}
+
+// everything is a bundle that grants all that any bundle grants; a test compares it with others.
+func everything() *v1alpha1.Bundle {
+	b := v1alpha1.New()
+	b.Konnectivity.LeaseCounting = ptr.To(true)
+	b.Konnectivity.Agent.Identifiers = "host=$(" + v1alpha1.NodeNameVariable + ")"
+	b.Scheduler.BuiltInProfiles.Standard = &v1alpha1.StandardProfile{}
+	b.Scheduler.Plugins.TunnelReach.Enabled = ptr.To(true)
+	b.Gateway.Enabled = ptr.To(true)
+	return b
+}
+
+// rules are sorted; resources of one group with the same verbs share a rule.
+func (g grants) rules() []rbacv1.PolicyRule {
+	keys := slices.SortedFunc(maps.Keys(g), func(a, b schema.GroupResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	var rules []rbacv1.PolicyRule
+next:
+	for _, key := range keys {
+		verbs := sets.List(g[key])
+		for i := range rules {
+			if rules[i].APIGroups[0] == key.Group && slices.Equal(rules[i].Verbs, verbs) {
+				rules[i].Resources = append(rules[i].Resources, key.Resource)
+				continue next
+			}
+		}
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{key.Group}, Resources: []string{key.Resource}, Verbs: verbs})
+	}
+	return rules
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+)
+
+// checkOperator checks the flags that belong to --operator.
+func (o *Options) checkOperator(customResources bool) error {
+	if customResources && !o.Operator {
+		return errors.New("--custom-resources needs --operator")
+	}
+	if !slices.Contains([]string{refuse, keep, del}, o.CustomResources) {
+		return fmt.Errorf("--custom-resources %q: choose refuse, keep or delete", o.CustomResources)
+	}
+	return nil
+}
+
+func (o *Options) options(dryRun bool) install.UninstallOptions {
+	out := install.UninstallOptions{DryRun: dryRun, Timeout: o.Timeout}
+	if o.Operator {
+		out.Party, out.KeepDefinitions = install.Operator, o.CustomResources == keep
+	}
+	if !dryRun {
+		out.Wait, out.Progress = o.Wait, o.Progress()
+	}
+	return out
+}
+
+// customObjects ends the command if it would delete objects of users, and names those that it
+// deletes because it was told to.
+func (o *Options) customObjects(ctx context.Context, target clusterflags.Cluster) error {
+	switch o.CustomResources {
+	case refuse:
+		findings, err := install.PreflightUninstallOperator(ctx, target.Config)
+		if err != nil {
+			return err
+		}
+		return o.Findings(findings)
+	case del:
+		objects, err := install.CustomObjects(ctx, target.Config)
+		if err != nil {
+			return err
+		}
+		if len(objects) > 0 {
+			_, _ = fmt.Fprintf(o.Streams.ErrOut, "Deleting with their definitions: %s\n", strings.Join(objects, ", "))
+		}
+	}
+	return nil
+}
+
+// pools deletes the agents of TunnelPools, which are gone.
+func (o *Options) pools(ctx context.Context, target clusterflags.Cluster, result *install.Result) error {
+	more, err := install.Uninstall(ctx, target.Config, install.UninstallOptions{Party: install.Pools, Wait: o.Wait, Timeout: o.Timeout, Progress: o.Progress()})
+	result.Objects = append(result.Objects, more.Objects...)
+	return err
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
+)
+
+// establishedInterval is short, because the API server needs a moment only.
+const establishedInterval = 100 * time.Millisecond
+
+// awaitEstablished waits until the API server serves a definition, so that what comes after it
+// may use its kind.
+func (c *client) awaitEstablished(ctx context.Context, r Ref) error {
+	for {
+		live, err := c.get(ctx, r)
+		if err == nil && isEstablished(live) {
+			return nil
+		}
+		if err != nil && isAnswer(err) {
+			return fmt.Errorf("wait for %s: %w", r, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not established: %w: look at its conditions with kubectl describe crd %s", r, context.Cause(ctx), r.Name)
+		case <-time.After(establishedInterval):
+		}
+	}
+}
+
+func isEstablished(u *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(item any) bool {
+		c, _ := item.(map[string]any)
+		return c["type"] == string(apiextensionsv1.Established) && c["status"] == string(apiextensionsv1.ConditionTrue)
+	})
+}
+
+// CustomObjects lists the objects of the kinds that the operator's definitions define, as
+// "Bundle default". It reads metadata only, in the version that is stored, so that it needs no
+// webhook.
+func CustomObjects(ctx context.Context, cfg *rest.Config) ([]string, error) {
+	c, err := newClient(cfg, Operator)
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range definitions {
+		for _, v := range d.Spec.Versions {
+			if !v.Storage {
+				continue
+			}
+			list, err := c.metadata.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: v.Name, Resource: d.Spec.Names.Plural}).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // the definition is not there
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
+			}
+			for i := range list.Items {
+				out = append(out, Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}.String())
+			}
+		}
+	}
+	return out, nil
+}
+
+// FindingCustomObjects is the ID of the finding that objects would be deleted together with their definition.
+const FindingCustomObjects = "custom-objects"
+
+// PreflightUninstallOperator determines whether to uninstall the operator with its definitions
+// would delete objects of users.
+func PreflightUninstallOperator(ctx context.Context, cfg *rest.Config) ([]Finding, error) {
+	objects, err := CustomObjects(ctx, cfg)
+	if err != nil || len(objects) == 0 {
+		return nil, err
+	}
+	const most = 10
+	shown := objects[:min(len(objects), most)]
+	message := strings.Join(shown, ", ")
+	if more := len(objects) - len(shown); more > 0 {
+		message += fmt.Sprintf(" and %d more", more)
+	}
+	return []Finding{{
+		ID: FindingCustomObjects, Message: "the definitions' objects would be deleted: " + message,
+		Hint: "keep them and the definitions with --custom-resources=keep, delete them with --custom-resources=delete, or save and delete them yourself first",
+	}}, nil
+}

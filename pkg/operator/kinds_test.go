@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// testProfiles: profiles reach the second scheduler's configuration, and those that cannot say
+// why and change nothing.
+func testProfiles(e *env) {
+	profiles := e.kind("schedulerprofiles")
+	create := func(name string, spec map[string]any) {
+		e.Helper()
+		if _, err := profiles.Create(e.Context(), object("SchedulerProfile", "", name, spec), metav1.CreateOptions{}); err != nil {
+			e.Fatal(err)
+		}
+	}
+	create("batch", map[string]any{"schedulerName": "night-batch", "strategy": "Batch"})
+	e.condition(profiles, "batch", v1beta1.ProfileAccepted, v1beta1.ReasonAccepted)
+	// Nothing runs Pods here, so the rollout does not end.
+	if c := e.condition(profiles, "batch", v1beta1.ProfileProgrammed, v1beta1.ReasonRollingOut); c.Status != metav1.ConditionFalse {
+		e.Errorf("%+v", c)
+	}
+	config := func() string {
+		e.Helper()
+		cm, err := e.client.CoreV1().ConfigMaps("kube-system").Get(e.Context(), "my-scheduler-config", metav1.GetOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		return fmt.Sprint(cm.Data)
+	}
+	if !strings.Contains(config(), "schedulerName: night-batch") {
+		e.Errorf("the configuration lacks the profile:\n%s", config())
+	}
+	create("taken", map[string]any{"schedulerName": "night-batch", "strategy": "Spread"})
+	if c := e.condition(profiles, "taken", v1beta1.ProfileAccepted, v1beta1.ReasonNameConflict); !strings.Contains(c.Message, "SchedulerProfile batch") {
+		e.Errorf("the condition does not name the other profile: %q", c.Message)
+	}
+	create("bundles", map[string]any{"schedulerName": "my-scheduler", "strategy": "Spread"})
+	e.condition(profiles, "bundles", v1beta1.ProfileAccepted, v1beta1.ReasonNameConflict)
+	create("raw", map[string]any{"schedulerName": "raw", "strategy": "Raw", "raw": map[string]any{"plugins": map[string]any{"score": map[string]any{"enabled": []any{map[string]any{"name": "NoSuchPlugin"}}}}}})
+	if c := e.condition(profiles, "raw", v1beta1.ProfileAccepted, v1beta1.ReasonInvalid); !strings.Contains(c.Message, "NoSuchPlugin") {
+		e.Errorf("the condition does not name the plugin: %q", c.Message)
+	}
+	e.event("SchedulerProfile", v1beta1.ReasonInvalid, "NoSuchPlugin")
+	if text := config(); strings.Contains(text, "NoSuchPlugin") || strings.Count(text, "night-batch") == 0 {
+		e.Errorf("a profile that was not accepted has changed the configuration:\n%s", text)
+	}
+	if err := profiles.Delete(e.Context(), "batch", metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	e.condition(profiles, "taken", v1beta1.ProfileAccepted, v1beta1.ReasonAccepted)
+}
+
+// testPools: a pool's agents differ from the Bundle's in what the pool sets, follow the scale
+// subresource, are restored, and go with the pool.
+func testPools(e *env) {
+	pools := e.kind("tunnelpools")
+	system := pools.Namespace("kube-system")
+	spec := map[string]any{"replicas": int64(3), "nodeSelector": map[string]any{"pool": "edge"}}
+	if _, err := system.Create(e.Context(), object("TunnelPool", "kube-system", "edge", spec), metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	if _, err := pools.Namespace("default").Create(e.Context(), object("TunnelPool", "default", "stray", map[string]any{}), metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	const name = "konnectivity-agent-pool-edge"
+	deployments := e.client.AppsV1().Deployments("kube-system")
+	replicas := func(want int32) {
+		e.Helper()
+		daemontest.Eventually(e.T, bound, func() error {
+			d, err := deployments.Get(e.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if *d.Spec.Replicas != want || d.Spec.Template.Spec.NodeSelector["pool"] != "edge" {
+				return fmt.Errorf("%d replicas on %v, want %d", *d.Spec.Replicas, d.Spec.Template.Spec.NodeSelector, want)
+			}
+			return nil
+		})
+	}
+	replicas(3)
+	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)
+	e.condition(system, "edge", v1beta1.PoolAvailable, v1beta1.ReasonNotReady)
+	if c := e.condition(pools.Namespace("default"), "stray", v1beta1.PoolAccepted, v1beta1.ReasonInvalid); !strings.Contains(c.Message, "namespace kube-system") {
+		e.Errorf("the condition does not name the namespace: %q", c.Message)
+	}
+	if _, err := e.client.AppsV1().Deployments("default").Get(e.Context(), "konnectivity-agent-pool-stray", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		e.Errorf("agents of a pool that was not accepted: %v", err)
+	}
+	if _, err := system.Patch(e.Context(), "edge", types.MergePatchType, []byte(`{"spec": {"replicas": 5}}`), metav1.PatchOptions{}, "scale"); err != nil {
+		e.Fatal(err)
+	}
+	replicas(5)
+	if err := deployments.Delete(e.Context(), name, metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	replicas(5)
+	daemontest.Eventually(e.T, bound, func() error {
+		pool, err := system.Get(e.Context(), "edge", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n, _, err := unstructured.NestedInt64(pool.Object, "status", "replicas")
+		selector, _, _ := unstructured.NestedString(pool.Object, "status", "selector")
+		if err != nil || n != 5 || selector != "fairlead.dev/tunnel-pool=edge" {
+			return fmt.Errorf("status.replicas %d, selector %q: %w", n, selector, err)
+		}
+		return nil
+	})
+	if err := system.Delete(e.Context(), "edge", metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	daemontest.Eventually(e.T, bound, func() error {
+		if _, err := deployments.Get(e.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the agents are not gone: %w", err)
+		}
+		return nil
+	})
+}

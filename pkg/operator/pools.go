@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+)
+
+const (
+	// poolLabel tells a pool's agents from those of the Bundle and of other pools.
+	poolLabel = "fairlead.dev/tunnel-pool"
+	// poolPrefix of the workloads' names.
+	poolPrefix = konnectivity.AgentName + "-pool-"
+	// defaultPoolReplicas of a pool that sets none.
+	defaultPoolReplicas = 2
+)
+
+// PoolReconciler runs the agents of TunnelPools. They are applied apart from the Bundle's
+// objects, with an inventory of their own, so that `fairlead install` does not delete them.
+type PoolReconciler struct {
+	// Client reads the objects and writes the status.
+	Client client.Client
+	// Config is the connection of pkg/install.
+	Config *rest.Config
+	// Events may be nil.
+	Events events.EventRecorder
+}
+
+// Reconcile implements reconcile.Reconciler, for all pools.
+func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	pools := &v1beta1.TunnelPoolList{}
+	if err := r.Client.List(ctx, pools); err != nil {
+		return ctrl.Result{}, err
+	}
+	b := &v1beta1.Bundle{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: bundle.ObjectName}, b)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	refused := verdict{false, v1beta1.ReasonNoBundle, "there is no Bundle default, so nothing is applied: create it"}
+	if err == nil {
+		wanted, invalid := load(b)
+		switch {
+		case invalid != nil:
+			refused = verdict{false, v1beta1.ReasonInvalidBundle, "the Bundle is not valid: " + invalid.Error()}
+		case !ptr.Deref(wanted.Konnectivity.Enabled, true):
+			refused = verdict{false, v1beta1.ReasonDisabled, "the Bundle has no tunnel: set konnectivity.enabled: true"}
+		default:
+			return r.reconcile(ctx, b, pools.Items)
+		}
+	}
+	// Agents that run are left alone: to stop them may cut the tunnel.
+	var failures []error
+	for i := range pools.Items {
+		failures = append(failures, r.report(ctx, &pools.Items[i], refused))
+	}
+	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
+}
+
+// reconcile applies the agents of all pools that a valid Bundle allows.
+func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools []v1beta1.TunnelPool) (ctrl.Result, error) {
+	verdicts := make([]verdict, len(pools))
+	var objects []component.Object
+	for i := range pools {
+		if pools[i].DeletionTimestamp != nil {
+			continue
+		}
+		o, err := poolObject(b, &pools[i])
+		if err != nil {
+			verdicts[i] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
+			continue
+		}
+		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}
+		objects = append(objects, o)
+	}
+	outcome, failure := r.apply(ctx, b, objects)
+	failures := []error{failure}
+	for i := range pools {
+		if verdicts[i].accepted && !outcome.accepted {
+			verdicts[i] = outcome
+		}
+		failures = append(failures, r.report(ctx, &pools[i], verdicts[i]))
+	}
+	if !outcome.accepted {
+		return ctrl.Result{RequeueAfter: resyncNotReady}, errors.Join(failures...)
+	}
+	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
+}
+
+// apply compares first: in the steady state the operator writes nothing.
+func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object) (verdict, error) {
+	failed := func(err error) (verdict, error) { return verdict{false, v1beta1.ReasonFailed, err.Error()}, err }
+	comparison, err := install.DiffOf(ctx, r.Config, install.Pools, objects)
+	switch {
+	case err != nil:
+		return failed(err)
+	case len(comparison.Differences)+len(comparison.Problems) == 0:
+		return verdict{accepted: true}, nil
+	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
+		return verdict{false, v1beta1.ReasonDrift, "the agents differ, and managementPolicy of the Bundle is Observe: set Enforce"}, nil
+	}
+	_, err = install.Apply(ctx, r.Config, objects, install.Options{Party: install.Pools, Timeout: applyTimeout})
+	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
+		return verdict{false, v1beta1.ReasonBlocked, blocked.Error()}, nil
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return verdict{accepted: true}, nil
+}
+
+// poolObject is the workload of a pool: the Bundle's agents with what the pool sets.
+func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, error) {
+	if problems := validation.IsValidLabelValue(pool.Name); len(problems) > 0 {
+		return nil, fmt.Errorf("the name %q cannot be a label's value: %s: create a pool with a shorter name", pool.Name, problems[0])
+	}
+	merged, err := load(withPool(b, &pool.Spec))
+	if err != nil {
+		return nil, fmt.Errorf("together with the Bundle the pool is not valid: %w", err)
+	}
+	if pool.Namespace != merged.Namespace {
+		return nil, fmt.Errorf("servers accept agents of namespace %s only, which is the Bundle's: create the pool there", merged.Namespace)
+	}
+	c := konnectivity.Agent(merged)
+	c.Name = poolPrefix + pool.Name
+	for _, set := range []*map[string]string{&c.Labels, &c.Selector, &c.PodLabels} {
+		*set = maps.Clone(*set)
+		(*set)[poolLabel] = pool.Name
+	}
+	var o component.Object = component.DaemonSet(c)
+	if merged.Konnectivity.Agent.Form == config.FormDeployment {
+		c.Affinity = component.SpreadHosts(c.Selector)
+		o = component.Deployment(c)
+	}
+	// The garbage collector deletes the agents with the pool, also if there is no operator.
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: "TunnelPool", Name: pool.Name, UID: pool.UID, Controller: ptr.To(true),
+	}})
+	return o, nil
+}
+
+// withPool is a Bundle whose agents are those of a pool.
+func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
+	b = b.DeepCopy()
+	a := &b.Spec.Konnectivity.Agent
+	a.Form, a.Replicas = config.FormDaemonSet, nil
+	if spec.Form != v1beta1.PoolDaemonSet {
+		a.Form, a.Replicas = config.FormDeployment, ptr.To(ptr.Deref(spec.Replicas, defaultPoolReplicas))
+	}
+	if len(spec.ServerAddresses) > 0 {
+		b.Spec.Konnectivity.ServerAddresses = spec.ServerAddresses
+	}
+	if spec.HostNetwork != "" {
+		a.HostNetwork = spec.HostNetwork
+	}
+	if len(spec.Identifiers) > 0 {
+		a.Identifiers = spec.Identifiers
+	}
+	if spec.Image != "" {
+		a.Image = spec.Image
+	}
+	if spec.NodeSelector != nil {
+		a.NodeSelector = spec.NodeSelector
+	}
+	if spec.Tolerations != nil {
+		a.Tolerations = spec.Tolerations
+	}
+	if spec.Resources != nil {
+		a.Resources = spec.Resources
+	}
+	return b
+}
+
+// report writes the status of one pool if it differs.
+func (r *PoolReconciler) report(ctx context.Context, pool *v1beta1.TunnelPool, v verdict) error {
+	if pool.DeletionTimestamp != nil {
+		return nil
+	}
+	before := pool.Status.DeepCopy()
+	if err := r.count(ctx, pool); err != nil {
+		return err
+	}
+	set := setter(&pool.Status.Conditions, pool.Generation)
+	set(v1beta1.PoolAccepted, v.accepted, v.reason, v.message)
+	if pool.Status.ReadyReplicas > 0 {
+		set(v1beta1.PoolAvailable, true, v1beta1.ReasonAvailable, "agents are ready")
+	} else {
+		set(v1beta1.PoolAvailable, false, v1beta1.ReasonNotReady, "no agent is ready: look at the Pods with label "+pool.Status.Selector)
+	}
+	pool.Status.ObservedGeneration = pool.Generation
+	if equality.Semantic.DeepEqual(before, &pool.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("write the status of TunnelPool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	if old := meta.FindStatusCondition(before.Conditions, v1beta1.PoolAccepted); !v.accepted && r.Events != nil && (old == nil || old.Reason != v.reason) {
+		r.Events.Eventf(pool, nil, corev1.EventTypeWarning, v.reason, actionObserve, "%s", truncated(v.message, maxNote))
+	}
+	return nil
+}
+
+// count fills in what runs.
+func (r *PoolReconciler) count(ctx context.Context, pool *v1beta1.TunnelPool) error {
+	key := client.ObjectKey{Namespace: pool.Namespace, Name: poolPrefix + pool.Name}
+	pool.Status.Replicas, pool.Status.ReadyReplicas = 0, 0
+	pool.Status.Selector = labels.FormatLabels(map[string]string{poolLabel: pool.Name})
+	if pool.Spec.Form == v1beta1.PoolDaemonSet {
+		d := &appsv1.DaemonSet{}
+		err := r.Client.Get(ctx, key, d)
+		pool.Status.Replicas, pool.Status.ReadyReplicas = d.Status.DesiredNumberScheduled, d.Status.NumberReady
+		return client.IgnoreNotFound(err)
+	}
+	d := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, key, d)
+	pool.Status.Replicas, pool.Status.ReadyReplicas = ptr.Deref(d.Spec.Replicas, 0), d.Status.ReadyReplicas
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// workloads reports the workloads and the scheduler's leader.
+func (r *BundleReconciler) workloads(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object) error {
+	components, waits := []v1beta1.ComponentStatus{}, ""
+	for _, o := range objects {
+		c, rolling, err := r.component(ctx, o)
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			components = append(components, *c)
+		}
+		if rolling && waits == "" {
+			waits = fmt.Sprintf("%s %s rolls out: %d of %d Pods are ready", c.Kind, c.Name, c.Ready, c.Desired)
+		}
+	}
+	b.Status.Components = components
+	set := conditions(b)
+	if waits != "" {
+		set(v1beta1.BundleProgressing, true, v1beta1.ReasonRollingOut, waits)
+	} else {
+		set(v1beta1.BundleProgressing, false, v1beta1.ReasonRolledOut, "all workloads run what was applied")
+	}
+	agents := componentNamed(components, "konnectivity-agent")
+	switch {
+	case !ptr.Deref(wanted.Konnectivity.Enabled, true):
+		set(v1beta1.BundleTunnelAvailable, true, v1beta1.ReasonDisabled, "the bundle has no tunnel")
+	case agents.Ready > 0:
+		set(v1beta1.BundleTunnelAvailable, true, v1beta1.ReasonAvailable, "agents are ready")
+	default:
+		set(v1beta1.BundleTunnelAvailable, false, v1beta1.ReasonNotReady, "no agent is ready: look at the Pods of konnectivity-agent")
+	}
+	return r.leader(ctx, b, wanted)
+}
+
+func componentNamed(all []v1beta1.ComponentStatus, name string) v1beta1.ComponentStatus {
+	for _, c := range all {
+		if c.Name == name {
+			return c
+		}
+	}
+	return v1beta1.ComponentStatus{}
+}
+
+// component returns the state of a workload and whether it rolls out, nil for other objects.
+func (r *BundleReconciler) component(ctx context.Context, o component.Object) (c *v1beta1.ComponentStatus, rolling bool, err error) {
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}
+	switch o.(type) {
+	case *appsv1.Deployment:
+		d := &appsv1.Deployment{}
+		err = r.Client.Get(ctx, key, d)
+		return &v1beta1.ComponentStatus{Kind: "Deployment", Name: key.Name, Desired: ptr.Deref(d.Spec.Replicas, 0), Ready: d.Status.ReadyReplicas},
+			!deploymentDone(d), client.IgnoreNotFound(err)
+	case *appsv1.DaemonSet:
+		d := &appsv1.DaemonSet{}
+		err = r.Client.Get(ctx, key, d)
+		return &v1beta1.ComponentStatus{Kind: "DaemonSet", Name: key.Name, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady},
+			!daemonSetDone(d), client.IgnoreNotFound(err)
+	}
+	return nil, false, nil
+}
+
+// deploymentDone tells whether all Pods that should run do, and are of the newest template.
+func deploymentDone(d *appsv1.Deployment) bool {
+	n := ptr.Deref(d.Spec.Replicas, 1)
+	return d.UID != "" && d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n
+}
+
+func daemonSetDone(d *appsv1.DaemonSet) bool {
+	n := d.Status.DesiredNumberScheduled
+	return d.UID != "" && d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedNumberScheduled == n && d.Status.NumberAvailable == n
+}
+
+// leader reports whether a replica of the scheduler holds its Lease.
+func (r *BundleReconciler) leader(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) error {
+	set, election := conditions(b), wanted.Scheduler.LeaderElection
+	if !ptr.Deref(wanted.Scheduler.Enabled, true) || !ptr.Deref(election.LeaderElect, true) {
+		set(v1beta1.BundleSchedulerLeading, true, v1beta1.ReasonDisabled, "the bundle has no scheduler that elects a leader")
+		return nil
+	}
+	lease := &coordinationv1.Lease{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: election.LeaseNamespace, Name: election.LeaseName}, lease)
+	if err := client.IgnoreNotFound(err); err != nil {
+		return err
+	}
+	holder := leaderOf(lease, election.LeaseDuration.Duration)
+	if holder == "" {
+		set(v1beta1.BundleSchedulerLeading, false, v1beta1.ReasonNoLeader, fmt.Sprintf("no replica renews Lease %s/%s: look at its Pods", election.LeaseNamespace, election.LeaseName))
+		return nil
+	}
+	set(v1beta1.BundleSchedulerLeading, true, v1beta1.ReasonLeading, holder+" leads")
+	return nil
+}
+
+// leaderOf is who holds a Lease, "" if nobody has renewed it for twice its duration.
+func leaderOf(lease *coordinationv1.Lease, duration time.Duration) string {
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Add(2*duration).Before(time.Now()) {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
