@@ -75,6 +75,9 @@ require (
 
 require github.com/fairlead-dev/fairlead v0.0.0
 
-require github.com/klauspost/compress v1.18.1 // indirect
+require (
+	github.com/klauspost/compress v1.18.1 // indirect
+	k8s.io/kube-aggregator v0.36.3 // indirect
+)
 
 replace github.com/fairlead-dev/fairlead => ../..
