@@ -73,7 +73,7 @@ func raiseLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	lo, err := unix.NewIfreq("lo")
 	if err != nil {
 		t.Fatal(err)

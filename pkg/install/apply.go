@@ -34,6 +34,9 @@ type Options struct {
 	Timeout time.Duration
 	// Leases are those that the workloads create themselves; Uninstall deletes them.
 	Leases []Lease
+	// Keep are the names of objects that stay installed although they are not among the
+	// objects to apply. Default: none.
+	Keep []string
 	// Party is the command that installs; the zero value is `fairlead install`.
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
@@ -108,6 +111,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	if err != nil {
 		return result, err
 	}
+	c.keep = o.Keep
 	defer func() { result.Warnings = append(result.Warnings, c.warnings.list()...) }()
 	if o.DryRun {
 		return result, c.dryRun(ctx, manifests, o, result)
@@ -173,28 +177,42 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	if err := c.writeInventory(ctx, during); err != nil {
 		return err
 	}
-	for i, ch := range p.changes {
-		o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(p.changes))
-		if err := c.awaitBackend(ctx, ch, o.Progress); err != nil {
-			return fmt.Errorf("apply %s: %w", ch.Ref, err)
-		}
-		uid, err := c.applyChange(ctx, ch, o.Force)
-		if err != nil {
-			return fmt.Errorf("apply %s: %w", ch.Ref, err)
-		}
-		entries[i].UID = uid
-		result.add(ch, "")
-		if ch.Kind == definitionKind {
-			if err := c.awaitEstablished(ctx, ch.Ref); err != nil {
+	// APIServices are last, because they wait for what may never become ready.
+	for _, registers := range []bool{false, true} {
+		for i, ch := range p.changes {
+			if (ch.Kind == apiServiceKind) != registers {
+				continue
+			}
+			o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(p.changes))
+			if entries[i].UID, err = c.installChange(ctx, ch, o); err != nil {
 				return err
 			}
+			result.add(ch, "")
+		}
+		if registers {
+			break
+		}
+		if err := c.prune(ctx, p.prunes, o, result); err != nil {
+			return err
 		}
 	}
-	if err := c.prune(ctx, p.prunes, o, result); err != nil {
-		return err
-	}
 	// The older bundle's Leases stay in the inventory: Uninstall deletes them.
-	return c.writeInventory(ctx, during.with(entries, during.Leases))
+	return c.writeInventory(ctx, during.with(union(entries, p.kept, sameObject), during.Leases))
+}
+
+// installChange applies one change, after what it waits for and before what waits for it.
+func (c *client) installChange(ctx context.Context, ch change, o Options) (types.UID, error) {
+	if err := c.awaitBackend(ctx, ch, o.Progress); err != nil {
+		return "", fmt.Errorf("apply %s: %w", ch.Ref, err)
+	}
+	uid, err := c.applyChange(ctx, ch, o.Force)
+	if err != nil {
+		return "", fmt.Errorf("apply %s: %w", ch.Ref, err)
+	}
+	if ch.Kind == definitionKind {
+		return uid, c.awaitEstablished(ctx, ch.Ref)
+	}
+	return uid, nil
 }
 
 // prune deletes what the bundle no longer has. It deletes a scheduler only after no

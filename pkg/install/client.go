@@ -37,6 +37,7 @@ type client struct {
 	warnings *warnings
 	party    Party
 	config   *rest.Config
+	keep     []string // names of objects that are not pruned
 	// ownUIDs are objects that an installed program made and that go with it.
 	ownUIDs []types.UID
 }

@@ -63,23 +63,42 @@ func CustomObjects(ctx context.Context, cfg *rest.Config) ([]string, error) {
 	}
 	var out []string
 	for _, d := range definitions {
-		for _, v := range d.Spec.Versions {
-			if !v.Storage {
-				continue
-			}
-			list, err := c.metadata.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: v.Name, Resource: d.Spec.Names.Plural}).List(ctx, metav1.ListOptions{})
-			if apierrors.IsNotFound(err) {
-				continue // the definition is not there
-			}
-			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
-			}
-			for i := range list.Items {
-				out = append(out, Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}.String())
-			}
+		version, err := c.storedVersion(ctx, d.Name)
+		if err != nil {
+			return nil, err
+		}
+		if version == "" {
+			continue // the definition is not there
+		}
+		list, err := c.metadata.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: version, Resource: d.Spec.Names.Plural}).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
+		}
+		for i := range list.Items {
+			out = append(out, Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}.String())
 		}
 	}
 	return out, nil
+}
+
+// storedVersion is the version that the cluster's definition stores, which may be that of
+// another release; "" if there is no definition.
+func (c *client) storedVersion(ctx context.Context, definition string) (string, error) {
+	live, err := c.get(ctx, Ref{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: definitionKind, Name: definition})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the CustomResourceDefinition %s: %w", definition, err)
+	}
+	versions, _, _ := unstructured.NestedSlice(live.Object, "spec", "versions")
+	for _, item := range versions {
+		if v, _ := item.(map[string]any); v["storage"] == true {
+			name, _ := v["name"].(string)
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("the CustomResourceDefinition %s stores no version", definition)
 }
 
 // FindingCustomObjects is the ID of the finding that objects would be deleted together with their definition.

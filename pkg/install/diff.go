@@ -36,19 +36,20 @@ type Comparison struct {
 // defaults and fields of other owners make no difference. Objects that Apply would prune are among the differences. Diff
 // changes nothing.
 func Diff(ctx context.Context, cfg *rest.Config, objects []component.Object) (*Comparison, error) {
-	return DiffOf(ctx, cfg, Command, objects)
+	return DiffOf(ctx, cfg, Options{}, objects)
 }
 
-// DiffOf is Diff for the objects of a party.
-func DiffOf(ctx context.Context, cfg *rest.Config, party Party, objects []component.Object) (*Comparison, error) {
+// DiffOf is Diff for what Apply would do with these options, of which it uses Party and Keep.
+func DiffOf(ctx context.Context, cfg *rest.Config, o Options, objects []component.Object) (*Comparison, error) {
 	manifests, err := sorted(objects)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(cfg, party)
+	c, err := newClient(cfg, o.Party)
 	if err != nil {
 		return nil, err
 	}
+	c.keep = o.Keep
 	inv, err := c.readInventory(ctx)
 	if err != nil {
 		return nil, err

@@ -163,6 +163,7 @@ func conflictsOf(live, wanted *unstructured.Unstructured, err error) []Conflict 
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
+	live, wanted = mask(live, wanted)
 	var out []Conflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,6 +58,8 @@ type plan struct {
 	// prunes are in the order of deletion.
 	prunes   []change
 	problems []Problem
+	// kept are not among the objects and are not pruned.
+	kept []Entry
 }
 
 // makePlan determines by dry runs what each object would become, and which of the
@@ -125,7 +128,7 @@ func (c *client) judgeFailure(ctx context.Context, ch change, force bool, coming
 		// the role, which is created first.
 		ch.merged = ch.want
 		return ch, nil, nil
-	case mine && isImmutable(err) && (force || isBinding(ch.Kind)):
+	case mine && isImmutable(err) && (force && ch.Kind != definitionKind || isBinding(ch.Kind)):
 		ch.action, ch.merged = Recreated, ch.want
 		return ch, nil, nil
 	}
@@ -164,7 +167,8 @@ func (c *client) judge(ch change, force bool) (change, *Problem, error) {
 		return ch, foreign(ch.live, foreignOwner(ch.live)), nil
 	case !force && !same(ch.live, ch.merged, false):
 		f := foreign(ch.live, "it is not what the bundle says")
-		differences := fieldDifferences(essence(ch.live, false), essence(ch.merged, false), "")
+		live, merged := mask(ch.live, ch.merged)
+		differences := fieldDifferences(essence(live, false), essence(merged, false), "")
 		f.Conflicts = differences[:min(len(differences), maxFields)]
 		return ch, f, nil
 	default:
@@ -229,6 +233,11 @@ func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
 	}
 	for _, e := range reversed(inv.Objects) {
 		if wanted.Has(e.key()) {
+			continue
+		}
+		// The deletion of a definition deletes all objects of its kind.
+		if slices.Contains(c.keep, e.Name) || e.Kind == definitionKind {
+			p.kept = append(p.kept, e)
 			continue
 		}
 		ch, problem, err := c.planDelete(ctx, e)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -138,7 +139,13 @@ func (r *BundleReconciler) inUse(ctx context.Context, wanted *config.Bundle) (st
 // apply compares first: in the steady state the operator writes nothing.
 func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object) error {
 	set := conditions(b)
-	comparison, err := install.Diff(ctx, r.Config, objects)
+	objects, unready, err := r.withoutUnready(ctx, objects)
+	if err != nil {
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
+		return err
+	}
+	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
+	comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 	if err != nil {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
@@ -150,7 +157,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		return nil
 	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
-			"%d objects differ (see status.drift) and managementPolicy is Observe: set Enforce, or run fairlead install", len(comparison.Differences)))
+			"%d objects or fields differ: see status.drift. Set managementPolicy: Enforce, or run fairlead install", len(b.Status.Drift)))
 		return nil
 	}
 	why, err := r.inUse(ctx, wanted)
@@ -162,7 +169,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, why)
 		return nil
 	}
-	result, err := install.Apply(ctx, r.Config, objects, install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout})
+	result, err := install.Apply(ctx, r.Config, objects, options)
 	r.changed(b, result)
 	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, blocked.Error())
@@ -175,6 +182,29 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	b.Status.Drift = nil
 	set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, "all objects are as the bundle says")
 	return nil
+}
+
+// withoutUnready leaves out the APIService whose server is not ready, and returns its name: it
+// is not created yet, and stays if it is there. To wait for it would keep the lock from TunnelPools.
+func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []component.Object) (now []component.Object, unready []string, err error) {
+	ready := false
+	for _, o := range objects {
+		if o.GetName() == config.TunnelAPIName {
+			c, _, err := r.component(ctx, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			ready = ready || c != nil && c.Ready > 0
+		}
+	}
+	for _, o := range objects {
+		if _, registers := o.(*apiregistrationv1.APIService); registers && !ready {
+			unready = append(unready, o.GetName())
+			continue
+		}
+		now = append(now, o)
+	}
+	return now, unready, nil
 }
 
 // drift lists the fields with other owners, and the other objects that differ.

@@ -231,10 +231,18 @@ func (r *BundleReconciler) certificatesValid(b *v1beta1.Bundle) {
 	text := fmt.Sprintf("the webhook's certificate is valid until %s, its CA until %s", s.serving.UTC().Format(time.RFC3339), s.ca.UTC().Format(time.RFC3339))
 	switch now := r.certificates.now(); {
 	case now.After(s.serving) || now.After(s.ca):
-		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, fmt.Sprintf("%s; the last renewal: %v", text, s.failure))
+		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, text+renewalFailure(s.failure))
 	case s.failure != nil:
-		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonRenewalFailed, fmt.Sprintf("%s; the last renewal failed: %v", text, s.failure))
+		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonRenewalFailed, text+renewalFailure(s.failure))
 	default:
 		set(v1beta1.BundleCertificatesValid, true, v1beta1.ReasonCertificatesValid, text)
 	}
+}
+
+// renewalFailure continues a sentence about certificates.
+func renewalFailure(err error) string {
+	if err == nil {
+		return ": look for the renewal in the operator's log"
+	}
+	return fmt.Sprintf("; the last renewal failed: %v", err)
 }

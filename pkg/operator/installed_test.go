@@ -169,7 +169,7 @@ func (e *env) event(kind, reason, note string) {
 func TestInstalled(t *testing.T) {
 	e, refused := installed(t)
 	everything := map[string]any{
-		"gateway": map[string]any{"enabled": true},
+		"gateway": map[string]any{"enabled": true}, "tunnelAPI": map[string]any{"enabled": true},
 		"konnectivity": map[string]any{
 			"leaseCounting": true, "server": map[string]any{"proxyStrategies": []any{"destHost", "default"}},
 			"agent": map[string]any{"identifiers": []any{map[string]any{"type": "Host", "value": "$(NODE_NAME)"}}},

@@ -118,6 +118,25 @@ func testPools(e *env) {
 		}
 		return nil
 	})
+	// A pool that becomes invalid keeps the agents that it has.
+	wrong := func(value string) {
+		e.Helper()
+		patch := fmt.Appendf(nil, `{"spec": {"nodeSelector": {"not a label!": %s}}}`, value)
+		if _, err := system.Patch(e.Context(), "edge", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			e.Fatal(err)
+		}
+	}
+	before, err := deployments.Get(e.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	wrong(`"x"`)
+	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonInvalid)
+	if after, err := deployments.Get(e.Context(), name, metav1.GetOptions{}); err != nil || after.UID != before.UID || after.Generation != before.Generation {
+		e.Errorf("the agents of a pool that became invalid were changed: %v, %v", after, err)
+	}
+	wrong("null")
+	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)
 	if err := system.Delete(e.Context(), "edge", metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}

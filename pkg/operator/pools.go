@@ -85,6 +85,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools []v1beta1.TunnelPool) (ctrl.Result, error) {
 	verdicts := make([]verdict, len(pools))
 	var objects []component.Object
+	var invalid []string // workloads whose agents stay as they are: to stop them may cut the tunnel
 	for i := range pools {
 		if pools[i].DeletionTimestamp != nil {
 			continue
@@ -92,12 +93,13 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		o, err := poolObject(b, &pools[i])
 		if err != nil {
 			verdicts[i] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
+			invalid = append(invalid, poolPrefix+pools[i].Name)
 			continue
 		}
 		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}
 		objects = append(objects, o)
 	}
-	outcome, failure := r.apply(ctx, b, objects)
+	outcome, failure := r.apply(ctx, b, objects, invalid)
 	failures := []error{failure}
 	for i := range pools {
 		if verdicts[i].accepted && !outcome.accepted {
@@ -111,10 +113,12 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
 }
 
-// apply compares first: in the steady state the operator writes nothing.
-func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object) (verdict, error) {
+// apply compares first: in the steady state the operator writes nothing. keep are the names of
+// workloads to leave alone.
+func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []string) (verdict, error) {
 	failed := func(err error) (verdict, error) { return verdict{false, v1beta1.ReasonFailed, err.Error()}, err }
-	comparison, err := install.DiffOf(ctx, r.Config, install.Pools, objects)
+	options := install.Options{Party: install.Pools, Timeout: applyTimeout, Keep: keep}
+	comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 	switch {
 	case err != nil:
 		return failed(err)
@@ -123,7 +127,7 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
 		return verdict{false, v1beta1.ReasonDrift, "the agents differ, and managementPolicy of the Bundle is Observe: set Enforce"}, nil
 	}
-	_, err = install.Apply(ctx, r.Config, objects, install.Options{Party: install.Pools, Timeout: applyTimeout})
+	_, err = install.Apply(ctx, r.Config, objects, options)
 	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
 		return verdict{false, v1beta1.ReasonBlocked, blocked.Error()}, nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
@@ -36,6 +39,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
 // certificatesEvery is how often certificates are renewed if due.
@@ -63,18 +67,27 @@ type Options struct {
 	Version string
 }
 
+// The conversion webhook holds webhookRequests times webhookBytes at most, several times over
+// while it converts. A request has the objects of one page of a list.
+const (
+	webhookRequests = 4
+	webhookBytes    = 8 << 20
+)
+
 // Run runs the operator until ctx ends.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the webhook's server ends with this function
 	certs := &certificates{client: clients, namespace: o.Namespace, names: o.names(), now: time.Now}
 	cas, err := certs.ensure(ctx)
 	if err != nil {
 		return err
 	}
-	convert := webhook.New(webhook.Options{})
+	convert := webhook.New(webhook.Options{MaxInFlight: webhookRequests, MaxBytes: webhookBytes})
 	if err := metrics.Registry.Register(convert); err != nil {
 		return err
 	}
@@ -93,7 +106,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := m.Add(renewal{every: certificatesEvery, certs: certs, cfg: cfg, o: o, published: cas}); err != nil {
 		return err
 	}
-	return errors.Join(m.Start(ctx), <-stopped)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- <-stopped
+		cancel() // a replica without its webhook is of no use
+	}()
+	err = m.Start(ctx)
+	cancel()
+	return errors.Join(err, <-failed)
 }
 
 func (o Options) names() []string {
@@ -117,13 +137,13 @@ func serveWebhook(ctx context.Context, address string, convert http.Handler, cer
 	}
 	mux := http.NewServeMux()
 	mux.Handle(webhook.Path, convert)
-	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get},
-	}
+	limits := httplimits.Short
+	limits.Read = 30 * time.Second // for large objects
+	server := limits.Server(mux)
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
 	stopped := make(chan error, 1)
 	go func() {
-		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(limits.Listener(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 			stopped <- err
 		}
 		close(stopped)
@@ -149,6 +169,7 @@ func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manag
 		// Names need to be unique for metrics only, and a process has one manager except in tests.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Metrics:    metricsserver.Options{BindAddress: o.MetricsAddress},
+		Cache:      cache.Options{DefaultTransform: trimmed},
 		// A Lease is written every second, and is read once per look: no cache.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
 	})
@@ -159,6 +180,21 @@ func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manag
 		return nil, err
 	}
 	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("webhook", certs.check))
+}
+
+// trimmed leaves out of the cache what the controllers do not read of the workloads of others: a
+// cluster may have many.
+func trimmed(o any) (any, error) {
+	if w, ok := o.(client.Object); !ok || install.IsApplied(w) {
+		return o, nil
+	}
+	switch w := o.(type) {
+	case *appsv1.Deployment:
+		w.Spec.Template, w.ManagedFields = corev1.PodTemplateSpec{}, nil
+	case *appsv1.DaemonSet:
+		w.Spec.Template, w.ManagedFields = corev1.PodTemplateSpec{}, nil
+	}
+	return o, nil
 }
 
 // addControllers adds the controllers of all kinds. Each looks at everything that its kind
@@ -178,12 +214,12 @@ func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certi
 	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, certificates: certs}
 	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events}
 	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events}
-	controller := func(name string) *builder.Builder {
+	controller := func(name string, of ...builder.WatchesOption) *builder.Builder {
 		return ctrl.NewControllerManagedBy(m).Named(name).
-			Watches(&v1beta1.Bundle{}, one).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
+			Watches(&v1beta1.Bundle{}, one, of...).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
 	}
 	return errors.Join(
-		controller("bundle").Watches(&v1beta1.SchedulerProfile{}, one).Complete(bundles),
+		controller("bundle", builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).Watches(&v1beta1.SchedulerProfile{}, one).Complete(bundles),
 		controller("schedulerprofile").Watches(&v1beta1.SchedulerProfile{}, one).Complete(profiles),
 		controller("tunnelpool").Watches(&v1beta1.TunnelPool{}, one).Complete(pools),
 	)

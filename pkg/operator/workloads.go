@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,9 +35,11 @@ func (r *BundleReconciler) workloads(ctx context.Context, b *v1beta1.Bundle, wan
 	}
 	b.Status.Components = components
 	set := conditions(b)
-	if waits != "" {
+	switch reconciled := meta.FindStatusCondition(b.Status.Conditions, v1beta1.BundleReconciled); {
+	case reconciled != nil && reconciled.Reason == v1beta1.ReasonFailed: // summarise says so; to set it twice would write the status each time
+	case waits != "":
 		set(v1beta1.BundleProgressing, true, v1beta1.ReasonRollingOut, waits)
-	} else {
+	default:
 		set(v1beta1.BundleProgressing, false, v1beta1.ReasonRolledOut, "all workloads run what was applied")
 	}
 	agents := componentNamed(components, "konnectivity-agent")

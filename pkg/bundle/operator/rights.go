@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -77,6 +78,9 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	g.add("networking.k8s.io", apply, "networkpolicies")
 	g.add(rbacv1.GroupName, apply, "clusterrolebindings", "clusterroles", "rolebindings", "roles")
 	g.add("admissionregistration.k8s.io", apply, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+	g.add("apiregistration.k8s.io", apply, "apiservices")
+	g.add("flowcontrol.apiserver.k8s.io", apply, "flowschemas", "prioritylevelconfigurations")
+	g.add("discovery.k8s.io", []string{"list"}, "endpointslices") // an APIService waits for a replica
 	// The lock of `fairlead install`, the operator's own election, and the scheduler's leader.
 	g.add("coordination.k8s.io", []string{"get", "create", "update"}, "leases")
 	// What speaks against an installation: Pods of kube-apiserver, and nodes that no agent fits.
@@ -98,7 +102,9 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	}
 	named := []rbacv1.PolicyRule{
 		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{gateway.CASecret, v1alpha1.DefaultGatewaySecret}, Verbs: apply},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{
+			gateway.CASecret, v1alpha1.DefaultGatewaySecret, tunnelapi.CASecret, v1alpha1.DefaultTunnelAPISecret,
+		}, Verbs: apply},
 	}
 	return rbac.ClusterRole(Name, slices.Concat(g.rules(), named, bind)...), nil
 }
@@ -121,7 +127,7 @@ func (g grants) add(group string, verbs []string, resources ...string) {
 // bundles bind and do not render.
 func (g grants) addGranted() ([]rbacv1.PolicyRule, error) {
 	rendered, bound := sets.New[rbacv1.RoleRef](), sets.New[rbacv1.RoleRef]()
-	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects} {
+	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects, tunnelapi.Objects} {
 		objects, err := part(everything())
 		if err != nil {
 			return nil, err
@@ -171,6 +177,7 @@ func everything() *v1alpha1.Bundle {
 	b.Scheduler.BuiltInProfiles.Standard = &v1alpha1.StandardProfile{}
 	b.Scheduler.Plugins.TunnelReach.Enabled = ptr.To(true)
 	b.Gateway.Enabled = ptr.To(true)
+	b.TunnelAPI.Enabled = ptr.To(true)
 	return b
 }
 

@@ -54,7 +54,7 @@ func (o *Options) runOperator(ctx context.Context) error {
 	if o.DryRun == dryServer {
 		suffix = " (server dry run)"
 		if o.Output == "" && !o.Quiet {
-			comparison, err := install.DiffOf(ctx, target.Config, install.Operator, objects)
+			comparison, err := install.DiffOf(ctx, target.Config, install.Options{Party: install.Operator}, objects)
 			if err != nil {
 				return err
 			}

@@ -44,14 +44,16 @@ func (o *Options) customObjects(ctx context.Context, target clusterflags.Cluster
 		if err != nil {
 			return err
 		}
-		return o.Findings(findings)
+		for _, f := range findings { // to ignore them would be --custom-resources=delete
+			return fmt.Errorf("uninstall the operator: %s: %s", f.Message, f.Hint)
+		}
 	case del:
 		objects, err := install.CustomObjects(ctx, target.Config)
 		if err != nil {
 			return err
 		}
 		if len(objects) > 0 {
-			_, _ = fmt.Fprintf(o.Streams.ErrOut, "Deleting with their definitions: %s\n", strings.Join(objects, ", "))
+			_, _ = fmt.Fprintf(o.Streams.ErrOut, "These objects go with their definitions: %s\n", strings.Join(objects, ", "))
 		}
 	}
 	return nil

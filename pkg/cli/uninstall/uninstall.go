@@ -56,7 +56,7 @@ Remove the API server's half of the tunnel first: run "fairlead controlplane
 uninstall" on every control plane node.
 
 With --operator the command removes the operator instead of a bundle. What the Bundle
-brought into the cluster stays. To delete a CustomResourceDefinition deletes all objects
+brought into the cluster stays. If you delete a CustomResourceDefinition, Kubernetes deletes all objects
 of its kind, so the command changes nothing while there is a Bundle, SchedulerProfile
 or TunnelPool. With --custom-resources=keep the definitions and these objects stay; the API
 server cannot read them in version v1alpha1 until the operator is back. With
