@@ -16,7 +16,7 @@ import (
 // offline tells this test that it runs in a network namespace of its own.
 const offline = "FAIRLEAD_E2E_OFFLINE"
 
-// TestOffline: on a machine whose only interface is loopback, "up" says once that there is no
+// TestOffline: without a loopback interface "up" says what to do. On a machine whose only interface is loopback, "up" says once that there is no
 // network, and all checks pass, those of logs, exec and port-forward among them. The home
 // directory has a comma and a quotation mark in its name, as flags that are lists may not.
 func TestOffline(t *testing.T) {
@@ -24,12 +24,15 @@ func TestOffline(t *testing.T) {
 		inOwnNetwork(t, "TestOffline")
 		return
 	}
-	raiseLoopback(t)
 	made, err := harness.NewHome(binDir, harness.HomePrefix()+`a,"`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := homeOf(t, made)
+	if down := h.try("up", "-q"); down.Code == 0 || !strings.Contains(down.Stderr, "ip link set lo up") {
+		t.Errorf("without a loopback interface up ended with %d and has to say what to do:\n%s", down.Code, down.Stderr)
+	}
+	raiseLoopback(t)
 	up := h.try("up")
 	if said := up.Stdout + up.Stderr; up.Code != 0 || strings.Count(said, "No network:") != 1 {
 		t.Fatalf("up ended with %d and has to say once that there is no network:\n%s", up.Code, said)

@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -39,7 +40,7 @@ const (
 	unassignedInterval = 100 * time.Millisecond
 	// unassignedLimit bounds the wait if policies of other owners do the same.
 	unassignedLimit = 30 * time.Second
-	// unassignedBlind is the delay instead, if no API server can be queried.
+	// unassignedBlind is the delay instead, for API servers that cannot be queried.
 	unassignedBlind = 3 * time.Second
 	// directTimeout is for an API server that may not be reachable from here.
 	directTimeout = 2 * time.Second
@@ -132,6 +133,10 @@ func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *
 		}
 		for _, s := range servers {
 			still, err := s.awaitUnassigned(ctx, a, namespace)
+			if errors.Is(err, errNotReached) {
+				blind = true
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -234,6 +239,8 @@ func (c *client) apiServers(ctx context.Context) []apiServer {
 	return out
 }
 
+var errNotReached = errors.New("the API server cannot be reached from here")
+
 func (c *client) directServer(address string) (apiServer, error) {
 	cfg := rest.CopyConfig(c.config)
 	cfg.Host, cfg.APIPath, cfg.Timeout = "https://"+address, "", directTimeout
@@ -245,8 +252,8 @@ func (c *client) directServer(address string) (apiServer, error) {
 }
 
 // awaitUnassigned waits until this server no longer assigns the Pod, and returns whether
-// it still does at the limit. It does not wait for a server that cannot be reached from
-// here.
+// it still does at the limit. The error is errNotReached for a server that cannot be reached
+// from here.
 func (s apiServer) awaitUnassigned(ctx context.Context, a assigned, namespace string) (still bool, err error) {
 	deadline := time.Now().Add(unassignedLimit)
 	for unchanged := 0; unchanged < unassignedAnswers; {
@@ -254,7 +261,7 @@ func (s apiServer) awaitUnassigned(ctx context.Context, a assigned, namespace st
 		name, err := dryRunPod(ctx, s.kube, namespace, a.labels)
 		switch {
 		case err != nil && s.direct && ctx.Err() == nil:
-			return false, nil
+			return false, errNotReached
 		case err != nil && time.Now().After(deadline):
 			return false, fmt.Errorf("ask whether new Pods are still given to scheduler %q: %w", a.scheduler, err)
 		case err == nil && name != a.scheduler:
