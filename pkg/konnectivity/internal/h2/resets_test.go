@@ -49,6 +49,19 @@ func wantCalm(t *testing.T, p *peer) {
 	}
 }
 
+// TestMayOpen: a peer that begins more streams than it may is cut off with the code that says why.
+func TestMayOpen(t *testing.T) {
+	const most = 3
+	begun := 0
+	p := newPeer(t, Config{MayOpen: func() bool { begun++; return begun <= most }})
+	for i := range uint32(most) {
+		p.request(2*i + 1)
+	}
+	wantAlive(t, p)
+	p.request(2*most + 1)
+	wantCalm(t, p)
+}
+
 // TestAnsweredResets: a client may reset as many streams as it likes that were
 // answered; that is how dials of a shared connection may end.
 func TestAnsweredResets(t *testing.T) {

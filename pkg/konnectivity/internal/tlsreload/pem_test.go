@@ -104,6 +104,40 @@ func TestSameSizeAndTime(t *testing.T) {
 	}
 }
 
+// TestOverwrittenSameSizeAndTime is TestSameSizeAndTime with files that are written in place:
+// they keep their inodes, and only the time of the change of the inode tells.
+func TestOverwrittenSameSizeAndTime(t *testing.T) {
+	ca := tunneltest.NewCA(t, t.TempDir())
+	when := time.Unix(1, 0)
+	p := &pair{}
+	p.files.Cert, p.files.Key = ca.Issue(t, "both", time.Now().Add(time.Hour))
+	p.files.CA = ca.File
+	next, nextKey := ca.Issue(t, "next", time.Now().Add(time.Hour))
+	write := func(path string, data []byte) {
+		t.Helper()
+		if len(data) > 4096 {
+			t.Fatal("too long to be padded")
+		}
+		mustWrite(t, path, data, bytes.Repeat([]byte("\n"), 4096-len(data)))
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(p.files.Cert, mustRead(t, p.files.Cert))
+	write(p.files.Key, mustRead(t, p.files.Key))
+	var err error
+	if p.Loader, err = tlsreload.NewLoader(p.files, nil); err != nil {
+		t.Fatal(err)
+	}
+	first := p.handshake(t)
+	write(p.files.Cert, mustRead(t, next))
+	write(p.files.Key, mustRead(t, nextKey))
+	time.Sleep(noticed)
+	if p.handshake(t) == first {
+		t.Error("the certificate that was written over the first is not used")
+	}
+}
+
 // TestTouched: files that were only touched are not reloaded, and say nothing.
 func TestTouched(t *testing.T) {
 	p, ca := newPair(t)
