@@ -29,6 +29,7 @@ func parse(t *testing.T, args ...string) *Options {
 // TestFlagsAreChecked: a value that makes no sense is refused with what it is about.
 func TestFlagsAreChecked(t *testing.T) {
 	cmdutiltest.Check(t, func(arg string) error { return parse(t, arg).Validate() }, map[string]string{
+		"--ca-cert=/absent/ca":                                         "--ca-cert: stat /absent/ca",
 		"--agent-id=" + strings.Repeat("i", 256):                       "",
 		"--agent-id=" + strings.Repeat("i", 257):                       "--agent-id",
 		"--proxy-server-port=0":                                        "port",

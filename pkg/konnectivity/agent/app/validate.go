@@ -19,7 +19,10 @@ func (o *Options) Validate() error {
 	if (o.AgentCert == "") != (o.AgentKey == "") {
 		return errors.New("--agent-cert and --agent-key must be set together")
 	}
-	if err := cmdutil.CheckFiles(o.AgentCert, o.AgentKey, o.CaCert, o.ServiceAccountTokenPath, o.KubeconfigPath); err != nil {
+	if err := cmdutil.CheckFiles(map[string]string{
+		"agent-cert": o.AgentCert, "agent-key": o.AgentKey, "ca-cert": o.CaCert,
+		"service-account-token-path": o.ServiceAccountTokenPath, "kubeconfig": o.KubeconfigPath,
+	}); err != nil {
 		return err
 	}
 	for _, p := range []struct {

@@ -94,15 +94,15 @@ func DefaultID(env string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// CheckFiles returns an error for the first path that does not exist. Empty paths
-// are skipped.
-func CheckFiles(paths ...string) error {
-	for _, path := range paths {
-		if path == "" {
+// CheckFiles returns an error for the first file, by the flag's name, that does not
+// exist. Empty paths are skipped.
+func CheckFiles(files map[string]string) error {
+	for _, flag := range slices.Sorted(maps.Keys(files)) {
+		if files[flag] == "" {
 			continue
 		}
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("checking a file given by a flag: %w", err)
+		if _, err := os.Stat(files[flag]); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
 		}
 	}
 	return nil

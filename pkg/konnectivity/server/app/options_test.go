@@ -54,6 +54,8 @@ func TestOwnFlagsAreChecked(t *testing.T) {
 		"--total-buffer=-1":             "--total-buffer",
 		"--peer-buffer=0":               "",
 		"--total-buffer=0":              "",
+		"--cluster-ca-cert=/absent/ca":  "--cluster-ca-cert: stat /absent/ca",
+		"--kubeconfig=/absent/config":   "--kubeconfig: stat /absent/config",
 	})
 }
 

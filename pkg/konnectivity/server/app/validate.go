@@ -35,7 +35,10 @@ func (o *Options) validateFiles() error {
 			return fmt.Errorf("--%[1]s-cert and --%[1]s-key must be set together", p.name)
 		}
 	}
-	return cmdutil.CheckFiles(o.ServerCert, o.ServerKey, o.ServerCaCert, o.ClusterCert, o.ClusterKey, o.ClusterCaCert, o.KubeconfigPath)
+	return cmdutil.CheckFiles(map[string]string{
+		"server-cert": o.ServerCert, "server-key": o.ServerKey, "server-ca-cert": o.ServerCaCert,
+		"cluster-cert": o.ClusterCert, "cluster-key": o.ClusterKey, "cluster-ca-cert": o.ClusterCaCert, "kubeconfig": o.KubeconfigPath,
+	})
 }
 
 func (o *Options) validateListeners() error {
