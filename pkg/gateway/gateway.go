@@ -153,3 +153,19 @@ func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback()
 }
+
+type checkKey struct{}
+
+// WithCheck returns a context for a Dialer that may dial another endpoint than the one it was
+// given: it dials only endpoints for which check returns nil.
+func WithCheck(ctx context.Context, check func(Destination) error) context.Context {
+	return context.WithValue(ctx, checkKey{}, check)
+}
+
+// Check returns what the check of the context says about a destination. It is nil without one.
+func Check(ctx context.Context, d Destination) error {
+	if check, ok := ctx.Value(checkKey{}).(func(Destination) error); ok {
+		return check(d)
+	}
+	return nil
+}

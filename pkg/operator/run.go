@@ -70,7 +70,7 @@ type Options struct {
 // The conversion webhook holds webhookRequests times webhookBytes at most, several times over
 // while it converts. A request has the objects of one page of a list.
 const (
-	webhookRequests = 4
+	webhookRequests = 2
 	webhookBytes    = 8 << 20
 )
 

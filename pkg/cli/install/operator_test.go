@@ -63,6 +63,7 @@ func TestOperator(t *testing.T) {
 
 	makeBundle(t, dyn)
 	step(want{1, "", "Bundle default\nhint: keep them"}, "uninstall", "--operator", "--yes")
+	step(want{1, "", "Bundle default\nhint: keep them"}, "uninstall", "--operator", "--yes", "--ignore-preflight-errors=all")
 	step(want{1, "", "--custom-resources needs --operator"}, "uninstall", "--custom-resources=keep")
 	step(want{0, "deployment.apps/fairlead-operator deleted\n", ""}, "uninstall", "--operator", "--yes", "--wait=false", "--custom-resources=keep")
 	bundles := definitions.GroupVersion().WithResource("bundles")

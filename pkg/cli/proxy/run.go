@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -60,7 +61,11 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	removeContext = sync.OnceFunc(removeContext)
 	defer removeContext()
+	if len(o.Command) == 0 { // a second signal ends the process at once, while connections drain
+		defer context.AfterFunc(ctx, removeContext)()
+	}
 	if len(o.Command) > 0 {
 		return o.serveCommand(ctx, handler, l, entry)
 	}

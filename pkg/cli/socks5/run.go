@@ -12,7 +12,10 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +26,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
@@ -77,7 +81,11 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	remove = sync.OnceFunc(remove)
 	defer remove()
+	if len(o.Command) == 0 { // a second signal ends the process at once, while connections drain
+		defer context.AfterFunc(ctx, remove)()
+	}
 	return o.serve(ctx, gatewaysocks5.NewServer(cfg), l, u)
 }
 
@@ -123,6 +131,7 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 			return nil, err
 		}
 		allow = append(slices.Clone(allow), address)
+		a.Unresolved = o.unresolved(address)
 	}
 	var err error
 	if a.Allow, err = destinations.ParseRules(strings.Join(allow, ",")); err != nil {
@@ -145,6 +154,20 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 		a.Review = rules.NewReview(client.AuthorizationV1().SubjectAccessReviews())
 	}
 	return a, nil
+}
+
+// unresolved tells which names the path may resolve: an agent denies what its rules deny after
+// that. A bastion denies nothing, so it is given the API server's name only.
+func (o *Options) unresolved(apiServer string) func(host string, port uint16) bool {
+	switch {
+	case o.Via == dial.ViaDirect:
+		return func(string, uint16) bool { return true }
+	case strings.HasPrefix(o.Via, dial.ViaSSH):
+		return func(host string, port uint16) bool {
+			return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), apiServer)
+		}
+	}
+	return nil
 }
 
 // ownAddresses returns rules against the proxy's own port: a client that connects to the
@@ -175,6 +198,9 @@ func (o *Options) listen(ctx context.Context) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
 	l, err := lc.Listen(ctx, "tcp", o.Listen)
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("--listen %s: another program has the port: choose another one; port 0 picks a free one", o.Listen)
+		}
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	exposed := *o

@@ -44,8 +44,9 @@ func (o *Options) customObjects(ctx context.Context, target clusterflags.Cluster
 		if err != nil {
 			return err
 		}
-		for _, f := range findings { // to ignore them would be --custom-resources=delete
-			return fmt.Errorf("uninstall the operator: %s: %s", f.Message, f.Hint)
+		// Not o.Findings: to ignore this finding would be --custom-resources=delete.
+		if err := clusterflags.Findings(o.Streams.ErrOut, findings, nil); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
 		}
 	case del:
 		objects, err := install.CustomObjects(ctx, target.Config)

@@ -118,8 +118,14 @@ func (f *Filter) checkTarget(req *http.Request) *refusal {
 			return &refusal{"path", fmt.Sprintf("the path %q matches a pattern of --reject-paths", p)}
 		}
 	}
-	if !f.AcceptPaths.match(req.URL.Path) {
-		return &refusal{"path", fmt.Sprintf("the path %q matches no pattern of --accept-paths, each of which has to match the whole path", req.URL.Path)}
+	clean := path.Clean("/" + req.URL.Path)
+	if strings.HasSuffix(req.URL.Path, "/") && clean != "/" {
+		clean += "/"
+	}
+	for _, p := range []string{req.URL.Path, clean} {
+		if !f.AcceptPaths.match(p) {
+			return &refusal{"path", fmt.Sprintf("the path %q matches no pattern of --accept-paths, each of which has to match the whole path", p)}
+		}
 	}
 	return nil
 }

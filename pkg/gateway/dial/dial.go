@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -140,6 +141,8 @@ func (d *dialer) attempt(ctx context.Context, to gateway.Destination) (gateway.C
 	if err != nil {
 		return nil, first // it says more than that the search for others failed
 	}
+	// Users write EndpointSlices, so each address is judged as the first one was.
+	others = slices.DeleteFunc(others, func(o gateway.Destination) bool { return gateway.Check(ctx, o) != nil })
 	for _, other := range others[:min(len(others), maxAttempts-1)] {
 		c, err := d.path.Dial(ctx, other)
 		if err == nil {

@@ -188,6 +188,17 @@ func TestFailover(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("asked %d times for other endpoints, want once", asked)
 	}
+	// An alternative is judged as the first endpoint was: users write EndpointSlices.
+	denied := gateway.WithCheck(t.Context(), func(o gateway.Destination) error {
+		if o.Addr == good.Addr {
+			return errors.New("denied")
+		}
+		return nil
+	})
+	if c, err := d.Dial(denied, bad); err == nil || gateway.ReasonOf(err) != gateway.ReasonRefused {
+		t.Errorf("a denied alternative: %v, %v", c, err)
+	}
+	asked = 1
 	bad.Kind = gateway.KindPod
 	wantReason(t, d, bad, gateway.ReasonRefused)
 	wantReason(t, d, address(gateway.KindService, "127.0.0.9", 80), gateway.ReasonDenied)

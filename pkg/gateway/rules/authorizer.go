@@ -24,6 +24,10 @@ type Authorizer struct {
 	Deny []destinations.Rule
 	// AllowLocal lifts the denial of loopback, link-local and metadata addresses.
 	AllowLocal bool
+	// Unresolved tells whether the path resolves a name outside of the cluster itself, where
+	// loopback and metadata addresses are denied, too. Such a name needs a rule of Allow. nil
+	// is for paths that resolve none: they deny such names.
+	Unresolved func(host string, port uint16) bool
 	// File has the rules by user; nil has none.
 	File *File
 	// Review asks the API server; nil does not.
@@ -68,7 +72,7 @@ func (a *Authorizer) Authorize(ctx context.Context, client user.Info, d gateway.
 // It tells whether a rule of --allow names the destination.
 func (a *Authorizer) checkAddress(d gateway.Destination) (allowed bool, err error) {
 	if !d.Addr.IsValid() {
-		return false, fmt.Errorf("its address is not known, so it cannot be checked")
+		return a.checkName(d)
 	}
 	deny := destinations.Policy{Deny: a.Deny}
 	if !a.AllowLocal {
@@ -96,6 +100,20 @@ func (a *Authorizer) checkAddress(d gateway.Destination) (allowed bool, err erro
 		return false, err
 	}
 	return allow.CheckAddr(d.Addr.String(), grant) == nil, nil
+}
+
+// checkName judges a destination whose name the path resolves.
+func (a *Authorizer) checkName(d gateway.Destination) (allowed bool, err error) {
+	if d.Kind != gateway.KindExternal || a.Unresolved == nil || !a.Unresolved(d.Host, d.Port) {
+		return false, fmt.Errorf("its address is not known, so it cannot be checked")
+	}
+	deny := destinations.Policy{Deny: slices.Concat(alwaysDenied, a.Deny)}
+	if _, err := deny.CheckName(d.Host, int(d.Port)); err != nil {
+		return false, err
+	}
+	allow := destinations.Policy{Allow: a.Allow}
+	grant, err := allow.CheckName(d.Host, int(d.Port))
+	return grant&destinations.GrantNamed != 0, err
 }
 
 // denied returns the refusal of a destination.

@@ -205,7 +205,9 @@ func (c *conn) dial(ctx context.Context, t target) (gateway.Conn, error) {
 		return nil, err
 	}
 	start := time.Now()
-	dest, err := c.s.cfg.Dialer.Dial(ctx, d)
+	dest, err := c.s.cfg.Dialer.Dial(gateway.WithCheck(ctx, func(other gateway.Destination) error {
+		return c.s.cfg.Authorizer.Authorize(ctx, t.client, other)
+	}), d)
 	c.s.cfg.Metrics.dialled(d.Kind, time.Since(start))
 	return dest, err
 }
@@ -235,6 +237,12 @@ func (c *conn) watch(ctx context.Context) (context.Context, func()) {
 // identify authenticates the client, and delays the answer to wrong credentials.
 func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, error) {
 	cred.TLS = c.tls
+	if cred.Token != "" {
+		if !c.s.beginCheck(c.client()) {
+			return nil, gateway.Errorf(gateway.ReasonBusy, "wait for the answers to the others", "the client has %d tokens in review", maxChecks)
+		}
+		defer c.s.endCheck(c.client())
+	}
 	u, err := c.s.cfg.Authenticator.Authenticate(ctx, cred)
 	switch {
 	case err == nil:
@@ -253,6 +261,8 @@ func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, 
 	}
 	return nil, gateway.Errorf(ReasonUnauthenticated, "", "%w", err)
 }
+
+func (c *conn) client() netip.Prefix { return clientOf(c.raw) }
 
 // checkTarget refuses what can be no host or port. Names come from SOCKS5 as any bytes.
 func checkTarget(host string, port uint16) error {

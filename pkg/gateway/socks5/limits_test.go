@@ -162,6 +162,41 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
+// TestOneClientMakesRoomForItself: silent connections of one client do not end the handshake of
+// another one, however slow that is.
+func TestOneClientMakesRoomForItself(t *testing.T) {
+	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
+	w.names["echo.default"] = serveTCP(t, echo)
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	slow, err := other.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	all := greetAndLogin() + socksRequest(1, "echo.default", 7)
+	if _, err := io.WriteString(slow, all[:2]); err != nil {
+		t.Fatal(err)
+	}
+	for w.Open() < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 * minStrangers {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+	}
+	w.ended(t, 2*minStrangers)
+	if _, err := io.WriteString(slow, all[2:]+"ping"); err != nil {
+		t.Fatal(err)
+	}
+	want := loggedIn + reply(statute.RepSuccess) + "ping"
+	if got := readFull(t, slow, make([]byte, len(want))); got != want {
+		t.Errorf("%q came, want %q", got, want)
+	}
+}
+
 // TestClientOf: the addresses of one IPv6 host count as one client, IPv4 addresses do not
 // share a count, in any form.
 func TestClientOf(t *testing.T) {

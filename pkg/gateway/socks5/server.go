@@ -66,8 +66,10 @@ type Server struct {
 	open      int
 	refusing  int
 	strangers *list.List // of *stranger, the oldest first
-	closing   bool
-	wg        sync.WaitGroup
+	// strangersOf counts them by client, and checking the credentials that are checked now.
+	strangersOf, checking map[netip.Prefix]int
+	closing               bool
+	wg                    sync.WaitGroup
 }
 
 // NewServer returns a server. Zero values of times and limits are the defaults.
@@ -95,7 +97,8 @@ func NewServer(cfg Config) *Server {
 		cfg.Audit = func(Record) {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, strangers: list.New()}
+	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, strangers: list.New(),
+		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}}
 }
 
 // Serve accepts connections until Shutdown; then it returns net.ErrClosed.
@@ -160,7 +163,7 @@ func (s *Server) start(nc net.Conn) {
 	} else {
 		s.open++
 		s.perClient[client]++
-		st = &stranger{nc: nc}
+		st = &stranger{nc: nc, client: client}
 		oldest = s.enter(st)
 	}
 	s.wg.Add(1)

@@ -5,6 +5,7 @@ package socks5
 import (
 	"container/list"
 	"net"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
@@ -20,20 +21,45 @@ func maxStrangers(maxConns int) int { return min(max(maxConns/4, minStrangers), 
 // stranger is a connection whose client has not completed its handshake.
 type stranger struct {
 	nc     net.Conn
+	client netip.Prefix
 	closed atomic.Bool // to make room for another one
 	place  *list.Element
 }
 
-// enter adds a stranger and returns the oldest one if that has to make room for it. The
-// caller holds s.mu.
-func (s *Server) enter(st *stranger) (oldest *stranger) {
+// enter adds a stranger and returns the one that has to make room for it, if any: the oldest
+// of the client that has most of them. The caller holds s.mu.
+func (s *Server) enter(st *stranger) (closed *stranger) {
 	st.place = s.strangers.PushBack(st)
+	s.strangersOf[st.client]++
 	if s.strangers.Len() <= maxStrangers(s.cfg.MaxConns) {
 		return nil
 	}
-	oldest, _ = s.strangers.Remove(s.strangers.Front()).(*stranger)
-	oldest.closed.Store(true)
-	return oldest
+	most := st.client
+	for client, n := range s.strangersOf {
+		if n > s.strangersOf[most] {
+			most = client
+		}
+	}
+	for e := s.strangers.Front(); e != nil; e = e.Next() {
+		if found, _ := e.Value.(*stranger); found.client == most {
+			found.closed.Store(true)
+			s.leave(found)
+			return found
+		}
+	}
+	return nil
+}
+
+// leave takes a stranger out, unless it is out already. The caller holds s.mu.
+func (s *Server) leave(st *stranger) {
+	if st.place == nil {
+		return
+	}
+	s.strangers.Remove(st.place)
+	st.place = nil
+	if s.strangersOf[st.client]--; s.strangersOf[st.client] == 0 {
+		delete(s.strangersOf, st.client)
+	}
 }
 
 // known removes a stranger, once its client has completed the handshake or has gone.
@@ -43,9 +69,31 @@ func (s *Server) known(st *stranger) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.strangers.Remove(st.place) // does nothing if enter has removed it
+	s.leave(st)
 }
 
 // errMadeRoom is why a stranger was closed.
 var errMadeRoom = gateway.Errorf(gateway.ReasonBusy, "complete the handshake at once, or raise --max-connections",
 	"the connection waited longest of too many that did not complete the handshake")
+
+// maxChecks is how many tokens of one client are in review at a time: each is a request to the
+// API server, which strangers may cause.
+const maxChecks = 8
+
+func (s *Server) beginCheck(client netip.Prefix) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checking[client] >= maxChecks {
+		return false
+	}
+	s.checking[client]++
+	return true
+}
+
+func (s *Server) endCheck(client netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checking[client]--; s.checking[client] == 0 {
+		delete(s.checking, client)
+	}
+}

@@ -30,6 +30,9 @@ const (
 	// expelGraceDefault is for how long an expelled link gets dials that no other link
 	// can carry. In that time an agent that has a good token comes back.
 	expelGraceDefault = 10 * time.Second
+	// lastResortDefault is for how long an upstream agent whose credentials have only expired
+	// is the last resort of dials, unless it becomes idle before.
+	lastResortDefault = time.Hour
 )
 
 // tenure is what decides how long an agent's connection may last.
@@ -152,13 +155,14 @@ func (s *Server) expel(b *Backend, credential string, old bool, why error) {
 // endExpelled ends an expelled link behind its last connection. Until then it is the last
 // resort of dials, and after a grace it gets none. An upstream agent cannot be asked to
 // connect again while it is connected, so one whose token or certificate has only expired,
-// which is normal, remains the last resort.
+// which is normal, remains the last resort for an hour. Without that end, one that was
+// deleted would go on as well: the server reviews no expelled agent again.
 func (s *Server) endExpelled(b *Backend, now time.Time) {
 	at := b.tenure.expelled.Load()
 	if at == 0 || now.Sub(time.Unix(0, at)) < s.cfg.ExpelGrace {
 		return
 	}
-	if b.link != nil || !b.tenure.expired.Load() {
+	if b.link != nil || !b.tenure.expired.Load() || now.Sub(time.Unix(0, at)) >= s.cfg.LastResort {
 		if !b.tenure.barred.Swap(true) {
 			s.lost.Store(now.UnixNano()) // dials may wait for the agent
 		}

@@ -49,6 +49,9 @@ type Config struct {
 	// ExpelGrace is how long a connected agent whose token or certificate is then refused
 	// still gets dials that no other agent can carry. Default 10 s.
 	ExpelGrace time.Duration
+	// LastResort is how long an upstream agent whose token or certificate has only expired
+	// gets dials that no other agent can carry, while it carries connections. Default 1 h.
+	LastResort time.Duration
 	// DialTimeout bounds a dial, from the request to the agent's answer.
 	// Default 35 s, just longer than kube-apiserver waits.
 	DialTimeout time.Duration
@@ -132,6 +135,7 @@ func (c *Config) defaults() {
 	dur(&c.DialTimeout, 35*time.Second)
 	dur(&c.RetryAfter, time.Second)
 	dur(&c.ExpelGrace, expelGraceDefault)
+	dur(&c.LastResort, lastResortDefault)
 	dur(&c.FirstStream, 500*time.Millisecond)
 	dur(&c.AgentKeepalive, time.Hour)
 	dur(&c.FrontendKeepalive, time.Hour)

@@ -9,6 +9,7 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,15 @@ const Path = conversion.WebhookPath
 const (
 	DefaultMaxBytes    = 64 << 20
 	DefaultMaxInFlight = 64
+
+	// headBytes is what is read of a request before it takes a place, and restTime is the time
+	// for the rest.
+	headBytes = 256 << 10
+	restTime  = 5 * time.Second
+	// bytesPerObject and bytesPerValue bound the objects and values of JSON in a request, as
+	// parts of its largest size.
+	bytesPerObject = 64
+	bytesPerValue  = 8
 )
 
 // Options are the limits of a handler.
@@ -92,6 +102,14 @@ func (h *Handler) Collect(c chan<- prometheus.Metric) {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		h.refuse(w, http.StatusMethodNotAllowed, "bad_request", "send a ConversionReview by POST")
+		return
+	}
+	// A request takes a place when it has proved to be whole or large: one that is sent slowly
+	// keeps no other waiting.
+	limited := http.MaxBytesReader(w, r.Body, h.maxBytes)
+	body, err := io.ReadAll(io.LimitReader(limited, headBytes))
 	select {
 	case h.places <- struct{}{}:
 		defer func() { <-h.places }()
@@ -101,14 +119,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	start := time.Now()
 	defer func() { h.seconds.Observe(time.Since(start).Seconds()) }()
-	if r.Method != http.MethodPost {
-		h.refuse(w, http.StatusMethodNotAllowed, "bad_request", "send a ConversionReview by POST")
-		return
+	if err == nil && len(body) == headBytes {
+		_ = http.NewResponseController(w).SetReadDeadline(start.Add(restTime)) // a test's writer has none
+		var rest []byte
+		rest, err = io.ReadAll(limited)
+		body = append(body, rest...)
 	}
 	review := &apiextensionsv1.ConversionReview{}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBytes))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		h.refuse(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the request has more than %d bytes: list fewer objects at once (limit)", h.maxBytes))
+		return
+	}
+	if err == nil && h.tooMany(body) {
+		h.refuse(w, http.StatusRequestEntityTooLarge, "too_large", "the request has too many values for its size: list fewer objects at once (limit)")
 		return
 	}
 	if err == nil {
@@ -126,6 +149,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.requests.WithLabelValues(review.Response.Result.Status).Inc()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(review) // the client has gone
+}
+
+// tooMany tells whether a request would take far more memory than its bytes: an object of JSON
+// takes some 350 bytes however short it is. Real objects are some times below the limits.
+func (h *Handler) tooMany(body []byte) bool {
+	objects, values := int64(bytes.Count(body, []byte("{"))), int64(bytes.Count(body, []byte(","))+bytes.Count(body, []byte("[")))
+	return objects > h.maxBytes/bytesPerObject || values > h.maxBytes/bytesPerValue
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, code int, result, message string) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -89,6 +90,23 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// TestManyValues: a small request that would take much memory is refused before that.
+func TestManyValues(t *testing.T) {
+	const most = 8 << 20
+	body := `{"request":{"objects":[{"a":[` + strings.Repeat(`{"":0},`, most/7-100) + `{}]}]}}`
+	w := httptest.NewRecorder()
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	webhook.New(webhook.Options{MaxBytes: most}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/convert", strings.NewReader(body)))
+	goruntime.ReadMemStats(&after)
+	if w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 10*most {
+		t.Errorf("%d bytes were allocated for a request of %d", took, len(body))
+	}
+}
+
 // TestInFlight: a request beyond the limit is refused at once, and its place is free again
 // when an earlier one has ended.
 func TestInFlight(t *testing.T) {
@@ -105,6 +123,14 @@ func TestInFlight(t *testing.T) {
 		first <- err
 	}()
 	if _, err := writer.Write([]byte(" ")); err != nil { // returns when the transport has read it
+		t.Fatal(err)
+	}
+	slow, err := http.Post(server.URL, "application/json", bytes.NewReader(review(t, conversion.V1beta1, oldPool)))
+	if err != nil || slow.StatusCode != http.StatusOK {
+		t.Fatalf("while another request is sent slowly: %v, %v", slow, err)
+	}
+	_ = slow.Body.Close()
+	if _, err := writer.Write(bytes.Repeat([]byte(" "), 256<<10)); err != nil {
 		t.Fatal(err)
 	}
 	post := func() int {
