@@ -168,6 +168,36 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 	_ = MustDial(t, Connect(r.Connect), addr).Close()
 }
 
+// TestLastResortEnds: an upstream agent that has no new token, and carries a connection all the
+// time, gets no dials any more after a while. Its token may have been revoked as well: an
+// expired one does not tell.
+func TestLastResortEnds(t *testing.T) {
+	v, said := &revocable{}, &logs{}
+	r := NewRig(t, server.Config{Tokens: v, UpstreamOnly: true, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
+		LastResort: time.Second, AgentWait: 100 * time.Millisecond, Logf: said.logf})
+	old := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1700000000}`)) + ".c2ln"
+	r.StartAgent(agent.Config{Token: token(old)}, "")
+	addr := Target(t, Echo)
+	held := MustDial(t, Connect(r.Connect), addr)
+	v.revoke(old)
+	Eventually(t, Patience, "the link is drained", func() bool { return expelledLinks(r, true) == 1 })
+	Eventually(t, Patience, "the agent gets no dial", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c, err := Connect(r.Connect)(ctx, addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	if _, err := held.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFull(held, make([]byte, 1), Patience); err != nil {
+		t.Errorf("what the agent carried was cut: %v", err)
+	}
+}
+
 // connected is the number of agents' connections.
 func connected(r *Rig) float64 {
 	return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="fairlead"}`) +
