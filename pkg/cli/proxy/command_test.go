@@ -213,6 +213,46 @@ func TestWriteKubeconfig(t *testing.T) {
 	}
 }
 
+// TestWriteKubeconfigTwoSignals: a user who presses Ctrl-C again while a stream drains ends the
+// proxy at once, and the kubeconfig is as before by then.
+func TestWriteKubeconfigTwoSignals(t *testing.T) {
+	kubeconfig := slowAPIServer(t)
+	before, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, kubeconfig, "--port", "0", "--write-kubeconfig", kubeconfig)
+	watch, err := (&http.Client{Timeout: bound}).Get("http://" + p.address + "/api/v1/pods?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	if during, err := os.ReadFile(kubeconfig); err != nil || bytes.Equal(before, during) {
+		t.Fatalf("no context was written, %v", err)
+	}
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	same := func() bool {
+		now, err := os.ReadFile(kubeconfig)
+		return err == nil && bytes.Equal(before, now)
+	}
+	for end := time.Now().Add(bound / 2); !same(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the context stays while a stream drains")
+		}
+	}
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatalf("the proxy did not wait for the stream: %v", err)
+	}
+	if code := p.code(t); code == 0 {
+		t.Error("the second signal did not end the proxy")
+	}
+	if !same() {
+		t.Error("the kubeconfig was changed")
+	}
+}
+
 // kubectl, where there is one, is a client as any other.
 func TestCommandKubectl(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "kubectl", "version", "--client").CombinedOutput(); err != nil {

@@ -96,6 +96,12 @@ func TestKinds(t *testing.T) {
 		{"denied address of a Pod", Authorizer{Deny: parse(t, "10.0.0.0/8")}, destination(gateway.KindPod, "web", "10.0.0.1", 80), false},
 		{"denied name of a Service", Authorizer{Deny: parse(t, "db.default")}, destination(gateway.KindService, "DB.default.", "10.0.0.1", 80), false},
 		{"denial wins", Authorizer{Allow: parse(t, "192.0.2.0/24"), Deny: parse(t, "192.0.2.9")}, destination(gateway.KindExternal, "x", "192.0.2.9", 80), false},
+		{"name that the path resolves", Authorizer{Allow: parse(t, "api.inner:6443"), Unresolved: anyName}, named("api.inner", 6443), true},
+		{"the same without a rule", Authorizer{Unresolved: anyName}, named("api.inner", 6443), false},
+		{"the same at another port", Authorizer{Allow: parse(t, "api.inner:6443"), Unresolved: anyName}, named("api.inner", 22), false},
+		{"the same, denied", Authorizer{Allow: parse(t, "*.inner"), Deny: parse(t, "api.inner"), Unresolved: anyName}, named("api.inner", 6443), false},
+		{"name that the path does not resolve", Authorizer{Allow: parse(t, "api.inner:6443")}, named("api.inner", 6443), false},
+		{"Pod without an address", Authorizer{Allow: parse(t, "*"), Unresolved: anyName}, gateway.Destination{Kind: gateway.KindPod, Host: "web", Port: 80, Name: "web"}, false},
 		{"no address", Authorizer{}, gateway.Destination{Kind: gateway.KindPod, Host: "web", Port: 80, Name: "web"}, false},
 	} {
 		err := c.a.Authorize(t.Context(), alice, c.d)
@@ -103,6 +109,13 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: %v, want allowed %v", c.name, err, c.ok)
 		}
 	}
+}
+
+func anyName(string, uint16) bool { return true }
+
+// named is a destination outside of the cluster, as the resolver gives it for a name.
+func named(host string, port uint16) gateway.Destination {
+	return gateway.Destination{Kind: gateway.KindExternal, Host: host, Port: port}
 }
 
 func write(t *testing.T, path, rules string) {
