@@ -96,7 +96,7 @@ func TestTunnelAPI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantText(t, "status", status, "tunnel API: 1/1 servers answer, 2/2 agents connected")
+			wantText(t, "status", status, "tunnel API: 1/1 servers answer, agents connected: 2")
 		}},
 		step{"the server connects to the API itself", func(ctx context.Context, t *testing.T) {
 			if !suite.Simulated() {

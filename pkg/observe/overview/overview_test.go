@@ -139,7 +139,7 @@ func TestTunnelAPI(t *testing.T) {
 	})
 	o := Of(s)
 	got := text(t, o, true)
-	for _, want := range []string{"tunnel API: 1/2 servers answer, 1/2 agents connected, 7 connections", "state of konnectivity-server lost", "one,two", "node-1"} {
+	for _, want := range []string{"tunnel API: 1/2 servers answer, agents connected: 1 (1 gone), connections: 7", "state of konnectivity-server lost", "one,two", "node-1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -87,7 +87,11 @@ func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
 		row("", "%s", t.Egress)
 	}
 	if t.API != nil {
-		row("", "tunnel API: %s servers answer, %s agents connected, %d connections", t.API.Servers, t.API.Agents, t.API.Connections)
+		gone := "" // an agent that was replaced is listed for some minutes
+		if n := t.API.Agents.All - t.API.Agents.Ready; n > 0 {
+			gone = fmt.Sprintf(" (%d gone)", n)
+		}
+		row("", "tunnel API: %s servers answer, agents connected: %d%s, connections: %d", t.API.Servers, t.API.Agents.Ready, gone, t.API.Connections)
 	}
 }
 
