@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"regexp"
 
 	"github.com/pmezard/go-difflib/difflib"
 	corev1 "k8s.io/api/core/v1"
@@ -169,6 +170,10 @@ func maskedValue(value, other any, when string) any {
 		for key := range v {
 			v[key] = maskedValue(v[key], theirs[key], when)
 		}
+		name, _ := v["name"].(string)
+		if value, ok := v["value"].(string); ok && credentialName.MatchString(name) { // an environment variable
+			v["value"] = masking(value, theirs["value"], when)
+		}
 	case []any:
 		theirs, _ := other.([]any)
 		for i := range v {
@@ -179,13 +184,20 @@ func maskedValue(value, other any, when string) any {
 			v[i] = maskedValue(v[i], their, when)
 		}
 	case string:
-		switch {
-		case !redact.IsSecret([]byte(v)):
-		case other == nil || other == value:
-			return "***"
-		default:
-			return "*** (" + when + ")"
+		if redact.IsSecret([]byte(v)) || redact.Text(v) != v {
+			return masking(v, other, when)
 		}
 	}
 	return value
+}
+
+// credentialName matches names of variables that hold credentials.
+var credentialName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key|credentials?)$`)
+
+// masking stands for a value, and tells whether the other side has another one.
+func masking(value string, other any, when string) string {
+	if other == nil || other == any(value) {
+		return "***"
+	}
+	return "*** (" + when + ")"
 }

@@ -85,3 +85,30 @@ func TestCredentialsInOtherObjectsAreMasked(t *testing.T) {
 		t.Errorf("masking has changed what is applied: %q", text)
 	}
 }
+
+// TestCredentialsOfContainersAreMasked: credentials in variables and flags of a workload that
+// somebody has set are hidden; other variables and flags are shown.
+func TestCredentialsOfContainersAreMasked(t *testing.T) {
+	live := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "d", "namespace": "n"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+			"args": []any{"--x-token=hidden-1", "--service-account-token-path=/var/run/token", "--port=8080"},
+			"env": []any{
+				map[string]any{"name": "HTTPS_PROXY", "value": "http://u:hidden-2@proxy.example:3128"},
+				map[string]any{"name": "DB_PASSWORD", "value": "hidden-3"}, map[string]any{"name": "MODE", "value": "fast"},
+			},
+		}}}}},
+	}}
+	d, err := difference(change{Ref: RefOf(live), action: Deleted, live: live})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(d.Diff, "hidden-") {
+		t.Errorf("a credential is shown:\n%s", d.Diff)
+	}
+	for _, shown := range []string{"--port=8080", "/var/run/token", "value: fast", "name: DB_PASSWORD"} {
+		if !strings.Contains(d.Diff, shown) {
+			t.Errorf("%q is not shown:\n%s", shown, d.Diff)
+		}
+	}
+}
