@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,9 @@ import (
 // finds runs an agent for some time. Each server address answers with a server ID. It
 // records the warnings, and the information about addresses, that the agent logged.
 type finds struct {
-	a     *Agent
+	a *Agent
+
+	mu    sync.Mutex // guards what follows
 	lines []string
 	leads map[string]string // the server ID that an address answers with; an address without an ID refuses
 	ends  []chan struct{}
@@ -28,6 +31,8 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 	f = &finds{leads: leads}
 	cfg.Address = "servers.test:1"
 	cfg.Lookup = func(context.Context, string) (ips []string, err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		for addr := range leads {
 			ips = append(ips, strings.TrimSuffix(addr, ":1"))
 		}
@@ -35,13 +40,17 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 	}
 	cfg.Logf = func(level int, format string, args ...any) {
 		if line := fmt.Sprintf(format, args...); level == 0 || strings.Contains(line, "addresses") {
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			f.lines = append(f.lines, line)
 		}
 	}
 	f.a = New(cfg, NewMetrics())
 	open = func(_ context.Context, addr, _ string) error {
 		time.Sleep(time.Millisecond)
+		f.mu.Lock()
 		id := f.leads[addr]
+		f.mu.Unlock()
 		if id == "" {
 			return errors.New("connection refused")
 		}
@@ -50,7 +59,9 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 			return heldBy(id)
 		}
 		end := make(chan struct{})
+		f.mu.Lock()
 		f.ends = append(f.ends, end)
+		f.mu.Unlock()
 		go f.a.serve(c, func() error { <-end; return errors.New("gone") })
 		return nil
 	}
@@ -59,6 +70,8 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 
 // about returns the warnings about missing servers.
 func (f *finds) about() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.lines), func(l string) bool { return strings.Contains(l, "cannot connect") })
 }
 
@@ -90,7 +103,9 @@ func TestMissingIsSaid(t *testing.T) {
 		if n := len(f.about()); n != 2 {
 			t.Errorf("%d lines after nine minutes, want 2", n)
 		}
+		f.mu.Lock()
 		f.leads["10.0.0.2:1"] = "b"
+		f.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(f.about()); n != 2 || f.a.m.missing.Get() != 0 {

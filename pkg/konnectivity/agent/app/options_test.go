@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -72,9 +73,9 @@ func TestIdentifiersThatMatchNothing(t *testing.T) {
 
 // TestWarningIsLogged: the program's log has the warning about identifiers.
 func TestWarningIsLogged(t *testing.T) {
-	state := klog.CaptureState()
-	defer state.Restore()
 	var out bytes.Buffer
+	defer klog.LogToStderr(true)
+	defer klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
 	klog.SetOutput(&out)
 	o := parse(t, "--proxy-server-host=127.0.0.1", "--agent-identifiers=ipv4=$(HOST_IP)")
