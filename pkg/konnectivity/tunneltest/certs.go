@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -27,7 +28,8 @@ type CA struct {
 	// File is the CA's certificate in PEM.
 	File string
 	Dir  string
-	n    int64
+	n    int64 // guarded by mu, as several rigs share a CA
+	mu   *sync.Mutex
 }
 
 // NewCA makes a CA whose files live in dir.
@@ -44,7 +46,7 @@ func NewCA(t testing.TB, dir string) *CA {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := &CA{key: key, Dir: dir, File: filepath.Join(dir, "ca.crt"), n: 1}
+	ca := &CA{key: key, Dir: dir, File: filepath.Join(dir, "ca.crt"), n: 1, mu: &sync.Mutex{}}
 	ca.cert, _ = x509.ParseCertificate(der)
 	writePEM(t, ca.File, "CERTIFICATE", der)
 	return ca
@@ -66,7 +68,7 @@ func (ca *CA) Intermediate(t testing.TB, name string) *CA {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	sub := &CA{key: key, Dir: dir, File: filepath.Join(dir, "ca.crt")}
+	sub := &CA{key: key, Dir: dir, File: filepath.Join(dir, "ca.crt"), mu: &sync.Mutex{}}
 	sub.cert, _ = x509.ParseCertificate(der)
 	writePEM(t, sub.File, "CERTIFICATE", der)
 	return sub
@@ -80,8 +82,11 @@ func (ca *CA) Issue(t testing.TB, name string, until time.Time) (crt, key string
 	if err != nil {
 		t.Fatal(err)
 	}
+	ca.mu.Lock()
 	ca.n++
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(ca.n), Subject: pkix.Name{CommonName: name},
+	serial := ca.n
+	ca.mu.Unlock()
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, ca.cert, &k.PublicKey, ca.key)

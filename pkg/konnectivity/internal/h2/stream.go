@@ -102,7 +102,11 @@ type Stream struct {
 }
 
 // SetHandler sets the handler of the stream. It is called once, from OnStream.
-func (st *Stream) SetHandler(h StreamHandler) { st.h = h }
+func (st *Stream) SetHandler(h StreamHandler) {
+	st.c.mu.Lock() // Handlers may read it, for metrics
+	defer st.c.mu.Unlock()
+	st.h = h
+}
 
 // Conn returns the connection of the stream.
 func (st *Stream) Conn() *Conn { return st.c }
