@@ -42,7 +42,7 @@ func Objects(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle, now time
 }
 
 // caKey is the key of the CA's certificates in the Secrets; the packages of the components say the same.
-const caKey = gateway.CAKey
+const caKey = component.CAKey
 
 // certificate is one that install makes and renews, in a Secret, with a CA in another Secret.
 type certificate struct {

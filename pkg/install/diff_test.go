@@ -86,8 +86,8 @@ func TestCredentialsInOtherObjectsAreMasked(t *testing.T) {
 	}
 }
 
-// TestCredentialsOfContainersAreMasked: credentials in variables and flags of a workload that
-// somebody has set are hidden; other variables and flags are shown.
+// TestCredentialsOfContainersAreMasked: credentials in variables and flags of a workload, which
+// a user has set, are hidden; other variables and flags are shown.
 func TestCredentialsOfContainersAreMasked(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "d", "namespace": "n"},

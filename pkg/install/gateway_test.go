@@ -13,7 +13,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/install"
@@ -69,16 +68,16 @@ func testGateway(e env) {
 	apply(load("gateway: {enabled: true, hosts: [gw.example.org]}"), now)
 	named := read()
 	cert, err := pki.ParseCert(named.Data[corev1.TLSCertKey])
-	if err != nil || cert.VerifyHostname("gw.example.org") != nil || !bytes.Equal(named.Data[gateway.CAKey], first.Data[gateway.CAKey]) {
+	if err != nil || cert.VerifyHostname("gw.example.org") != nil || !bytes.Equal(named.Data[component.CAKey], first.Data[component.CAKey]) {
 		t.Errorf("with another host: %v, names %v", err, cert.DNSNames)
 	}
 	apply(load("gateway: {enabled: true, hosts: [gw.example.org]}"), now.Add(7000*time.Hour))
 	renewed := read()
-	if bytes.Equal(renewed.Data[corev1.TLSCertKey], named.Data[corev1.TLSCertKey]) || !bytes.Equal(renewed.Data[gateway.CAKey], first.Data[gateway.CAKey]) {
+	if bytes.Equal(renewed.Data[corev1.TLSCertKey], named.Data[corev1.TLSCertKey]) || !bytes.Equal(renewed.Data[component.CAKey], first.Data[component.CAKey]) {
 		t.Error("a certificate with less than a third of its time is not renewed, or has another CA")
 	}
 	apply(load("gateway: {enabled: true}"), now.Add(80000*time.Hour)) // the CA has less time than a certificate
-	if trust := read().Data[gateway.CAKey]; !bytes.HasSuffix(trust, first.Data[gateway.CAKey]) || len(trust) < len(first.Data[gateway.CAKey])*3/2 {
+	if trust := read().Data[component.CAKey]; !bytes.HasSuffix(trust, first.Data[component.CAKey]) || len(trust) < len(first.Data[component.CAKey])*3/2 {
 		t.Errorf("trust after a new CA:\n%s", trust)
 	}
 	apply(load("gateway: {enabled: true, certificateSecret: mine}"), now)

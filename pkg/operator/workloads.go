@@ -113,7 +113,7 @@ func (r *BundleReconciler) leader(ctx context.Context, b *v1beta1.Bundle, wanted
 	return nil
 }
 
-// leaderOf is who holds a Lease, "" if nobody has renewed it for twice its duration.
+// leaderOf is who holds a Lease, "" if it was not renewed for twice its duration.
 func leaderOf(lease *coordinationv1.Lease, duration time.Duration) string {
 	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Add(2*duration).Before(time.Now()) {
 		return ""

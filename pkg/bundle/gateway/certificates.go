@@ -8,14 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
-
-// CAKey is the key of the CA's certificate in the Secret of the serving certificate.
-const CAKey = "ca.crt"
 
 // CASecret is the Secret with the CA that "fairlead install" makes. No Pod mounts it.
 const CASecret = v1alpha1.GatewayName + "-ca"
@@ -52,12 +49,7 @@ func Secret(b *v1alpha1.Bundle, name string, pair pki.KeyPair, ca []byte) (*core
 	if err != nil {
 		return nil, fmt.Errorf("encode the key of Secret %s: %w", name, err)
 	}
-	return &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: meta(b.Defaulted(), name),
-		Type:       corev1.SecretTypeTLS,
-		Data:       map[string][]byte{corev1.TLSCertKey: pair.CertPEM(), corev1.TLSPrivateKeyKey: key, CAKey: ca},
-	}, nil
+	return component.CertificateSecret(meta(b.Defaulted(), name), pair.CertPEM(), key, ca), nil
 }
 
 // StaticKubeconfig makes the kubeconfig of the static Pod with everything embedded. It must be

@@ -31,11 +31,7 @@ const (
 	configDir = "/etc/kubernetes/" + v1alpha1.GatewayName
 	rulesKey  = "rules.yaml"
 	nameLabel = "app.kubernetes.io/name"
-	// apiDir is where clients look for what they need to call kube-apiserver.
-	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-	tlsDir = "/var/run/secrets/" + v1alpha1.GatewayName + "/tls"
-	// tokenSeconds is the kubelet's own default for projected tokens.
-	tokenSeconds = 3600
+	tlsDir    = "/var/run/secrets/" + v1alpha1.GatewayName + "/tls"
 )
 
 // Enabled tells whether a bundle has the gateway.
@@ -89,7 +85,7 @@ func deployed(b *v1alpha1.Bundle, c component.Component) component.Component {
 	c.Tolerations = ptr.Deref(g.Tolerations, nil)
 	c.Volumes = []component.Volume{
 		{Name: "tls", MountPath: tlsDir, ReadOnly: true, Secret: g.CertificateSecret},
-		{Name: "api", MountPath: apiDir, ReadOnly: true, API: &component.API{TokenSeconds: tokenSeconds}},
+		{Name: "api", MountPath: component.APIDir, ReadOnly: true, API: &component.API{TokenSeconds: component.TokenSeconds}},
 	}
 	if g.Rules != nil {
 		c.Volumes = append(c.Volumes, component.Volume{Name: "rules", MountPath: configDir, ReadOnly: true, ConfigMap: rulesName})
@@ -202,7 +198,7 @@ func clientCA(b *v1alpha1.Bundle) string {
 	if b.Gateway.Form == v1alpha1.FormStaticPod {
 		return path.Join(b.ControlPlane.PKIDir, "ca.crt")
 	}
-	return apiDir + "/ca.crt"
+	return component.APIDir + "/ca.crt"
 }
 
 func address(host string, port int32) string {

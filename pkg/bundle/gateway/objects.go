@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -33,7 +32,7 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	case g.Form == v1alpha1.FormStaticPod:
 		return rights(rbac.User(User)), nil
 	}
-	objects := append([]component.Object{serviceAccount(b)}, rights(rbac.ServiceAccount(b.Namespace, v1alpha1.GatewayName))...)
+	objects := append([]component.Object{component.ServiceAccount(meta(b, v1alpha1.GatewayName))}, rights(rbac.ServiceAccount(b.Namespace, v1alpha1.GatewayName))...)
 	if g.Rules != nil {
 		data, err := RuleFile(b)
 		if err != nil {
@@ -50,7 +49,7 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 		objects = append(objects, networkPolicy(b))
 	}
 	if ptr.Deref(g.Replicas, 1) > 1 {
-		objects = append(objects, disruptionBudget(b))
+		objects = append(objects, component.DisruptionBudget(meta(b, v1alpha1.GatewayName), Labels()))
 	}
 	return append(objects, component.Deployment(Component(b))), nil
 }
@@ -88,15 +87,6 @@ func meta(b *v1alpha1.Bundle, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: b.Namespace, Labels: Labels()}
 }
 
-func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: meta(b, v1alpha1.GatewayName),
-		// The Pods mount what they need.
-		AutomountServiceAccountToken: ptr.To(false),
-	}
-}
-
 func service(b *v1alpha1.Bundle) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -126,18 +116,6 @@ func networkPolicy(b *v1alpha1.Bundle) *networkingv1.NetworkPolicy {
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
 				Ports: []networkingv1.NetworkPolicyPort{port(b.Gateway.Port), port(b.Gateway.HealthPort)},
 			}},
-		},
-	}
-}
-
-func disruptionBudget(b *v1alpha1.Bundle) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: meta(b, v1alpha1.GatewayName),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: Labels()},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

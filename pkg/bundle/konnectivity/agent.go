@@ -24,13 +24,9 @@ const (
 	TokenDir = "/var/run/secrets/tokens"
 	// TokenFile is the token's file in TokenDir, and the name of the volume.
 	TokenFile = "konnectivity-agent-token"
-	// apiDir is where clients look for what they need to call kube-apiserver.
-	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// CAFile verifies the server: the cluster's CA.
-	CAFile = apiDir + "/ca.crt"
+	CAFile = component.APIDir + "/ca.crt"
 
-	// tokenSeconds is the kubelet's own default for projected tokens.
-	tokenSeconds = 3600
 	// agentGrace is short because the first SIGTERM only drains the upstream agent,
 	// which then waits to be killed. Servers stop using it at once.
 	agentGrace = 10
@@ -71,13 +67,13 @@ func Agent(b *v1alpha1.Bundle) component.Component {
 func agentVolumes(k *v1alpha1.Konnectivity) []component.Volume {
 	api := &component.API{}
 	if ptr.Deref(k.LeaseCounting, false) {
-		api.TokenSeconds = tokenSeconds
+		api.TokenSeconds = component.TokenSeconds
 	}
 	return []component.Volume{
 		{Name: TokenFile, MountPath: TokenDir, ReadOnly: true, Token: &component.Token{
-			Audience: k.AuthenticationAudience, Path: TokenFile, ExpirationSeconds: tokenSeconds,
+			Audience: k.AuthenticationAudience, Path: TokenFile, ExpirationSeconds: component.TokenSeconds,
 		}},
-		{Name: "api", MountPath: apiDir, ReadOnly: true, API: api},
+		{Name: "api", MountPath: component.APIDir, ReadOnly: true, API: api},
 	}
 }
 

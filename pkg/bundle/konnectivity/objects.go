@@ -5,7 +5,6 @@ package konnectivity
 import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -46,7 +45,7 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 		objects = append(objects, agentPolicy(b))
 	}
 	if k.Agent.Form == v1alpha1.FormDeployment {
-		return append(objects, agentDisruptionBudget(b), component.Deployment(Agent(b))), nil
+		return append(objects, component.DisruptionBudget(metav1.ObjectMeta{Name: AgentName, Namespace: b.Namespace}, agentLabels()), component.Deployment(Agent(b))), nil
 	}
 	return append(objects, component.DaemonSet(Agent(b))), nil
 }
@@ -139,18 +138,6 @@ func agentPolicy(b *v1alpha1.Bundle) *networkingv1.NetworkPolicy {
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{
 				Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(b.Konnectivity.Agent.HealthPort)),
 			}}}},
-		},
-	}
-}
-
-func agentDisruptionBudget(b *v1alpha1.Bundle) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: metav1.ObjectMeta{Name: AgentName, Namespace: b.Namespace},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: agentLabels()},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

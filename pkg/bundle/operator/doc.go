@@ -18,13 +18,13 @@
 // # Rights
 //
 // [ClusterRole] has no wildcard and neither of the verbs escalate and impersonate. Kubernetes
-// lets nobody grant what they do not have, so the operator has every right that a bundle's
+// lets a user grant only the rights that the user has, so the operator has every right that a bundle's
 // roles grant; those are taken from the rendered roles themselves. The roles of Kubernetes that
 // bundles bind are named in rules with the verb bind. A Role in kube-system and one in the
 // operator's namespace have the rest.
 //
 // The operator can create Pods and bindings in all namespaces, as a Bundle may name any. So
-// whoever can create Pods in the operator's namespace can become an administrator of the
+// a user who can create Pods in the operator's namespace can become an administrator of the
 // cluster. Give the right to change Bundles and TunnelPools, which name images, to
 // administrators only.
 package operator

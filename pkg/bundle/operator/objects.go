@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,10 +28,6 @@ const (
 	PortHealth = "health"
 
 	nameLabel = "app.kubernetes.io/name"
-	// apiDir is where clients look for what they need to call kube-apiserver.
-	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// tokenSeconds is the kubelet's own default for projected tokens.
-	tokenSeconds = 3600
 )
 
 // Labels select the operator's Pods.
@@ -59,10 +54,10 @@ func Objects(o Options) ([]component.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects = append(append(objects, serviceAccount(o)), granted...)
+	objects = append(append(objects, component.ServiceAccount(meta(o))), granted...)
 	objects = append(objects, service(o), networkPolicy(o))
 	if *o.Replicas > 1 { // the node of a single replica could not be drained
-		objects = append(objects, disruptionBudget(o))
+		objects = append(objects, component.DisruptionBudget(meta(o), Labels()))
 	}
 	return append(objects, component.Deployment(Component(o))), nil
 }
@@ -99,7 +94,7 @@ func Component(o Options) component.Component {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
 		},
-		Volumes:        []component.Volume{{Name: "api", MountPath: apiDir, ReadOnly: true, API: &component.API{TokenSeconds: tokenSeconds}}},
+		Volumes:        []component.Volume{{Name: "api", MountPath: component.APIDir, ReadOnly: true, API: &component.API{TokenSeconds: component.TokenSeconds}}},
 		ServiceAccount: Name,
 		PodSecurity:    component.RestrictedPod(), Security: component.RestrictedContainer(),
 		PriorityClass: "system-cluster-critical",
@@ -135,15 +130,6 @@ func namespace(o Options) *corev1.Namespace {
 	}
 }
 
-func serviceAccount(o Options) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: meta(o),
-		// The Pods mount what they need.
-		AutomountServiceAccountToken: ptr.To(false),
-	}
-}
-
 func service(o Options) *corev1.Service {
 	port := func(name string, port, target int32) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(target)}
@@ -172,18 +158,6 @@ func networkPolicy(o Options) *networkingv1.NetworkPolicy {
 			PodSelector: metav1.LabelSelector{MatchLabels: Labels()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports}},
-		},
-	}
-}
-
-func disruptionBudget(o Options) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: meta(o),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: Labels()},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

@@ -122,7 +122,7 @@ func (g grants) add(group string, verbs []string, resources ...string) {
 	}
 }
 
-// addGranted adds what bundles grant, as nobody may grant what they do not have. Names in
+// addGranted adds what bundles grant, because Kubernetes lets a user grant only the rights that the user has. Names in
 // these rules depend on the Bundle, so they are left out. It returns rules to bind the roles that
 // bundles bind and do not render.
 func (g grants) addGranted() ([]rbacv1.PolicyRule, error) {

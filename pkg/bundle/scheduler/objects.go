@@ -5,9 +5,7 @@ package scheduler
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -32,7 +30,7 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	}
 	objects := []component.Object{serviceAccount(b)}
 	objects = append(objects, rights(b, rbac.ServiceAccount(b.Namespace, b.Scheduler.Name))...)
-	objects = append(objects, configMap(b, config), disruptionBudget(b), deployment(b, config))
+	objects = append(objects, configMap(b, config), component.DisruptionBudget(metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace}, instanceLabels(b)), deployment(b, config))
 	objects = append(objects, tunnelConditionObjects(b)...)
 	// Last, so no Pod is assigned to a scheduler that does not exist yet.
 	return append(objects, assignments(b)...), nil
@@ -55,21 +53,6 @@ func configMap(b *v1alpha1.Bundle, config []byte) *corev1.ConfigMap {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName(b), Namespace: b.Namespace},
 		Data:       map[string]string{configKey(b): string(config)},
-	}
-}
-
-// disruptionBudget limits what may be missing rather than what must be there: a
-// budget of minAvailable 1 would block the drain of a node for ever when there
-// is one replica.
-func disruptionBudget(b *v1alpha1.Bundle) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: metav1.ObjectMeta{Name: b.Scheduler.Name, Namespace: b.Namespace},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: instanceLabels(b)},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
-		},
 	}
 }
 

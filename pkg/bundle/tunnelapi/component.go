@@ -24,14 +24,10 @@ const (
 	PortAPI = "https"
 
 	nameLabel = "app.kubernetes.io/name"
-	// apiDir is where clients look for what they need to call kube-apiserver.
-	apiDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-	tlsDir = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/tls"
+	tlsDir    = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/tls"
 	// stateDir has the token for the Konnectivity servers.
 	stateDir   = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/state"
 	stateToken = "token"
-	// tokenSeconds is the kubelet's own default for projected tokens.
-	tokenSeconds = 3600
 )
 
 // Enabled tells whether a bundle has the API server.
@@ -64,9 +60,9 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		Liveness:  &component.Probe{Port: PortAPI, HTTPS: true, Path: "/livez", Delay: 15, Timeout: 5},
 		Volumes: []component.Volume{
 			{Name: "tls", MountPath: tlsDir, ReadOnly: true, Secret: a.CertificateSecret},
-			{Name: "api", MountPath: apiDir, ReadOnly: true, API: &component.API{TokenSeconds: tokenSeconds}},
+			{Name: "api", MountPath: component.APIDir, ReadOnly: true, API: &component.API{TokenSeconds: component.TokenSeconds}},
 			{Name: "state", MountPath: stateDir, ReadOnly: true, Token: &component.Token{
-				Audience: settings.DefaultStateAudience, Path: stateToken, ExpirationSeconds: tokenSeconds,
+				Audience: settings.DefaultStateAudience, Path: stateToken, ExpirationSeconds: component.TokenSeconds,
 			}},
 		},
 		ServiceAccount: v1alpha1.TunnelAPIName,

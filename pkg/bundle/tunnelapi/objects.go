@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,15 +15,12 @@ import (
 
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 const (
-	// CAKey is the key of the CA's certificate in the Secret of the serving certificate, as for the gateway.
-	CAKey = gateway.CAKey
 	// CASecret is the Secret with the CA that "fairlead install" makes. No Pod mounts it.
 	CASecret = v1alpha1.TunnelAPIName + "-ca"
 	// ViewerRole is the ClusterRole of users who may read the API.
@@ -42,10 +38,10 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 		return nil, nil
 	}
 	b = b.Defaulted()
-	objects := append([]component.Object{serviceAccount(b), viewerRole()}, bindings(b)...)
+	objects := append([]component.Object{component.ServiceAccount(meta(b, v1alpha1.TunnelAPIName)), viewerRole()}, bindings(b)...)
 	objects = append(objects, service(b), priorityLevel(), clientsSchema(), serverSchema(b))
 	if ptr.Deref(b.TunnelAPI.Replicas, 1) > 1 {
-		objects = append(objects, disruptionBudget(b))
+		objects = append(objects, component.DisruptionBudget(meta(b, v1alpha1.TunnelAPIName), Labels()))
 	}
 	objects = append(objects, component.Deployment(Component(b)))
 	if b.TunnelAPI.CABundle != "" {
@@ -73,12 +69,7 @@ func Secret(b *v1alpha1.Bundle, name string, pair pki.KeyPair, ca []byte) (*core
 	if err != nil {
 		return nil, fmt.Errorf("encode the key of Secret %s: %w", name, err)
 	}
-	return &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: meta(b.Defaulted(), name),
-		Type:       corev1.SecretTypeTLS,
-		Data:       map[string][]byte{corev1.TLSCertKey: pair.CertPEM(), corev1.TLSPrivateKeyKey: key, CAKey: ca},
-	}, nil
+	return component.CertificateSecret(meta(b.Defaulted(), name), pair.CertPEM(), key, ca), nil
 }
 
 // bindings let the server ask kube-apiserver who its clients are and what they may do.
@@ -109,15 +100,6 @@ func meta(b *v1alpha1.Bundle, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: b.Namespace, Labels: Labels()}
 }
 
-func serviceAccount(b *v1alpha1.Bundle) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: meta(b, v1alpha1.TunnelAPIName),
-		// The Pods mount what they need.
-		AutomountServiceAccountToken: ptr.To(false),
-	}
-}
-
 func service(b *v1alpha1.Bundle) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -127,18 +109,6 @@ func service(b *v1alpha1.Bundle) *corev1.Service {
 			Ports: []corev1.ServicePort{{
 				Name: PortAPI, Protocol: corev1.ProtocolTCP, Port: Request(b).Port, TargetPort: intstr.FromString(PortAPI),
 			}},
-		},
-	}
-}
-
-func disruptionBudget(b *v1alpha1.Bundle) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: meta(b, v1alpha1.TunnelAPIName),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: Labels()},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

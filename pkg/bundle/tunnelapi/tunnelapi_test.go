@@ -71,7 +71,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestRights: the server may review tokens and access and read the front proxy's CA, and whoever gets the viewer's role may
+// TestRights: the server may review tokens and access and read the front proxy's CA, and a user with the viewer's role may
 // only read.
 func TestRights(t *testing.T) {
 	var bound []string

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -68,8 +69,8 @@ func gatewayCA(ctx context.Context, client kubernetes.Interface, b *v1alpha1.Bun
 	if err != nil {
 		return nil, fmt.Errorf("read the gateway's certificate: %w", err)
 	}
-	if ca := secret.Data[gateway.CAKey]; len(ca) > 0 {
+	if ca := secret.Data[component.CAKey]; len(ca) > 0 {
 		return ca, nil
 	}
-	return nil, check.WithHint(errors.New("the Secret of the gateway's certificate has no "+gateway.CAKey), "add the CA that signed it")
+	return nil, check.WithHint(errors.New("the Secret of the gateway's certificate has no "+component.CAKey), "add the CA that signed it")
 }

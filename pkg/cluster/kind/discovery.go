@@ -39,8 +39,8 @@ func (p *plan) discoveryFile(ca []byte) ([]byte, error) {
 	config.Clusters["cluster"] = &clientcmdapi.Cluster{
 		Server: "https://" + net.JoinHostPort(host, strconv.Itoa(nodePort)), CertificateAuthorityData: ca,
 	}
-	config.AuthInfos["nobody"] = clientcmdapi.NewAuthInfo() // a context must name a user
-	config.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "nobody"}
+	config.AuthInfos["none"] = clientcmdapi.NewAuthInfo() // a context must name a user
+	config.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "none"}
 	config.CurrentContext = "cluster"
 	data, err := clientcmd.Write(*config)
 	if err != nil {

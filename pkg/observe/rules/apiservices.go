@@ -49,7 +49,7 @@ func unavailable(s *observe.Snapshot, a observe.APIService) (cause, fix string) 
 		return fmt.Sprintf("its Service does not have port %d", svc.Port),
 			fmt.Sprintf("kubectl patch apiservice %s --type=merge -p '{\"spec\":{\"service\":{\"port\":<port of Service %s>}}}'", a.Name, svc.Key())
 	case "EndpointsNotFound":
-		return "no EndpointSlice belongs to its Service: the Service has no selector and nobody made one, or kube-controller-manager does not run",
+		return "no EndpointSlice belongs to its Service: the Service has no selector and no EndpointSlice of your own, or kube-controller-manager does not run",
 			slices + "   # none; then: kubectl -n " + svc.Namespace + " get service " + svc.Name + " -o yaml"
 	case "MissingEndpoints":
 		return "no Pod behind its Service is ready under the name of the port",

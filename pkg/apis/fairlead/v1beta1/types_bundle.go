@@ -34,7 +34,7 @@ const (
 	// BundleProgressing is True while workloads roll out what the operator has applied, or
 	// while the operator tries again after a failure.
 	BundleProgressing = "Progressing"
-	// BundleStalled is True if the operator cannot go on until somebody changes something.
+	// BundleStalled is True if the operator cannot continue until a user changes the Bundle or the cluster.
 	BundleStalled = "Stalled"
 )
 
