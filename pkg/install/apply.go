@@ -177,27 +177,35 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	if err := c.writeInventory(ctx, during); err != nil {
 		return err
 	}
-	// APIServices are last, because they wait for what may never become ready.
-	for _, registers := range []bool{false, true} {
-		for i, ch := range p.changes {
-			if (ch.Kind == apiServiceKind) != registers {
-				continue
-			}
-			o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(p.changes))
-			if entries[i].UID, err = c.installChange(ctx, ch, o); err != nil {
-				return err
-			}
-			result.add(ch, "")
-		}
-		if registers {
-			break
-		}
-		if err := c.prune(ctx, p.prunes, o, result); err != nil {
-			return err
-		}
+	registers := func(ch change) bool { return ch.Kind == apiServiceKind }
+	if err := c.installChanges(ctx, p.changes, entries, o, result, func(ch change) bool { return !registers(ch) }); err != nil {
+		return err
+	}
+	if err := c.prune(ctx, p.prunes, o, result); err != nil {
+		return err
+	}
+	// Last, because they wait for what may never become ready.
+	if err := c.installChanges(ctx, p.changes, entries, o, result, registers); err != nil {
+		return err
 	}
 	// The older bundle's Leases stay in the inventory: Uninstall deletes them.
 	return c.writeInventory(ctx, during.with(union(entries, p.kept, sameObject), during.Leases))
+}
+
+// installChanges applies the changes that are of this turn, and notes the UIDs in their entries.
+func (c *client) installChanges(ctx context.Context, changes []change, entries []Entry, o Options, result *Result, now func(change) bool) error {
+	for i, ch := range changes {
+		if !now(ch) {
+			continue
+		}
+		o.Progress.Detail("%s (%d of %d)", ch.Ref, i+1, len(changes))
+		var err error
+		if entries[i].UID, err = c.installChange(ctx, ch, o); err != nil {
+			return err
+		}
+		result.add(ch, "")
+	}
+	return nil
 }
 
 // installChange applies one change, after what it waits for and before what waits for it.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -144,6 +145,10 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
+	asWanted := "all objects are as the bundle says"
+	if len(unready) > 0 {
+		asWanted += ", except that an APIService waits for its server: " + strings.Join(unready, ", ")
+	}
 	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
 	comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 	if err != nil {
@@ -153,7 +158,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	b.Status.Drift = drift(comparison)
 	switch {
 	case len(comparison.Differences) == 0 && len(comparison.Problems) == 0:
-		set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, "all objects are as the bundle says")
+		set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, asWanted)
 		return nil
 	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
@@ -180,7 +185,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		return err
 	}
 	b.Status.Drift = nil
-	set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, "all objects are as the bundle says")
+	set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, asWanted)
 	return nil
 }
 

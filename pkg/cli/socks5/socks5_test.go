@@ -24,13 +24,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 )
 
 // cluster resolves hello.default to a web server of this machine and dials with its network.
@@ -329,89 +326,5 @@ func TestMetrics(t *testing.T) {
 	_, _ = b.ReadFrom(res.Body)
 	if !strings.Contains(b.String(), "fairlead_socks5_open_connections 0") {
 		t.Error(b.String())
-	}
-}
-
-// TestAddContext: the context has the proxy as its proxy-url and the credentials of the
-// current one; afterwards the file is as it was. The command warns about an API server on
-// loopback.
-func TestAddContext(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config")
-	const text = `apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
-users: [{name: u, user: {token: secret}}]
-contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o, out := newOptions(t)
-	o.Cluster.KubeConfig, o.WriteKubeconfig = &file, file
-	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080", User: url.UserPassword("fairlead", "hidden")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.LoadFromFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	added := config.Contexts["socks5-c"]
-	if added == nil || added.Namespace != "team" || config.Clusters[added.Cluster].ProxyURL != "socks5://fairlead:hidden@127.0.0.1:1080" ||
-		config.AuthInfos[added.AuthInfo].Token != "secret" || config.CurrentContext != "c" {
-		t.Errorf("%+v", config)
-	}
-	if !strings.Contains(out.String(), "Warning: the API server's address 127.0.0.1:6443") || strings.Contains(out.String(), "hidden") {
-		t.Errorf("%q", out)
-	}
-	remove()
-	if now, err := os.ReadFile(file); err != nil || string(now) != text {
-		t.Errorf("%v, the file is now %q", err, now)
-	}
-	none := "none"
-	o.Cluster.Context = &none
-	if _, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"}); err == nil || !strings.Contains(err.Error(), `"none"`) {
-		t.Errorf("a context that does not exist: %v", err)
-	}
-}
-
-// TestAPIServerAddress: the API server's address is one that --allow takes.
-func TestAPIServerAddress(t *testing.T) {
-	for host, want := range map[string]string{
-		"https://api.example.com": "api.example.com:443", "https://10.0.0.1:6443/path": "10.0.0.1:6443", "http://api.example.com": "api.example.com:80",
-		"https://[fd00::1]:6443": "[fd00::1]:6443",
-	} {
-		got, err := apiServerAddress(&rest.Config{Host: host})
-		if err != nil || got != want {
-			t.Errorf("%s: %s, %v", host, got, err)
-		}
-		if _, err := destinations.ParseRules(got); err != nil {
-			t.Errorf("%s: %v", host, err)
-		}
-	}
-}
-
-// TestDocs: docs/socks5.md names only flags that exist, and has the defaults of the limits.
-func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/socks5.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := NewCommand(genericiooptions.IOStreams{})
-	theirs := []string{"--proxytunnel", "--deny-destinations"} // of curl and of the agent
-	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(string(text), -1) {
-		if cmd.Flags().Lookup(flag[2:]) == nil && !slices.Contains(theirs, flag) {
-			t.Errorf("the page has %s, which does not exist", flag)
-		}
-	}
-	rows := regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (\\d\\w*) \\|").FindAllStringSubmatch(string(text), -1)
-	if len(rows) != 5 {
-		t.Errorf("%q", rows)
-	}
-	for _, row := range rows {
-		if f := cmd.Flags().Lookup(row[1]); f == nil || f.DefValue != row[2] {
-			t.Errorf("%s: the page has %s, the flag %+v", row[1], row[2], f)
-		}
 	}
 }

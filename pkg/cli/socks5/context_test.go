@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
+)
+
+// TestAddContext: the context has the proxy as its proxy-url and the credentials of the
+// current one; afterwards the file is as it was. The command warns about an API server on
+// loopback.
+func TestAddContext(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	const text = `apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, out := newOptions(t)
+	o.Cluster.KubeConfig, o.WriteKubeconfig = &file, file
+	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080", User: url.UserPassword("fairlead", "hidden")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := config.Contexts["socks5-c"]
+	if added == nil || added.Namespace != "team" || config.Clusters[added.Cluster].ProxyURL != "socks5://fairlead:hidden@127.0.0.1:1080" ||
+		config.AuthInfos[added.AuthInfo].Token != "secret" || config.CurrentContext != "c" {
+		t.Errorf("%+v", config)
+	}
+	if !strings.Contains(out.String(), "Warning: the API server's address 127.0.0.1:6443") || strings.Contains(out.String(), "hidden") {
+		t.Errorf("%q", out)
+	}
+	remove()
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("%v, the file is now %q", err, now)
+	}
+	none := "none"
+	o.Cluster.Context = &none
+	if _, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"}); err == nil || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("a context that does not exist: %v", err)
+	}
+}
+
+// TestAPIServerAddress: the API server's address is one that --allow takes.
+func TestAPIServerAddress(t *testing.T) {
+	for host, want := range map[string]string{
+		"https://api.example.com": "api.example.com:443", "https://10.0.0.1:6443/path": "10.0.0.1:6443", "http://api.example.com": "api.example.com:80",
+		"https://[fd00::1]:6443": "[fd00::1]:6443",
+	} {
+		got, err := apiServerAddress(&rest.Config{Host: host})
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", host, got, err)
+		}
+		if _, err := destinations.ParseRules(got); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// TestDocs: docs/socks5.md names only flags that exist, and has the defaults of the limits.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/socks5.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := NewCommand(genericiooptions.IOStreams{})
+	theirs := []string{"--proxytunnel", "--deny-destinations"} // of curl and of the agent
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(string(text), -1) {
+		if cmd.Flags().Lookup(flag[2:]) == nil && !slices.Contains(theirs, flag) {
+			t.Errorf("the page has %s, which does not exist", flag)
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (\\d\\w*) \\|").FindAllStringSubmatch(string(text), -1)
+	if len(rows) != 5 {
+		t.Errorf("%q", rows)
+	}
+	for _, row := range rows {
+		if f := cmd.Flags().Lookup(row[1]); f == nil || f.DefValue != row[2] {
+			t.Errorf("%s: the page has %s, the flag %+v", row[1], row[2], f)
+		}
+	}
+}
+
+// TestUnresolved: an agent resolves any name, as its rules hold after that; a bastion is given the
+// API server's name only, and this machine's network none.
+func TestUnresolved(t *testing.T) {
+	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {}, "portforward": {}} {
+		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
+		o.Via = via
+		names := o.unresolved("api.inner:6443")
+		is := func(host string) bool { return names != nil && names(host, 6443) }
+		if got := [2]bool{is("API.inner."), is("other.inner")}; got != want {
+			t.Errorf("--via %s resolves the API server's name and another one: %v, want %v", via, got, want)
+		}
+	}
+}
+
+// TestPortTaken: the error says what to choose instead.
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o, _ := newOptions(t)
+	o.Listen = l.Addr().String()
+	if err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "port 0 picks a free one") {
+		t.Errorf("on a port that is taken: %v", err)
+	}
+}
