@@ -39,7 +39,8 @@ func (c *collector) run(ctx context.Context) {
 	c.round(ctx, into(&s.Reach, c.reach), into(&s.Proxy, c.proxy), into(&s.ClientCert, c.clientCert))
 	if s.Reach.Err != nil {
 		c.down()
-		c.round(ctx, into(&s.Programs, c.localPrograms), into(&s.Node, c.hostFacts))
+		c.round(ctx, into(&s.Programs, c.localPrograms))
+		c.round(ctx, into(&s.Node, c.hostFacts)) // of the API server among the programs
 		return
 	}
 	c.round(ctx, c.objects()...)
