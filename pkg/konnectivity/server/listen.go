@@ -161,7 +161,7 @@ func (s *Server) accept(l net.Listener, on listening) error {
 // nil.
 func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "grpc", serve: func(nc net.Conn) {
-		if nc = s.secure(nc, tlsConfig); nc != nil {
+		if nc = s.secure(nc, tlsConfig, s.clientTurns); nc != nil {
 			s.serveGRPC(nc)
 		}
 	}})
@@ -170,7 +170,7 @@ func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
 // ServeHTTPConnect serves clients of HTTP CONNECT on a listener.
 func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "http-connect", serve: func(nc net.Conn) {
-		if nc = s.secure(nc, tlsConfig); nc != nil {
+		if nc = s.secure(nc, tlsConfig, s.clientTurns); nc != nil {
 			s.serveConnect(nc)
 		}
 	}, refuse: func(nc net.Conn) { s.refuseConnect(nc, tlsConfig) }})
@@ -181,15 +181,21 @@ func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "agents", serve: func(nc net.Conn) { s.serveAgent(nc, tlsConfig) }})
 }
 
-// secure performs the TLS handshake. If the handshake fails, it closes the connection and
-// returns nil.
-func (s *Server) secure(nc net.Conn, cfg *tls.Config) net.Conn {
+// secure performs the TLS handshake, in turns if the caller names some. If the handshake
+// fails, it closes the connection and returns nil.
+func (s *Server) secure(nc net.Conn, cfg *tls.Config, in *turns) net.Conn {
 	if cfg == nil {
 		return nc
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandshakeTimeout)
 	defer cancel()
-	tc := tls.Server(nc, cfg)
+	below := nc
+	if in != nil {
+		turn := &turn{of: in, ctx: ctx}
+		defer turn.end()
+		below = &turnConn{nc, turn}
+	}
+	tc := tls.Server(below, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		s.badClient(nc, "TLS: %v", err)
 		_ = nc.Close()

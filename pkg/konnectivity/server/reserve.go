@@ -136,7 +136,7 @@ const noDescriptors = "server has no free file descriptors"
 // It reads the request first: the kernel resets a connection that is closed with unread
 // bytes, and the answer may be lost.
 func (s *Server) refuseConnect(nc net.Conn, cfg *tls.Config) {
-	if nc = s.secure(nc, cfg); nc == nil {
+	if nc = s.secure(nc, cfg, nil); nc == nil {
 		return
 	}
 	c := &connectClient{s: s, in: netx.New(nc)}

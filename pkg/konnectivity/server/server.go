@@ -188,7 +188,8 @@ type Server struct {
 	strangers atomic.Int64
 	spare     reserve
 	local     *local // nil without local destinations; set before there are listeners
-	turns     *turns // limits concurrent handshakes of agents
+	// Each limits concurrent handshakes. Clients have turns of their own: an agent never waits behind them.
+	turns, clientTurns *turns
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -206,7 +207,7 @@ type Server struct {
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, owners: map[string]ownerLinks{}, stop: make(chan struct{}),
-		turns: newTurns(runtime.GOMAXPROCS(0))}
+		turns: newTurns(runtime.GOMAXPROCS(0)), clientTurns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
 	s.said = logthrottle.New(cfg.Logf, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -5,12 +5,13 @@ package server
 import (
 	"container/list"
 	"context"
+	"net"
 	"sync"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
-// turns limits how many TLS handshakes of agents compute at a time to the number of CPUs.
+// turns limits how many TLS handshakes, of agents or of clients, compute at a time to the number of CPUs.
 // The others wait in two queues, those that the server has already answered in the first.
 // Without this limit, thousands of agents that connect at once would all make progress
 // together. Dials would wait for all of them, and if the machine cannot serve all before
@@ -97,6 +98,9 @@ func (t *turn) Waits() {
 
 // Answers implements link.Gate.
 func (t *turn) Answers() {
+	if t.over {
+		return
+	}
 	t.answered = true
 	t.Waits()
 }
@@ -121,4 +125,27 @@ func (t *turn) Computes() error {
 func (t *turn) end() {
 	t.Waits()
 	t.over = true
+}
+
+// turnConn is the connection below the TLS of a client, for as long as its handshake takes turns.
+type turnConn struct {
+	net.Conn
+	turn *turn
+}
+
+// NetConn returns the wrapped connection.
+func (c *turnConn) NetConn() net.Conn { return c.Conn }
+
+func (c *turnConn) Read(p []byte) (int, error) {
+	c.turn.Waits()
+	n, err := c.Conn.Read(p)
+	if err == nil {
+		err = c.turn.Computes()
+	}
+	return n, err
+}
+
+func (c *turnConn) Write(p []byte) (int, error) {
+	c.turn.Answers()
+	return c.Conn.Write(p)
 }

@@ -16,9 +16,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestHandshakesTakeTurns checks that, when many agents connect at once, only a limited
-// number of handshakes compute at a time, and all complete.
+// TestHandshakesTakeTurns checks that, when many agents or clients connect at once, only a
+// limited number of handshakes compute at a time, and all complete.
 func TestHandshakesTakeTurns(t *testing.T) {
+	for name, serve := range map[string]func(*server.Server, net.Listener, *tls.Config) error{
+		"agents":       (*server.Server).ServeAgents,
+		"grpc":         (*server.Server).ServeGRPC,
+		"http-connect": (*server.Server).ServeHTTPConnect,
+	} {
+		t.Run(name, func(t *testing.T) { handshakesTakeTurns(t, serve) })
+	}
+}
+
+func handshakesTakeTurns(t *testing.T, serve func(*server.Server, net.Listener, *tls.Config) error) {
+	t.Helper()
 	r := tunneltest.NewRig(t, server.Config{})
 	crt, key := r.CA.Issue(t, "turns", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(crt, key)
@@ -34,7 +45,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = r.Server.ServeAgents(l, &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		_ = serve(r.Server, l, &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			n := now.Add(1)
 			defer now.Add(-1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {

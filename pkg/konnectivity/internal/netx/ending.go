@@ -102,10 +102,13 @@ func awaitAcked(nc net.Conn) {
 
 // inner is the socket below TLS.
 func inner(nc net.Conn) net.Conn {
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
+	for {
+		t, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
+		}
+		nc = t.NetConn()
 	}
-	return nc
 }
 
 // hungUp tells whether a connection is over, with what was not delivered before. Poll
