@@ -68,6 +68,8 @@ type Config struct {
 	Links int
 	// UpstreamOnly disables Fairlead's own protocol: the agent offers only upstream's.
 	UpstreamOnly bool
+	// FairleadOnly refuses servers that speak upstream's protocol. It excludes UpstreamOnly.
+	FairleadOnly bool
 	// PauseSlow handles slow receivers of an upstream server's connections as upstream
 	// does: the agent stops reading, for all connections.
 	PauseSlow bool

@@ -98,6 +98,12 @@ func (c *client) drained() bool {
 // errDuplicate says that the address led to a server that is connected already.
 var errDuplicate = errors.New("already connected to this server")
 
+// errOwnProtocol says that the server does not speak the only protocol that the agent may use.
+var errOwnProtocol = errors.New("server does not speak Fairlead's protocol, which --link=fairlead requires: use Fairlead's server without --link=upstream, or set --link=auto")
+
+// alertNoProtocol is crypto/tls' text of the alert no_application_protocol (RFC 7301, section 3.2). The package exports no error for it.
+const alertNoProtocol = "no application protocol"
+
 // open connects to addr. With extra it is a further link to one of these servers.
 func (a *Agent) open(ctx context.Context, addr, extra string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ConnectTimeout)
@@ -128,6 +134,10 @@ func (a *Agent) connectServer(ctx context.Context, addr, extra string, cert *cli
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
 		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
 	}
+	if a.cfg.FairleadOnly {
+		_ = nc.Close()
+		return errOwnProtocol
+	}
 	return a.openUpstream(ctx, nc, addr, token)
 }
 
@@ -147,7 +157,9 @@ func (a *Agent) dialServer(ctx context.Context, addr string, cert *clientCert) (
 	if !a.cfg.UpstreamOnly {
 		cfg.NextProtos = append(cfg.NextProtos, link.ALPN)
 	}
-	cfg.NextProtos = append(cfg.NextProtos, "h2")
+	if !a.cfg.FairleadOnly {
+		cfg.NextProtos = append(cfg.NextProtos, "h2")
+	}
 	raw, err := a.dialTCP(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -156,6 +168,9 @@ func (a *Agent) dialServer(ctx context.Context, addr string, cert *clientCert) (
 	nc := tls.Client(batch, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		_ = batch.Close()
+		if a.cfg.FairleadOnly && strings.Contains(err.Error(), alertNoProtocol) {
+			return nil, errOwnProtocol
+		}
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
 	}
 	return nc, nil

@@ -46,12 +46,21 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	turn.end()
 	cancel()
 	s.shaking.Dec()
+	if s.cfg.FairleadOnly && err != nil && strings.Contains(err.Error(), "unsupported application protocols") {
+		s.refuse(raw, "protocol", errOwnProtocol) // crypto/tls has told the agent
+		return
+	}
 	if err != nil {
 		s.refuse(raw, "tls", err)
 		return
 	}
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
 		s.serveLink(nc, pc)
+		return
+	}
+	if s.cfg.FairleadOnly {
+		s.refuse(raw, "protocol", errOwnProtocol)
+		_ = nc.Close()
 		return
 	}
 	s.serveUpstream(nc, pc)
@@ -62,8 +71,11 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 	cfg = cfg.Clone()
 	cfg.DynamicRecordSizingDisabled = true
 	cfg.NextProtos = []string{link.ALPN, "h2"}
-	if s.cfg.UpstreamOnly {
+	switch {
+	case s.cfg.UpstreamOnly:
 		cfg.NextProtos = cfg.NextProtos[1:]
+	case s.cfg.FairleadOnly:
+		cfg.NextProtos = cfg.NextProtos[:1]
 	}
 	if get := cfg.GetConfigForClient; get != nil {
 		protos := cfg.NextProtos
@@ -89,6 +101,7 @@ func (s *Server) refuse(nc net.Conn, reason string, err error) {
 var (
 	errTooManyAgents     = errors.New("server has as many agents as it may have")
 	errTooManyHandshakes = errors.New("server has as many connections without a TLS handshake as it may have")
+	errOwnProtocol       = errors.New("agent does not speak Fairlead's protocol, which --link=fairlead requires: use Fairlead's agent without --link=upstream, or set --link=auto")
 	errStopping          = errors.New("server is stopping")
 )
 

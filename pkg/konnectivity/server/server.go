@@ -96,6 +96,9 @@ type Config struct {
 	// UpstreamOnly disables Fairlead's own protocol: the server negotiates only
 	// upstream's protocol with agents.
 	UpstreamOnly bool
+	// FairleadOnly refuses agents that speak upstream's protocol, which has no flow control
+	// per connection. It excludes UpstreamOnly.
+	FairleadOnly bool
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
 	ConnLimit int

@@ -41,7 +41,7 @@ func DefaultLinkOptions() LinkOptions {
 // AddFlags adds the flags. peer is the program at the other end of a link, and
 // receiver what takes the bytes that it sends.
 func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
-	f.StringVar(&o.Protocol, "link", o.Protocol, "Protocol for "+peer+"s: auto uses Fairlead's own protocol with peers that support it and upstream's with others; upstream always uses upstream's.")
+	f.StringVar(&o.Protocol, "link", o.Protocol, "Protocol for "+peer+"s: auto uses Fairlead's own protocol with peers that support it and upstream's with others; fairlead refuses peers that do not support it; upstream always uses upstream's.")
 	f.IntVar(&o.Window, "link-window", o.Window, "Bytes that a "+peer+" may send on a connection before the "+receiver+" accepts them.")
 	f.IntVar(&o.MaxWindow, "link-max-window", o.MaxWindow, "Maximum to which this window grows while the "+receiver+" accepts bytes quickly.")
 	f.Int64Var(&o.Budget, "link-budget", o.Budget, "Bytes by which the sum of all windows may exceed --link-window per connection.")
@@ -54,8 +54,8 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 // Validate checks the flags.
 func (o *LinkOptions) Validate() error {
 	switch {
-	case o.Protocol != "auto" && o.Protocol != "upstream":
-		return fmt.Errorf("--link must be auto or upstream, not %q", o.Protocol)
+	case o.Protocol != "auto" && !o.Fairlead() && !o.Upstream():
+		return fmt.Errorf("--link must be auto, fairlead or upstream, not %q", o.Protocol)
 	case o.SlowReceivers != "reset" && o.SlowReceivers != "pause":
 		return fmt.Errorf("--slow-receivers must be reset or pause, not %q", o.SlowReceivers)
 	case o.Window < 64<<10 || o.MaxWindow < o.Window:
@@ -80,6 +80,9 @@ func (o *LinkOptions) Config() link.Config {
 
 // Upstream tells whether only upstream's protocol is spoken.
 func (o *LinkOptions) Upstream() bool { return o.Protocol == "upstream" }
+
+// Fairlead tells whether only Fairlead's own protocol is spoken.
+func (o *LinkOptions) Fairlead() bool { return o.Protocol == "fairlead" }
 
 // Pause tells whether all wait for one that lags.
 func (o *LinkOptions) Pause() bool { return o.SlowReceivers == "pause" }

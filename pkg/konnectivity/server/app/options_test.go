@@ -86,6 +86,9 @@ func TestFlagsReachTheServer(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
+	if own := parse(t, "--link=fairlead").config(nil); !own.FairleadOnly || own.UpstreamOnly || c.FairleadOnly {
+		t.Errorf("--link=fairlead does not require Fairlead's protocol: %+v", own)
+	}
 	if by := parse(t, "--agent-claims=any").config(nil).Claims.By; by != "any" {
 		t.Errorf("the flag does not override the variable: %q", by)
 	}

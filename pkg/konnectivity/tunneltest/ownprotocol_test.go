@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunneltest
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+)
+
+// TestOwnProtocolRequired checks that a program that requires Fairlead's protocol refuses a
+// peer without it. The logs of the refusing side name the flag, and the server counts the
+// agent.
+func TestOwnProtocolRequired(t *testing.T) {
+	const refused = `fairlead_tunnel_server_agents_refused_total{reason="protocol"}`
+	t.Run("upstream's agent", func(t *testing.T) {
+		var at logs
+		r := NewRig(t, server.Config{FairleadOnly: true, Logf: at.logf})
+		a := r.LaunchAgent(agent.Config{UpstreamOnly: true, SyncInterval: time.Hour}, "")
+		Eventually(t, Patience, "the agent is counted", func() bool { return Metric(r.Metrics.Registry, refused) == 1 })
+		a.Stop()
+		at.wantOneOf(t, "refused: protocol: ", "--link=fairlead")
+	})
+	t.Run("an agent without ALPN", func(t *testing.T) {
+		r := NewRig(t, server.Config{FairleadOnly: true})
+		cfg, err := r.AgentTLSConfig()()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.ServerName, cfg.NextProtos = "127.0.0.1", nil
+		nc, err := tls.Dial("tcp", r.AgentTLS, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetReadDeadline(time.Now().Add(Patience))
+		if n, err := nc.Read(make([]byte, 1)); err == nil || n > 0 {
+			t.Errorf("the server sent %d bytes, want the end", n)
+		}
+		Eventually(t, Patience, "the agent is counted", func() bool { return Metric(r.Metrics.Registry, refused) == 1 })
+	})
+	t.Run("upstream's server", func(t *testing.T) {
+		var at logs
+		r := NewRig(t, server.Config{UpstreamOnly: true})
+		a := r.LaunchAgent(agent.Config{FairleadOnly: true, SyncInterval: time.Hour, Logf: at.logf}, "")
+		Eventually(t, Patience, "the agent says why", func() bool { return len(at.logged("cannot connect")) > 0 })
+		a.Stop()
+		at.wantOneOf(t, "cannot connect", "--link=fairlead")
+	})
+	t.Run("both speak it", func(t *testing.T) {
+		r := NewRig(t, server.Config{FairleadOnly: true})
+		r.StartAgent(agent.Config{FairleadOnly: true}, "")
+		Run(t, Pair{Dial: GRPC(r.GRPC), SlowClients: true, SlowTargets: true, Failure: "connection refused"})
+	})
+}
