@@ -2,6 +2,8 @@ module github.com/fairlead-dev/fairlead
 
 go 1.26.2
 
+toolchain go1.26.11
+
 require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/distribution/reference v0.6.0

@@ -2,6 +2,8 @@ module github.com/fairlead-dev/fairlead/e2e/offline
 
 go 1.26.2
 
+toolchain go1.26.11
+
 require (
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
