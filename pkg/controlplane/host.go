@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // StateDir is where the package keeps its journal, its state and backups of the
@@ -36,14 +38,11 @@ type host struct {
 
 // path returns the path by which this process reaches a path of the node.
 func (h host) path(p string) string {
-	if h.root == "" {
-		return p
-	}
-	return filepath.Join(h.root, p)
+	return hostpath.Path(h.root, p)
 }
 
 func (h host) read(p string) ([]byte, error) {
-	data, err := os.ReadFile(h.path(p))
+	data, err := os.ReadFile(hostpath.Follow(h.root, p))
 	if err != nil {
 		return nil, h.strip(err)
 	}

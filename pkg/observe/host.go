@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane"
+	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // hostFacts reads files of this machine, if it is a control plane node or runs the local cluster.
@@ -45,7 +46,7 @@ func (c *collector) ownAPIServer() (p Program, local bool, err error) {
 			return p, true, nil
 		}
 	}
-	file := filepath.Join(c.Root, c.s.Bundle.ControlPlane.ManifestsDir, "kube-apiserver.yaml")
+	file := hostpath.Follow(c.Root, filepath.Join(c.s.Bundle.ControlPlane.ManifestsDir, "kube-apiserver.yaml"))
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, false, check.Skip("this machine is not a control plane node (%s does not exist): run the command there, too", file)
@@ -70,7 +71,7 @@ func (c *collector) egress(file string) (Egress, error) {
 	if file == "" {
 		return Egress{}, check.Skip("kube-apiserver on this node has no --%s", apiserver.ConfigFlag)
 	}
-	data, err := os.ReadFile(filepath.Join(c.Root, file))
+	data, err := os.ReadFile(hostpath.Follow(c.Root, file))
 	if err != nil {
 		return Egress{}, fmt.Errorf("read the egress selector file: %w", err)
 	}
@@ -105,7 +106,7 @@ func (c *collector) socket(egress Fact[Egress]) (Socket, error) {
 	if path == "" {
 		return Socket{}, check.Skip("kube-apiserver reaches the server over TCP")
 	}
-	file := filepath.Join(c.Root, path)
+	file := hostpath.Follow(c.Root, path)
 	info, err := os.Stat(file)
 	if err != nil {
 		return Socket{}, fmt.Errorf("the socket between kube-apiserver and konnectivity-server: %w", err)
