@@ -106,6 +106,18 @@ e2e: build compile-components ## Run the end-to-end tests: real clusters, all ch
 	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
 		-- -timeout 60m -count 1 -p 1 $(TEST_FLAGS) $(E2E_PACKAGES)
 
+# Kubernetes' own suite compiles for ten minutes: CI leaves it out, and the linters, too.
+KUBERNETES_E2E := $(OUT)/kubernetes
+.PHONY: e2e-kubernetes
+e2e-kubernetes: export FAIRLEAD_E2E_KUBERNETES := $(KUBERNETES_E2E)
+e2e-kubernetes: ## Run specs of Kubernetes' own e2e suite on kind, through the tunnel alone and with fairlead proxy as kubectl proxy; takes about 40 minutes (TEST_FLAGS)
+	@mkdir -p $(KUBERNETES_E2E)
+	@for m in k8s.io/kubernetes k8s.io/sample-apiserver; do v=$$($(GO) -C e2e/kubernetes list -m -f '{{.Version}}' $$m); \
+		[ "$${v#v?.}" = "$(KUBERNETES_VERSION:v1.%=%)" ] || { echo "e2e/kubernetes/go.mod has $$m $$v, go.mod has Kubernetes $(KUBERNETES_VERSION): use the same" >&2; exit 1; }; done
+	$(GO) -C e2e/kubernetes test -c -o $(KUBERNETES_E2E)/e2e.test .
+	$(GO) -C e2e/kubernetes build -ldflags '-s -w' -o $(KUBERNETES_E2E)/ k8s.io/kubernetes/test/images/agnhost k8s.io/sample-apiserver
+	@$(MAKE) e2e PROVIDER=kind E2E_PACKAGES=./e2e/kind/specs E2E_NAME=kubernetes
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
@@ -229,14 +241,14 @@ update: tidy generate update-components manifests update-reference ## Update gen
 .PHONY: verify-deps
 verify-deps:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	for m in . $(MODULES); do \
+	for m in . $(MODULES) e2e/kubernetes; do \
 		cp $$m/go.mod $$m/go.sum "$$dir"; $(GO) -C $$m mod tidy -modfile="$$dir/go.mod"; \
 		for f in go.mod go.sum; do diff -u $$m/$$f "$$dir/$$f" || { echo "$$m/$$f is out of date: run make tidy" >&2; exit 1; }; done; \
 	done
 
 .PHONY: tidy
 tidy: ## Bring go.mod and go.sum of all modules in step with the code
-	@for m in . $(MODULES); do $(GO) -C $$m mod tidy; done
+	@for m in . $(MODULES) e2e/kubernetes; do $(GO) -C $$m mod tidy; done
 
 # deepcopy-gen writes into the directory of each package. A check generates into files of another name and compares.
 GENERATED_PACKAGES := ./pkg/bundle/v1alpha1 ./pkg/scheduler/pluginargs ./pkg/apis/tunnel/v1alpha1 ./pkg/apis/fairlead/v1alpha1 ./pkg/apis/fairlead/v1beta1

@@ -57,3 +57,44 @@ func (c *Cluster) load(image *imagetar.Image) error {
 	}
 	return nil
 }
+
+// ToolImage is an image with one static program, and busybox where its users want a shell.
+type ToolImage struct {
+	Name string
+	// Program is its file on this machine, and Path its place in the image and the entrypoint. Both may be empty.
+	Program, Path string
+	Cmd           []string
+	// Busybox is a static busybox of this machine, or empty.
+	Busybox string
+}
+
+// applets are the names under which images have busybox.
+var applets = []string{
+	"cat", "chmod", "cp", "cut", "date", "echo", "env", "false", "grep", "head", "id", "kill", "ls", "mkdir", "mv", "nc", "printf", "ps", "rm", "sed", "sh",
+	"sleep", "sort", "tail", "tar", "test", "touch", "true", "wc", "wget",
+}
+
+// LoadTool makes the image and gives it to all nodes.
+func (c *Cluster) LoadTool(t ToolImage) error {
+	files := []imagetar.File{{Name: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777}}
+	config := imagetar.Config{Name: t.Name, Cmd: t.Cmd}
+	if t.Program != "" {
+		files = append(files, imagetar.File{Name: t.Path, Source: t.Program, Mode: 0o755})
+		config.Entrypoint = []string{t.Path}
+	}
+	if t.Busybox != "" {
+		files = append(files, imagetar.File{Name: "/bin/busybox", Source: t.Busybox, Mode: 0o755})
+		for _, name := range applets {
+			files = append(files, imagetar.File{Name: "/bin/" + name, Mode: fs.ModeSymlink, Link: "/bin/busybox"})
+		}
+	}
+	layer, err := imagetar.Files(files...)
+	if err != nil {
+		return err
+	}
+	image, err := imagetar.New(config, layer)
+	if err != nil {
+		return err
+	}
+	return c.load(image)
+}
