@@ -133,6 +133,7 @@ func TestInstallAndUninstall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		harness.Step{Name: "the operator applies a Bundle, and leaves what it applied", Do: operator},
 		harness.Step{Name: "scheduler and gateway are static Pods", Do: staticPods},
 		harness.Step{Name: "kube-scheduler has profiles of its own", Do: defaultScheduler},
 		harness.Step{Name: "it goes without a trace", Do: func(ctx context.Context, t *testing.T) {

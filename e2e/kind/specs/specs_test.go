@@ -92,7 +92,8 @@ func prepare(ctx context.Context, c *harness.Cluster) error {
 			return err
 		}
 	}
-	return nil
+	_, err = c.StartServer(ctx) // for the firewall, which proves itself with it
+	return err
 }
 
 // kubectl makes a kubectl whose command proxy is that of fairlead.
