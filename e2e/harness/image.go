@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os/exec"
+	"strings"
 
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 
@@ -68,12 +70,6 @@ type ToolImage struct {
 	Busybox string
 }
 
-// applets are the names under which images have busybox.
-var applets = []string{
-	"cat", "chmod", "cp", "cut", "date", "echo", "env", "false", "grep", "head", "id", "kill", "ls", "mkdir", "mv", "nc", "printf", "ps", "rm", "sed", "sh",
-	"sleep", "sort", "tail", "tar", "test", "touch", "true", "wc", "wget",
-}
-
 // LoadTool makes the image and gives it to all nodes.
 func (c *Cluster) LoadTool(t ToolImage) error {
 	files := []imagetar.File{{Name: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777}}
@@ -84,8 +80,14 @@ func (c *Cluster) LoadTool(t ToolImage) error {
 	}
 	if t.Busybox != "" {
 		files = append(files, imagetar.File{Name: "/bin/busybox", Source: t.Busybox, Mode: 0o755})
-		for _, name := range applets {
-			files = append(files, imagetar.File{Name: "/bin/" + name, Mode: fs.ModeSymlink, Link: "/bin/busybox"})
+		applets, err := exec.Command(t.Busybox, "--list").Output()
+		if err != nil {
+			return fmt.Errorf("listing what %s can do: %w", t.Busybox, err)
+		}
+		for _, name := range strings.Fields(string(applets)) {
+			if name != "busybox" {
+				files = append(files, imagetar.File{Name: "/bin/" + name, Mode: fs.ModeSymlink, Link: "/bin/busybox"})
+			}
 		}
 	}
 	layer, err := imagetar.Files(files...)

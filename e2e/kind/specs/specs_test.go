@@ -41,7 +41,7 @@ var areas = []struct {
 }{
 	{"webhooks", `AdmissionWebhook \[Privileged:ClusterAdmin\]`, 22},
 	{"conversion webhooks", `CustomResourceConversionWebhook`, 2},
-	{"custom resources", `CustomResourceDefinition resources|CustomResourcePublishOpenAPI|CustomResourceDefinition Watch|CustomResourceFieldSelectors|CustomResourceValidationRules|FieldValidation`, 31},
+	{"custom resources", `CustomResourceDefinition resources|CustomResourcePublishOpenAPI|CustomResourceDefinition Watch|CustomResourceFieldSelectors|CustomResourceValidationRules|FieldValidation`, 30},
 	{"aggregation", `Aggregator Should be able to support|AggregatedDiscovery`, 5},
 	{"kubectl", `Kubectl client (Simple pod should|Proxy server|Kubectl copy)`, 12}, // "exec through an HTTP proxy" skips itself: the API server is on loopback
 	{"port-forward", `Kubectl Port forwarding`, 10},
@@ -169,7 +169,7 @@ func run(ctx context.Context, t *testing.T, kubectl, focus string) []spec {
 	}
 	defer out.Close()
 	cmd, _, _ := suite.Program(ctx, filepath.Join(programs, "e2e.test"), "--kubeconfig="+suite.Kubeconfig(), "--provider=skeleton", "--kubectl-path="+kubectl,
-		"--ginkgo.focus="+focus, "--ginkgo.no-color", "--ginkgo.timeout=40m", "--ginkgo.junit-report="+report, "--num-nodes=2", "--allowed-not-ready-nodes=0", "-test.timeout=0")
+		"--ginkgo.focus="+focus, `--ginkgo.skip=\[Flaky\]`, "--ginkgo.no-color", "--ginkgo.timeout=40m", "--ginkgo.junit-report="+report, "--num-nodes=2", "--allowed-not-ready-nodes=0", "-test.timeout=0")
 	cmd.Stdout, cmd.Stderr = out, out
 	failed := cmd.Run()
 	var exit *exec.ExitError
