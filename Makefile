@@ -116,6 +116,7 @@ e2e-kubernetes: ## Run specs of Kubernetes' own e2e suite on kind, through the t
 		[ "$${v#v?.}" = "$(KUBERNETES_VERSION:v1.%=%)" ] || { echo "e2e/kubernetes/go.mod has $$m $$v, go.mod has Kubernetes $(KUBERNETES_VERSION): use the same" >&2; exit 1; }; done
 	$(GO) -C e2e/kubernetes test -c -o $(KUBERNETES_E2E)/e2e.test .
 	$(GO) -C e2e/kubernetes build -ldflags '-s -w' -o $(KUBERNETES_E2E)/ k8s.io/kubernetes/test/images/agnhost k8s.io/sample-apiserver
+	@cp -f $$($(GO) -C e2e/kubernetes list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/localhost.* $(KUBERNETES_E2E)/
 	@$(MAKE) e2e PROVIDER=kind E2E_PACKAGES=./e2e/kind/specs E2E_NAME=kubernetes
 
 .PHONY: test-unit

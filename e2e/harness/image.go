@@ -66,6 +66,8 @@ type ToolImage struct {
 	// Program is its file on this machine, and Path its place in the image and the entrypoint. Both may be empty.
 	Program, Path string
 	Cmd           []string
+	// Files are further files of the image, and their files on this machine.
+	Files map[string]string
 	// Busybox is a static busybox of this machine, or empty.
 	Busybox string
 }
@@ -77,6 +79,9 @@ func (c *Cluster) LoadTool(t ToolImage) error {
 	if t.Program != "" {
 		files = append(files, imagetar.File{Name: t.Path, Source: t.Program, Mode: 0o755})
 		config.Entrypoint = []string{t.Path}
+	}
+	for name, source := range t.Files {
+		files = append(files, imagetar.File{Name: name, Source: source})
 	}
 	if t.Busybox != "" {
 		files = append(files, imagetar.File{Name: "/bin/busybox", Source: t.Busybox, Mode: 0o755})

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 )
 
-// programs is the directory with e2e.test, agnhost and sample-apiserver.
+// programs is the directory with e2e.test, agnhost and its files, and sample-apiserver.
 var programs = os.Getenv("FAIRLEAD_E2E_KUBERNETES")
 
 var suite = harness.New(harness.Options{Name: harness.ClusterName("specs"), Only: harness.Kind, Workers: 2}, prepare)
@@ -56,7 +56,8 @@ func images(ctx context.Context, busybox string) ([]harness.ToolImage, error) {
 	}
 	const specs = "registry.k8s.io/e2e-test-images/"
 	list := []harness.ToolImage{
-		{Name: specs + "agnhost:2.63.0", Program: filepath.Join(programs, "agnhost"), Path: "/agnhost", Cmd: []string{"pause"}, Busybox: busybox},
+		{Name: specs + "agnhost:2.63.0", Program: filepath.Join(programs, "agnhost"), Path: "/agnhost", Cmd: []string{"pause"}, Busybox: busybox,
+			Files: map[string]string{"/localhost.crt": filepath.Join(programs, "localhost.crt"), "/localhost.key": filepath.Join(programs, "localhost.key")}},
 		{Name: specs + "sample-apiserver:1.29.2", Program: filepath.Join(programs, "sample-apiserver"), Path: "/kube-sample-apiserver"},
 		{Name: specs + "busybox:1.37.0-1", Busybox: busybox},
 		{Name: "registry.k8s.io/etcd:3.6.8-0", Program: etcd["etcd"], Path: "/usr/local/bin/etcd", Busybox: busybox},
