@@ -65,7 +65,7 @@ func TestSOCKS5(t *testing.T) {
 			_, audit := throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://198.51.100.1/")
 			wantText(t, "the audit line", audit, `kind="External"`, `result="denied"`, "--allow")
 			_, audit = throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://169.254.169.254/latest/meta-data/")
-			wantText(t, "the audit line", audit, `result="unsupported"`, "link-local")
+			wantText(t, "the audit line", audit, `result="denied"`, "link-local")
 		}},
 	)
 }

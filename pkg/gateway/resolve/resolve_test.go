@@ -172,10 +172,10 @@ func refusals(t *testing.T, r *Resolver) {
 		{"web", 82, gateway.ReasonNoEndpoints, "80, 81"},
 		{"web", 53, gateway.ReasonUnsupported, "only TCP"},
 		{"loop-a", 80, gateway.ReasonNotFound, "loop-a.shop.svc.cluster.local"},
-		{"169.254.169.254", 80, gateway.ReasonUnsupported, "link-local"},
-		{"127.0.0.1", 80, gateway.ReasonUnsupported, "loopback"},
-		{"::", 80, gateway.ReasonUnsupported, "unspecified"},
-		{"::ffff:127.0.0.1", 80, gateway.ReasonUnsupported, "loopback"},
+		{"169.254.169.254", 80, gateway.ReasonDenied, "link-local"},
+		{"127.0.0.1", 80, gateway.ReasonDenied, "loopback"},
+		{"::", 80, gateway.ReasonDenied, "unspecified"},
+		{"::ffff:127.0.0.1", 80, gateway.ReasonDenied, "loopback"},
 		{"web", 0, gateway.ReasonUnsupported, "port"},
 	} {
 		_, err := r.Resolve(t.Context(), test.host, test.port)
