@@ -46,6 +46,10 @@ func gatewayAccess(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
+	// The right to a Service is none to an endpoint that is no Pod of its namespace.
+	if err := s.standInPod(ctx, h); err != nil {
+		return err
+	}
 	ns := h.namespace.Name
 	if err := s.allowServices(ctx, ns, "may"); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 		_ = path.Close()
 		return nil, fmt.Errorf("make a client for %s: %w", target, err)
 	}
-	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain})
+	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward})
 	return target.Config, nil
 }
 
