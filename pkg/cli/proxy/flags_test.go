@@ -24,6 +24,13 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	exposed := filepath.Join(dir, "exposed")
+	if err := os.WriteFile(exposed, []byte("canary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(exposed, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +69,7 @@ func TestBadInput(t *testing.T) {
 		{"not a socket", []string{"--unix-socket", file}},
 		{"name the socket's path", []string{"--unix-socket", ""}},
 		{"--token-file", []string{"--token-file", filepath.Join(dir, "none")}},
+		{exposed + " has mode 0644", []string{"--token-file", exposed}},
 		{"write a token into it", []string{"--token-file", file}},
 		{"write it as host:port", []string{"--metrics-address", "9090"}},
 		{"choose another address", []string{"--metrics-address", "127.0.0.1:" + port, "--port", "0"}},

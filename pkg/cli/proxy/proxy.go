@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/apiproxy"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 const (
@@ -121,7 +122,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.AccessLog, "access-log", o.AccessLog, "write one line for each request to standard error")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "serve Prometheus metrics at /metrics of this host:port (default: none)")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests, watches and sessions may go on after the first SIGTERM or SIGINT")
-	f.StringVar(&o.TokenFile, "token-file", o.TokenFile, "require the bearer token in this file from clients; the API server does not receive it")
+	f.StringVar(&o.TokenFile, "token-file", o.TokenFile, "require the bearer token in this file, readable by its owner only, from clients; the API server does not receive it")
 	f.BoolVar(&o.TLS, "tls", o.TLS, "serve HTTPS with a certificate of this run and require a token; both are in the kubeconfig of --write-kubeconfig or of the command (default with a command: true)")
 	f.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig, "add a context for the proxy to this kubeconfig, and remove it at the end")
 	f.StringVar(&o.ContextName, "context-name", o.ContextName, "name of that context (default: proxy-CONTEXT)")
@@ -204,8 +205,12 @@ func (o *Options) readToken() error {
 	if o.TokenFile == "" {
 		return nil
 	}
-	data, err := os.ReadFile(o.TokenFile)
-	if err != nil {
+	data, err := secretfile.Read(o.TokenFile)
+	var exposed *secretfile.ExposedError
+	switch {
+	case errors.As(err, &exposed):
+		return fmt.Errorf("--token-file: %w", err)
+	case err != nil:
 		return fmt.Errorf("--token-file: %w: name a file that holds the token", err)
 	}
 	if o.token = strings.TrimSpace(string(data)); o.token == "" {
