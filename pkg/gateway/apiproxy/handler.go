@@ -108,6 +108,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.open.Add(1)
 	defer h.open.Add(-1)
 	rec := h.begin(w, req)
+	if rec.kind == kindStream {
+		defer streams(req)()
+	}
 	defer rec.end() // also where the reverse proxy panics to cut an answer short
 	h.route(rec, req)
 }

@@ -31,9 +31,11 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration
 	defer stop(errStopped)
 	limits := serverLimits()
 	srv := limits.Server(h)
+	connContext := srv.ConnContext
+	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context { return withHalfConn(connContext(ctx, nc), nc) }
 	srv.BaseContext = func(net.Listener) context.Context { return base }
 	// TLS is the outer layer: net/http looks for it to serve HTTP/2.
-	limited := limits.Listener(l)
+	limited := limits.Listener(halfListener{l})
 	if h.o.TLS != nil {
 		limited = tls.NewListener(limited, h.o.TLS)
 	}
