@@ -56,10 +56,14 @@ func TestBadInput(t *testing.T) {
 		{`no context "none" in the kubeconfig`, []string{"--context", "none"}},
 		{"choose another with --port", []string{"--port", port}},
 		{"choose a number from 0 to 65535", []string{"--port", "70000"}},
-		{"choose another with --address", []string{"--address", "192.0.2.1", "--port", "0", "--accept-hosts", "x"}},
+		{"choose another with --address", []string{"--address", "192.0.2.1", "--port", "0", "--accept-hosts", "x", "--insecure-no-auth"}},
 		{"--accept-hosts is not set", []string{"--address", "0.0.0.0"}},
 		{"--accept-hosts is not set", []string{"--address", ""}},
 		{"--accept-hosts is not set", []string{"--address", "::"}},
+		{"add --token-file", []string{"--address", "0.0.0.0", "--port", "0", "--accept-hosts", ".*"}},
+		{"add --token-file", []string{"--address", "::", "--port", "0", "--disable-filter"}},
+		{"add --token-file", []string{"--address", "", "--port", "0", "--accept-hosts", ".*"}},
+		{"add --token-file", []string{"--address", "proxy.example.com", "--port", "0", "--accept-hosts", ".*"}},
 		{"it is not a directory", []string{"--www", file}},
 		{"name a directory", []string{"--www", filepath.Join(dir, "none")}},
 		{"choose another --www-prefix", []string{"--www", dir, "--www-prefix", "/", "--port", "0"}},
@@ -137,7 +141,7 @@ func TestUnreachable(t *testing.T) {
 // On an address that other machines reach, the Host check holds as on loopback, and a
 // warning says what the address means.
 func TestNonLoopback(t *testing.T) {
-	p := start(t, fakeAPIServer(t), "--address", "0.0.0.0", "--port", "0", "--accept-hosts", `proxy\.example\.com`)
+	p := start(t, fakeAPIServer(t), "--address", "0.0.0.0", "--port", "0", "--accept-hosts", `proxy\.example\.com`, "--insecure-no-auth")
 	_, port, err := net.SplitHostPort(p.address)
 	if err != nil {
 		t.Fatal(err)

@@ -52,6 +52,7 @@ type Options struct {
 	DrainTimeout   time.Duration
 	TokenFile      string
 	TLS            bool
+	InsecureNoAuth bool
 
 	// WriteKubeconfig is a kubeconfig that holds the context ContextName while the proxy runs.
 	WriteKubeconfig, ContextName string
@@ -106,7 +107,7 @@ through KUBECONFIG. Only it can use the proxy, which serves HTTPS and requires a
 func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.Port, "port", "p", o.Port, "TCP port to listen on; 0 picks a free one")
-	f.StringVar(&o.Address, "address", o.Address, "IP address to listen on; one that other machines can reach needs --accept-hosts")
+	f.StringVar(&o.Address, "address", o.Address, "IP address to listen on; one that other machines can reach needs --accept-hosts, and --token-file or --tls")
 	f.StringVarP(&o.UnixSocket, "unix-socket", "u", o.UnixSocket, "listen on this Unix socket, which only you can use, instead of a TCP port")
 	f.StringVar(&o.APIPrefix, "api-prefix", o.APIPrefix, "serve the API below this path")
 	f.StringVarP(&o.WWW, "www", "w", o.WWW, "also serve the files of this directory")
@@ -124,6 +125,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests, watches and sessions may go on after the first SIGTERM or SIGINT")
 	f.StringVar(&o.TokenFile, "token-file", o.TokenFile, "require the bearer token in this file, readable by its owner only, from clients; the API server does not receive it")
 	f.BoolVar(&o.TLS, "tls", o.TLS, "serve HTTPS with a certificate of this run and require a token; both are in the kubeconfig of --write-kubeconfig or of the command (default with a command: true)")
+	f.BoolVar(&o.InsecureNoAuth, "insecure-no-auth", o.InsecureNoAuth, "let everyone in who can reach an --address beyond loopback, with your rights in the cluster")
 	f.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig, "add a context for the proxy to this kubeconfig, and remove it at the end")
 	f.StringVar(&o.ContextName, "context-name", o.ContextName, "name of that context (default: proxy-CONTEXT)")
 }
@@ -172,9 +174,22 @@ func (o *Options) validateListener(changed func(flag string) bool) error {
 			return fmt.Errorf("--metrics-address %q: %w: write it as host:port", o.MetricsAddress, err)
 		}
 	}
-	if o.UnixSocket == "" && !gateway.IsLoopback(o.Address) && !o.DisableFilter && !changed("accept-hosts") {
+	return o.validateExposure(changed)
+}
+
+// validateExposure refuses addresses that other machines may reach, unless clients are told
+// apart or the user says that they need not be.
+func (o *Options) validateExposure(changed func(flag string) bool) error {
+	if o.UnixSocket != "" || gateway.IsLoopback(o.Address) {
+		return nil
+	}
+	if !o.DisableFilter && !changed("accept-hosts") {
 		return fmt.Errorf("--address %s: other machines may reach it, and --accept-hosts is not set: "+
 			"name the hosts by which clients will call the proxy, for example --accept-hosts '^proxy\\.example\\.com$'", o.Address)
+	}
+	if o.TokenFile == "" && !o.TLS && !o.InsecureNoAuth {
+		return fmt.Errorf("--address %s: everyone who reaches it would have your rights in the cluster: "+
+			"add --token-file, or --tls with --write-kubeconfig; --insecure-no-auth lets everyone in", o.Address)
 	}
 	return nil
 }
