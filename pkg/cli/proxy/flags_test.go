@@ -96,6 +96,18 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// Without --port, the port is 8001 of loopback, as that of kubectl proxy. The test has the port,
+// or another program has it, so the proxy says which one it wants.
+func TestDefaultPort(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:8001"); err == nil {
+		defer l.Close()
+	}
+	out, err := fairlead(t.Context(), fakeAPIServer(t), "proxy").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "port 8001 of 127.0.0.1: another program has it") {
+		t.Errorf("with the port taken: %v, %s", err, out)
+	}
+}
+
 // A Unix socket serves, and is gone with the process. Metrics have a listener of their own.
 func TestUnixSocketAndMetrics(t *testing.T) {
 	socket, metrics := daemontest.SocketPath(t), "127.0.0.1:"+daemontest.Ports(t, 1)[0]

@@ -117,7 +117,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.RejectPaths, "reject-paths", o.RejectPaths, "reject paths of which any part matches one of these regular expressions, even if --accept-paths accepts them")
 	f.StringVar(&o.RejectMethods, "reject-methods", o.RejectMethods, "reject HTTP methods of which any part matches one of these regular expressions (example: POST,PUT,PATCH,DELETE)")
 	f.BoolVar(&o.DisableFilter, "disable-filter", o.DisableFilter, "forward every request; web pages that you visit can then use the proxy with your rights")
-	f.DurationVar(&o.Keepalive, "keepalive", o.Keepalive, "period of keep-alive probes on connections to the API server; 0 uses the default of 15s, negative values disable them")
+	f.DurationVar(&o.Keepalive, "keepalive", o.Keepalive, "period of keep-alive probes on connections to the API server; 0 uses the default of 30s, negative values disable them")
 	f.BoolVar(&o.AppendServerPath, "append-server-path", o.AppendServerPath, "put the path of the kubeconfig's server URL before the path of each request")
 	f.StringVar(&o.Via, "via", o.Via, "reach the API server through a bastion: ssh=USER@HOST[:PORT] (default: from this machine)")
 	f.BoolVar(&o.AccessLog, "access-log", o.AccessLog, "write one line for each request to standard error")
