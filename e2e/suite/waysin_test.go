@@ -3,19 +3,25 @@
 package suite_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
@@ -28,17 +34,9 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 	ways := []wayIn{{
 		name: "proxy", context: "proxy-" + suite.Context(),
 		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", ""},
-		log:  []string{"/exec", "/log", "/portforward"},
+		log:  []string{"/exec", "/attach", "/log", "/portforward"},
 	}}
-	// The API server of an embedded cluster is on loopback alone, where "fairlead socks5" does not lead.
-	if !suite.Simulated() {
-		server := net.JoinHostPort(controlPlaneAddress(t), "6443")
-		ways = append(ways, wayIn{
-			name: "socks5", context: "socks5-" + suite.Context(),
-			args: []string{"socks5", "--listen", "127.0.0.1:0", "--via", "network", "--kubeconfig", kubeconfigOf(t, "https://"+server)},
-			log:  []string{server, `protocol="socks5"`, `result="ok"`},
-		})
-	}
+	ways = append(ways, socks5Way(t, "socks5", nil, "--via", "network"))
 	for _, way := range ways {
 		way.try(t)
 	}
@@ -47,12 +45,99 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 // TestKubectlThroughBastion is TestKubectlThroughWaysIn with a real sshd before the API server.
 func TestKubectlThroughBastion(t *testing.T) {
 	b := sshdtest.New(t)
+	env := []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="}
+	socks5Way(t, "socks5 behind a bastion", env, "--via", "ssh="+b.Target).try(t)
 	wayIn{
 		name: "proxy behind a bastion", context: "proxy-" + suite.Context(),
 		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", "", "--via", "ssh=" + b.Target, "--kubeconfig", suite.Kubeconfig()},
-		env:  []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="},
-		log:  []string{"/exec", "/log", "/portforward"},
+		env:  env, log: []string{"/exec", "/attach", "/log", "/portforward"},
 	}.try(t)
+}
+
+// TestBastionForwardsNothing: a bastion that forbids forwarding carries nothing of "fairlead socks5",
+// which shows that all of it goes through the bastion, and the error names the setting.
+func TestBastionForwardsNothing(t *testing.T) {
+	b := sshdtest.New(t, "AllowTcpForwarding no")
+	run(t, "fairlead socks5 behind a closed bastion", time.Minute, step{"is refused", func(ctx context.Context, t *testing.T) {
+		cmd, stdout, stderr := suite.Command(ctx, "socks5", "--listen", "127.0.0.1:0", "--via", "ssh="+b.Target, "--kubeconfig", suite.Kubeconfig(), "--", "true")
+		cmd.Env = append(cmd.Env, "HOME="+b.Home, "SSH_AUTH_SOCK=")
+		if err := cmd.Run(); err == nil {
+			t.Errorf("it serves: %s", stdout)
+		}
+		wantText(t, "the error", stderr.String(), "AllowTcpForwarding")
+	}})
+}
+
+// socks5Way is "fairlead socks5", through which kubectl reaches an API server at an address to
+// which it leads. That of an embedded cluster is on loopback alone. There a Service leads to it,
+// by this machine's own address, which the Pod of the suite's server has.
+func socks5Way(t *testing.T, name string, env []string, args ...string) wayIn {
+	t.Helper()
+	args = slices.Concat([]string{"socks5", "--listen", "127.0.0.1:0"}, args)
+	way := wayIn{name: name, context: "socks5-" + suite.Context(), env: env, log: []string{`protocol="socks5"`}}
+	if !suite.Simulated() {
+		server := net.JoinHostPort(controlPlaneAddress(t), "6443")
+		way.args = append(args, "--kubeconfig", kubeconfigOf(t, "https://"+server))
+		way.log = append(way.log, server, `result="ok"`)
+		return way
+	}
+	way.args = append(args, "--kubeconfig", suite.Kubeconfig())
+	way.log = append(way.log, `kind="Service"`, `name="api"`)
+	way.reach = func(ctx context.Context, t *testing.T, c *clientcmdapi.Cluster) {
+		exposeServer(ctx, t, "api", 6443, intstr.FromInt(forwardFrom(ctx, t, c.Server)))
+		c.Server, c.TLSServerName = "https://api."+harness.Namespace+".svc:6443", "localhost"
+	}
+	return way
+}
+
+// forwardFrom forwards a port of this machine's own address to a server, and returns it.
+func forwardFrom(ctx context.Context, t *testing.T, server string) int {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := suite.Client.CoreV1().Pods(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() { forwardTo(ctx, c, u.Host) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); cancel(); open.Wait() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// forwardTo joins a connection with one to an address, until both directions or ctx end.
+func forwardTo(ctx context.Context, c net.Conn, address string) {
+	defer c.Close()
+	d, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = d.Close() })
+	defer stop()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{c, d}, {d, c}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			_ = way[0].(*net.TCPConn).CloseWrite()
+		})
+	}
+	both.Wait()
 }
 
 // controlPlaneAddress is the address of a node that runs an API server.
@@ -91,6 +176,8 @@ func kubeconfigOf(t *testing.T, server string) string {
 type wayIn struct {
 	name, context  string
 	args, env, log []string
+	// reach, if not nil, changes the cluster of the context so that the way leads to it.
+	reach func(context.Context, *testing.T, *clientcmdapi.Cluster)
 }
 
 func (way wayIn) try(t *testing.T) {
@@ -99,9 +186,19 @@ func (way wayIn) try(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, port-forward, cp", func(ctx context.Context, t *testing.T) {
+	run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, attach, port-forward, cp", func(ctx context.Context, t *testing.T) {
 		file := filepath.Join(t.TempDir(), "config")
 		end := way.writesContext(ctx, t, file)
+		if way.reach != nil {
+			config, err := clientcmd.LoadFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			way.reach(ctx, t, config.Clusters[config.Contexts[way.context].Cluster])
+			if err := clientcmd.WriteToFile(*config, file); err != nil {
+				t.Fatal(err)
+			}
+		}
 		k := func(ctx context.Context, t *testing.T, stdin string, args ...string) string {
 			t.Helper()
 			cmd, stdout, stderr := suite.Program(ctx, kubectl, append([]string{"--kubeconfig", file, "--context", way.context, "-n", harness.Namespace}, args...)...)
@@ -124,6 +221,7 @@ func (way wayIn) try(t *testing.T) {
 		if stdout.Len() == 0 {
 			t.Error("the followed log is empty")
 		}
+		attachThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
 		forwardThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
 		if !suite.Simulated() {
 			copyThrough(ctx, t, k)
@@ -203,6 +301,34 @@ func forwardThrough(ctx context.Context, t *testing.T, kubectl string, flags ...
 	address, _, _ = strings.Cut(address, " ")
 	if err := echo(ctx, address, randomBytes(4096)); err != nil {
 		t.Errorf("port-forward: %v", err)
+	}
+}
+
+// attachThrough attaches to the suite's server, which writes lines all the time.
+func attachThrough(ctx context.Context, t *testing.T, kubectl string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd, _, stderr := suite.Program(ctx, kubectl, append(args, "attach", harness.ServerName)...)
+	cmd.Stdout = nil
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, ticks := bufio.NewScanner(stdout), 0
+	for ticks < 3 && lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "tick ") {
+			ticks++
+		}
+	}
+	cancel()
+	_, _ = io.Copy(io.Discard, stdout)
+	_ = cmd.Wait()
+	if ticks < 3 {
+		t.Errorf("attach shows %d ticks: %v\n%s", ticks, lines.Err(), stderr)
 	}
 }
 
