@@ -28,7 +28,7 @@ func NewTLS(ctx context.Context, f TLSFiles) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
-	if err := secretfile.Check(f.Key); err != nil {
+	if err := secretfile.CheckOwn(f.Key); err != nil {
 		klog.InfoS("The key of the serving certificate is not protected", "err", err)
 	}
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}

@@ -80,7 +80,7 @@ func newDirect(o Options) (*direct, error) {
 		return nil, err
 	}
 	if o.Direct.KeyFile != "" {
-		if err := secretfile.Check(o.Direct.KeyFile); err != nil && o.Logf != nil {
+		if err := secretfile.CheckOwn(o.Direct.KeyFile); err != nil && o.Logf != nil {
 			o.Logf("The key of the client certificate is not protected: %v", err)
 		}
 	}

@@ -30,8 +30,8 @@ func TestRead(t *testing.T) {
 		case !ok && (!errors.As(err, &exposed) || !strings.Contains(err.Error(), "chmod 600") || strings.Contains(err.Error(), "canary") || data != nil):
 			t.Errorf("mode %04o: %q, %v", mode, data, err)
 		}
-		if checked := Check(path); (checked == nil) != ok {
-			t.Errorf("mode %04o: Check says %v", mode, checked)
+		if checked := CheckOwn(path); (checked == nil) != ok {
+			t.Errorf("mode %04o: CheckOwn says %v", mode, checked)
 		}
 	}
 	if _, err := Read(path + "-none"); !errors.Is(err, fs.ErrNotExist) {
@@ -58,5 +58,28 @@ func TestOthersFile(t *testing.T) {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 		_ = os.Remove(path)
+	}
+}
+
+// TestCheckOwnOfOthers: a file of another user is not this user's to protect.
+func TestCheckOwnOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: only root can give a file to another user")
+	}
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckOwn(path); err == nil {
+		t.Error("a file of this user passes")
+	}
+	if err := os.Chown(path, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckOwn(path); err != nil {
+		t.Error(err)
 	}
 }
