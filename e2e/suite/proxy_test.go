@@ -56,6 +56,14 @@ func TestProxy(t *testing.T) {
 				t.Errorf("curl %s: %v\n%s", url, err, out)
 			}
 		}},
+		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
+			address := startProxy(ctx, t, "--port", "0")
+			url := fmt.Sprintf("http://%s/api/v1/namespaces/%s/services/%s:8080/proxy/", address, harness.Namespace, helloApp(ctx, t))
+			out, err := exec.CommandContext(ctx, "curl", "-sS", "--fail", url).CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "Hello, world!\n") {
+				t.Errorf("curl %s: %v\n%s", url, err, out)
+			}
+		}},
 		step{"exec with kubectl beside the proxy", func(ctx context.Context, t *testing.T) {
 			args := append([]string{"proxy", "--reject-paths", "", "--", kubectl, "-n", harness.Namespace, "exec", "-i", harness.ServerName, "--"}, suite.Tool("head", "-c", "11")...)
 			cmd, stdout, stderr := suite.Command(ctx, args...)

@@ -4,6 +4,7 @@ package suite_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
@@ -28,6 +31,14 @@ func TestSOCKS5(t *testing.T) {
 			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sS", "--fail", "--max-time", "20", "http://"+service+"/healthz")
 			wantText(t, "the answer", out, "ok")
 			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`, ended())
+		}},
+		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
+			page := "http://" + helloApp(ctx, t) + "." + harness.Namespace + ":8080/"
+			for protocol, proxy := range map[string]string{"socks5": `"$ALL_PROXY"`, "http": `"$HTTPS_PROXY" --proxytunnel`} {
+				out, audit := throughSOCKS5(ctx, t, succeeds, "sh", "-c", "curl -sS --fail --max-time 20 --proxy "+proxy+" "+page)
+				wantText(t, "the page", out, "Hello, world!", "Hostname: ")
+				wantText(t, "the audit line", audit, `protocol="`+protocol+`"`, `kind="Service"`, `name="hello-app"`, ended())
+			}
 		}},
 		step{"a Service by its cluster address, over HTTP CONNECT", func(ctx context.Context, t *testing.T) {
 			svc, err := suite.Client.CoreV1().Services(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
@@ -65,7 +76,7 @@ func TestSOCKS5(t *testing.T) {
 			_, audit := throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://198.51.100.1/")
 			wantText(t, "the audit line", audit, `kind="External"`, `result="denied"`, "--allow")
 			_, audit = throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://169.254.169.254/latest/meta-data/")
-			wantText(t, "the audit line", audit, `result="unsupported"`, "link-local")
+			wantText(t, "the audit line", audit, `result="denied"`, "link-local")
 		}},
 	)
 }
@@ -119,4 +130,51 @@ func aNode(ctx context.Context, t *testing.T) corev1.Node {
 		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
 	}
 	return nodes.Items[0]
+}
+
+// helloApp makes Service hello-app with port 8080, as "kubectl create deployment hello-app --port=8080"
+// and "kubectl expose" do, before the suite's server, which answers as that application does.
+func helloApp(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	server, err := suite.Client.CoreV1().Services(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(server.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "http" })
+	if i < 0 {
+		t.Fatalf("the suite's server has the ports %v", server.Spec.Ports)
+	}
+	exposeServer(ctx, t, "hello-app", 8080, server.Spec.Ports[i].TargetPort)
+	return "hello-app"
+}
+
+// exposeServer makes another Service before the suite's server, until the test ends.
+func exposeServer(ctx context.Context, t *testing.T, name string, port int32, target intstr.IntOrString) {
+	t.Helper()
+	services := suite.Client.CoreV1().Services(harness.Namespace)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": harness.ServerName}, Ports: []corev1.ServicePort{{Port: port, TargetPort: target}},
+		},
+	}
+	if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	atEnd(ctx, t, func(ctx context.Context) { _ = services.Delete(ctx, name, metav1.DeleteOptions{}) })
+	err := harness.Wait(ctx, time.Minute, "Service "+name+" to have an endpoint", func(ctx context.Context) error {
+		list, err := suite.Client.DiscoveryV1().EndpointSlices(harness.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+		if err != nil {
+			return err
+		}
+		for _, s := range list.Items {
+			if len(s.Endpoints) > 0 && s.Endpoints[0].Conditions.Ready != nil && *s.Endpoints[0].Conditions.Ready {
+				return nil
+			}
+		}
+		return fmt.Errorf("its EndpointSlices are %v", list.Items)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,9 +3,10 @@
 package suite_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"net"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
@@ -28,17 +28,9 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 	ways := []wayIn{{
 		name: "proxy", context: "proxy-" + suite.Context(),
 		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", ""},
-		log:  []string{"/exec", "/log", "/portforward"},
+		log:  []string{"/exec", "/attach", "/log", "/portforward"},
 	}}
-	// The API server of an embedded cluster is on loopback alone, where "fairlead socks5" does not lead.
-	if !suite.Simulated() {
-		server := net.JoinHostPort(controlPlaneAddress(t), "6443")
-		ways = append(ways, wayIn{
-			name: "socks5", context: "socks5-" + suite.Context(),
-			args: []string{"socks5", "--listen", "127.0.0.1:0", "--via", "network", "--kubeconfig", kubeconfigOf(t, "https://"+server)},
-			log:  []string{server, `protocol="socks5"`, `result="ok"`},
-		})
-	}
+	ways = append(ways, socks5Way(t, "socks5", nil, "--via", "network"))
 	for _, way := range ways {
 		way.try(t)
 	}
@@ -47,50 +39,35 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 // TestKubectlThroughBastion is TestKubectlThroughWaysIn with a real sshd before the API server.
 func TestKubectlThroughBastion(t *testing.T) {
 	b := sshdtest.New(t)
+	env := []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="}
+	socks5Way(t, "socks5 behind a bastion", env, "--via", "ssh="+b.Target).try(t)
 	wayIn{
 		name: "proxy behind a bastion", context: "proxy-" + suite.Context(),
 		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", "", "--via", "ssh=" + b.Target, "--kubeconfig", suite.Kubeconfig()},
-		env:  []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="},
-		log:  []string{"/exec", "/log", "/portforward"},
+		env:  env, log: []string{"/exec", "/attach", "/log", "/portforward"},
 	}.try(t)
 }
 
-// controlPlaneAddress is the address of a node that runs an API server.
-func controlPlaneAddress(t *testing.T) string {
-	t.Helper()
-	nodes, err := suite.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
-	if err != nil || len(nodes.Items) == 0 {
-		t.Fatalf("control plane nodes: %v, %v", nodes, err)
-	}
-	for _, a := range nodes.Items[0].Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
+// TestBastionForwardsNothing: a bastion that forbids forwarding carries nothing of "fairlead socks5",
+// which shows that all of it goes through the bastion, and the error names the setting.
+func TestBastionForwardsNothing(t *testing.T) {
+	b := sshdtest.New(t, "AllowTcpForwarding no")
+	run(t, "fairlead socks5 behind a closed bastion", time.Minute, step{"is refused", func(ctx context.Context, t *testing.T) {
+		cmd, stdout, stderr := suite.Command(ctx, "socks5", "--listen", "127.0.0.1:0", "--via", "ssh="+b.Target, "--kubeconfig", suite.Kubeconfig(), "--", "true")
+		cmd.Env = append(cmd.Env, "HOME="+b.Home, "SSH_AUTH_SOCK=")
+		if err := cmd.Run(); err == nil {
+			t.Errorf("it serves: %s", stdout)
 		}
-	}
-	t.Fatalf("node %s has no address", nodes.Items[0].Name)
-	return ""
-}
-
-// kubeconfigOf is the suite's kubeconfig with another URL of the API server.
-func kubeconfigOf(t *testing.T, server string) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(suite.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Clusters[config.Contexts[suite.Context()].Cluster].Server = server
-	config.CurrentContext = suite.Context()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+		wantText(t, "the error", stderr.String(), "AllowTcpForwarding")
+	}})
 }
 
 // wayIn is a command that writes a context for kubectl, and what its log then has.
 type wayIn struct {
 	name, context  string
 	args, env, log []string
+	// reach, if not nil, changes the cluster of the context so that the way leads to it.
+	reach func(context.Context, *testing.T, *clientcmdapi.Cluster)
 }
 
 func (way wayIn) try(t *testing.T) {
@@ -99,9 +76,19 @@ func (way wayIn) try(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, port-forward, cp", func(ctx context.Context, t *testing.T) {
+	run(t, "kubectl through fairlead "+way.name, 2*time.Minute, step{"logs, exec, attach, port-forward, cp", func(ctx context.Context, t *testing.T) {
 		file := filepath.Join(t.TempDir(), "config")
 		end := way.writesContext(ctx, t, file)
+		if way.reach != nil {
+			config, err := clientcmd.LoadFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			way.reach(ctx, t, config.Clusters[config.Contexts[way.context].Cluster])
+			if err := clientcmd.WriteToFile(*config, file); err != nil {
+				t.Fatal(err)
+			}
+		}
 		k := func(ctx context.Context, t *testing.T, stdin string, args ...string) string {
 			t.Helper()
 			cmd, stdout, stderr := suite.Program(ctx, kubectl, append([]string{"--kubeconfig", file, "--context", way.context, "-n", harness.Namespace}, args...)...)
@@ -124,6 +111,7 @@ func (way wayIn) try(t *testing.T) {
 		if stdout.Len() == 0 {
 			t.Error("the followed log is empty")
 		}
+		attachThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
 		forwardThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
 		if !suite.Simulated() {
 			copyThrough(ctx, t, k)
@@ -203,6 +191,34 @@ func forwardThrough(ctx context.Context, t *testing.T, kubectl string, flags ...
 	address, _, _ = strings.Cut(address, " ")
 	if err := echo(ctx, address, randomBytes(4096)); err != nil {
 		t.Errorf("port-forward: %v", err)
+	}
+}
+
+// attachThrough attaches to the suite's server, which writes lines all the time.
+func attachThrough(ctx context.Context, t *testing.T, kubectl string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd, _, stderr := suite.Program(ctx, kubectl, append(args, "attach", harness.ServerName)...)
+	cmd.Stdout = nil
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, ticks := bufio.NewScanner(stdout), 0
+	for ticks < 3 && lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "tick ") {
+			ticks++
+		}
+	}
+	cancel()
+	_, _ = io.Copy(io.Discard, stdout)
+	_ = cmd.Wait()
+	if ticks < 3 {
+		t.Errorf("attach shows %d ticks: %v\n%s", ticks, lines.Err(), stderr)
 	}
 }
 

@@ -80,6 +80,11 @@ func tick(ctx context.Context, every time.Duration) {
 // serveHTTP answers what the tests ask through Pod and Service proxies.
 func serveHTTP(ctx context.Context, o options) error {
 	mux := http.NewServeMux()
+	// What the hello application of the Kubernetes documentation answers.
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		name, _ := os.Hostname()
+		_, _ = fmt.Fprintf(w, "Hello, world!\nVersion: 2.0.0\nHostname: %s\n", name)
+	})
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("/hostname", func(w http.ResponseWriter, _ *http.Request) {
 		name, _ := os.Hostname()

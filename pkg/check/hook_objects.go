@@ -77,8 +77,8 @@ func (s *Scope) createHookService(ctx context.Context, h *hook) error {
 }
 
 // standInPod makes the Service reachable through the API server's Service proxy, which reads Endpoints (not EndpointSlices) and only goes to
-// addresses of pods in the Service's namespace. The pod names a scheduler that does not exist, so it never runs; its status says that it
-// has this machine's address.
+// addresses of pods in the Service's namespace, as the gateway does. The pod names a scheduler that does not exist, so it never runs; its status
+// says that it has this machine's address.
 func (s *Scope) standInPod(ctx context.Context, h *hook) error {
 	pod, err := s.createPod(ctx, newPod("stand-in", "fairlead-verify-none", corev1.Container{Name: "none", Image: s.Probe.PauseImage}))
 	if err != nil {

@@ -147,7 +147,7 @@ func (o *convertOptions) forward(ctx context.Context) (convert.DialFunc, func(),
 	if err != nil {
 		return nil, none, err
 	}
-	resolver := resolve.New(client, resolve.Options{})
+	resolver := resolve.New(client, resolve.Options{PodsByName: true})
 	d, err := dial.New(dial.ViaPortForward, dial.Options{Config: target.Config, Alternatives: resolver.Alternatives})
 	if err != nil {
 		return nil, none, err

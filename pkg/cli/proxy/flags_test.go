@@ -24,6 +24,13 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	exposed := filepath.Join(dir, "exposed")
+	if err := os.WriteFile(exposed, []byte("canary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(exposed, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -49,10 +56,14 @@ func TestBadInput(t *testing.T) {
 		{`no context "none" in the kubeconfig`, []string{"--context", "none"}},
 		{"choose another with --port", []string{"--port", port}},
 		{"choose a number from 0 to 65535", []string{"--port", "70000"}},
-		{"choose another with --address", []string{"--address", "192.0.2.1", "--port", "0", "--accept-hosts", "x"}},
+		{"choose another with --address", []string{"--address", "192.0.2.1", "--port", "0", "--accept-hosts", "x", "--insecure-no-auth"}},
 		{"--accept-hosts is not set", []string{"--address", "0.0.0.0"}},
 		{"--accept-hosts is not set", []string{"--address", ""}},
 		{"--accept-hosts is not set", []string{"--address", "::"}},
+		{"add --token-file", []string{"--address", "0.0.0.0", "--port", "0", "--accept-hosts", ".*"}},
+		{"add --token-file", []string{"--address", "::", "--port", "0", "--disable-filter"}},
+		{"add --token-file", []string{"--address", "", "--port", "0", "--accept-hosts", ".*"}},
+		{"add --token-file", []string{"--address", "proxy.example.com", "--port", "0", "--accept-hosts", ".*"}},
 		{"it is not a directory", []string{"--www", file}},
 		{"name a directory", []string{"--www", filepath.Join(dir, "none")}},
 		{"choose another --www-prefix", []string{"--www", dir, "--www-prefix", "/", "--port", "0"}},
@@ -62,6 +73,7 @@ func TestBadInput(t *testing.T) {
 		{"not a socket", []string{"--unix-socket", file}},
 		{"name the socket's path", []string{"--unix-socket", ""}},
 		{"--token-file", []string{"--token-file", filepath.Join(dir, "none")}},
+		{exposed + " has mode 0644", []string{"--token-file", exposed}},
 		{"write a token into it", []string{"--token-file", file}},
 		{"write it as host:port", []string{"--metrics-address", "9090"}},
 		{"choose another address", []string{"--metrics-address", "127.0.0.1:" + port, "--port", "0"}},
@@ -81,6 +93,18 @@ func TestBadInput(t *testing.T) {
 		if strings.Contains(string(out), "canary") || strings.Contains(string(out), "can/ary") {
 			t.Errorf("%q: the output repeats the password:\n%s", tt.args, out)
 		}
+	}
+}
+
+// Without --port, the port is 8001 of loopback, as that of kubectl proxy. The test has the port,
+// or another program has it, so the proxy says which one it wants.
+func TestDefaultPort(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:8001"); err == nil {
+		defer l.Close()
+	}
+	out, err := fairlead(t.Context(), fakeAPIServer(t), "proxy").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "port 8001 of 127.0.0.1: another program has it") {
+		t.Errorf("with the port taken: %v, %s", err, out)
 	}
 }
 
@@ -129,7 +153,7 @@ func TestUnreachable(t *testing.T) {
 // On an address that other machines reach, the Host check holds as on loopback, and a
 // warning says what the address means.
 func TestNonLoopback(t *testing.T) {
-	p := start(t, fakeAPIServer(t), "--address", "0.0.0.0", "--port", "0", "--accept-hosts", `proxy\.example\.com`)
+	p := start(t, fakeAPIServer(t), "--address", "0.0.0.0", "--port", "0", "--accept-hosts", `proxy\.example\.com`, "--insecure-no-auth")
 	_, port, err := net.SplitHostPort(p.address)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/apiproxy"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 const (
@@ -51,6 +52,7 @@ type Options struct {
 	DrainTimeout   time.Duration
 	TokenFile      string
 	TLS            bool
+	InsecureNoAuth bool
 
 	// WriteKubeconfig is a kubeconfig that holds the context ContextName while the proxy runs.
 	WriteKubeconfig, ContextName string
@@ -105,7 +107,7 @@ through KUBECONFIG. Only it can use the proxy, which serves HTTPS and requires a
 func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.Port, "port", "p", o.Port, "TCP port to listen on; 0 picks a free one")
-	f.StringVar(&o.Address, "address", o.Address, "IP address to listen on; one that other machines can reach needs --accept-hosts")
+	f.StringVar(&o.Address, "address", o.Address, "IP address to listen on; one that other machines can reach needs --accept-hosts, and --token-file or --tls")
 	f.StringVarP(&o.UnixSocket, "unix-socket", "u", o.UnixSocket, "listen on this Unix socket, which only you can use, instead of a TCP port")
 	f.StringVar(&o.APIPrefix, "api-prefix", o.APIPrefix, "serve the API below this path")
 	f.StringVarP(&o.WWW, "www", "w", o.WWW, "also serve the files of this directory")
@@ -115,14 +117,15 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.RejectPaths, "reject-paths", o.RejectPaths, "reject paths of which any part matches one of these regular expressions, even if --accept-paths accepts them")
 	f.StringVar(&o.RejectMethods, "reject-methods", o.RejectMethods, "reject HTTP methods of which any part matches one of these regular expressions (example: POST,PUT,PATCH,DELETE)")
 	f.BoolVar(&o.DisableFilter, "disable-filter", o.DisableFilter, "forward every request; web pages that you visit can then use the proxy with your rights")
-	f.DurationVar(&o.Keepalive, "keepalive", o.Keepalive, "period of keep-alive probes on connections to the API server; 0 uses the default of 15s, negative values disable them")
+	f.DurationVar(&o.Keepalive, "keepalive", o.Keepalive, "period of keep-alive probes on connections to the API server; 0 uses the default of 30s, negative values disable them")
 	f.BoolVar(&o.AppendServerPath, "append-server-path", o.AppendServerPath, "put the path of the kubeconfig's server URL before the path of each request")
 	f.StringVar(&o.Via, "via", o.Via, "reach the API server through a bastion: ssh=USER@HOST[:PORT] (default: from this machine)")
 	f.BoolVar(&o.AccessLog, "access-log", o.AccessLog, "write one line for each request to standard error")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "serve Prometheus metrics at /metrics of this host:port (default: none)")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests, watches and sessions may go on after the first SIGTERM or SIGINT")
-	f.StringVar(&o.TokenFile, "token-file", o.TokenFile, "require the bearer token in this file from clients; the API server does not receive it")
+	f.StringVar(&o.TokenFile, "token-file", o.TokenFile, "require the bearer token in this file, readable by its owner only, from clients; the API server does not receive it")
 	f.BoolVar(&o.TLS, "tls", o.TLS, "serve HTTPS with a certificate of this run and require a token; both are in the kubeconfig of --write-kubeconfig or of the command (default with a command: true)")
+	f.BoolVar(&o.InsecureNoAuth, "insecure-no-auth", o.InsecureNoAuth, "let everyone in who can reach an --address beyond loopback, with your rights in the cluster")
 	f.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig, "add a context for the proxy to this kubeconfig, and remove it at the end")
 	f.StringVar(&o.ContextName, "context-name", o.ContextName, "name of that context (default: proxy-CONTEXT)")
 }
@@ -171,9 +174,22 @@ func (o *Options) validateListener(changed func(flag string) bool) error {
 			return fmt.Errorf("--metrics-address %q: %w: write it as host:port", o.MetricsAddress, err)
 		}
 	}
-	if o.UnixSocket == "" && !gateway.IsLoopback(o.Address) && !o.DisableFilter && !changed("accept-hosts") {
+	return o.validateExposure(changed)
+}
+
+// validateExposure refuses addresses that other machines may reach, unless clients are told
+// apart or the user says that they need not be.
+func (o *Options) validateExposure(changed func(flag string) bool) error {
+	if o.UnixSocket != "" || gateway.IsLoopback(o.Address) {
+		return nil
+	}
+	if !o.DisableFilter && !changed("accept-hosts") {
 		return fmt.Errorf("--address %s: other machines may reach it, and --accept-hosts is not set: "+
 			"name the hosts by which clients will call the proxy, for example --accept-hosts '^proxy\\.example\\.com$'", o.Address)
+	}
+	if o.TokenFile == "" && !o.TLS && !o.InsecureNoAuth {
+		return fmt.Errorf("--address %s: everyone who reaches it would have your rights in the cluster: "+
+			"add --token-file, or --tls with --write-kubeconfig; --insecure-no-auth lets everyone in", o.Address)
 	}
 	return nil
 }
@@ -204,8 +220,12 @@ func (o *Options) readToken() error {
 	if o.TokenFile == "" {
 		return nil
 	}
-	data, err := os.ReadFile(o.TokenFile)
-	if err != nil {
+	data, err := secretfile.Read(o.TokenFile)
+	var exposed *secretfile.ExposedError
+	switch {
+	case errors.As(err, &exposed):
+		return fmt.Errorf("--token-file: %w", err)
+	case err != nil:
 		return fmt.Errorf("--token-file: %w: name a file that holds the token", err)
 	}
 	if o.token = strings.TrimSpace(string(data)); o.token == "" {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
@@ -54,7 +55,7 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 		_ = path.Close()
 		return nil, fmt.Errorf("make a client for %s: %w", target, err)
 	}
-	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain})
+	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward})
 	return target.Config, nil
 }
 
@@ -89,10 +90,25 @@ func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.checkCertificate(entry); err != nil {
+		return nil, fmt.Errorf("--write-kubeconfig: %w", err)
+	}
 	for _, w := range warnings {
 		fmt.Fprintf(o.Streams.ErrOut, "Warning: %s\n", w)
 	}
 	return serving.AddContext(o.WriteKubeconfig, entry, o.Streams.ErrOut)
+}
+
+// checkCertificate refuses a context whose clients would not accept the proxy's certificate.
+func (o *Options) checkCertificate(entry kubeconfig.Entry) error {
+	if o.TLSCert == "" {
+		return nil
+	}
+	chain, err := cert.CertsFromFile(o.TLSCert)
+	if err != nil {
+		return fmt.Errorf("--tls-cert: %w", err)
+	}
+	return entry.CheckProxyCertificate(chain)
 }
 
 // apiServerAddress returns host:port of the API server, in the form of --allow: kubectl goes

@@ -3,7 +3,11 @@
 package socks5
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,11 +15,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 )
 
@@ -60,6 +67,98 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]
 	o.Cluster.Context = &none
 	if _, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"}); err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("a context that does not exist: %v", err)
+	}
+}
+
+// TestAddContextElsewhere: in another directory, the context still finds the files and the
+// plugin that its kubeconfig names by relative paths.
+func TestAddContextElsewhere(t *testing.T) {
+	got := make(chan string, 1)
+	api := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got <- req.Header.Get("Authorization") }))
+	defer api.Close()
+	home, other := t.TempDir(), filepath.Join(t.TempDir(), "config")
+	if err := os.Mkdir(filepath.Join(home, "pki"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"pki/ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})),
+		"plugin":     "#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}'\n",
+		"config": `apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "` + api.URL + `", certificate-authority: pki/ca.crt}}]
+users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin, interactiveMode: Never}}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o700); err != nil { //nolint:gosec // one of them is a program
+			t.Fatal(err)
+		}
+	}
+	o, _ := newOptions(t)
+	source := filepath.Join(home, "config")
+	o.Cluster.KubeConfig, o.WriteKubeconfig = &source, other
+	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: other},
+		&clientcmd.ConfigOverrides{CurrentContext: "socks5-c"}).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Proxy = nil // nothing listens there
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Get(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if auth := <-got; auth != "Bearer from-plugin" {
+		t.Errorf("the API server got %q", auth)
+	}
+}
+
+// TestAddContextRefuses: with TLS, a context whose clients would not accept the proxy's
+// certificate is refused with the reason, and the file stays as it was.
+func TestAddContextRefuses(t *testing.T) {
+	settings, now := pki.Config{Algorithm: v1alpha1.KeyECDSAP256, Validity: time.Hour, CAValidity: time.Hour}, time.Now()
+	ca, err := pki.NewCA(settings, "cluster", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(settings, pki.Request{CommonName: "proxy", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Usages: pki.ServerAuth}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := filepath.Join(t.TempDir(), "tls.crt")
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Cert.Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": "", "tls-server-name: kubernetes, ": "for the name kubernetes"} {
+		text := `{apiVersion: v1, kind: Config, current-context: c, users: [], contexts: [{name: c, context: {cluster: c}}],
+  clusters: [{name: c, cluster: {` + name + `server: "https://192.0.2.1:6443", certificate-authority-data: ` + base64.StdEncoding.EncodeToString(ca.CertPEM()) + `}}]}
+`
+		file := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, _ := newOptions(t)
+		o.Cluster.KubeConfig, o.WriteKubeconfig, o.TLSCert = &file, file, certificate
+		remove, err := o.addContext(&url.URL{Scheme: "https", Host: "127.0.0.1:1080"})
+		switch {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v", name, err)
+		case err == nil:
+			remove()
+		}
+		if now, err := os.ReadFile(file); err != nil || string(now) != text {
+			t.Errorf("%q: the file is now %q, %v", name, now, err)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type Options struct {
 	// AppendServerPath puts the path of the API server's URL before every path.
 	AppendServerPath bool
 	// Keepalive is the period of keep-alive probes on connections to the API server; 0 is
-	// Go's default, negative values disable them.
+	// client-go's default of 30 s, negative values disable them.
 	Keepalive time.Duration
 	// Token, if not empty, is what clients have to send as a bearer token. The API server
 	// does not receive it.
@@ -108,6 +108,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.open.Add(1)
 	defer h.open.Add(-1)
 	rec := h.begin(w, req)
+	if rec.kind == kindStream {
+		defer streams(req)()
+	}
 	defer rec.end() // also where the reverse proxy panics to cut an answer short
 	h.route(rec, req)
 }

@@ -129,10 +129,7 @@ func (c *countedConn) Write(b []byte) (int, error) {
 
 // CloseWrite ends one direction where the connection can do that.
 func (c *countedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.New("the connection cannot be closed in one direction")
+	return closeWrite(c.Conn)
 }
 
 // refuse answers with a Status object, as the API server does.

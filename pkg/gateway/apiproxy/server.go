@@ -29,10 +29,13 @@ const settle = time.Second
 func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
-	srv := httplimits.Long.Server(h)
+	limits := serverLimits()
+	srv := limits.Server(h)
+	connContext := srv.ConnContext
+	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context { return withHalfConn(connContext(ctx, nc), nc) }
 	srv.BaseContext = func(net.Listener) context.Context { return base }
 	// TLS is the outer layer: net/http looks for it to serve HTTP/2.
-	limited := httplimits.Long.Listener(l)
+	limited := limits.Listener(halfListener{l})
 	if h.o.TLS != nil {
 		limited = tls.NewListener(limited, h.o.TLS)
 	}
@@ -53,6 +56,18 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration
 	defer cancelSettled()
 	h.untilIdle(settled)
 	return srv.Close()
+}
+
+// maxHeaderBytes is kube-apiserver's own limit: clients send long tokens, and impersonation
+// headers with many groups and extra values.
+const maxHeaderBytes = 1 << 20
+
+// serverLimits are those of listeners whose answers take as long as they take, with larger
+// headers. Only connections of which the number is limited have them.
+func serverLimits() httplimits.Limits {
+	l := httplimits.Long
+	l.HeaderBytes = maxHeaderBytes
+	return l
 }
 
 // untilIdle waits until no request is being answered or ctx ends.

@@ -199,3 +199,27 @@ func TestListenTaken(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLargeHeaders: what the API server takes of headers passes, for requests and upgrades; what
+// is larger is refused before the API server gets it.
+func TestLargeHeaders(t *testing.T) {
+	api := startAPIServer(t)
+	address, _ := serve(t, Options{Config: api.config(), Filter: filter(t, DefaultAcceptHosts, ".*", "", "")}, 0)
+	large := "Impersonate-Extra-Scopes: " + strings.Repeat("x", 500<<10)
+	if got := send(t, address, get("/api", "localhost", "Impersonate-User: jane", large, large)); got.status != http.StatusOK {
+		t.Errorf("status %d: %.200s", got.status, got.body)
+	}
+	if values := api.seen.Load().Header.Values("Impersonate-Extra-Scopes"); len(values) != 2 || len(values[0]) != 500<<10 {
+		t.Errorf("%d values arrived", len(values))
+	}
+	c, r := dial(t, address, "POST /pods/p/exec HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n"+large+"\r\n\r\n")
+	switched(t, r)
+	_ = c.Close()
+	before := api.requests.Load()
+	if got := send(t, address, get("/api", "localhost", large, large, large)); got.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d: %.200s", got.status, got.body)
+	}
+	if n := api.requests.Load() - before; n != 0 {
+		t.Errorf("the API server got %d requests", n)
+	}
+}

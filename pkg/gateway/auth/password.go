@@ -8,8 +8,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // maxLogin is the limit of RFC 1929 for a name and for a password.
@@ -43,14 +44,7 @@ func (p *Password) Matches(l Login) bool {
 
 // ReadLogin reads "name:password" from the first line of a file that only its owner can read.
 func ReadLogin(path string) (Login, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return Login{}, err
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return Login{}, fmt.Errorf("%s has mode %04o: other users of this machine can read the password: run chmod 600 on it", path, mode)
-	}
-	text, err := os.ReadFile(path)
+	text, err := secretfile.Read(path)
 	if err != nil {
 		return Login{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // TLSFiles are the PEM files of a listener. ClientCA may be empty.
@@ -26,6 +27,9 @@ func NewTLS(ctx context.Context, f TLSFiles) (*tls.Config, error) {
 	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("socks5", f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	if err := secretfile.CheckOwn(f.Key); err != nil {
+		klog.InfoS("The key of the serving certificate is not protected", "err", err)
 	}
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	var ca *dynamiccertificates.DynamicFileCAContent

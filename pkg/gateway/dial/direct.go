@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // Protocols of a konnectivity-server, as its flag --mode names them.
@@ -77,6 +78,11 @@ type direct struct {
 func newDirect(o Options) (*direct, error) {
 	if err := o.Direct.validate(); err != nil {
 		return nil, err
+	}
+	if o.Direct.KeyFile != "" {
+		if err := secretfile.CheckOwn(o.Direct.KeyFile); err != nil && o.Logf != nil {
+			o.Logf("The key of the client certificate is not protected: %v", err)
+		}
 	}
 	d := &direct{o: o.Direct, conns: map[net.Conn]bool{}}
 	d.life, d.end = context.WithCancel(context.Background())

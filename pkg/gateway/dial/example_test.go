@@ -39,7 +39,7 @@ func ExampleNew_portforward() {
 	if err != nil {
 		panic(err)
 	}
-	resolver, err := resolve.FromKubeconfig(kubeconfig, resolve.Options{})
+	resolver, err := resolve.FromKubeconfig(kubeconfig, resolve.Options{PodsByName: true})
 	if err != nil {
 		panic(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
@@ -210,7 +211,15 @@ func forwardNode(t *testing.T, c forwardTest) {
 	to.Addr = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), to.Port)
 	wantReason(t, c.dialer(t, Options{}), to, gateway.ReasonUnsupported, "no ready Pod in its own network")
 	c.Pod("default", "host", "node-1", []string{"127.0.0.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	ping(t, mustDial(t, c.dialer(t, Options{}), to), "node")
+	d := c.dialer(t, Options{})
+	daemontest.Eventually(t, time.Minute, func() error { // the API server lists Pods from its watch cache
+		conn, err := d.Dial(t.Context(), to)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	})
+	ping(t, mustDial(t, d, to), "node")
 	wantReason(t, c.dialer(t, Options{Config: c.As("jane")}), to, gateway.ReasonDenied, "list Pods")
 }
 

@@ -246,6 +246,11 @@ func TestSSHKeys(t *testing.T) {
 	locked := keyFile(t, key, "secret")
 	wantReason(t, newDialer(t, b.via(), b.options(t, locked)), to, gateway.ReasonDenied, "passphrase", "ssh-add "+locked)
 	wantReason(t, newDialer(t, b.via(), b.options(t, keyFile(t, stranger, ""))), to, gateway.ReasonDenied, "accepts none of 1 keys")
+	open := keyFile(t, key, "")
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, newDialer(t, b.via(), b.options(t, open)), to, gateway.ReasonDenied, open+" has mode 0644", "chmod 600")
 	wantReason(t, newDialer(t, b.via(), b.options(t, "/nonexistent")), to, gateway.ReasonDenied, "no key", "ssh-add")
 
 	ring := agent.NewKeyring()

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // connectTimeout bounds an attempt to connect to a bastion.
@@ -57,11 +58,11 @@ func (p *sshPath) attempt() (*sshClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	signers, locked, release := p.signers()
-	defer release()
+	keys := p.keys()
+	defer keys.release()
 	config := &ssh.ClientConfig{
 		User: p.target.user, HostKeyCallback: callback, HostKeyAlgorithms: algorithms,
-		Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) { return signers, nil })},
+		Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) { return keys.signers, nil })},
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.target.address())
 	if err != nil {
@@ -76,13 +77,14 @@ func (p *sshPath) attempt() (*sshClient, error) {
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, p.connectError(ctx, err, len(signers), locked)
+		return nil, p.connectError(ctx, err, keys)
 	}
 	return &sshClient{Client: ssh.NewClient(c, channels, requests), wire: wire, down: make(chan struct{})}, nil
 }
 
 // connectError says why there is no connection. ReasonDenied means that a person has to act.
-func (p *sshPath) connectError(ctx context.Context, err error, signers int, locked []string) error {
+func (p *sshPath) connectError(ctx context.Context, err error, keys sshKeys) error {
+	signers := len(keys.signers)
 	var known *gateway.Error
 	switch {
 	case errors.As(err, &known):
@@ -91,9 +93,12 @@ func (p *sshPath) connectError(ctx context.Context, err error, signers int, lock
 		return gateway.Errorf(gateway.ReasonPathDown, "check the address and that its sshd runs", "bastion %s did not answer within %v", p.target, connectTimeout)
 	case !strings.Contains(err.Error(), "unable to authenticate"):
 		return gateway.Errorf(gateway.ReasonPathDown, "check that it is an SSH server", "connect to bastion %s: %w", p.target, err)
-	case len(locked) > 0:
-		return gateway.Errorf(gateway.ReasonDenied, "add it to an SSH agent: ssh-add "+locked[0],
-			"bastion %s accepts none of %d keys, and %s needs a passphrase", p.target, signers, strings.Join(locked, ", "))
+	case len(keys.exposed) > 0:
+		return gateway.Errorf(gateway.ReasonDenied, "",
+			"bastion %s accepts none of %d keys, and an identity file is not used: %w", p.target, signers, errors.Join(keys.exposed...))
+	case len(keys.locked) > 0:
+		return gateway.Errorf(gateway.ReasonDenied, "add it to an SSH agent: ssh-add "+keys.locked[0],
+			"bastion %s accepts none of %d keys, and %s needs a passphrase", p.target, signers, strings.Join(keys.locked, ", "))
 	case signers == 0:
 		return gateway.Errorf(gateway.ReasonDenied, "start ssh-agent and run ssh-add, or name a private key", "there is no key to log in to bastion %s", p.target)
 	}
@@ -185,23 +190,37 @@ func (p *sshPath) hostKeyError(err error, key ssh.PublicKey) error {
 		"the host key of bastion %s has changed: it is %s %s, known is %s", p.target, key.Type(), fingerprint, strings.Join(known, ", "))
 }
 
-// signers returns the keys of the agent and of files. Locked are files that need a
-// passphrase. Release closes the connection to the agent.
-func (p *sshPath) signers() (signers []ssh.Signer, locked []string, release func()) {
-	release = func() {}
+// sshKeys are the keys of the agent and of files. Locked are files that need a passphrase,
+// exposed says which files are not used because others can read them. Release closes the
+// connection to the agent.
+type sshKeys struct {
+	signers []ssh.Signer
+	locked  []string
+	exposed []error
+	release func()
+}
+
+func (p *sshPath) keys() sshKeys {
+	k := sshKeys{release: func() {}}
 	if p.o.AgentSocket != "" {
 		if conn, err := net.DialTimeout("unix", p.o.AgentSocket, 5*time.Second); err == nil { //nolint:noctx // a local socket
 			_ = conn.SetDeadline(time.Now().Add(connectTimeout))
-			release = func() { _ = conn.Close() }
-			if keys, err := agent.NewClient(conn).Signers(); err == nil {
-				signers = keys
+			k.release = func() { _ = conn.Close() }
+			if signers, err := agent.NewClient(conn).Signers(); err == nil {
+				k.signers = signers
 			}
 		} else {
 			p.logf("Cannot use the SSH agent: %v", err)
 		}
 	}
 	for _, file := range p.o.IdentityFiles {
-		data, err := os.ReadFile(file)
+		data, err := secretfile.Read(file)
+		var exposed *secretfile.ExposedError
+		if errors.As(err, &exposed) {
+			k.exposed = append(k.exposed, err)
+			p.logf("Identity file is not used: %v", err)
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				p.logf("Cannot read identity file: %v", err)
@@ -212,16 +231,16 @@ func (p *sshPath) signers() (signers []ssh.Signer, locked []string, release func
 		var encrypted *ssh.PassphraseMissingError
 		switch {
 		case errors.As(err, &encrypted):
-			if !holds(signers, encrypted.PublicKey) {
-				locked = append(locked, file)
+			if !holds(k.signers, encrypted.PublicKey) {
+				k.locked = append(k.locked, file)
 			}
 		case err != nil:
 			p.logf("Cannot read identity file %s: %v", file, err)
 		default:
-			signers = append(signers, signer)
+			k.signers = append(k.signers, signer)
 		}
 	}
-	return signers, locked, release
+	return k
 }
 
 // holds tells whether the agent has a key already.

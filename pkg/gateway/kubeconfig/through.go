@@ -3,10 +3,15 @@
 package kubeconfig
 
 import (
+	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
@@ -45,8 +50,51 @@ func Through(source *clientcmdapi.Config, context, name string, proxy *url.URL) 
 	if user := source.AuthInfos[from.AuthInfo]; user != nil {
 		e.User = user.DeepCopy()
 	}
+	if err := checkPaths(context, e); err != nil {
+		return e, nil, err
+	}
 	e.Cluster.ProxyURL = proxy.String()
 	return e, throughWarnings(target, proxy), nil
+}
+
+// checkPaths refuses paths that mean another file in another kubeconfig: they are relative to
+// the file in which they are, and kubeconfigs that are read from files have none.
+func checkPaths(context string, e Entry) error {
+	for _, path := range append(clientcmd.GetClusterFileReferences(e.Cluster), clientcmd.GetAuthInfoFileReferences(e.User)...) {
+		if *path != "" && !filepath.IsAbs(*path) {
+			return fmt.Errorf("context %q names the file %s by a relative path, which would be another one in the new kubeconfig: write the absolute path", context, *path)
+		}
+	}
+	return nil
+}
+
+// CheckProxyCertificate tells whether a client of the entry can verify the certificate of its
+// https proxy: client-go does so by the cluster's certificate authority and tls-server-name. chain
+// begins with the proxy's own certificate.
+func (e Entry) CheckProxyCertificate(chain []*x509.Certificate) error {
+	proxy, err := url.Parse(e.Cluster.ProxyURL)
+	if err != nil || proxy.Scheme != "https" || e.Cluster.InsecureSkipTLSVerify || len(chain) == 0 {
+		return nil //nolint:nilerr // the URL is one that Through wrote
+	}
+	o := x509.VerifyOptions{DNSName: cmp.Or(e.Cluster.TLSServerName, proxy.Hostname()), Intermediates: x509.NewCertPool()}
+	for _, c := range chain[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	ca := e.Cluster.CertificateAuthorityData
+	if len(ca) == 0 && e.Cluster.CertificateAuthority != "" {
+		if ca, err = os.ReadFile(e.Cluster.CertificateAuthority); err != nil {
+			return fmt.Errorf("read the cluster's certificate authority: %w: correct the kubeconfig", err)
+		}
+	}
+	if len(ca) > 0 { // otherwise those of the system
+		o.Roots = x509.NewCertPool()
+		o.Roots.AppendCertsFromPEM(ca)
+	}
+	if _, err := chain[0].Verify(o); err != nil {
+		return fmt.Errorf("the context %s could not work: client-go verifies the proxy's certificate by the cluster's certificate authority, for the name %s: %w: "+
+			"serve with a certificate of that authority and for that name, or serve on loopback without TLS", e.Name, o.DNSName, err)
+	}
+	return nil
 }
 
 func throughWarnings(target *clientcmdapi.Cluster, proxy *url.URL) (warnings []string) {

@@ -88,7 +88,7 @@ func nodeWithAddr(nodes []node, addr netip.Addr) (*node, error) {
 // dialled, among them the metadata services of clouds.
 func checkExternal(a netip.Addr) error {
 	if a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return gateway.Errorf(gateway.ReasonUnsupported, "use the address of a Service, a Pod or a node",
+		return gateway.Errorf(gateway.ReasonDenied, "use the address of a Service, a Pod or a node",
 			"%s is a loopback, link-local, multicast or unspecified address", a)
 	}
 	return nil

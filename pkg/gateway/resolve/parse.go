@@ -28,7 +28,7 @@ type query struct {
 func parse(host, namespace, domain string) (query, error) {
 	if addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err == nil {
 		if addr.Zone() != "" {
-			return query{}, gateway.Errorf(gateway.ReasonUnsupported, "use the address without a zone",
+			return query{}, gateway.Errorf(gateway.ReasonDenied, "use the address without a zone",
 				"the zone in %s has no meaning in the cluster", host)
 		}
 		return query{host: host, addr: addr.Unmap()}, nil
@@ -87,11 +87,11 @@ func checkName(host, name string) error {
 	}
 	last := labels[len(labels)-1]
 	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
-		return gateway.Errorf(gateway.ReasonUnsupported, "write all four numbers, each up to 255",
+		return gateway.Errorf(gateway.ReasonDenied, "write all four numbers, each up to 255",
 			"%q looks like an address and is not one", host)
 	}
 	if last == "localhost" {
-		return gateway.Errorf(gateway.ReasonUnsupported, "use the name of a Service, a Pod or a node",
+		return gateway.Errorf(gateway.ReasonDenied, "use the name of a Service, a Pod or a node",
 			"%q means this proxy's own host", host)
 	}
 	return nil

@@ -45,9 +45,9 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for host, want := range map[string]gateway.Reason{
 		"": gateway.ReasonUnsupported, ".": gateway.ReasonUnsupported, "a..b": gateway.ReasonUnsupported,
-		"_http._tcp.web.shop.svc": gateway.ReasonUnsupported, "127.1": gateway.ReasonUnsupported, "2130706433": gateway.ReasonUnsupported,
-		"0x7f000001": gateway.ReasonUnsupported, "010.0.0.1": gateway.ReasonUnsupported, "1.2.3.4.": gateway.ReasonUnsupported,
-		"localhost": gateway.ReasonUnsupported, "a.LOCALHOST.": gateway.ReasonUnsupported, "fe80::1%eth0": gateway.ReasonUnsupported,
+		"_http._tcp.web.shop.svc": gateway.ReasonUnsupported, "127.1": gateway.ReasonDenied, "2130706433": gateway.ReasonDenied,
+		"0x7f000001": gateway.ReasonDenied, "010.0.0.1": gateway.ReasonDenied, "1.2.3.4.": gateway.ReasonDenied,
+		"localhost": gateway.ReasonDenied, "a.LOCALHOST.": gateway.ReasonDenied, "fe80::1%eth0": gateway.ReasonDenied,
 		"web\x00.shop": gateway.ReasonUnsupported, "wéb": gateway.ReasonUnsupported, "a b": gateway.ReasonUnsupported,
 		"web.shop.cluster.test": gateway.ReasonNotFound, "svc.cluster.test": gateway.ReasonNotFound, "a.b.c.d.svc": gateway.ReasonNotFound,
 		"nothing.shop.pod": gateway.ReasonNotFound, "shop.svc": gateway.ReasonNotFound,

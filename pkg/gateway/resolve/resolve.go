@@ -45,6 +45,9 @@ type Options struct {
 	// TTL is how long answers about Services, endpoints and Pods are reused. The default is
 	// 2 seconds.
 	TTL time.Duration
+	// PodsByName says that the path connects to Pods by their names and not by addresses, as
+	// port-forwarding does. What address an endpoint has is then of no importance.
+	PodsByName bool
 }
 
 // Resolver resolves hosts by objects of the API server. Make it with New.
@@ -95,19 +98,25 @@ func FromKubeconfig(config clientcmd.ClientConfig, o Options) (*Resolver, error)
 }
 
 // Resolve returns the destination of a host and a port. For a Service it is one of the ready
-// endpoints, picked at random. For an ExternalName Service whose target is outside of the
+// endpoints, picked at random, if that is a Pod of the Service's namespace; an endpoint that is
+// none is the node, the Pod or the external address that it leads to. For an ExternalName Service whose target is outside of the
 // cluster, Host is that target: the rules have to see where the connection goes.
 func (r *Resolver) Resolve(ctx context.Context, host string, port uint16) (gateway.Destination, error) {
-	all, err := r.Candidates(ctx, host, port)
+	all, err := r.candidates(ctx, host, port)
 	if err != nil {
 		return gateway.Destination{}, err
 	}
-	return all[0], nil
+	d, err := r.pick(ctx, all)
+	if err != nil {
+		return gateway.Destination{}, asError(err)
+	}
+	return d, nil
 }
 
-// Candidates returns all destinations of a host and a port, in random order: for a Service
-// each ready endpoint, otherwise one. They have the same kind, namespace and name.
-func (r *Resolver) Candidates(ctx context.Context, host string, port uint16) ([]gateway.Destination, error) {
+// candidates returns all destinations of a host and a port, in random order: for a Service
+// each ready endpoint as its EndpointSlices name it, otherwise one. They have the same kind,
+// namespace and name.
+func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]gateway.Destination, error) {
 	if port == 0 {
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "send the number of a port", "there is no port 0 at %q", host)
 	}
@@ -119,21 +128,23 @@ func (r *Resolver) Candidates(ctx context.Context, host string, port uint16) ([]
 	return all, nil
 }
 
-// Alternatives returns the other endpoints of the Service that d is of, as they are now. It
-// returns none for other kinds.
+// Alternatives returns some other endpoints of the Service that d is of, as they are now: Pods
+// of its namespace. It returns none for other kinds.
 func (r *Resolver) Alternatives(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
 	if d.Kind != gateway.KindService {
 		return nil, nil
 	}
-	all, err := r.Candidates(withFresh(ctx), d.Host, d.Port)
+	ctx = withFresh(ctx)
+	all, err := r.candidates(ctx, d.Host, d.Port)
 	if err != nil {
 		return nil, err
 	}
 	// The authorizer allowed this Service only. By now the host name may resolve to another
 	// one.
-	return slices.DeleteFunc(all, func(o gateway.Destination) bool {
-		return o.Addr == d.Addr && o.Pod == d.Pod || o.Kind != d.Kind || o.Namespace != d.Namespace || o.Name != d.Name
-	}), nil
+	return r.ownOf(ctx, slices.DeleteFunc(all, func(o gateway.Destination) bool {
+		same := o.Addr == d.Addr && (o.Pod == d.Pod || !r.o.PodsByName)
+		return same || o.Kind != d.Kind || o.Namespace != d.Namespace || o.Name != d.Name
+	}))
 }
 
 // follow resolves a host, through ExternalName Services if there are any.

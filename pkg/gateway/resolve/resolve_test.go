@@ -33,6 +33,7 @@ func world(t *testing.T) *clustertest.Cluster {
 	})
 	c.Pod("shop", "web-1", "node-1", []string{"10.1.0.1", "fd00:1::1"})
 	c.Pod("shop", "web-2", "node-1", []string{"10.1.0.2"})
+	c.Pod("shop", "leaving-1", "node-1", []string{"10.1.0.8"})
 	c.Pod("shop", "done", "node-1", []string{"10.1.0.9"}, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	c.Pod("default", "host", "node-1", []string{"192.0.2.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 
@@ -125,7 +126,7 @@ func TestResolve(t *testing.T) {
 		{"198.51.100.1", 443, []string{"External / 198.51.100.1:443"}},
 		{"10.1.0.9", 80, []string{"External / 10.1.0.9:80"}},
 	} {
-		all, err := r.Candidates(t.Context(), test.host, test.port)
+		all, err := r.candidates(t.Context(), test.host, test.port)
 		if err != nil {
 			t.Errorf("%s:%d: %v", test.host, test.port, err)
 			continue
@@ -150,6 +151,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("rules have to see where an ExternalName leads: host %q, %v", d.Host, err)
 	}
 	t.Run("refused", func(t *testing.T) { refusals(t, r) })
+	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
 	t.Run("spread", func(t *testing.T) { spread(t, r) })
 	t.Run("rights", func(t *testing.T) { rights(t, c) })
 	t.Run("changes", func(t *testing.T) { changes(t, c) })
@@ -172,10 +174,10 @@ func refusals(t *testing.T, r *Resolver) {
 		{"web", 82, gateway.ReasonNoEndpoints, "80, 81"},
 		{"web", 53, gateway.ReasonUnsupported, "only TCP"},
 		{"loop-a", 80, gateway.ReasonNotFound, "loop-a.shop.svc.cluster.local"},
-		{"169.254.169.254", 80, gateway.ReasonUnsupported, "link-local"},
-		{"127.0.0.1", 80, gateway.ReasonUnsupported, "loopback"},
-		{"::", 80, gateway.ReasonUnsupported, "unspecified"},
-		{"::ffff:127.0.0.1", 80, gateway.ReasonUnsupported, "loopback"},
+		{"169.254.169.254", 80, gateway.ReasonDenied, "link-local"},
+		{"127.0.0.1", 80, gateway.ReasonDenied, "loopback"},
+		{"::", 80, gateway.ReasonDenied, "unspecified"},
+		{"::ffff:127.0.0.1", 80, gateway.ReasonDenied, "loopback"},
 		{"web", 0, gateway.ReasonUnsupported, "port"},
 	} {
 		_, err := r.Resolve(t.Context(), test.host, test.port)
@@ -249,6 +251,7 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 // changes: after a failed dial other endpoints are those of now, not those remembered.
 func changes(t *testing.T, c *clustertest.Cluster) {
 	r := New(c.Client, Options{Namespace: "shop", TTL: time.Hour})
+	c.Pod("shop", "leaving-2", "node-1", []string{"10.1.0.88"})
 	first, err := r.Resolve(t.Context(), "leaving", 80)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +279,7 @@ func TestNodesWithOneAddress(t *testing.T) {
 	})
 	r := New(c.Client, Options{Namespace: "shop"})
 	for _, host := range []string{"192.0.2.2", "second"} {
-		all, err := r.Candidates(t.Context(), host, 22)
+		all, err := r.candidates(t.Context(), host, 22)
 		if err == nil || !strings.Contains(err.Error(), "rogue") || !strings.Contains(err.Error(), "ip-2.example.internal") {
 			t.Errorf("%s: %v, %v, want an error that names both nodes", host, all, err)
 		}

@@ -224,19 +224,54 @@ func TestProxyEnvironment(t *testing.T) {
 	}
 }
 
+// TestExecWithSocks5hInEnvironment: with socks5h in the environment, WebSocket streams work and
+// the SPDY fallback is refused by the client, which is why the proxy gives commands an http URL
+// for HTTPS_PROXY.
+func TestExecWithSocks5hInEnvironment(t *testing.T) {
+	w, srv, _ := newAPIWorld(t)
+	config, target := execTarget(t, srv, "")
+	u := &url.URL{Scheme: "socks5h", Host: w.addr, User: userinfo()}
+	config.Proxy = http.ProxyURL(u) // as from the environment, which net/http reads once
+	byWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := byWebSocket.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil || out.String() != "by websocket" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	bySPDY, err := remotecommand.NewSPDYExecutor(config, "POST", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bySPDY.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err == nil || !strings.Contains(err.Error(), "socks5h") {
+		t.Errorf("SPDY through socks5h: %v", err)
+	}
+	if got := w.hosts(); !slices.Equal(got, []string{apiServer}) {
+		t.Errorf("the proxy was asked for %q", got)
+	}
+}
+
+// execTarget is a client's configuration and the URL of an exec.
+func execTarget(t *testing.T, srv *httptest.Server, proxyURL string) (*rest.Config, *url.URL) {
+	t.Helper()
+	config, err := kubeconfig(t, srv, "https://"+apiServer+":6443", proxyURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host + "/api/v1/namespaces/default/pods/hello/exec?stdout=true&command=x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, target
+}
+
 // TestExecThroughProxy: exec works by WebSocket and by SPDY, through socks5 and http proxies
 // with a user and a password.
 func TestExecThroughProxy(t *testing.T) {
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, _ := newAPIWorld(t)
-		config, err := kubeconfig(t, srv, "https://"+apiServer+":6443", (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		target, err := url.Parse(config.Host + "/api/v1/namespaces/default/pods/hello/exec?stdout=true&command=x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		config, target := execTarget(t, srv, (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())
 		byWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
 		if err != nil {
 			t.Fatal(err)

@@ -177,18 +177,24 @@ func (s *Server) start(nc net.Conn) {
 		defer s.wg.Done()
 		s.serve(nc, st)
 		s.known(st)
-		s.end(client, busy)
+		s.end(client, busy, st)
 	}()
 }
 
-func (s *Server) end(client netip.Prefix, busy bool) {
+func (s *Server) end(client netip.Prefix, busy bool, st *stranger) {
 	s.cfg.Metrics.open.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if busy {
+	switch {
+	case busy:
 		s.refusing--
-		return
+	case !st.closed.Load(): // otherwise it was taken out when it made room
+		s.uncount(client)
 	}
+}
+
+// uncount takes a connection out of the limits. The caller holds s.mu.
+func (s *Server) uncount(client netip.Prefix) {
 	s.open--
 	if s.perClient[client]--; s.perClient[client] == 0 {
 		delete(s.perClient, client)

@@ -8,12 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/proxy"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/resolve"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
@@ -66,13 +70,64 @@ func TestLocalAndMetadataAddressesAreRefused(t *testing.T) {
 }
 
 // TestOtherSpellingsAreNoNames: spellings of addresses that only some programs read as addresses do
-// not get as far as a look-up.
+// not get as far as a look-up. They are denied, as the addresses themselves are.
 func TestOtherSpellingsAreNoNames(t *testing.T) {
 	r := resolve.New(nil, resolve.Options{})
 	for _, host := range []string{"127.1", "0x7f000001", "2130706433", "0177.0.0.1", "localhost", "LOCALHOST.", "127.0.0.1."} {
-		if d, err := r.Resolve(t.Context(), host, 80); err == nil {
-			t.Errorf("%s is %+v", host, d)
+		if d, err := r.Resolve(t.Context(), host, 80); gateway.ReasonOf(err) != gateway.ReasonDenied {
+			t.Errorf("%s is %+v, %v", host, d, err)
 		}
+	}
+}
+
+// TestDeniedEverywhere: what the resolver refuses because it is local is denied in the reply, in
+// the audit record and in the metric, as what the rules refuse is.
+func TestDeniedEverywhere(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := newWorld(t, func(_ *world, cfg *Config) {
+		cfg.Resolver = resolve.New(fake.NewClientset(), resolve.Options{})
+		cfg.Authorizer = &rules.Authorizer{}
+		cfg.Metrics = NewMetrics(registry)
+	})
+	d, err := proxy.SOCKS5("tcp", w.addr, &proxy.Auth{User: testUser, Password: testPassword}, proxy.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"127.0.0.1", "::1", "0.0.0.0", "169.254.169.254", "fe80::1", "100.100.100.200", "fd00:ec2::254", "localhost", "127.1"}
+	for _, host := range hosts {
+		to := net.JoinHostPort(host, "80")
+		// The text of x/net/proxy for reply 2.
+		if _, err := d.Dial("tcp", to); err == nil || !strings.Contains(err.Error(), "connection not allowed by ruleset") {
+			t.Errorf("SOCKS5 to %s: %v", to, err)
+		}
+		if status := connectStatus(t, w.addr, to); status != http.StatusForbidden {
+			t.Errorf("CONNECT %s: status %d", to, status)
+		}
+	}
+	for _, r := range w.ended(t, 2*len(hosts)) {
+		if r.Result != "denied" || r.Destination == "" || r.Error == "" {
+			t.Errorf("%s: result %q: %s", r.Destination, r.Result, r.Error)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "fairlead_socks5_connections_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "result" {
+					counted[l.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	if len(counted) != 1 || counted["denied"] != float64(2*len(hosts)) {
+		t.Errorf("the metric counts %v, want %d denied", counted, 2*len(hosts))
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Server) enter(st *stranger) (closed *stranger) {
 		if found, _ := e.Value.(*stranger); found.client == most {
 			found.closed.Store(true)
 			s.leave(found)
+			s.uncount(found.client) // at once: what is being closed must not make others wait
 			return found
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,7 +22,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if args := os.Getenv(asNetcat); args != "" {
+		os.Exit(netcat(args))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // The login of each server that newWorld starts.
 const (

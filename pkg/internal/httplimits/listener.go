@@ -5,6 +5,7 @@ package httplimits
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -102,6 +103,17 @@ func (c *conn) Close() error {
 	c.l.forget(c)
 	c.l.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// NetConn returns the connection that has the place.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite ends one direction where the connection can do that.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // begin notes that a request is answered. Until that is over the connection does not wait.

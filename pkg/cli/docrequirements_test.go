@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	requirement  = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+) \| ([^|]+) \| (.*) \|$`)
+	testInFile   = regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+_test\\.go)\\)")
+	requirements = map[string]int{"HTTP": 8, "SOCKS": 12}
+)
+
+// TestRequirements: docs/requirements.md has each requirement once and in order, with tests that
+// exist in the files that it names.
+func TestRequirements(t *testing.T) {
+	const page = "docs/requirements.md"
+	var want, got []string
+	for _, area := range []string{"HTTP", "SOCKS"} {
+		for i := range requirements[area] {
+			want = append(want, fmt.Sprintf("%s-%02d", area, i+1))
+		}
+	}
+	for _, row := range requirement.FindAllStringSubmatch(readDoc(t, page), -1) {
+		got = append(got, row[1])
+		tests := testInFile.FindAllStringSubmatch(row[3], -1)
+		if len(tests) == 0 || len(tests) != strings.Count(row[3], "](") {
+			t.Errorf("%s: %q is no list of tests", row[1], row[3])
+		}
+		for _, test := range tests {
+			file := path.Join(path.Dir(page), test[2])
+			if !strings.Contains(readDoc(t, file), "\nfunc "+test[1]+"(t *testing.T) {") {
+				t.Errorf("%s: %s has no %s", row[1], file, test[1])
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the page has the requirements %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
+)
+
+// foreignEndpoints: an endpoint that is no Pod of the Service's namespace is what its address
+// is by itself, whatever reference its EndpointSlice has, so that the right to a Service, which
+// its users write, is none to other namespaces' Pods, to nodes and to other hosts.
+func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
+	c.Namespace("prod")
+	c.Pod("prod", "vault", "node-1", []string{"10.1.0.77"})
+	c.Pod("shop", "node-agent", "node-1", []string{"192.0.2.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	family := func(addr string) discoveryv1.AddressType {
+		if strings.Contains(addr, ":") {
+			return discoveryv1.AddressTypeIPv6
+		}
+		return discoveryv1.AddressTypeIPv4
+	}
+	lure := func(name string, port int32, endpoints ...discoveryv1.Endpoint) {
+		c.Service("shop", name, corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}})
+		for i, e := range endpoints {
+			c.Slice("shop", name, fmt.Sprint(name, "-", i), family(e.Addresses[0]), []discoveryv1.EndpointPort{clustertest.Port("", port)}, e)
+		}
+	}
+	bare := func(addr string) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: []string{addr}} }
+	lure("to-pod", 8200, bare("10.1.0.77"))
+	lure("to-pod-disguised", 8200, clustertest.Endpoint("shop", "web-1", "10.1.0.77", true))
+	lure("to-pod-by-reference", 8200, clustertest.Endpoint("prod", "vault", "10.1.0.77", true))
+	lure("to-node", 22, bare("192.0.2.2"))
+	lure("to-node-disguised", 22, clustertest.Endpoint("shop", "web-1", "192.0.2.2", true))
+	lure("to-outside", 443, clustertest.Endpoint("shop", "web-1", "198.51.100.1", true))
+	lure("to-service", 80, bare("10.0.0.10"))
+	lure("to-own", 8080, bare("10.1.0.2"))
+	lure("to-own-second", 8080, bare("fd00:1::1"))
+	lure("to-host-network", 9100, clustertest.Endpoint("shop", "node-agent", "192.0.2.1", true))
+	lure("mixed", 8080, bare("198.51.100.1"), bare("10.1.0.77"), bare("192.0.2.2"), clustertest.Endpoint("shop", "web-1", "10.1.0.1", true))
+	r := New(c.Client, Options{Namespace: "shop"})
+	for host, want := range map[string]string{
+		"to-pod":              "Pod prod/vault 10.1.0.77:8200 pod prod/vault",
+		"to-pod-disguised":    "Pod prod/vault 10.1.0.77:8200 pod prod/vault",
+		"to-pod-by-reference": "Pod prod/vault 10.1.0.77:8200 pod prod/vault",
+		"to-node":             "Node /ip-2.example.internal 192.0.2.2:22",
+		"to-node-disguised":   "Node /ip-2.example.internal 192.0.2.2:22",
+		"to-outside":          "External / 198.51.100.1:443",
+		"to-own":              "Service shop/to-own 10.1.0.2:8080 pod shop/web-2",
+		"to-own-second":       "Service shop/to-own-second [fd00:1::1]:8080 pod shop/web-1",
+		"to-host-network":     "Service shop/to-host-network 192.0.2.1:9100 pod shop/node-agent",
+		"mixed":               "Service shop/mixed 10.1.0.1:8080 pod shop/web-1",
+	} {
+		daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache
+			d, err := r.Resolve(t.Context(), host, 80)
+			if err == nil && summary(d) != want {
+				err = fmt.Errorf("%s is %s, want %s", host, summary(d), want)
+			}
+			if err == nil && d.Kind == gateway.KindExternal && d.Host != "198.51.100.1" || err == nil && d.Kind != gateway.KindExternal && d.Host != host {
+				err = fmt.Errorf("%s: rules see the host %s", host, d.Host)
+			}
+			return err
+		})
+	}
+	if d, err := r.Resolve(t.Context(), "to-service", 80); gateway.ReasonOf(err) != gateway.ReasonDenied || !strings.Contains(err.Error(), "shop/web") {
+		t.Errorf("an endpoint that is a Service's address: %+v, %v", d, err)
+	}
+	first, err := r.Resolve(t.Context(), "mixed", 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := r.Alternatives(t.Context(), first); err != nil || len(all) != 0 {
+		t.Errorf("alternatives that are no Pods of the namespace: %v, %v", all, err)
+	}
+	// Port-forwarding connects to the Pod of the reference, whatever the address is.
+	named := New(c.Client, Options{Namespace: "shop", PodsByName: true})
+	if d, err := named.Resolve(t.Context(), "to-pod-disguised", 80); err != nil || d.Kind != gateway.KindService || d.Pod.String() != "shop/web-1" {
+		t.Errorf("by the Pod's name: %+v, %v", d, err)
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
+)
+
+const (
+	// maxJudged bounds how many endpoints of a Service are looked up for one request.
+	maxJudged = 8
+	// maxAlternatives is more than a dialer tries.
+	maxAlternatives = 4
+)
+
+// own tells whether an endpoint is a Pod of the Service's namespace, and returns it with that
+// Pod. Users write EndpointSlices with any address and any reference to a Pod, so only the
+// Pod itself says which address it has.
+func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Destination, bool, error) {
+	if d.Kind != gateway.KindService || r.o.PodsByName {
+		return d, true, nil
+	}
+	var pods []pod
+	var err error
+	if d.Pod.Name != "" {
+		pods, err = r.listPods(ctx, d.Namespace, "metadata.name="+d.Pod.Name, d.Addr.Addr())
+	}
+	if len(pods) == 0 && err == nil {
+		pods, err = r.podsWithAddr(ctx, d.Namespace, d.Addr.Addr())
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return d, false, gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("ask for the right to list Pods in namespace %q, or use --via portforward", d.Namespace),
+			"whether the endpoint %s of Service %s/%s is a Pod of its namespace cannot be checked: %w", d.Addr, d.Namespace, d.Name, err)
+	case err != nil:
+		return d, false, apiError(err, fmt.Sprintf("find the Pod with address %s in namespace %q", d.Addr.Addr(), d.Namespace))
+	case len(pods) == 0:
+		return d, false, nil
+	}
+	d.Pod, d.Node = pods[0].NamespacedName, pods[0].node
+	return d, true, nil
+}
+
+// pick returns the first endpoint that is a Pod of the Service's namespace. Without one, the
+// first endpoint is what its address is by itself, as if the client had asked for that: the
+// right to a Service is none to the addresses that its EndpointSlices name.
+func (r *Resolver) pick(ctx context.Context, all []gateway.Destination) (gateway.Destination, error) {
+	for _, d := range all[:min(len(all), maxJudged)] {
+		if d, ok, err := r.own(ctx, d); ok || err != nil {
+			return d, err
+		}
+	}
+	return r.byItself(ctx, all[0])
+}
+
+func (r *Resolver) byItself(ctx context.Context, d gateway.Destination) (gateway.Destination, error) {
+	all, _, err := r.byAddr(ctx, d.Addr.Addr(), d.Addr.Port())
+	if err != nil {
+		return d, err
+	}
+	switch found := all[0]; {
+	case found.Kind == gateway.KindService:
+		return d, gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("connect to Service %s/%s itself", found.Namespace, found.Name),
+			"the endpoint %s of Service %s/%s is the address of another Service", d.Addr, d.Namespace, d.Name)
+	case found.Kind == gateway.KindPod && found.Namespace == d.Namespace: // by an address of the second family
+		d.Pod, d.Node = types.NamespacedName{Namespace: found.Namespace, Name: found.Name}, found.Node
+		return d, nil
+	case found.Kind != gateway.KindExternal:
+		found.Host = d.Host // rules may deny the name
+		return found, nil
+	default:
+		return found, nil
+	}
+}
+
+// ownOf returns those endpoints that are Pods of the Service's namespace, up to the number
+// that a dialer may want.
+func (r *Resolver) ownOf(ctx context.Context, all []gateway.Destination) (own []gateway.Destination, err error) {
+	for _, d := range all[:min(len(all), maxJudged)] {
+		d, ok, err := r.own(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			own = append(own, d)
+		}
+		if len(own) == maxAlternatives {
+			break
+		}
+	}
+	return own, nil
+}
