@@ -179,6 +179,11 @@ bench-ways-in: build ## Measure the ways into a cluster beside those of others: 
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
 	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
 
+.PHONY: bench-api
+bench-api: build ## Measure the declarative API: conversion, the operator, a restart with objects of the old version (BENCH_FLAGS, for example '-old 500')
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-api ./api
+	@$(OUT)/bench-api -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
+
 .PHONY: bench-http2
 bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see docs/adr/0001-own-http2.md (BENCH_FLAGS)
 	@mkdir -p $(OUT)
