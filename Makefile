@@ -15,7 +15,7 @@ BIN := $(CURDIR)/bin
 OUT := $(CURDIR)/_output
 GO ?= go
 # Modules of their own, whose packages no program of this repository is built from.
-MODULES := deploy/tools e2e/bench e2e/offline
+MODULES := deploy/tools deploy/tools/kube-api-linter e2e/bench e2e/offline
 GOLANGCI_LINT = $(GO) tool -modfile=$(CURDIR)/deploy/tools/golangci-lint/go.mod golangci-lint
 
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
@@ -283,6 +283,13 @@ verify-generated:
 lint: ## Run the linters, pinned in deploy/tools/golangci-lint
 	$(GOLANGCI_LINT) run
 	@for m in $(MODULES); do echo "golangci-lint run, in $$m"; (cd $$m && $(GOLANGCI_LINT) run) || exit 1; done
+	@$(MAKE) lint-api
+
+# Kubernetes' conventions for types of APIs. deploy/tools/kube-api-linter/exclusions.yaml has the findings that stay.
+API_TYPES := pkg/apis/fairlead/v1alpha1 pkg/apis/fairlead/v1beta1 pkg/apis/tunnel/v1alpha1
+.PHONY: lint-api
+lint-api: ## Compare the types of the APIs with Kubernetes' conventions
+	@$(GO) -C deploy/tools/kube-api-linter run . $(addprefix $(CURDIR)/,$(API_TYPES))
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in code that the programs reach (needs access to vuln.go.dev)
