@@ -3,11 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -106,9 +113,13 @@ func (b *bench) conversion(ctx context.Context) error {
 }
 
 // reviews converts the list by the webhook itself, a page in a request: kube-apiserver keeps
-// converted objects in a cache for each version, so a list seldom gets there. The requests go
-// through kube-apiserver's proxy of Services, and so through the tunnel.
+// converted objects in a cache for each version, so a list seldom gets there. The requests do not
+// go through the tunnel.
 func (b *bench) reviews(ctx context.Context) error {
+	client, url, err := b.webhook(ctx)
+	if err != nil {
+		return err
+	}
 	var pages [][]byte
 	for i := 0; i < b.list; i += page {
 		review := &apiextensionsv1.ConversionReview{
@@ -125,28 +136,63 @@ func (b *bench) reviews(ctx context.Context) error {
 		}
 		pages = append(pages, body)
 	}
-	path := fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:%s/proxy%s", operator.DefaultNamespace, operator.Name, operator.PortWebhook, conversion.WebhookPath)
 	var took []time.Duration
 	for range lists {
 		start := time.Now()
 		for i, body := range pages {
-			data, err := b.rest.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
+			answer, err := convert(ctx, client, url, body)
 			if err != nil {
-				return fmt.Errorf("webhook: %w", err)
-			}
-			var answer apiextensionsv1.ConversionReview
-			if err := json.Unmarshal(data, &answer); err != nil {
 				return err
 			}
-			if want := min(page, b.list-i*page); answer.Response.Result.Status != metav1.StatusSuccess || len(answer.Response.ConvertedObjects) != want ||
-				!strings.Contains(string(answer.Response.ConvertedObjects[0].Raw), `"hostNetwork":true`) {
-				return fmt.Errorf("webhook: %+v, %d objects", answer.Response.Result, len(answer.Response.ConvertedObjects))
+			if want := min(page, b.list-i*page); answer.Result.Status != metav1.StatusSuccess || len(answer.ConvertedObjects) != want ||
+				!strings.Contains(string(answer.ConvertedObjects[0].Raw), `"hostNetwork":true`) {
+				return fmt.Errorf("webhook: %+v, %d objects", answer.Result, len(answer.ConvertedObjects))
 			}
 		}
 		took = append(took, time.Since(start))
 	}
 	row(fmt.Sprintf("%d x %d kB converted by the webhook, %d in a request", b.list, b.size>>10, page), "p50 %s, p99 %s (at most %s)", quantile(took, 0.5), quantile(took, 0.99), barList)
 	return nil
+}
+
+// webhook returns a client of the webhook and its URL.
+func (b *bench) webhook(ctx context.Context) (*http.Client, string, error) {
+	slice, err := b.kube.DiscoveryV1().EndpointSlices(operator.DefaultNamespace).Get(ctx, operator.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	secret, err := b.kube.CoreV1().Secrets(operator.DefaultNamespace).Get(ctx, operator.WebhookSecret, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+	trust := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: operator.Name + "." + operator.DefaultNamespace + ".svc"}
+	address := net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(int(*slice.Ports[0].Port)))
+	return &http.Client{Timeout: b.bound, Transport: &http.Transport{TLSClientConfig: trust}}, "https://" + address + conversion.WebhookPath, nil
+}
+
+// convert sends a review to the webhook.
+func convert(ctx context.Context, client *http.Client, url string, body []byte) (*apiextensionsv1.ConversionResponse, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer apiextensionsv1.ConversionReview
+	if err := json.Unmarshal(data, &answer); err != nil || answer.Response == nil {
+		return nil, fmt.Errorf("webhook: %s: %s", response.Status, data)
+	}
+	return answer.Response, nil
 }
 
 // padding gives an object its size.
