@@ -32,7 +32,7 @@ func TestUpWithOperator(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	name := harness.ClusterName("operator")
-	fairlead := func(args ...string) {
+	fairlead := func(ctx context.Context, args ...string) {
 		t.Helper()
 		cmd, stdout, stderr := suite.Home.Command(ctx, args...)
 		if err := cmd.Run(); err != nil {
@@ -40,12 +40,8 @@ func TestUpWithOperator(t *testing.T) {
 		}
 	}
 	up := []string{"up", "--name", name, "--nodes", "1", "--agents", "1", "--operator", "--no-verify", "--quiet"}
-	atEnd(ctx, t, func(context.Context) {
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
-		defer cancel()
-		fairlead("down", "--name", name, "--quiet")
-	})
-	fairlead(up...)
+	atEnd(ctx, t, func(ctx context.Context) { fairlead(ctx, "down", "--name", name, "--quiet") })
+	fairlead(ctx, up...)
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: suite.Home.Kubeconfig()},
 		&clientcmd.ConfigOverrides{CurrentContext: cluster.ContextName(name)}).ClientConfig()
 	if err != nil {
@@ -87,7 +83,7 @@ func TestUpWithOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fairlead(up...)
+	fairlead(ctx, up...)
 	ready()
 	if after, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{}); err != nil || after.GetUID() != before.GetUID() {
 		t.Errorf("the second `fairlead up` has deleted what the operator applied: %v", err)

@@ -19,15 +19,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 )
 
 const (
@@ -56,35 +55,21 @@ func (b *bench) conversion(ctx context.Context) error {
 	if err := b.create(ctx, namespace, "v1beta1", b.list); err != nil {
 		return err
 	}
-	path := func(version, rest string) string {
-		return "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + namespace + "/tunnelpools" + rest
+	one, err := b.singles(ctx)
+	if err != nil {
+		return err
 	}
-	versions := []string{"v1alpha1", "v1beta1"}
-	one, all, paged := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
-	for i := range b.gets + 20 {
-		for _, version := range versions {
-			took, data, err := b.get(ctx, path(version, "/"+poolName(i%b.list)))
-			if err == nil && strings.Contains(string(data), `"hostNetwork":true`) != (version == "v1alpha1") {
-				err = fmt.Errorf("not of version %s: %s", version, data)
-			}
-			if err != nil {
-				return err
-			}
-			if i >= 20 { // connections are warm
-				one[version] = append(one[version], took)
-			}
-		}
-	}
+	all, paged := map[string][]time.Duration{}, map[string][]time.Duration{}
 	var refused error
 	for range lists {
 		for _, version := range versions {
-			took, _, err := b.get(ctx, path(version, "")+"?resourceVersion=0")
+			took, _, err := b.get(ctx, poolPath(version, "")+"?resourceVersion=0")
 			if err != nil {
 				refused = err
 			} else {
 				all[version] = append(all[version], took)
 			}
-			if took, err = b.pages(ctx, path(version, "")); err != nil {
+			if took, err = b.pages(ctx, poolPath(version, "")); err != nil {
 				return err
 			}
 			paged[version] = append(paged[version], took)
@@ -110,6 +95,34 @@ func (b *bench) conversion(ctx context.Context) error {
 	}
 	row("RSS of the operator after these lists", "%d MiB", rss>>20)
 	return b.kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
+}
+
+// versions are the one that is not stored, and the one that is.
+var versions = []string{"v1alpha1", "v1beta1"}
+
+func poolPath(version, rest string) string {
+	return "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + namespace + "/tunnelpools" + rest
+}
+
+// singles reads single objects in both versions in turn, and makes sure that they are of them.
+func (b *bench) singles(ctx context.Context) (map[string][]time.Duration, error) {
+	const warm = 20 // connections
+	out := map[string][]time.Duration{}
+	for i := range b.gets + warm {
+		for _, version := range versions {
+			took, data, err := b.get(ctx, poolPath(version, "/"+poolName(i%b.list)))
+			if err == nil && strings.Contains(string(data), `"hostNetwork":true`) != (version == "v1alpha1") {
+				err = fmt.Errorf("not of version %s: %s", version, data)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if i >= warm {
+				out[version] = append(out[version], took)
+			}
+		}
+	}
+	return out, nil
 }
 
 // reviews converts the list by the webhook itself, a page in a request: kube-apiserver keeps
