@@ -153,6 +153,8 @@ func lint(dirs []string) ([]finding, error) {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b finding) int { return strings.Compare(a.position+a.linter+a.message, b.position+b.linter+b.message) })
+	slices.SortFunc(out, func(a, b finding) int {
+		return strings.Compare(a.position+a.linter+a.message, b.position+b.linter+b.message)
+	})
 	return slices.Compact(out), nil
 }
