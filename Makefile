@@ -15,7 +15,7 @@ BIN := $(CURDIR)/bin
 OUT := $(CURDIR)/_output
 GO ?= go
 # Modules of their own, whose packages no program of this repository is built from.
-MODULES := deploy/tools e2e/bench e2e/offline
+MODULES := deploy/tools deploy/tools/kube-api-linter e2e/bench e2e/offline
 GOLANGCI_LINT = $(GO) tool -modfile=$(CURDIR)/deploy/tools/golangci-lint/go.mod golangci-lint
 
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
@@ -192,6 +192,11 @@ bench-ways-in: build ## Measure the ways into a cluster beside those of others: 
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
 	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
 
+.PHONY: bench-api
+bench-api: build ## Measure the declarative API: conversion, the operator, a restart with objects of the old version (BENCH_FLAGS, for example '-old 500')
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-api ./api
+	@$(OUT)/bench-api -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
+
 .PHONY: bench-http2
 bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see docs/adr/0001-own-http2.md (BENCH_FLAGS)
 	@mkdir -p $(OUT)
@@ -291,6 +296,13 @@ verify-generated:
 lint: ## Run the linters, pinned in deploy/tools/golangci-lint
 	$(GOLANGCI_LINT) run
 	@for m in $(MODULES); do echo "golangci-lint run, in $$m"; (cd $$m && $(GOLANGCI_LINT) run) || exit 1; done
+	@$(MAKE) lint-api
+
+# Kubernetes' conventions for types of APIs. deploy/tools/kube-api-linter/exclusions.yaml has the findings that stay.
+API_TYPES := pkg/apis/fairlead/v1alpha1 pkg/apis/fairlead/v1beta1 pkg/apis/tunnel/v1alpha1
+.PHONY: lint-api
+lint-api: ## Compare the types of the APIs with Kubernetes' conventions
+	@$(GO) -C deploy/tools/kube-api-linter run . $(addprefix $(CURDIR)/,$(API_TYPES))
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in code that the programs reach (needs access to vuln.go.dev)

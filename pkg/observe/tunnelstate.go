@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
@@ -32,14 +33,8 @@ func ReadTunnelState(ctx context.Context, client rest.Interface) (TunnelState, e
 	var servers tunnelv1alpha1.TunnelServerList
 	for resource, into := range map[string]any{"tunnelagents": &agents, "tunnelservers": &servers} {
 		data, err := client.Get().AbsPath("/apis/"+tunnelv1alpha1.SchemeGroupVersion.String(), resource).DoRaw(ctx)
-		switch {
-		case apierrors.IsNotFound(err):
-			return out, ErrNoTunnelAPI
-		case apierrors.IsServiceUnavailable(err):
-			return out, check.WithHint(fmt.Errorf("list %s: the API %s is registered and not available: %w", resource, tunnelv1alpha1.GroupName, err),
-				"\"fairlead check --only FL-EXT-002\" says why")
-		case err != nil:
-			return out, fmt.Errorf("list %s: %w", resource, err)
+		if err != nil {
+			return out, explained(ctx, client, resource, err)
 		}
 		if err := json.Unmarshal(data, into); err != nil {
 			return out, fmt.Errorf("read %s: %w", resource, err)
@@ -47,6 +42,35 @@ func ReadTunnelState(ctx context.Context, client rest.Interface) (TunnelState, e
 	}
 	out.Agents, out.Servers = agents.Items, servers.Items
 	return out, nil
+}
+
+// explained says what an error of the tunnel's API means, and what to do. kube-apiserver answers
+// 403 also for a group that it does not have, and 401 comes from either of two servers, so it
+// asks a second question.
+func explained(ctx context.Context, client rest.Interface, resource string, err error) error {
+	failed := func(why, hint string) error {
+		return check.WithHint(fmt.Errorf("list %s: %s: %w", resource, why, err), "%s", hint)
+	}
+	ask := func(path string) error { _, err := client.Get().AbsPath(path).DoRaw(ctx); return err }
+	switch {
+	case apierrors.IsNotFound(err):
+		return ErrNoTunnelAPI
+	case apierrors.IsForbidden(err):
+		if apierrors.IsNotFound(ask("/apis/" + tunnelv1alpha1.GroupName)) {
+			return ErrNoTunnelAPI
+		}
+		return failed("you lack the right", "have an administrator bind the ClusterRole "+tunnelapi.ViewerRole+
+			" to you: \"kubectl create clusterrolebinding NAME --clusterrole="+tunnelapi.ViewerRole+" --user=YOU\"")
+	case apierrors.IsUnauthorized(err):
+		if apierrors.IsUnauthorized(ask("/version")) {
+			return failed("the API server does not accept your credentials", "renew those in your kubeconfig")
+		}
+		return failed("the server of "+tunnelv1alpha1.GroupName+" does not trust kube-apiserver, which names you to it",
+			"look at the log of fairlead-apiserver: it reads the CA of the front proxy from the ConfigMap kube-system/extension-apiserver-authentication")
+	case apierrors.IsServiceUnavailable(err):
+		return failed("the API "+tunnelv1alpha1.GroupName+" is registered and not available", "\"fairlead check --only FL-EXT-002\" says why")
+	}
+	return fmt.Errorf("list %s: %w", resource, err)
 }
 
 // tunnelState is absent without the API server.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -65,25 +64,22 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	before := b.Status.DeepCopy()
 	failure := r.observe(ctx, b)
+	if meanwhile(failure) {
+		return ended(resyncMeanwhile, failure)
+	}
 	r.certificatesValid(b)
 	summarise(b)
 	b.Status.ObservedGeneration, b.Status.Version = b.Generation, r.Version
 	if !equality.Semantic.DeepEqual(before, &b.Status) {
-		if err := r.Client.Status().Update(ctx, b); err != nil {
-			if apierrors.IsConflict(err) {
-				return ctrl.Result{RequeueAfter: time.Second}, nil // the Bundle has changed meanwhile
-			}
-			return ctrl.Result{}, fmt.Errorf("write the status of Bundle %s: %w", b.Name, err)
+		if err := writeStatus(ctx, r.Client, "Bundle", b); err != nil {
+			return ended(resyncMeanwhile, err)
 		}
 	}
 	r.tell(b, before.Conditions, b.Status.Conditions)
-	if failure != nil {
-		return ctrl.Result{}, failure
-	}
 	if meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReady) {
-		return ctrl.Result{RequeueAfter: resyncReady}, nil
+		return ended(resyncReady, failure)
 	}
-	return ctrl.Result{RequeueAfter: resyncNotReady}, nil
+	return ended(resyncNotReady, failure)
 }
 
 // observe fills in the status, and applies the bundle if its policy says so. It returns

@@ -34,7 +34,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.WebhookService, "webhook-service", operator.Name, "Service in --namespace by which the API server calls the webhook")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "URL at which the API server calls the webhook, instead of --webhook-service")
 	f.StringSliceVar(&o.WebhookNames, "webhook-names", nil, "names and addresses in the webhook's certificate besides the Service's name")
-	f.StringVar(&o.MetricsAddress, "metrics-bind-address", address(operator.MetricsPort), `address at which metrics are served; "0" turns them off`)
+	f.StringVar(&o.MetricsAddress, "metrics-bind-address", address(operator.MetricsPort), `address at which metrics are served over TLS, to users who may get /metrics; "0" turns them off`)
 	f.StringVar(&o.HealthAddress, "health-probe-bind-address", address(operator.HealthPort), `address at which /healthz and /readyz are served; "0" turns them off`)
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "elect one of several replicas that reconciles; all serve the webhook")
 	return cmd

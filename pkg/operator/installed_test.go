@@ -64,7 +64,7 @@ func (r *refusals) take() []string {
 
 // installed starts an API server with the rendered operator's objects, and an operator with no
 // other rights than its ServiceAccount's.
-func installed(t *testing.T) (*env, *refusals) {
+func installed(t *testing.T, change ...func(*operator.Options)) (*env, *refusals) {
 	t.Helper()
 	e := start(t)
 	objects, err := operatorbundle.Objects(operatorbundle.Options{})
@@ -82,21 +82,23 @@ func installed(t *testing.T) (*env, *refusals) {
 	cfg, refused := rest.CopyConfig(e.cfg), &refusals{}
 	cfg.BearerToken = token.Status.Token
 	cfg.Wrap(refused.over)
-	runWith(e, cfg)
+	runWith(e, cfg, change...)
 	return e, refused
 }
 
-func runWith(e *env, cfg *rest.Config) {
+func runWith(e *env, cfg *rest.Config, change ...func(*operator.Options)) {
 	e.Helper()
 	port := daemontest.Ports(e.T, 1)[0]
 	ctx, cancel := context.WithCancel(e.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, cfg, operator.Options{
-			Namespace: operatorbundle.DefaultNamespace, WebhookAddress: "127.0.0.1:" + port, WebhookURL: "https://127.0.0.1:" + port + "/convert",
-			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "0", Version: "v1.2.3", LeaderElect: true,
-		})
-	}()
+	o := operator.Options{
+		Namespace: operatorbundle.DefaultNamespace, WebhookAddress: "127.0.0.1:" + port, WebhookURL: "https://127.0.0.1:" + port + "/convert",
+		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "0", Version: "v1.2.3", LeaderElect: true,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	go func() { done <- operator.Run(ctx, cfg, o) }()
 	e.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -78,7 +77,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 	for i := range pools.Items {
 		failures = append(failures, r.report(ctx, &pools.Items[i], refused))
 	}
-	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
+	return ended(resyncReady, failures...)
 }
 
 // reconcile applies the agents of all pools that a valid Bundle allows.
@@ -100,6 +99,9 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		objects = append(objects, o)
 	}
 	outcome, failure := r.apply(ctx, b, objects, invalid)
+	if meanwhile(failure) {
+		return ended(resyncMeanwhile, failure)
+	}
 	failures := []error{failure}
 	for i := range pools {
 		if verdicts[i].accepted && !outcome.accepted {
@@ -108,9 +110,9 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		failures = append(failures, r.report(ctx, &pools[i], verdicts[i]))
 	}
 	if !outcome.accepted {
-		return ctrl.Result{RequeueAfter: resyncNotReady}, errors.Join(failures...)
+		return ended(resyncNotReady, failures...)
 	}
-	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
+	return ended(resyncReady, failures...)
 }
 
 // apply compares first: in the steady state the operator writes nothing. keep are the names of
@@ -219,11 +221,8 @@ func (r *PoolReconciler) report(ctx context.Context, pool *v1beta1.TunnelPool, v
 	if equality.Semantic.DeepEqual(before, &pool.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Update(ctx, pool); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("write the status of TunnelPool %s/%s: %w", pool.Namespace, pool.Name, err)
+	if err := writeStatus(ctx, r.Client, "TunnelPool", pool); err != nil {
+		return err
 	}
 	if old := meta.FindStatusCondition(before.Conditions, v1beta1.PoolAccepted); !v.accepted && r.Events != nil && (old == nil || old.Reason != v.reason) {
 		r.Events.Eventf(pool, nil, corev1.EventTypeWarning, v.reason, actionObserve, "%s", truncated(v.message, maxNote))

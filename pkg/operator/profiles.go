@@ -140,9 +140,9 @@ func (r *ProfileReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl
 		failures = append(failures, r.report(ctx, p, v, programmed))
 	}
 	if !programmed.accepted {
-		return ctrl.Result{RequeueAfter: resyncNotReady}, errors.Join(failures...)
+		return ended(resyncNotReady, failures...)
 	}
-	return ctrl.Result{RequeueAfter: resyncReady}, errors.Join(failures...)
+	return ended(resyncReady, failures...)
 }
 
 // look returns a verdict on each profile, and whether the scheduler runs with those that are
@@ -237,8 +237,8 @@ func (r *ProfileReconciler) report(ctx context.Context, p *v1beta1.SchedulerProf
 	if equality.Semantic.DeepEqual(before, &p.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Update(ctx, p); err != nil {
-		return fmt.Errorf("write the status of SchedulerProfile %s: %w", p.Name, err)
+	if err := writeStatus(ctx, r.Client, "SchedulerProfile", p); err != nil {
+		return err
 	}
 	if old := meta.FindStatusCondition(before.Conditions, v1beta1.ProfileAccepted); !v.accepted && r.Events != nil && (old == nil || old.Reason != v.reason) {
 		r.Events.Eventf(p, nil, corev1.EventTypeWarning, v.reason, actionObserve, "%s", truncated(v.message, maxNote))

@@ -5,11 +5,7 @@ package operator
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -39,7 +34,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/install"
-	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
 // certificatesEvery is how often certificates are renewed if due.
@@ -59,7 +53,8 @@ type Options struct {
 	WebhookURL string
 	// WebhookNames are names and addresses in the certificate besides the Service's.
 	WebhookNames []string
-	// MetricsAddress and HealthAddress are where these are served; "0" is nowhere.
+	// MetricsAddress and HealthAddress are where these are served; "0" is nowhere. Metrics need a token of a
+	// user who may get /metrics.
 	MetricsAddress, HealthAddress string
 	// LeaderElect lets one of several replicas reconcile.
 	LeaderElect bool
@@ -129,33 +124,6 @@ func (o Options) clientConfig(cas []byte) apiextensionsv1.WebhookClientConfig {
 	return operator.ClientConfig(o.Namespace, o.WebhookService, cas)
 }
 
-// serveWebhook serves until ctx ends. The channel gets the server's error, or nil, then.
-func serveWebhook(ctx context.Context, address string, convert http.Handler, certs *certificates) (<-chan error, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle(webhook.Path, convert)
-	limits := httplimits.Short
-	limits.Read = 30 * time.Second // for large objects
-	server := limits.Server(mux)
-	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
-	stopped := make(chan error, 1)
-	go func() {
-		if err := server.ServeTLS(limits.Listener(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
-			stopped <- err
-		}
-		close(stopped)
-	}()
-	context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		_ = server.Shutdown(bounded) // connections that are left end with the process
-	})
-	return stopped, nil
-}
-
 func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
@@ -165,10 +133,10 @@ func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manag
 	}
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
-		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: o.HealthAddress,
+		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: "0", // see addListeners
 		// Names need to be unique for metrics only, and a process has one manager except in tests.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
-		Metrics:    metricsserver.Options{BindAddress: o.MetricsAddress},
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // likewise
 		Cache:      cache.Options{DefaultTransform: trimmed},
 		// A Lease is written every second, and is read once per look: no cache.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
@@ -179,7 +147,7 @@ func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manag
 	if err := addControllers(m, cfg, o, certs); err != nil {
 		return nil, err
 	}
-	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("webhook", certs.check))
+	return m, addListeners(m, cfg, o, certs)
 }
 
 // trimmed leaves out of the cache what the controllers do not read of the workloads of others: a

@@ -12,8 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	psaapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
@@ -116,23 +119,63 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
-// TestPorts: the Service, the probes and the flags name ports that the container has.
+// TestPorts: each address at which the program listens is the container's port of one name, no two
+// share a number, and the Service, the probes and the NetworkPolicy lead to these ports: the API
+// server to the webhook, Prometheus to the metrics, the kubelet to health.
 func TestPorts(t *testing.T) {
 	list := objects(t, operator.Options{})
 	container := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
-	ports := map[int32]bool{}
+	ports, numbers := map[string]int32{}, map[int32]bool{}
 	for _, p := range container.Ports {
-		ports[p.ContainerPort] = true
+		ports[p.Name], numbers[p.ContainerPort] = p.ContainerPort, true
 	}
-	for _, flag := range container.Args {
-		if _, port, isAddress := strings.Cut(flag, "=:"); isAddress && !strings.Contains(fmt.Sprint(ports), port+":true") {
-			t.Errorf("%s: the container has ports %v", flag, ports)
+	flags := map[string]string{}
+	for _, arg := range container.Args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		flags[name] = value
+	}
+	names := map[string]string{"webhook-bind-address": "webhook", "metrics-bind-address": "metrics", "health-probe-bind-address": "health"}
+	if len(ports) != len(names) || len(numbers) != len(names) {
+		t.Errorf("the container has ports %v, want one for each of %v", container.Ports, names)
+	}
+	for flag, name := range names {
+		if want := fmt.Sprintf(":%d", ports[name]); ports[name] == 0 || flags[flag] != want {
+			t.Errorf("--%s=%s, but the container's port %s is %s", flag, flags[flag], name, want)
 		}
 	}
-	for _, p := range []int32{container.LivenessProbe.HTTPGet.Port.IntVal, container.ReadinessProbe.HTTPGet.Port.IntVal} {
-		if !ports[p] {
-			t.Errorf("a probe asks port %d", p)
+	for path, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
+		if get := probe.HTTPGet; get.Port != intstr.FromInt32(ports["health"]) || get.Path != path {
+			t.Errorf("a probe asks %s at port %s, want %s at %d", get.Path, get.Port.String(), path, ports["health"])
 		}
+	}
+	found := 0
+	for _, o := range list {
+		switch o := o.(type) {
+		case *corev1.Service:
+			found++
+			got := map[string]string{}
+			for _, p := range o.Spec.Ports {
+				got[p.Name] = fmt.Sprintf("%d to %s", p.Port, p.TargetPort.String())
+			}
+			want := map[string]string{"webhook": fmt.Sprintf("443 to %d", ports["webhook"]), "metrics": fmt.Sprintf("%[1]d to %[1]d", ports["metrics"])}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Service: -want +got\n%s", diff)
+			}
+		case *networkingv1.NetworkPolicy:
+			found++
+			allowed := map[int32]bool{}
+			for _, rule := range o.Spec.Ingress {
+				for _, p := range rule.Ports {
+					allowed[p.Port.IntVal] = true
+				}
+			}
+			if diff := cmp.Diff(numbers, allowed); diff != "" {
+				t.Errorf("NetworkPolicy: -want +got\n%s", diff)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d objects that lead to ports, want a Service and a NetworkPolicy", found)
 	}
 }
 

@@ -86,6 +86,9 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	// What speaks against an installation: Pods of kube-apiserver, and nodes that no agent fits.
 	g.add("", []string{"list"}, "nodes", "pods")
 	g.add("events.k8s.io", []string{"create", "patch"}, "events")
+	// Who asks for metrics, and whether this user may.
+	g.add("authentication.k8s.io", []string{"create"}, "tokenreviews")
+	g.add("authorization.k8s.io", []string{"create"}, "subjectaccessreviews")
 	kinds, err := crds.All()
 	if err != nil {
 		return nil, fmt.Errorf("render the operator: %w", err)

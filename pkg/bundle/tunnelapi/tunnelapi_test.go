@@ -171,10 +171,16 @@ func TestPairs(t *testing.T) {
 // TestRefuses: what cannot work is refused, with the field and what to do.
 func TestRefuses(t *testing.T) {
 	for config, want := range map[string]string{
-		"tunnelAPI: {enabled: true}\nkonnectivity: {enabled: false}":                                                                               "spec.tunnelAPI.enabled",
-		"tunnelAPI: {enabled: true, replicas: 0}":                                                                                                  "spec.tunnelAPI.replicas",
-		"tunnelAPI: {enabled: true, port: 443}":                                                                                                    "spec.tunnelAPI.port",
-		"tunnelAPI: {enabled: true, statePort: 8132}":                                                                                              "is also konnectivity.agentPort",
+		"tunnelAPI: {enabled: true}\nkonnectivity: {enabled: false}": "spec.tunnelAPI.enabled",
+		"tunnelAPI: {enabled: true, replicas: 0}":                    "spec.tunnelAPI.replicas",
+		"tunnelAPI: {enabled: true, port: 443}":                      "spec.tunnelAPI.port",
+		"tunnelAPI: {enabled: true, statePort: 8132}":                "is also konnectivity.agentPort",
+		"tunnelAPI: {enabled: true, statePort: 8134}\nkonnectivity: {agent: {hostNetwork: true, healthPort: 8134, adminPort: 8135}}":                 "is also konnectivity.agent.healthPort",
+		"tunnelAPI: {enabled: true, statePort: 8135}\nkonnectivity: {agent: {hostNetwork: true, healthPort: 8134, adminPort: 8135}}":                 "is also konnectivity.agent.adminPort",
+		"tunnelAPI: {enabled: true, statePort: 8090}\nkonnectivity: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://127.0.0.1:8090'}}}": "is also konnectivity.transport.tcp.url",
+		"tunnelAPI: {enabled: true, statePort: 9444}\ngateway: {enabled: true, form: StaticPod, port: 9444}":                                         "is also gateway.port",
+		"tunnelAPI: {enabled: true, statePort: 9445}\ngateway: {enabled: true, form: StaticPod, healthPort: 9445}":                                   "is also gateway.healthPort",
+		"tunnelAPI: {enabled: true, statePort: 10359}\nscheduler: {form: StaticPod, securePort: 10359}":                                              "is also scheduler.securePort",
 		"tunnelAPI: {enabled: true, statePort: 6443}":                                                                                              "on a control plane node",
 		"tunnelAPI: {enabled: true, clusterIP: web}":                                                                                               "spec.tunnelAPI.clusterIP",
 		"tunnelAPI: {enabled: true, clusterIP: 10.96.0.93}\naggregation: {enableAggregatorRouting: true}":                                          "enableAggregatorRouting",

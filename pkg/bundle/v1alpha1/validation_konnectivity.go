@@ -249,20 +249,27 @@ type usedPort struct {
 	number int32
 }
 
-func validatePorts(k *Konnectivity, p *field.Path) field.ErrorList {
-	server := []usedPort{
+// serverPorts are those of the server on a control plane node, without the one for its state.
+func serverPorts(k *Konnectivity, p *field.Path) []usedPort {
+	ports := []usedPort{
 		{p.Child("agentPort"), k.AgentPort},
 		{p.Child("server", "adminPort"), k.Server.AdminPort}, {p.Child("server", "healthPort"), k.Server.HealthPort},
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
 		if u, err := url.Parse(tcp.URL); err == nil {
 			n, _ := strconv.ParseInt(u.Port(), 10, 32) // validateURL says what is wrong with it
-			server = append(server, usedPort{p.Child("transport", "tcp", "url"), int32(n)})
+			ports = append(ports, usedPort{p.Child("transport", "tcp", "url"), int32(n)})
 		}
 	}
-	agent := []usedPort{
-		{p.Child("agent", "adminPort"), k.Agent.AdminPort}, {p.Child("agent", "healthPort"), k.Agent.HealthPort},
-	}
+	return ports
+}
+
+func agentPorts(k *Konnectivity, p *field.Path) []usedPort {
+	return []usedPort{{p.Child("agent", "adminPort"), k.Agent.AdminPort}, {p.Child("agent", "healthPort"), k.Agent.HealthPort}}
+}
+
+func validatePorts(k *Konnectivity, p *field.Path) field.ErrorList {
+	server, agent := serverPorts(k, p), agentPorts(k, p)
 	var errs field.ErrorList
 	for _, u := range slices.Concat(server[:3], agent) {
 		errs = append(errs, port(u.number, u.field)...)

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	"net/netip"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -37,18 +38,33 @@ func validateTunnelAPI(b *Bundle, p *field.Path) field.ErrorList {
 
 // validateStatePort refuses ports of other programs on a control plane node, which the Konnectivity server shares with them.
 func validateStatePort(b *Bundle, p *field.Path) field.ErrorList {
-	n, k := b.TunnelAPI.StatePort, &b.Konnectivity
+	n := b.TunnelAPI.StatePort
 	errs := port(n, p)
-	for _, other := range []struct {
-		field  string
-		number int32
-	}{{"konnectivity.agentPort", k.AgentPort}, {"konnectivity.server.adminPort", k.Server.AdminPort}, {"konnectivity.server.healthPort", k.Server.HealthPort}} {
+	for _, other := range controlPlanePorts(b) {
 		if other.number == n {
-			errs = append(errs, field.Invalid(p, n, "is also "+other.field+"; choose another"))
+			errs = append(errs, field.Invalid(p, n, "is also "+strings.TrimPrefix(other.field.String(), "spec.")+"; choose another"))
 		}
 	}
 	if owner, ok := nodePorts[n]; ok {
 		errs = append(errs, field.Invalid(p, n, "is the port of "+owner+" on a control plane node; choose another"))
 	}
 	return errs
+}
+
+// controlPlanePorts are those of the bundle's programs in the network of a control plane node,
+// without the one for the Konnectivity server's state.
+func controlPlanePorts(b *Bundle) []usedPort {
+	k, p := &b.Konnectivity, field.NewPath("konnectivity")
+	ports := serverPorts(k, p)
+	if ptr.Deref(k.Agent.HostNetwork, false) {
+		ports = append(ports, agentPorts(k, p)...)
+	}
+	if g := &b.Gateway; ptr.Deref(g.Enabled, false) && g.Form == FormStaticPod {
+		p := field.NewPath("gateway")
+		ports = append(ports, usedPort{p.Child("port"), g.Port}, usedPort{p.Child("healthPort"), g.HealthPort})
+	}
+	if s := &b.Scheduler; ptr.Deref(s.Enabled, true) && s.Form == FormStaticPod {
+		ports = append(ports, usedPort{field.NewPath("scheduler").Child("securePort"), s.SecurePort})
+	}
+	return ports
 }

@@ -89,7 +89,9 @@ func TestCommand(t *testing.T) {
 	for status, want := range map[int]string{
 		http.StatusNotFound:           "the cluster has no API tunnel.fairlead.dev: set tunnelAPI.enabled: true",
 		http.StatusServiceUnavailable: "fairlead check --only FL-EXT-002",
-		http.StatusForbidden:          "list tunnel",
+		http.StatusForbidden:          "--clusterrole=fairlead-tunnel-viewer",
+		http.StatusUnauthorized:       "renew those in your kubeconfig",
+		http.StatusGatewayTimeout:     "list tunnel",
 	} {
 		if out, err := run(t, status); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%d: %v\n%s", status, err, out)

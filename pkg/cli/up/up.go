@@ -84,7 +84,7 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 
 // ownFlags are those that only one provider has.
 var ownFlags = map[string][]string{
-	cluster.Embedded: {"nodes", "agents", "component-dir"},
+	cluster.Embedded: {"nodes", "agents", "operator", "component-dir"},
 	cluster.Kind:     {"image", "control-planes", "workers"},
 }
 
@@ -101,6 +101,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	e, k := &o.Settings.Embedded, &o.Settings.Kind
 	f.IntVar(&e.Nodes, "nodes", 0, fmt.Sprintf("embedded: number of simulated nodes (default %d)", embedded.DefaultNodes))
 	f.IntVar(&e.Agents, "agents", 0, fmt.Sprintf("embedded: number of Konnectivity agents (default %d)", embedded.DefaultAgents))
+	f.BoolVar(&e.Operator, "operator", false, "embedded: run the operator in a new cluster, and install its CustomResourceDefinitions (kind: run \"fairlead install --operator\")")
 	f.StringVar(&e.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with prebuilt etcd, kube-apiserver and so on, instead of building them")
 	f.StringVar(&k.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it exists, otherwise kind's own)", nodeimage.Name()))
 	f.IntVar(&k.ControlPlanes, "control-planes", 0, fmt.Sprintf("kind: number of control plane nodes, 1 or 3 (default %d)", kind.DefaultControlPlanes))

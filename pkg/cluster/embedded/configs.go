@@ -50,7 +50,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 	if err := p.writeSchedulerFiles(); err != nil {
 		return err
 	}
-	for _, write := range []func(authorities, time.Time) error{p.writeGatewayFiles, p.writeTunnelAPIFiles} {
+	for _, write := range []func(authorities, time.Time) error{p.writeGatewayFiles, p.writeTunnelAPIFiles, p.writeOperatorFiles} {
 		if err := write(a, now); err != nil {
 			return err
 		}

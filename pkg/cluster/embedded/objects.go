@@ -36,14 +36,18 @@ func (p *plan) installBundle(ctx context.Context, further ...component.Object) (
 	if err != nil {
 		return 0, fmt.Errorf("loading %s: %w", p.AdminKubeconfig(), err)
 	}
-	objects := append(slices.DeleteFunc(out.Objects, isWorkload), further...)
+	objects := slices.DeleteFunc(out.Objects, isWorkload)
 	// This provider owns the cluster, so it also overwrites what a user has
 	// changed in the bundle's objects.
-	_, err = install.Apply(ctx, config, objects, install.Options{Party: install.Provider, Force: true})
+	if p.state.Operator {
+		err = p.installForOperator(ctx, config, objects, further)
+	} else {
+		_, err = install.Apply(ctx, config, append(objects, further...), install.Options{Party: install.Provider, Force: true})
+	}
 	if namespace := p.bundle.Scheduler.LeaderElection.LeaseNamespace; apierrors.IsNotFound(err) && namespace != p.bundle.Namespace {
 		return 0, fmt.Errorf("scheduler.leaderElection.leaseNamespace: namespace %q does not exist in the new cluster: leave the field out, or set it to the bundle's namespace or kube-system: %w", namespace, err)
 	}
-	return len(objects), err
+	return len(objects) + len(further), err
 }
 
 func isWorkload(object component.Object) bool {

@@ -42,6 +42,7 @@ const (
 	progTunnelServer      = "konnectivity-server"
 	progGateway           = "fairlead-gateway"
 	progTunnelAPI         = "fairlead-apiserver"
+	progOperator          = "fairlead-operator"
 )
 
 // programs lists the programs that the supervisor runs, in start order.
@@ -63,6 +64,9 @@ func (p *plan) programs() ([]process.Spec, error) {
 	}
 	if tunnelapi.Enabled(p.bundle) {
 		specs = append(specs, p.tunnelAPI())
+	}
+	if p.state.Operator {
+		specs = append(specs, p.operator())
 	}
 	if err := process.Validate(specs); err != nil {
 		return nil, fmt.Errorf("the list of programs: %w", err)

@@ -39,7 +39,7 @@ func testPlan(t *testing.T, config string) *plan {
 	for i, name := range portNames(2, p.state.Schedulers) {
 		p.state.Ports[name] = 21000 + i
 	}
-	for _, name := range []string{"fairlead", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "fairlead-scheduler", "konnectivity-server", "konnectivity-agent", "fairlead-apiserver"} {
+	for _, name := range []string{"fairlead", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "fairlead-scheduler", "konnectivity-server", "konnectivity-agent", "fairlead-apiserver", "fairlead-operator"} {
 		p.bins[name] = "/bin/" + name
 	}
 	return p

@@ -31,6 +31,9 @@ const (
 	portGateway           = "fairlead-gateway"
 	portGatewayHealth     = "fairlead-gateway-health"
 	portTunnelAPI         = "fairlead-apiserver"
+	portOperator          = "fairlead-operator"
+	portOperatorHealth    = "fairlead-operator-health"
+	portOperatorMetrics   = "fairlead-operator-metrics"
 )
 
 // portNames lists the names of all ports in a cluster of this size.
@@ -94,7 +97,7 @@ func awaitPorts(ctx context.Context, ports map[string]int, hostIP string) error 
 func portsFree(ctx context.Context, ports map[string]int, hostIP string) error {
 	for name, port := range ports {
 		address := loopback
-		if name == portNodeGate || name == portTunnelAPI {
+		if name == portNodeGate || name == portTunnelAPI || name == portOperator {
 			address = hostIP
 		}
 		if err := cluster.CheckPort(ctx, name, port, address); err != nil {

@@ -41,6 +41,8 @@ type Settings struct {
 	// 0 means the default for a new cluster, and keeps the number of an existing
 	// one.
 	Nodes, Agents int
+	// Operator runs the operator in a new cluster.
+	Operator bool
 	// Binaries configures where the programs come from.
 	Binaries binaries.Options
 }

@@ -80,6 +80,9 @@ func (p *plan) sameAsAsked(o upOptions) error {
 	if o.Agents != 0 && o.Agents != p.state.Agents {
 		return p.Differs(fmt.Sprintf("%d agents", p.state.Agents), fmt.Sprintf("%d agents", o.Agents))
 	}
+	if o.Operator && !p.state.Operator {
+		return p.Differs("no operator", "one")
+	}
 	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
 		return p.Differs(fmt.Sprintf("API server port %d", has), fmt.Sprintf("API server port %d", o.APIServerPort))
 	}

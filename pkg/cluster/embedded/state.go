@@ -11,6 +11,8 @@ type State struct {
 	// scheduler.
 	Agents     int `json:"agents"`
 	Schedulers int `json:"schedulers"`
+	// Operator means that the operator runs.
+	Operator bool `json:"operator,omitempty"`
 	// HostIP is the address of the nodes: one of this machine's addresses,
 	// because the API server refuses to proxy to loopback addresses. It is a
 	// loopback address on a machine without any network. Every start determines

@@ -102,6 +102,9 @@ func (p *plan) steps() []step {
 			return p.url("https", portGateway, ""), p.waitReady(ctx, pr, progGateway)
 		}},
 		{title: "Starting the tunnel's API server", skip: !tunnelapi.Enabled(p.bundle), run: p.startTunnelAPI},
+		{title: "Starting the operator", skip: !p.state.Operator, run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+			return "kubectl get fairlead", p.waitReady(ctx, pr, progOperator)
+		}},
 	}
 }
 

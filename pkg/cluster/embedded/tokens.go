@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 )
@@ -46,7 +47,7 @@ const (
 )
 
 // projections lists the tokens of a cluster: one for every agent, for every replica of
-// the second scheduler, for the gateway, and for the tunnel's API server.
+// the second scheduler, for the gateway, for the tunnel's API server, and for the operator.
 func (p *plan) projections() []Projection {
 	var list []Projection
 	if p.tunnel() {
@@ -75,6 +76,10 @@ func (p *plan) projections() []Projection {
 	if tunnelapi.Enabled(p.bundle) {
 		a := tunnelapi.Component(p.bundle)
 		list = append(list, Projection{Namespace: a.Namespace, ServiceAccount: a.ServiceAccount, File: p.Token(progTunnelAPI)})
+	}
+	if p.state.Operator {
+		o := operator.Component(operatorOptions)
+		list = append(list, Projection{Namespace: o.Namespace, ServiceAccount: o.ServiceAccount, File: p.Token(progOperator)})
 	}
 	return list
 }

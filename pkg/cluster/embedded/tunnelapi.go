@@ -115,9 +115,17 @@ func (p *plan) tunnelAPIObjects() ([]component.Object, error) {
 		return nil, fmt.Errorf("read the CA of the tunnel's API server: %w", err)
 	}
 	r := tunnelapi.Request(p.bundle)
-	meta := metav1.ObjectMeta{Name: r.Service, Namespace: r.Namespace, Labels: tunnelapi.Labels()}
+	service := p.processService(metav1.ObjectMeta{Name: r.Service, Namespace: r.Namespace, Labels: tunnelapi.Labels()},
+		corev1.ServicePort{Name: tunnelapi.PortAPI, Protocol: corev1.ProtocolTCP, Port: r.Port}, portTunnelAPI)
+	service[0].(*corev1.Service).Spec.ClusterIP = p.bundle.TunnelAPI.ClusterIP
+	return append(service, tunnelapi.APIService(p.bundle, ca)), nil
+}
+
+// processService are a Service and, as there are no Pods that it could select, its endpoint: a
+// process that listens at the machine's address.
+func (p *plan) processService(meta metav1.ObjectMeta, port corev1.ServicePort, listens string) []component.Object {
 	slice := meta.DeepCopy()
-	slice.Labels[discoveryv1.LabelServiceName] = r.Service
+	slice.Labels[discoveryv1.LabelServiceName] = meta.Name
 	family := discoveryv1.AddressTypeIPv4
 	if net.ParseIP(p.state.HostIP).To4() == nil {
 		family = discoveryv1.AddressTypeIPv6
@@ -125,17 +133,13 @@ func (p *plan) tunnelAPIObjects() ([]component.Object, error) {
 	return []component.Object{
 		&corev1.Service{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta,
-			Spec: corev1.ServiceSpec{ // without a selector: there are no Pods
-				ClusterIP: p.bundle.TunnelAPI.ClusterIP,
-				Ports:     []corev1.ServicePort{{Name: tunnelapi.PortAPI, Protocol: corev1.ProtocolTCP, Port: r.Port}},
-			},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{port}},
 		},
 		&discoveryv1.EndpointSlice{
 			TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}, ObjectMeta: *slice,
 			AddressType: family,
-			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(tunnelapi.PortAPI), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(int32(p.state.Ports[portTunnelAPI]))}},
+			Ports:       []discoveryv1.EndpointPort{{Name: &port.Name, Protocol: &port.Protocol, Port: ptr.To(int32(p.state.Ports[listens]))}},
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{p.state.HostIP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 		},
-		tunnelapi.APIService(p.bundle, ca),
-	}, nil
+	}
 }

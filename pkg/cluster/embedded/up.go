@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -123,7 +124,7 @@ func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
 		return nil, err
 	}
 	pl := &plan{Layout: l, bundle: b, state: State{
-		Record: cluster.NewRecord(l.Name), Agents: orDefault(o.Agents, DefaultAgents), Schedulers: replicas(b),
+		Record: cluster.NewRecord(l.Name), Agents: orDefault(o.Agents, DefaultAgents), Schedulers: replicas(b), Operator: o.Operator,
 	}}
 	pl.state.Nodes = orDefault(o.Nodes, DefaultNodes)
 	fixed := map[string]int{}
@@ -133,7 +134,7 @@ func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
 	if err := pl.findPrograms(ctx, o); err != nil {
 		return nil, err
 	}
-	names := slices.Concat(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts(), pl.tunnelAPIPorts())
+	names := slices.Concat(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts(), pl.tunnelAPIPorts(), pl.operatorPorts())
 	pl.state.Ports, err = choosePorts(ctx, names, fixed, pl.state.HostIP)
 	return pl, err
 }
@@ -147,8 +148,11 @@ func (p *plan) findPrograms(ctx context.Context, o upOptions) error {
 	if bins["fairlead"], err = fairlead(); err != nil {
 		return err
 	}
-	if tunnelapi.Enabled(p.bundle) {
-		if bins[tunnelapi.Binary], err = binaries.Own(tunnelapi.Binary); err != nil {
+	for name, runs := range map[string]bool{tunnelapi.Binary: tunnelapi.Enabled(p.bundle), operator.Binary: p.state.Operator} {
+		if !runs {
+			continue
+		}
+		if bins[name], err = binaries.Own(name); err != nil {
 			return err
 		}
 	}

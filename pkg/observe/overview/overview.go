@@ -153,9 +153,14 @@ func (r *Ratio) count(ready bool) {
 }
 
 func (o *Overview) unknown(what string, err error) {
-	if err != nil && !check.IsSkip(err) {
-		o.Unknown = append(o.Unknown, what+": "+err.Error())
+	if err == nil || check.IsSkip(err) {
+		return
 	}
+	text := what + ": " + err.Error()
+	if hint := check.HintOf(err); hint != "" {
+		text += ": " + hint
+	}
+	o.Unknown = append(o.Unknown, text)
 }
 
 func (o *Overview) problem(format string, args ...any) {

@@ -147,8 +147,8 @@ func TestTunnelAPI(t *testing.T) {
 	if !o.Healthy {
 		t.Errorf("not healthy: %v", o.Problems)
 	}
-	s.TunnelState = observe.Fact[observe.TunnelState]{Err: errors.New("not available")}
-	if got := text(t, Of(s), false); !strings.Contains(got, "the tunnel's API: not available") {
+	s.TunnelState = observe.Fact[observe.TunnelState]{Err: check.WithHint(errors.New("not available"), "look there")}
+	if got := text(t, Of(s), false); !strings.Contains(got, "the tunnel's API: not available: look there") {
 		t.Errorf("an API that does not answer:\n%s", got)
 	}
 }

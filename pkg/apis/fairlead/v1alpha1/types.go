@@ -34,15 +34,15 @@ func AddToScheme(s *runtime.Scheme) error {
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a cluster has one Bundle: name it default"
 type Bundle struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard metadata. The name is default.
+	// metadata is the standard metadata. The name is default.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what you want.
+	// spec is what you want.
 	// +optional
 	Spec BundleSpec `json:"spec,omitempty"`
 
-	// Status is what the operator sees.
+	// status is what the operator sees.
 	// +optional
 	Status v1beta1.BundleStatus `json:"status,omitempty"`
 }
@@ -52,7 +52,7 @@ type Bundle struct {
 type BundleSpec struct {
 	config.Bundle `json:",inline"`
 
-	// ManagementPolicy says what the operator does: Enforce or Observe. Default: Enforce.
+	// managementPolicy says what the operator does: Enforce or Observe. Default: Enforce.
 	// +optional
 	ManagementPolicy v1beta1.ManagementPolicy `json:"managementPolicy,omitempty"`
 }
@@ -82,15 +82,15 @@ type BundleList struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TunnelPool struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard metadata.
+	// metadata is the standard metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what you want.
+	// spec is what you want.
 	// +optional
 	Spec TunnelPoolSpec `json:"spec,omitempty"`
 
-	// Status is what runs.
+	// status is what runs.
 	// +optional
 	Status v1beta1.TunnelPoolStatus `json:"status,omitempty"`
 }
@@ -108,30 +108,30 @@ type TunnelPoolList struct {
 
 // TunnelPoolSpec configures agents. What is unset is as in the Bundle.
 type TunnelPoolSpec struct {
-	// Form is Deployment or DaemonSet. Default: Deployment.
+	// form is Deployment or DaemonSet. Default: Deployment.
 	// +optional
 	Form v1beta1.PoolForm `json:"form,omitempty"`
 
-	// Replicas of form Deployment. Default: 2.
+	// replicas of form Deployment. Default: 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// ServerHost is the DNS name or IP address that agents dial.
+	// serverHost is the DNS name or IP address that agents dial.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServerHost string `json:"serverHost,omitempty"`
 
-	// AgentPort is the port of the server that agents dial.
+	// agentPort is the port of the server that agents dial.
 	// +optional
 	AgentPort int32 `json:"agentPort,omitempty"`
 
-	// HostNetwork runs agents in the node's network.
+	// hostNetwork runs agents in the node's network.
 	// +optional
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 
-	// Identifiers of the agents, URL-encoded, such as ipv4=$(HOST_IP).
+	// identifiers of the agents, URL-encoded, such as ipv4=$(HOST_IP).
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Identifiers string `json:"identifiers,omitempty"`

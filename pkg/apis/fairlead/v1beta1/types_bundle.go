@@ -60,15 +60,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a cluster has one Bundle: name it default"
 type Bundle struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard metadata. The name is default.
+	// metadata is the standard metadata. The name is default.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what you want.
+	// spec is what you want.
 	// +optional
 	Spec BundleSpec `json:"spec,omitempty"`
 
-	// Status is what the operator sees.
+	// status is what the operator sees.
 	// +optional
 	Status BundleStatus `json:"status,omitempty"`
 }
@@ -86,7 +86,7 @@ type BundleList struct {
 
 // BundleStatus is what the operator sees.
 type BundleStatus struct {
-	// Conditions: Ready, Reconciled, TunnelAvailable, SchedulerLeading,
+	// conditions are Ready, Reconciled, TunnelAvailable, SchedulerLeading,
 	// CertificatesValid, Progressing and Stalled.
 	// +optional
 	// +listType=map
@@ -94,16 +94,16 @@ type BundleStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Version of the operator.
+	// version of the operator.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// Components are the workloads of the bundle.
+	// components are the workloads of the bundle.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -111,7 +111,7 @@ type BundleStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Components []ComponentStatus `json:"components,omitempty"`
 
-	// Drift lists fields that another owner has set to another value.
+	// drift lists fields that another owner has set to another value.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -120,37 +120,40 @@ type BundleStatus struct {
 
 // ComponentStatus is a workload.
 type ComponentStatus struct {
-	// Kind of the workload: Deployment or DaemonSet.
+	// kind of the workload: Deployment or DaemonSet.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	Kind string `json:"kind"`
-	// Name of the workload.
+	// +kubebuilder:validation:MinLength=1
+	Kind string `json:"kind,omitempty"`
+	// name of the workload.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	// Desired number of Pods.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// desired number of Pods.
 	// +optional
 	Desired int32 `json:"desired"`
-	// Ready Pods.
+	// ready Pods.
 	// +optional
 	Ready int32 `json:"ready"`
 }
 
 // DriftedField is a difference between the bundle and the cluster.
 type DriftedField struct {
-	// Object, as kind namespace/name.
+	// object is the kind and the name, as kind namespace/name.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	Object string `json:"object"`
-	// Field of the object; empty if the object is missing or not Fairlead's.
+	// +kubebuilder:validation:MinLength=1
+	Object string `json:"object,omitempty"`
+	// field of the object; empty if the object is missing or not Fairlead's.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Field string `json:"field,omitempty"`
-	// Owner is the field manager that has set the value.
+	// owner is the field manager that has set the value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Owner string `json:"owner,omitempty"`
-	// Message says what differs.
+	// message says what differs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`

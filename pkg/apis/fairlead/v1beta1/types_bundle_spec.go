@@ -11,13 +11,13 @@ import (
 // stored, so that a release can improve one.
 // +kubebuilder:validation:XValidation:rule="(has(self.__namespace__) ? self.__namespace__ : 'kube-system') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'kube-system')",fieldPath=".namespace",message="is immutable: uninstall the bundle, and install it in the other namespace"
 type BundleSpec struct {
-	// ManagementPolicy says what the operator does: Enforce applies the bundle, and names
+	// managementPolicy says what the operator does: Enforce applies the bundle, and names
 	// fields that another owner has set in the status, without taking them; Observe only
 	// reports. Default: Enforce. Commands ignore it.
 	// +optional
 	ManagementPolicy ManagementPolicy `json:"managementPolicy,omitempty"`
 
-	// Namespace holds all namespaced objects. Default: kube-system. In any other
+	// namespace holds all namespaced objects. Default: kube-system. In any other
 	// namespace the API server's stock FlowSchemas put the requests of the second
 	// scheduler into priority level workload-low, where they wait behind ordinary
 	// controllers; create a FlowSchema of your own if you change this. A namespace
@@ -28,50 +28,50 @@ type BundleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// Scheduler is the second scheduler.
+	// scheduler is the second scheduler.
 	// +optional
 	Scheduler SchedulerSpec `json:"scheduler,omitempty"`
 
-	// Konnectivity is the tunnel from the API server to the nodes.
+	// konnectivity is the tunnel from the API server to the nodes.
 	// +optional
 	Konnectivity KonnectivitySpec `json:"konnectivity,omitempty"`
 
-	// Gateway is the shared way into the cluster network.
+	// gateway is the shared way into the cluster network.
 	// +optional
 	Gateway config.Gateway `json:"gateway,omitempty"`
 
-	// TunnelAPI is the extension API server that shows the tunnel's state. It is off by
+	// tunnelAPI is the extension API server that shows the tunnel's state. It is off by
 	// default.
 	// +optional
 	TunnelAPI config.TunnelAPI `json:"tunnelAPI,omitempty"`
 
-	// Aggregation is the front proxy of the API server's aggregation layer.
+	// aggregation is the front proxy of the API server's aggregation layer.
 	// +optional
 	Aggregation config.Aggregation `json:"aggregation,omitempty"`
 
-	// PKI says how certificates and keys are made.
+	// pki says how certificates and keys are made.
 	// +optional
 	PKI PKISpec `json:"pki,omitempty"`
 
-	// ControlPlane says where things are on a control plane node.
+	// controlPlane says where things are on a control plane node.
 	// +optional
 	ControlPlane config.ControlPlane `json:"controlPlane,omitempty"`
 }
 
 // PKISpec configures certificates made by fairlead.
 type PKISpec struct {
-	// Algorithm of private keys: RSA-2048 or ECDSA-P256. Default: RSA-2048, as in
+	// algorithm of private keys: RSA-2048 or ECDSA-P256. Default: RSA-2048, as in
 	// the Konnectivity documentation. ECDSA-P256 makes handshakes cheaper.
 	// +optional
 	Algorithm config.KeyAlgorithm `json:"algorithm,omitempty"`
 
-	// ValiditySeconds of issued certificates. Default: 32400000 (375 days). A certificate
+	// validitySeconds of issued certificates. Default: 32400000 (375 days). A certificate
 	// never outlives its CA: its end is cut to the CA's.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ValiditySeconds *int32 `json:"validitySeconds,omitempty"`
 
-	// CAValiditySeconds is the validity of CAs. Default: 315360000 (ten years).
+	// caValiditySeconds is the validity of CAs. Default: 315360000 (ten years).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	CAValiditySeconds *int32 `json:"caValiditySeconds,omitempty"`

@@ -11,53 +11,53 @@ import (
 
 // SchedulerSpec configures the second scheduler.
 type SchedulerSpec struct {
-	// Enabled renders the second scheduler. Default: true.
+	// enabled renders the second scheduler. Default: true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Name of the Deployment and the ServiceAccount, and prefix of the other
+	// name of the Deployment and the ServiceAccount, and prefix of the other
 	// objects. Default: my-scheduler. It is not what Pods name: see Profiles.
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// Image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default: this
+	// image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default: this
 	// release's fairlead-scheduler. A stock kube-scheduler image works too, for
 	// profiles without Fairlead's plugins; its tag is taken as its version.
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// Form is Deployment or StaticPod. Default: Deployment. A StaticPod runs on every
+	// form is Deployment or StaticPod. Default: Deployment. A StaticPod runs on every
 	// control plane node that gets its files, as kube-scheduler does, and needs no
 	// other scheduler to start: `fairlead render -o dir` writes the files, and no
 	// command installs them on nodes.
 	// +optional
 	Form config.Form `json:"form,omitempty"`
 
-	// Kubeconfig on the node, of user fairlead:NAME, which the rights are bound to.
+	// kubeconfig on the node, of user fairlead:NAME, which the rights are bound to.
 	// For form StaticPod only. Default: /etc/kubernetes/NAME.conf.
 	// +optional
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// Replicas of the Deployment. Default: 2, one leader and one standby; 1 without
+	// replicas of the Deployment. Default: 2, one leader and one standby; 1 without
 	// leader election. Not used with form StaticPod.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// LeaderElection configures the Lease by which replicas elect one leader.
+	// leaderElection configures the Lease by which replicas elect one leader.
 	// +optional
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 
-	// ClientConnection limits the scheduler's requests to the API server.
+	// clientConnection limits the scheduler's requests to the API server.
 	// +optional
 	ClientConnection config.ClientConnection `json:"clientConnection,omitempty"`
 
-	// Parallelism is the number of goroutines that filter and score nodes.
+	// parallelism is the number of goroutines that filter and score nodes.
 	// Default: 16, as in kube-scheduler. They share the CPUs that the container may
 	// use; on machines with many more cores and thousands of nodes more may help.
 	// +optional
 	Parallelism *int32 `json:"parallelism,omitempty"`
 
-	// PercentageOfNodesToScore stops looking for further feasible nodes once this
+	// percentageOfNodesToScore stops looking for further feasible nodes once this
 	// share of all nodes was found, in percent. Default: 0, meaning that
 	// kube-scheduler computes it from the size of the cluster: all of 100 nodes, 42
 	// % of 1,000, 10 % of 5,000. A higher value finds better nodes and costs CPU for
@@ -75,83 +75,85 @@ type SchedulerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
-	// BuiltInProfiles come after Profiles. Default: none if Profiles is set,
+	// builtInProfiles come after Profiles. Default: none if Profiles is set,
 	// otherwise standard, unless the image may lack Fairlead's plugins.
 	// +optional
 	BuiltInProfiles config.BuiltInProfiles `json:"builtInProfiles,omitempty"`
 
-	// Plugins are Fairlead's plugins in the built-in profiles.
+	// plugins are Fairlead's plugins in the built-in profiles.
 	// +optional
 	Plugins config.SchedulerPlugins `json:"plugins,omitempty"`
 
-	// Partition gives the scheduler nodes of its own. Default: none; it shares all
+	// partition gives the scheduler nodes of its own. Default: none; it shares all
 	// nodes with the default scheduler.
 	// +optional
 	Partition *config.Partition `json:"partition,omitempty"`
 
-	// Assignments make Pods name a profile without a change of their manifests. Of
+	// assignments make Pods name a profile without a change of their manifests. Of
 	// several that select a Pod the first one counts. Each takes Kubernetes 1.36 or
 	// newer. Default: none.
 	// +optional
+	// +listType=atomic
 	Assignments []config.Assignment `json:"assignments,omitempty"`
 
-	// DelayCacheUntilActive keeps caches empty until the replica leads. Default:
+	// delayCacheUntilActive keeps caches empty until the replica leads. Default:
 	// false, and true is refused: kube-scheduler would not be ready before it leads,
 	// and the old Pod of a rollout leads until the new one is ready.
 	// +optional
 	DelayCacheUntilActive *bool `json:"delayCacheUntilActive,omitempty"`
 
-	// FeatureGates of the scheduler. CoordinatedLeaderElection is always written as
+	// featureGates of the scheduler. CoordinatedLeaderElection is always written as
 	// false: with it on, the scheduler registers under the lease name kube-scheduler
 	// whatever the configuration says and takes the default scheduler's place.
 	// +optional
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 
-	// SecurePort serves health and metrics over HTTPS. Default: 10259.
+	// securePort serves health and metrics over HTTPS. Default: 10259.
 	// +optional
 	SecurePort int32 `json:"securePort,omitempty"`
 
-	// Resources of the container. Default: requests of 100m CPU and 128Mi memory
+	// resources of the container. Default: requests of 100m CPU and 128Mi memory
 	// and no limits, because a leader that is throttled or killed for memory stops
 	// all its scheduling.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// NodeSelector of the Pods. Default: none.
+	// nodeSelector of the Pods. Default: none.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations of the Pods. Default: CriticalAddonsOnly and the control plane
+	// tolerations of the Pods. Default: CriticalAddonsOnly and the control plane
 	// taint, so that it runs next to the default scheduler where there is room.
 	// +optional
 	Tolerations *config.Tolerations `json:"tolerations,omitempty"`
 
-	// ExtraArgs are further flags of kube-scheduler. Default: none.
+	// extraArgs are further flags of kube-scheduler. Default: none.
 	// +optional
+	// +listType=atomic
 	ExtraArgs []config.Argument `json:"extraArgs,omitempty"`
 }
 
 // LeaderElection configures one Lease and how it is held.
 // +kubebuilder:validation:XValidation:rule="!has(self.leaseName) || self.leaseName != 'kube-scheduler'",fieldPath=".leaseName",message="is the default scheduler's Lease: choose a name of its own"
 type LeaderElection struct {
-	// LeaderElect has replicas elect a leader. Default: true. false takes one replica
+	// leaderElect has replicas elect a leader. Default: true. false takes one replica
 	// only, needs no Lease and no right to one, and schedules nothing while the Pod is
 	// replaced: the old one has to end before the new one starts.
 	// +optional
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 
-	// LeaseName is the Lease's name. Default: the scheduler's name. Never
+	// leaseName is the Lease's name. Default: the scheduler's name. Never
 	// kube-scheduler in kube-system: that is the default scheduler's.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	LeaseName string `json:"leaseName,omitempty"`
 
-	// LeaseNamespace is the Lease's namespace, which must exist. Default: the
+	// leaseNamespace is the Lease's namespace, which must exist. Default: the
 	// bundle's namespace.
 	// +optional
 	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 
-	// LeaseDurationSeconds is how long a standby waits after the last renewal that it saw
+	// leaseDurationSeconds is how long a standby waits after the last renewal that it saw
 	// before it takes over. Default: 12, not Kubernetes' 15: a standby looks
 	// every RetryPeriod, stretched at random up to 2.2 times, so that after a
 	// leader is killed the next one leads after LeaseDuration plus 4.4 RetryPeriods
@@ -160,13 +162,13 @@ type LeaderElection struct {
 	// +kubebuilder:validation:Minimum=1
 	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
 
-	// RenewDeadlineSeconds is how long the leader tries to renew before it gives up.
+	// renewDeadlineSeconds is how long the leader tries to renew before it gives up.
 	// Default: 8. Must be below LeaseDuration.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	RenewDeadlineSeconds *int32 `json:"renewDeadlineSeconds,omitempty"`
 
-	// RetryPeriodSeconds is the pause between attempts. Default: 1. RenewDeadline must
+	// retryPeriodSeconds is the pause between attempts. Default: 1. RenewDeadline must
 	// exceed it by more than a fifth (client-go adds that much jitter).
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -51,15 +51,15 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SchedulerProfile struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard metadata.
+	// metadata is the standard metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the profile.
+	// spec is the profile.
 	// +required
 	Spec SchedulerProfileSpec `json:"spec"`
 
-	// Status says whether Pods can use the profile.
+	// status says whether Pods can use the profile.
 	// +optional
 	Status SchedulerProfileStatus `json:"status,omitempty"`
 }
@@ -81,7 +81,7 @@ type SchedulerProfileList struct {
 // +kubebuilder:validation:XValidation:rule="self.strategy == 'Batch' || !has(self.batch)",fieldPath=".batch",reason=FieldValueForbidden,message="needs strategy: Batch"
 // +kubebuilder:validation:XValidation:rule="(self.strategy == 'Raw') == has(self.raw)",message="raw and strategy: Raw belong together"
 type SchedulerProfileSpec struct {
-	// SchedulerName is what Pods set in spec.schedulerName. It cannot be changed, and is
+	// schedulerName is what Pods set in spec.schedulerName. It cannot be changed, and is
 	// not default-scheduler.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -90,24 +90,24 @@ type SchedulerProfileSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'default-scheduler'",message="is the default scheduler's: choose another name"
 	SchedulerName string `json:"schedulerName"`
 
-	// Strategy is Standard, Binpack, Spread, Batch or Raw.
+	// strategy is Standard, Binpack, Spread, Batch or Raw.
 	// +required
 	// +unionDiscriminator
 	Strategy SchedulingStrategy `json:"strategy"`
 
-	// Binpack fills nodes up before it takes the next.
+	// binpack fills nodes up before it takes the next.
 	// +optional
 	Binpack *BinpackStrategy `json:"binpack,omitempty"`
 
-	// Spread places Pods of one workload far from each other.
+	// spread places Pods of one workload far from each other.
 	// +optional
 	Spread *SpreadStrategy `json:"spread,omitempty"`
 
-	// Batch is for many equal Pods at once.
+	// batch is for many equal Pods at once.
 	// +optional
 	Batch *BatchStrategy `json:"batch,omitempty"`
 
-	// Raw is a profile of kubescheduler.config.k8s.io/v1 without schedulerName, for
+	// raw is a profile of kubescheduler.config.k8s.io/v1 without schedulerName, for
 	// example plugins and pluginConfig. The condition Accepted says whether the second
 	// scheduler can load it.
 	// +optional
@@ -118,18 +118,18 @@ type SchedulerProfileSpec struct {
 
 // BinpackStrategy has the settings of strategy Binpack.
 type BinpackStrategy struct {
-	// PercentageOfNodesToScore of this profile. Default: 100.
+	// percentageOfNodesToScore of this profile. Default: 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
-	// Resources by whose requests a node counts as full. Default: cpu and memory.
+	// resources by whose requests a node counts as full. Default: cpu and memory.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Resources []schedulerv1.ResourceSpec `json:"resources,omitempty"`
-	// Weight of fullness beside the Pod's own preferences. Default: 5.
+	// weight of fullness beside the Pod's own preferences. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -138,23 +138,23 @@ type BinpackStrategy struct {
 
 // SpreadStrategy has the settings of strategy Spread.
 type SpreadStrategy struct {
-	// PercentageOfNodesToScore of this profile. Default: 10.
+	// percentageOfNodesToScore of this profile. Default: 10.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
-	// TopologyKeys over which to spread Pods that have no constraints of their own.
+	// topologyKeys over which to spread Pods that have no constraints of their own.
 	// Default: Kubernetes' own choice.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=317
 	TopologyKeys []string `json:"topologyKeys,omitempty"`
-	// MaxSkew for topologyKeys. Default: 1.
+	// maxSkew for topologyKeys. Default: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxSkew *int32 `json:"maxSkew,omitempty"`
-	// Weight of spreading beside the other scores. Default: 5.
+	// weight of spreading beside the other scores. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -163,26 +163,26 @@ type SpreadStrategy struct {
 
 // BatchStrategy has the settings of strategy Batch.
 type BatchStrategy struct {
-	// PercentageOfNodesToScore of this profile. Default: 0, kube-scheduler's choice.
+	// percentageOfNodesToScore of this profile. Default: 0, kube-scheduler's choice.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
-	// Placement is Pack or Spread. Default: Pack.
+	// placement is Pack or Spread. Default: Pack.
 	// +optional
 	Placement config.BatchPlacement `json:"placement,omitempty"`
 }
 
 // SchedulerProfileStatus says whether Pods can use the profile.
 type SchedulerProfileStatus struct {
-	// Conditions: Accepted and Programmed.
+	// conditions are Accepted and Programmed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -46,15 +46,15 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TunnelPool struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard metadata.
+	// metadata is the standard metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what you want.
+	// spec is what you want.
 	// +optional
 	Spec TunnelPoolSpec `json:"spec,omitempty"`
 
-	// Status is what runs.
+	// status is what runs.
 	// +optional
 	Status TunnelPoolStatus `json:"status,omitempty"`
 }
@@ -73,27 +73,27 @@ type TunnelPoolList struct {
 // TunnelPoolSpec configures agents. What is unset is as in the Bundle.
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.?form.orValue('Deployment') == 'Deployment'",fieldPath=".replicas",reason=FieldValueForbidden,message="a DaemonSet runs one Pod per node: remove replicas, or set form: Deployment"
 type TunnelPoolSpec struct {
-	// Form is Deployment or DaemonSet. Default: Deployment.
+	// form is Deployment or DaemonSet. Default: Deployment.
 	// +optional
 	Form PoolForm `json:"form,omitempty"`
 
-	// Replicas of form Deployment. Leave it to the autoscaler if there is one. Default: 2.
+	// replicas of form Deployment. Leave it to the autoscaler if there is one. Default: 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// ServerAddresses are where agents dial the server. Default: as in the Bundle.
+	// serverAddresses are where agents dial the server. Default: as in the Bundle.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1
 	ServerAddresses []ServerAddress `json:"serverAddresses,omitempty"`
 
-	// HostNetwork is Enabled or Disabled. Default: as in the Bundle.
+	// hostNetwork is Enabled or Disabled. Default: as in the Bundle.
 	// +optional
 	HostNetwork HostNetwork `json:"hostNetwork,omitempty"`
 
-	// Identifiers of the agents. Default: as in the Bundle.
+	// identifiers of the agents. Default: as in the Bundle.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -104,46 +104,46 @@ type TunnelPoolSpec struct {
 
 // TunnelPoolPods is what the versions of a TunnelPool have in common.
 type TunnelPoolPods struct {
-	// Image of the agent. Default: as in the Bundle.
+	// image of the agent. Default: as in the Bundle.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
-	// NodeSelector of the Pods. Default: as in the Bundle.
+	// nodeSelector of the Pods. Default: as in the Bundle.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations of the Pods. Default: as in the Bundle.
+	// tolerations of the Pods. Default: as in the Bundle.
 	// +optional
 	Tolerations *config.Tolerations `json:"tolerations,omitempty"`
 
-	// Resources of the container. Default: as in the Bundle.
+	// resources of the container. Default: as in the Bundle.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // TunnelPoolStatus is what runs.
 type TunnelPoolStatus struct {
-	// Conditions: Accepted and Available.
+	// conditions are Accepted and Available.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Replicas is the number of Pods that should run.
+	// replicas is the number of Pods that should run.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
-	// ReadyReplicas is the number of ready Pods.
+	// readyReplicas is the number of ready Pods.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
-	// Selector selects the Pods, for autoscalers.
+	// selector selects the Pods, for autoscalers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Selector string `json:"selector,omitempty"`

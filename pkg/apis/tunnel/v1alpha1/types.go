@@ -34,6 +34,7 @@ type TunnelAgent struct {
 // TunnelAgentStatus is what the servers report of an agent.
 type TunnelAgentStatus struct {
 	// agentID is the ID that the agent chose, see --agent-id of konnectivity-agent.
+	// +required
 	AgentID string `json:"agentID"`
 	// nodeName is the node that the agent's token is bound to, or the common name of its certificate. It is empty if
 	// the servers know neither.
@@ -63,30 +64,41 @@ type TunnelAgentStatus struct {
 // sums over these.
 type AgentServer struct {
 	// serverID is the ID of the server.
+	// +required
 	ServerID string `json:"serverID"`
 	// links is the number of TCP connections between the agent and the server.
+	// +required
 	Links int32 `json:"links"`
 	// protocol is "fairlead", or "upstream" for upstream's protocol.
+	// +required
 	Protocol string `json:"protocol"`
 	// peers are the addresses from which the agent connects, as the server sees them.
 	// +optional
 	// +listType=atomic
 	Peers []string `json:"peers,omitempty"`
 	// since is when the oldest link was established.
+	// +required
 	Since metav1.Time `json:"since"`
 	// rttMicroseconds is the shortest round trip between server and agent. It is 0 if none was measured.
+	// +required
 	RTTMicroseconds int64 `json:"rttMicroseconds"`
 	// openConnections is the number of connections that the agent carries for the server.
+	// +required
 	OpenConnections int64 `json:"openConnections"`
 	// pendingDials is the number of dials that the agent has not answered.
+	// +required
 	PendingDials int64 `json:"pendingDials"`
 	// dialsTotal counts the dials that the server gave to the agent.
+	// +required
 	DialsTotal int64 `json:"dialsTotal"`
 	// dialFailures counts those that failed.
+	// +required
 	DialFailures int64 `json:"dialFailures"`
 	// bytesToAgent counts the bytes that the agent got for destinations.
+	// +required
 	BytesToAgent int64 `json:"bytesToAgent"`
 	// bytesFromAgent counts the bytes that destinations sent through the agent.
+	// +required
 	BytesFromAgent int64 `json:"bytesFromAgent"`
 	// draining means that all links to the server end when their connections have ended.
 	// +optional
@@ -95,6 +107,7 @@ type AgentServer struct {
 	// +optional
 	Silent bool `json:"silent,omitempty"`
 	// observedTime is when the server reported these values. Counts may be some seconds old.
+	// +required
 	ObservedTime metav1.Time `json:"observedTime"`
 }
 
@@ -127,11 +140,13 @@ type TunnelServer struct {
 // TunnelServerStatus is what a server reports of itself.
 type TunnelServerStatus struct {
 	// serverID is the ID of the server, see --server-id of konnectivity-server.
+	// +required
 	ServerID string `json:"serverID"`
 	// host is the name of the server's machine.
 	// +optional
 	Host string `json:"host,omitempty"`
 	// address is where this API server asks the konnectivity-server for its state.
+	// +required
 	Address string `json:"address"`
 	// version is the version of the server's program.
 	// +optional
@@ -144,12 +159,16 @@ type TunnelServerStatus struct {
 	// +listType=atomic
 	ProxyStrategies []string `json:"proxyStrategies,omitempty"`
 	// agents is the number of connected agents.
+	// +required
 	Agents int32 `json:"agents"`
 	// links is the number of their TCP connections.
+	// +required
 	Links int32 `json:"links"`
 	// pendingDials is the number of dials without an answer.
+	// +required
 	PendingDials int64 `json:"pendingDials"`
 	// openConnections is the number of connections that the server carries through agents.
+	// +required
 	OpenConnections int64 `json:"openConnections"`
 	// localConnections is the number of connections that the server made itself, see --local-destinations.
 	// +optional
@@ -161,6 +180,7 @@ type TunnelServerStatus struct {
 	// +optional
 	CountMode string `json:"countMode,omitempty"`
 	// count is that number as this server knows it: the value of the flag, or the number of valid Leases that it saw.
+	// +required
 	Count int32 `json:"count"`
 	// startTime is when the server started.
 	// +optional
@@ -205,6 +225,7 @@ type TunnelConnection struct {
 // TunnelConnectionStatus is what a server reports of a connection.
 type TunnelConnectionStatus struct {
 	// serverID is the ID of the server that carries the connection.
+	// +required
 	ServerID string `json:"serverID"`
 	// agentID is the ID of the agent. It is empty if the server made the connection itself.
 	// +optional
@@ -213,14 +234,19 @@ type TunnelConnectionStatus struct {
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 	// destination is the address that the connection leads to, as kube-apiserver asked for it.
+	// +required
 	Destination string `json:"destination"`
 	// since is when the connection was established.
+	// +required
 	Since metav1.Time `json:"since"`
 	// bytesToAgent counts the bytes for the destination.
+	// +required
 	BytesToAgent int64 `json:"bytesToAgent"`
 	// bytesFromAgent counts the bytes from the destination.
+	// +required
 	BytesFromAgent int64 `json:"bytesFromAgent"`
 	// observedTime is when the server reported these values.
+	// +required
 	ObservedTime metav1.Time `json:"observedTime"`
 }
 

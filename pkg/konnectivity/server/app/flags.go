@@ -76,7 +76,7 @@ func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.TokenCache, "token-cache", o.TokenCache, "How long the server accepts a reviewed token without another review when its agent connects. 0 reviews the token at each connect.")
 	f.StringVar(&o.StateSocket, "state-socket", o.StateSocket, "Unix socket on which the server shows its agents and connections, for fairlead-apiserver. Empty opens none.")
 	f.IntVar(&o.StatePort, "state-port", o.StatePort, "Port on which the server shows the same with TLS, to the account of --state-service-account. 0 opens none. Defaults to the value of the environment variable "+settings.StatePort+".")
-	f.StringVar(&o.StateBindAddress, "state-bind-address", o.StateBindAddress, "Address for --state-port. Empty means all interfaces.")
+	f.StringVar(&o.StateBindAddress, "state-bind-address", o.StateBindAddress, "Address for --state-port. Empty means that of --agent-bind-address.")
 	f.StringVar(&o.StateServiceAccount, "state-service-account", o.StateServiceAccount, "ServiceAccount, as NAMESPACE/NAME, whose tokens --state-port accepts. Defaults to the value of the environment variable "+settings.StateServiceAccount+".")
 	f.StringVar(&o.StateAudience, "state-audience", o.StateAudience, "Audience of the tokens that --state-port accepts.")
 	f.StringSliceVar(&o.LocalDestinations, "local-destinations", o.LocalDestinations, "Destinations, each with a port, that the server connects to itself, without an agent: addresses, names or CIDRs, such as 10.96.0.20:443. Defaults to the value of the environment variable "+settings.LocalDestinations+".")

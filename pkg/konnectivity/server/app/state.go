@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,13 +77,17 @@ func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateS
 	namespace, name, _ := strings.Cut(o.StateServiceAccount, "/")
 	auth := &apiclient.TokenAuth{Client: client, Namespace: namespace, ServiceAccount: name, Audience: o.StateAudience, Keep: o.TokenCache}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", cmdutil.Address(o.StateBindAddress, o.StatePort))
+	l, err := lc.Listen(ctx, "tcp", cmdutil.Address(o.stateHost(), o.StatePort))
 	if err != nil {
 		return fmt.Errorf("--state-port: %w", err)
 	}
 	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, state.Handler(src)))
 	return nil
 }
+
+// stateHost is the address of the state port. The tunnel's API server asks the host that agents
+// dial, so what agents cannot reach needs no listener either.
+func (o *Options) stateHost() string { return cmp.Or(o.StateBindAddress, o.AgentBindAddress) }
 
 // authenticated lets requests through whose bearer token is accepted. Refusals of one peer are
 // logged once, and then counted.

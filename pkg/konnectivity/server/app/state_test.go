@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
@@ -45,6 +47,42 @@ func TestStateSocket(t *testing.T) {
 	c.Base += "/other"
 	if _, err := c.State(t.Context()); !errors.Is(err, state.ErrOlder) {
 		t.Errorf("a path that the server does not have: %v", err)
+	}
+}
+
+// TestStateAddress: the state port listens where agents connect, and at no other address, unless
+// its own flag says so.
+func TestStateAddress(t *testing.T) {
+	ca := tunneltest.NewCA(t, t.TempDir())
+	for _, tc := range []struct{ agents, state, open, closed string }{
+		{"127.0.0.2", "", "127.0.0.2", "127.0.0.3"},
+		{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.2"},
+	} {
+		free, err := net.Listen("tcp", "127.0.0.2:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := NewOptions()
+		o.StatePort, o.StateServiceAccount = free.Addr().(*net.TCPAddr).Port, "a/b"
+		_ = free.Close()
+		o.AgentBindAddress, o.StateBindAddress = tc.agents, tc.state
+		o.ClusterCert, o.ClusterKey = ca.Issue(t, "server", time.Now().Add(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := server.New(server.Config{}, server.NewMetrics())
+		defer s.Shutdown(t.Context())
+		if err := o.serveState(ctx, server.NewMetrics(), &stateSource{o: o, s: s}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for host, want := range map[string]bool{tc.open: true, tc.closed: false} {
+			c, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(o.StatePort)), 10*time.Second)
+			if err == nil {
+				_ = c.Close()
+			}
+			if (err == nil) != want {
+				t.Errorf("%+v: %s: %v", tc, host, err)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+)
+
+// TestUpWithOperator: `fairlead up --operator` makes a cluster whose operator applies a Bundle of
+// the old version. The API server converts it through the tunnel: not without agents. The next
+// `fairlead up` leaves what the operator applies.
+func TestUpWithOperator(t *testing.T) {
+	if !suite.Simulated() {
+		t.Skip("fairlead up has the flag for embedded clusters only")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	name := harness.ClusterName("operator")
+	fairlead := func(ctx context.Context, args ...string) {
+		t.Helper()
+		cmd, stdout, stderr := suite.Home.Command(ctx, args...)
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("fairlead %v: %v\n%s%s", args, err, stdout, stderr)
+		}
+	}
+	up := []string{"up", "--name", name, "--nodes", "1", "--agents", "1", "--operator", "--no-verify", "--quiet"}
+	atEnd(ctx, t, func(ctx context.Context) { fairlead(ctx, "down", "--name", name, "--quiet") })
+	fairlead(ctx, up...)
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: suite.Home.Kubeconfig()},
+		&clientcmd.ConfigOverrides{CurrentContext: cluster.ContextName(name)}).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundles := func(version string) dynamic.ResourceInterface {
+		return dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: "bundles"})
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "fairlead.dev/v1alpha1", "kind": "Bundle", "metadata": map[string]any{"name": "default"},
+		"spec": map[string]any{"konnectivity": map[string]any{"agentPort": int64(8140)}},
+	}}
+	if _, err := bundles("v1alpha1").Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ready := func() {
+		t.Helper()
+		err := harness.Wait(ctx, time.Minute, "the operator to apply the Bundle", func(ctx context.Context) error {
+			u, err := bundles("v1beta1").Get(ctx, "default", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			b := &v1beta1.Bundle{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, b); err != nil {
+				return err
+			}
+			if !meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReconciled) || len(b.Status.Components) != 2 {
+				return fmt.Errorf("%+v", b.Status)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready()
+	deployments := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("kube-system")
+	before, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fairlead(ctx, up...)
+	ready()
+	if after, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{}); err != nil || after.GetUID() != before.GetUID() {
+		t.Errorf("the second `fairlead up` has deleted what the operator applied: %v", err)
+	}
+	throughTunnel(ctx, t, name, bundles("v1alpha1"))
+}
+
+// throughTunnel: the old version can be read while an agent runs, and not without one.
+func throughTunnel(ctx context.Context, t *testing.T, name string, old dynamic.ResourceInterface) {
+	read := func(ctx context.Context) error {
+		_, err := old.Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}
+	if err := read(ctx); err != nil {
+		t.Fatal(err)
+	}
+	agents := (&harness.Cluster{Home: suite.Home, Name: name, Provider: harness.Embedded}).Agents()
+	if err := agents.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err := harness.Wait(ctx, time.Minute, "conversion to fail without agents", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := read(ctx); err == nil {
+			return fmt.Errorf("the object is converted")
+		} else if !strings.Contains(err.Error(), "conversion webhook") && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := agents.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Wait(ctx, time.Minute, "conversion with an agent again", read); err != nil {
+		t.Error(err)
+	}
+}
