@@ -55,7 +55,7 @@ func TestBadInput(t *testing.T) {
 		"foreign server": {write(server, "apiVersion: v1\nkind: Pod\nmetadata: {name: konnectivity-server}\n"),
 			[]string{server + " is in the way", "take it out"}},
 		"foreign kubeconfig":     {write(v1alpha1.DefaultServerKubeconfig, "kind: Config\n"), []string{v1alpha1.DefaultServerKubeconfig + " is in the way", "move it away"}},
-		"a directory in the way": {func(t *testing.T, h host, _ *Options) { mkdir(t, h, v1alpha1.DefaultServerKubeconfig) }, []string{v1alpha1.DefaultServerKubeconfig, "move it away"}},
+		"a directory in the way": {func(t *testing.T, h host, _ *Options) { put(t, h, v1alpha1.DefaultServerKubeconfig+"/file", "") }, []string{v1alpha1.DefaultServerKubeconfig, "move it away"}},
 		"CA without its key":     {func(t *testing.T, h host, _ *Options) { remove(t, h, ca+".key") }, []string{ca + ".key", "--ca-cert and --ca-key", "--server-kubeconfig"}},
 		"CA with another key":    {copied("/etc/kubernetes/pki/front-proxy-ca.key", ca+".key"), []string{ca + ".key", "private key does not belong"}},
 		"expired CA": {func(_ *testing.T, _ host, o *Options) {

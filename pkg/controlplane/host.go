@@ -43,10 +43,41 @@ func (h host) path(p string) string {
 
 func (h host) read(p string) ([]byte, error) {
 	data, err := os.ReadFile(hostpath.Follow(h.root, p))
+	if errors.Is(err, syscall.EISDIR) && h.emptyDir(p) {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return nil, h.strip(err)
 	}
 	return data, nil
+}
+
+// emptyDir tells whether there is an empty directory in the place of a file. Container runtimes
+// make one when they start a container whose mounted file does not exist: a Pod that was started
+// without its kubeconfig, or whose kubeconfig has just been removed. It counts as no file.
+func (h host) emptyDir(p string) bool {
+	info, err := os.Lstat(h.path(p))
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	entries, err := os.ReadDir(h.path(p))
+	return err == nil && len(entries) == 0
+}
+
+// clear removes an empty directory that is in the place of a file.
+func (h host) clear(p string) error {
+	if !h.emptyDir(p) {
+		return nil
+	}
+	return h.strip(os.Remove(h.path(p)))
+}
+
+// rename puts one file in the place of another.
+func (h host) rename(from, to string) error {
+	if err := h.clear(to); err != nil {
+		return err
+	}
+	return h.strip(os.Rename(h.path(from), h.path(to)))
 }
 
 // strip replaces this process's path in an error by the node's.
@@ -83,6 +114,9 @@ func (h host) fingerprint(p string) (string, error) {
 	}
 	if err != nil {
 		return "", h.strip(err)
+	}
+	if info.IsDir() && h.emptyDir(p) {
+		return absent, nil
 	}
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a regular file: %w", p, errForeign)

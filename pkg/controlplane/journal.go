@@ -148,8 +148,8 @@ func writeJSON(h host, p string, v any) error {
 	if err := h.write(staged, append(data, '\n'), 0o600, nil); err != nil {
 		return err
 	}
-	if err := os.Rename(h.path(staged), h.path(p)); err != nil {
-		return h.strip(err)
+	if err := h.rename(staged, p); err != nil {
+		return err
 	}
 	h.syncDir(filepath.Dir(p))
 	return nil

@@ -5,7 +5,6 @@ package controlplane
 import (
 	"bytes"
 	"fmt"
-	"os"
 )
 
 // revertEditedManifest rolls back kube-apiserver's manifest after another program
@@ -45,7 +44,7 @@ func (t *transaction) revertEditedManifest(c Change, now string) error {
 	if err := t.write(staged, data, modeOf(now), t.owner(c.Path)); err != nil {
 		return err
 	}
-	return t.strip(os.Rename(t.path(staged), t.path(c.Path)))
+	return t.rename(staged, c.Path)
 }
 
 // withoutRun returns a manifest with this run's additions replaced by those of

@@ -190,3 +190,26 @@ func failingOptions(root string, change func()) Options {
 	}
 	return o
 }
+
+// TestDirectoryInPlaceOfFile checks that an empty directory that a container runtime has made
+// in the place of a removed kubeconfig is in the way of neither an installation nor a rollback.
+func TestDirectoryInPlaceOfFile(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	before := snapshot(t, root)
+	o := failingOptions(root, func() {
+		remove(t, h, v1alpha1.DefaultServerKubeconfig)
+		mkdir(t, h, v1alpha1.DefaultServerKubeconfig)
+	})
+	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
+		t.Fatalf("%v, want ErrRolledBack", err)
+	}
+	sameTrees(t, before, snapshot(t, root))
+	mkdir(t, h, v1alpha1.DefaultServerKubeconfig)
+	install(t, root)
+	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || !strings.Contains(string(data), "kind: Config") {
+		t.Errorf("the kubeconfig is %q, %v", data, err)
+	}
+	uninstall(t, root)
+	sameTrees(t, before, snapshot(t, root))
+}

@@ -87,7 +87,7 @@ func (t *transaction) applyChange(c Change) error {
 	case c.Remove:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
-	return t.strip(os.Rename(t.path(beside(newPrefix, c.Path)), t.path(c.Path)))
+	return t.rename(beside(newPrefix, c.Path), c.Path)
 }
 
 // revert rolls back the file changes of a step. It leaves a file that another
@@ -119,7 +119,7 @@ func (t *transaction) revertChange(c Change) error {
 	case err != nil:
 		return err
 	case now == c.Old:
-		return nil
+		return t.clear(c.Path)
 	case now != c.New && c.Step == StepAPIServer:
 		return t.revertEditedManifest(c, now)
 	case now != c.New && !t.halfWritten(c):
@@ -129,7 +129,7 @@ func (t *transaction) revertChange(c Change) error {
 	case c.Old == absent:
 		return t.strip(os.Remove(t.path(c.Path)))
 	}
-	return t.strip(os.Rename(t.path(beside(oldPrefix, c.Path)), t.path(c.Path)))
+	return t.rename(beside(oldPrefix, c.Path), c.Path)
 }
 
 // pour writes the content of one file into another, which stays the same inode. If a
