@@ -97,6 +97,7 @@ require github.com/hashicorp/yamux v0.1.2
 require github.com/quic-go/quic-go v0.54.0
 
 require (
+	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/things-go/go-socks5 v0.1.1 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.44.0 // indirect
