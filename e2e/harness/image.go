@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,7 +74,7 @@ type ToolImage struct {
 }
 
 // LoadTool makes the image and gives it to all nodes.
-func (c *Cluster) LoadTool(t ToolImage) error {
+func (c *Cluster) LoadTool(ctx context.Context, t ToolImage) error {
 	files := []imagetar.File{{Name: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777}}
 	config := imagetar.Config{Name: t.Name, Cmd: t.Cmd}
 	if t.Program != "" {
@@ -85,7 +86,7 @@ func (c *Cluster) LoadTool(t ToolImage) error {
 	}
 	if t.Busybox != "" {
 		files = append(files, imagetar.File{Name: "/bin/busybox", Source: t.Busybox, Mode: 0o755})
-		applets, err := exec.Command(t.Busybox, "--list").Output()
+		applets, err := exec.CommandContext(ctx, t.Busybox, "--list").Output()
 		if err != nil {
 			return fmt.Errorf("listing what %s can do: %w", t.Busybox, err)
 		}

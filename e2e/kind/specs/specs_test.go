@@ -89,7 +89,7 @@ func prepare(ctx context.Context, c *harness.Cluster) error {
 		return err
 	}
 	for _, image := range list {
-		if err := c.LoadTool(image); err != nil {
+		if err := c.LoadTool(ctx, image); err != nil {
 			return err
 		}
 	}

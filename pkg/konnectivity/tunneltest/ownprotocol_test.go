@@ -35,7 +35,7 @@ func TestOwnProtocolRequired(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer nc.Close()
+		defer func() { _ = nc.Close() }()
 		_ = nc.SetReadDeadline(time.Now().Add(Patience))
 		if n, err := nc.Read(make([]byte, 1)); err == nil || n > 0 {
 			t.Errorf("the server sent %d bytes, want the end", n)
