@@ -70,6 +70,11 @@ func TestKilledRunIsHealedByTheNext(t *testing.T) {
 	if err != nil || got.Annotations[AnnotationReplicas] != "" {
 		t.Errorf("annotation left: %v, %v", got.Annotations, err)
 	}
+	for _, e := range got.ManagedFields {
+		if e.Manager == fieldManager {
+			t.Errorf("the check still owns fields: %s", e.FieldsV1)
+		}
+	}
 	if left, err := next.Leftovers(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("left %+v, %v", left, err)
 	}

@@ -4,7 +4,9 @@ package incluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
 
@@ -65,6 +68,9 @@ func (p *Parts) scaleUp(ctx context.Context, name string) error {
 		if err := p.scale(ctx, name, n, "null"); err != nil {
 			return err
 		}
+		if err := p.disown(ctx, name); err != nil {
+			return err
+		}
 	case !ours:
 		return nil
 	default:
@@ -102,8 +108,34 @@ func notedReplicas(d *appsv1.Deployment) (n int32, noted bool, err error) {
 
 // scale sets the size and the annotation, a JSON value, at once.
 func (p *Parts) scale(ctx context.Context, name string, n int32, annotation string) error {
-	_, err := p.deployments().Patch(ctx, name, types.MergePatchType, []byte(scalePatch(n, annotation)), metav1.PatchOptions{})
+	_, err := p.deployments().Patch(ctx, name, types.MergePatchType, []byte(scalePatch(n, annotation)), metav1.PatchOptions{FieldManager: fieldManager})
 	return err
+}
+
+// fieldManager owns the number of replicas while a check keeps a Deployment at zero.
+const fieldManager = "fairlead-verify"
+
+// disown gives the ownership of fields up. Otherwise the next "fairlead install" with another number of replicas would report a conflict.
+func (p *Parts) disown(ctx context.Context, name string) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		d, err := p.deployments().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		kept := slices.DeleteFunc(slices.Clone(d.ManagedFields), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == fieldManager })
+		if len(kept) == len(d.ManagedFields) {
+			return nil
+		}
+		if len(kept) == 0 {
+			kept = []metav1.ManagedFieldsEntry{{}} // an empty list changes nothing; one empty entry stands for none
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": d.ResourceVersion, "managedFields": kept}})
+		if err != nil {
+			return err
+		}
+		_, err = p.deployments().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
 }
 
 func scalePatch(n int32, annotation string) string {
