@@ -72,12 +72,17 @@ func (h host) clear(p string) error {
 	return h.strip(os.Remove(h.path(p)))
 }
 
-// rename puts one file in the place of another.
-func (h host) rename(from, to string) error {
-	if err := h.clear(to); err != nil {
-		return err
+// rename puts one file in the place of another. A runtime may make a directory there meanwhile.
+func (h host) rename(from, to string) (err error) {
+	for range 3 {
+		if err = h.clear(to); err != nil {
+			return err
+		}
+		if err = os.Rename(h.path(from), h.path(to)); !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.EEXIST) {
+			break
+		}
 	}
-	return h.strip(os.Rename(h.path(from), h.path(to)))
+	return h.strip(err)
 }
 
 // strip replaces this process's path in an error by the node's.
@@ -147,6 +152,9 @@ func modeOf(fp string) fs.FileMode {
 	return mode.Perm()
 }
 
+// hasFile tells whether there is something at p other than the empty directory of a runtime.
+func (h host) hasFile(p string) bool { return h.exists(p) && !h.emptyDir(p) }
+
 func (h host) exists(p string) bool {
 	_, err := os.Lstat(h.path(p))
 	return err == nil
@@ -185,7 +193,7 @@ func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat
 // syncDir makes renames in a directory durable. It ignores errors of file
 // systems that do not support that.
 func (h host) syncDir(dir string) {
-	if d, err := os.Open(h.path(dir)); err == nil {
+	if d, err := os.Open(hostpath.Follow(h.root, dir)); err == nil {
 		_ = d.Sync()
 		_ = d.Close()
 	}

@@ -134,7 +134,7 @@ func (p *planner) setAside(file, now string) (reason string, err error) {
 // notInstalled returns the bundle's files that existed before the installation.
 func (p *planner) notInstalled() (left []string) {
 	for _, name := range []string{serverManifest(p.bundle), p.bundle.Konnectivity.Server.Kubeconfig, p.bundle.ControlPlane.EgressSelectorFile} {
-		if p.exists(name) && p.state.file(name) == nil {
+		if p.hasFile(name) && p.state.file(name) == nil {
 			left = append(left, name+": it was there before the installation")
 		}
 	}

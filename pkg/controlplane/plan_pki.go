@@ -122,12 +122,12 @@ func (p *planner) planServerCertificate() {
 // ownCertificate plans a certificate and key for one name. The cluster's CA
 // issues them if neither file exists.
 func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
-	if p.exists(certFile) && p.exists(keyFile) {
+	if p.hasFile(certFile) && p.hasFile(keyFile) {
 		p.fail(p.checkCertificate(certFile, keyFile, host))
 		p.tighten(keyFile)
 		return
 	}
-	if p.exists(certFile) || p.exists(keyFile) {
+	if p.hasFile(certFile) || p.hasFile(keyFile) {
 		p.fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
 		return
 	}
@@ -215,13 +215,13 @@ func (p *planner) planTCP() {
 	} else {
 		p.ownCertificate(tcp.ServerCert, tcp.ServerKey, name, konnectivity.ServerName)
 	}
-	if tcp.CABundle != "" && !p.exists(tcp.CABundle) {
+	if tcp.CABundle != "" && !p.hasFile(tcp.CABundle) {
 		p.fail(fmt.Errorf("konnectivity.transport.tcp.caBundle: %s does not exist: the cluster's CA is %s/ca.crt", tcp.CABundle, p.bundle.ControlPlane.PKIDir))
 	}
 	files := []string{tcp.ClientCA, tcp.ClientCert, tcp.ClientKey}
 	there := 0
 	for _, f := range files {
-		if p.exists(f) {
+		if p.hasFile(f) {
 			there++
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // Supported minor versions of kube-apiserver: those that this package has been
@@ -117,13 +118,13 @@ func (n *node) checkManifestsDir() error {
 			return fmt.Errorf("this node's kubelet reads static Pods from %s, not from %s: set controlPlane.manifestsDir", config.StaticPodPath, dir)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(n.path(dir), "[^.]*"))
+	files, err := filepath.Glob(filepath.Join(hostpath.Follow(n.root, dir), "[^.]*"))
 	if err != nil {
 		return err
 	}
 	own := map[string]string{apiServer: n.manifestPath, konnectivity.ServerName: serverManifest(n.bundle)}
 	for _, file := range files {
-		name := n.host.name(file)
+		name := path.Join(dir, filepath.Base(file)) // links on the way here may lead elsewhere
 		data, err := n.read(name)
 		if err != nil {
 			continue // a directory
@@ -176,7 +177,7 @@ func (n *node) checkReady(ctx context.Context) error {
 // because the server could not start. It skips the check if a server is installed
 // or runs, as that server holds the ports.
 func (p *planner) checkPorts(ctx context.Context) {
-	if p.exists(serverManifest(p.bundle)) || p.serverRuns() {
+	if p.hasFile(serverManifest(p.bundle)) || p.serverRuns() {
 		return
 	}
 	for _, port := range konnectivity.Server(p.bundle).Ports {

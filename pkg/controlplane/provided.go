@@ -62,7 +62,7 @@ func (s *Status) inspectProvided(n *node) {
 	if !s.APIServer.Tunnel {
 		s.Problems = append(s.Problems, "kube-apiserver does not use the tunnel: "+advice)
 	}
-	if n.bundle.Konnectivity.Server.Form != v1alpha1.FormDaemonSet && !n.exists(serverManifest(n.bundle)) {
+	if n.bundle.Konnectivity.Server.Form != v1alpha1.FormDaemonSet && !n.hasFile(serverManifest(n.bundle)) {
 		s.Problems = append(s.Problems, konnectivity.ServerName+" has no manifest: "+advice)
 	}
 }

@@ -105,7 +105,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectProvided(n)
 	for _, c := range s.Certificates {
 		// If nothing is installed, the certificates need not match a bundle.
-		if c.State != CertGood && (s.Installed || n.exists(serverManifest(n.bundle))) {
+		if c.State != CertGood && (s.Installed || n.hasFile(serverManifest(n.bundle))) {
 			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
 		}
 	}

@@ -83,6 +83,10 @@ func snapshot(t *testing.T, root string) map[string]string {
 			out[rel+"/"] = info.Mode().String()
 			return nil
 		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			out[rel], err = os.Readlink(name)
+			return err
+		}
 		data, err := os.ReadFile(name)
 		out[rel] = fmt.Sprintf("%s\n%s", info.Mode(), data)
 		return err

@@ -31,6 +31,26 @@ func TestLinksStayInside(t *testing.T) {
 			t.Errorf("Follow(%s) leads to %q, %v; want the node's file", p, data, err)
 		}
 	}
+	wd := filepath.Dir(filepath.Dir(inside))
+	t.Chdir(wd)
+	relative, err := filepath.Rel(wd, root) // begins with ..
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(Follow(relative, "/a.conf")); err != nil || string(data) != "inside" {
+		t.Errorf("from root %s: %q, %v; want the node's file", relative, data, err)
+	}
+	if got := Path(root, "/a/.."); got != root {
+		t.Errorf("Path of /a/.. is %s, want the root", got)
+	}
+	for link, to := range map[string]string{"x": "/y", "y": "/x"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(Follow(root, "/x/file")); err == nil || os.IsNotExist(err) {
+		t.Errorf("links in a circle: %v, want an error that is not that there is no file", err)
+	}
 	if got, want := Path(root, "/a.conf"), filepath.Join(root, "a.conf"); got != want {
 		t.Errorf("Path of a link is %s, want the link %s", got, want)
 	}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// TestLinkedDirectories installs on a node whose directories are absolute symbolic links: they mean directories of the node.
+func TestLinkedDirectories(t *testing.T) {
+	root := testNode(t)
+	h := host{root: root}
+	link := func(name, to string) {
+		t.Helper()
+		from := filepath.Join(root, name)
+		err := errors.Join(os.MkdirAll(filepath.Join(root, filepath.Dir(to)), 0o755), os.Rename(from, filepath.Join(root, to)), os.Symlink(to, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("/etc/kubernetes/manifests", "/data/manifests")
+	link("/etc/kubernetes", "/data/kubernetes")
+	before := snapshot(t, root)
+	install(t, root)
+	for _, name := range []string{"/data/manifests/konnectivity-server.yaml", "/data/kubernetes/" + filepath.Base(v1alpha1.DefaultServerKubeconfig)} {
+		if !h.exists(name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	between := snapshot(t, root)
+	install(t, root)
+	sameTrees(t, between, snapshot(t, root))
+	uninstall(t, root)
+	sameTrees(t, before, snapshot(t, root))
+}
