@@ -35,7 +35,11 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 	}
 	target.Config.QPS = -1 // names and reviews of many clients; the API server has its own limits
 	klog.ClearLogger()     // Load silences client-go, but audit lines are logs
-	path, err := dial.New(o.Via, o.dialOptions(target.Config))
+	apiServer, err := apiServerAddress(target.Config)
+	if err != nil {
+		return nil, err
+	}
+	path, err := dial.New(o.Via, o.dialOptions(target.Config, apiServer))
 	if err != nil {
 		return nil, fmt.Errorf("--via %s: %w", o.Via, err)
 	}
@@ -55,13 +59,14 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 		_ = path.Close()
 		return nil, fmt.Errorf("make a client for %s: %w", target, err)
 	}
-	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward})
+	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward, APIServer: apiServer})
 	return target.Config, nil
 }
 
-func (o *Options) dialOptions(config *rest.Config) dial.Options {
+func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Options {
 	return dial.Options{
 		Config:         config,
+		APIServer:      apiServer,
 		Timeout:        o.DialTimeout,
 		MaxConnections: o.MaxConns,
 		Alternatives: func(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
@@ -90,6 +95,9 @@ func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.checkCredentials(entry, proxy); err != nil {
+		return nil, fmt.Errorf("--write-kubeconfig: %w", err)
+	}
 	if err := o.checkCertificate(entry); err != nil {
 		return nil, fmt.Errorf("--write-kubeconfig: %w", err)
 	}
@@ -97,6 +105,18 @@ func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
 		fmt.Fprintf(o.Streams.ErrOut, "Warning: %s\n", w)
 	}
 	return serving.AddContext(o.WriteKubeconfig, entry, o.Streams.ErrOut)
+}
+
+// checkCredentials refuses a context whose clients the proxy would not let in: a kubeconfig has a place for the password of a proxy,
+// and shows it the user's client certificate, but no token.
+func (o *Options) checkCredentials(entry kubeconfig.Entry, proxy *url.URL) error {
+	u := entry.User
+	certificate := u != nil && (u.ClientCertificate != "" || len(u.ClientCertificateData) > 0 || u.Exec != nil)
+	if proxy.User != nil || o.InsecureNoAuth || o.ClientCA != "" && certificate {
+		return nil
+	}
+	return fmt.Errorf("clients of the context %s could not log in to the proxy, because a kubeconfig has no place for a proxy's token: "+
+		"add --password-file, or --client-ca and use a kubeconfig with a client certificate of that authority", entry.Name)
 }
 
 // checkCertificate refuses a context whose clients would not accept the proxy's certificate.

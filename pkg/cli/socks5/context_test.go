@@ -98,7 +98,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 	o, _ := newOptions(t)
 	source := filepath.Join(home, "config")
 	o.Cluster.KubeConfig, o.WriteKubeconfig = &source, other
-	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"})
+	remove, err := o.addContext(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080", User: url.UserPassword("me", "secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestAddContextRefuses(t *testing.T) {
 		}
 		o, _ := newOptions(t)
 		o.Cluster.KubeConfig, o.WriteKubeconfig, o.TLSCert = &file, file, certificate
-		remove, err := o.addContext(&url.URL{Scheme: "https", Host: "127.0.0.1:1080"})
+		remove, err := o.addContext(&url.URL{Scheme: "https", Host: "127.0.0.1:1080", User: url.UserPassword("me", "secret")})
 		switch {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: %v", name, err)
@@ -158,6 +158,60 @@ func TestAddContextRefuses(t *testing.T) {
 		}
 		if now, err := os.ReadFile(file); err != nil || string(now) != text {
 			t.Errorf("%q: the file is now %q, %v", name, now, err)
+		}
+	}
+}
+
+// TestAddContextWithoutPassword: a context is refused if the proxy takes tokens only, or certificates that its user has not.
+func TestAddContextWithoutPassword(t *testing.T) {
+	for name, c := range map[string]struct {
+		user   string
+		set    func(*Options)
+		refuse bool
+	}{
+		"tokens":                          {"client-certificate-data: eA==, client-key-data: eA==", func(o *Options) { o.TokenReview = true }, true},
+		"certificates, the user has none": {"token: x", func(o *Options) { o.ClientCA = "ca.crt" }, true},
+		"certificates":                    {"client-certificate-data: eA==, client-key-data: eA==", func(o *Options) { o.ClientCA = "ca.crt" }, false},
+		"an exec plugin may have one":     {"exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}", func(o *Options) { o.ClientCA = "ca.crt" }, false},
+		"no authentication":               {"token: x", func(o *Options) { o.InsecureNoAuth = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := `{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {` + c.user + `}}], contexts: [{name: c, context: {cluster: c, user: u}}],
+  clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}]}
+`
+			file := filepath.Join(t.TempDir(), "config")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o, _ := newOptions(t)
+			o.Cluster.KubeConfig, o.WriteKubeconfig = &file, file
+			c.set(o)
+			remove, err := o.addContext(&url.URL{Scheme: "https", Host: "127.0.0.1:1080"})
+			if (err != nil) != c.refuse || c.refuse && !strings.Contains(err.Error(), "--password-file") {
+				t.Errorf("%v, want refused %v", err, c.refuse)
+			}
+			if err == nil {
+				remove()
+			}
+			if now, err := os.ReadFile(file); err != nil || string(now) != text {
+				t.Errorf("the file is now %q, %v", now, err)
+			}
+		})
+	}
+}
+
+// TestWarnOfLoopback: the user learns that Go programs would not use the proxy for a server on this machine.
+func TestWarnOfLoopback(t *testing.T) {
+	for host, want := range map[string]bool{"https://127.0.0.1:6443": true, "https://localhost:6443": true, "https://192.0.2.1:6443": false} {
+		o, out := newOptions(t)
+		o.URLFile = filepath.Join(t.TempDir(), "url")
+		remove, err := o.announce(&url.URL{Scheme: "socks5", Host: "127.0.0.1:1080"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1080}, &rest.Config{Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove()
+		if got := strings.Contains(out.String(), "--write-kubeconfig"); got != want {
+			t.Errorf("%s: warned %v, want %v:\n%s", host, got, want, out)
 		}
 	}
 }
@@ -202,10 +256,10 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestUnresolved: an agent resolves any name, as its rules hold after that; a bastion is given the
-// API server's name only, and this machine's network none.
+// TestUnresolved: an agent resolves any name, as its rules hold after that; the other paths are given the
+// API server's name only.
 func TestUnresolved(t *testing.T) {
-	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {}, "portforward": {}} {
+	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {true, false}, "portforward": {true, false}} {
 		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
 		o.Via = via
 		names := o.unresolved("api.inner:6443")

@@ -157,17 +157,14 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 }
 
 // unresolved tells which names the path may resolve: an agent denies what its rules deny after
-// that. A bastion denies nothing, so it is given the API server's name only.
+// that. The other paths deny nothing, so they are given the API server's name only.
 func (o *Options) unresolved(apiServer string) func(host string, port uint16) bool {
-	switch {
-	case o.Via == dial.ViaDirect:
+	if o.Via == dial.ViaDirect {
 		return func(string, uint16) bool { return true }
-	case strings.HasPrefix(o.Via, dial.ViaSSH):
-		return func(host string, port uint16) bool {
-			return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), apiServer)
-		}
 	}
-	return nil
+	return func(host string, port uint16) bool {
+		return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), apiServer)
+	}
 }
 
 // ownAddresses returns rules against the proxy's own port: a client that connects to the
@@ -220,8 +217,8 @@ func (o *Options) announce(u *url.URL, addr net.Addr, config *rest.Config) (func
 		return nil, err
 	}
 	fmt.Fprintf(o.Streams.ErrOut, "SOCKS5 and HTTP CONNECT on %s (via %s)\n", addr, o.Via)
+	o.warnOfLoopback(config)
 	if len(o.Command) > 0 {
-		o.warnOfLoopback(config)
 		return remove, nil
 	}
 	if !o.randomPassword() {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // halfListener returns connections whose clients may end their direction while the answer is
@@ -55,7 +57,7 @@ func (c *halfConn) change(f func()) {
 func (c *halfConn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(p)
-		if len(p) != 1 || n > 0 || !errors.Is(err, io.EOF) {
+		if len(p) != 1 || n > 0 || !errors.Is(err, io.EOF) || gone(c.Conn) {
 			return n, err
 		}
 		if err := c.wait(); err != nil {
@@ -88,6 +90,25 @@ func (c *halfConn) wait() error {
 	case <-changed:
 	}
 	return nil
+}
+
+// gone tells whether the peer of a Unix socket has closed it, and not only its own direction. Of a
+// TCP connection only the answer to what is sent tells that, and keep-alive sends.
+func gone(nc net.Conn) (yes bool) {
+	socket, ok := nc.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd)}} //nolint:gosec // a descriptor
+		n, err := unix.Poll(poll, 0)
+		yes = err == nil && n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return yes || err != nil
 }
 
 // Close closes the connection.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ type Options struct {
 	// the other endpoints of a Service (resolve.Resolver has this method). Without it there
 	// is no failover.
 	Alternatives func(context.Context, gateway.Destination) ([]gateway.Destination, error)
+	// APIServer is the host:port of the API server. Where a path does not lead to it, it is
+	// dialled from this machine, as the kubeconfig's clients do.
+	APIServer string
 	// Timeout bounds one Dial, with all of its attempts. The default is 30 seconds.
 	Timeout time.Duration
 	// MaxConnections bounds the open connections and pending dials. The default is 1024.
@@ -78,7 +82,7 @@ func New(via string, o Options) (Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dialer{path: p, o: o, slots: make(chan struct{}, o.MaxConnections)}, nil
+	return &dialer{path: p, here: newNetwork(), o: o, slots: make(chan struct{}, o.MaxConnections)}, nil
 }
 
 func newPath(via string, o Options) (path, error) {
@@ -101,6 +105,7 @@ func newPath(via string, o Options) (path, error) {
 // dialer adds to a path what all have in common.
 type dialer struct {
 	path
+	here  *network // for the API server, where the path does not lead to it
 	o     Options
 	slots chan struct{}
 }
@@ -108,7 +113,10 @@ type dialer struct {
 // Dial opens a connection. If it fails in a way that may be due to one endpoint, it tries
 // others.
 func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
-	if to.Kind == gateway.KindExternal && !d.external() {
+	p := d.path
+	if d.fromHere(to) {
+		p = d.here
+	} else if to.Kind == gateway.KindExternal && !d.external() {
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST for hosts outside of the cluster",
 			"port-forwarding reaches only Pods and nodes, and %s is neither", to)
 	}
@@ -120,7 +128,7 @@ func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 	release := func() { <-d.slots }
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
-	c, err := d.attempt(ctx, to)
+	c, err := d.attempt(ctx, p, to)
 	if err != nil {
 		release()
 		return nil, err
@@ -128,13 +136,33 @@ func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 	return &slotted{Conn: c, release: sync.OnceFunc(release)}, nil
 }
 
-func (d *dialer) attempt(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
-	c, first := d.path.Dial(ctx, to)
+// fromHere tells whether a destination is the API server and the path leads to Pods and nodes
+// only, or needs an address.
+func (d *dialer) fromHere(to gateway.Destination) bool {
+	if to.Kind != gateway.KindExternal || !strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(to.Host, "."), fmt.Sprint(to.Port)), d.o.APIServer) {
+		return false
+	}
+	_, network := d.path.(*network)
+	return network || !d.external()
+}
+
+// Close closes the path and its connections.
+func (d *dialer) Close() error { return errors.Join(d.path.Close(), d.here.Close()) }
+
+func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (gateway.Conn, error) {
+	if p == d.here && !to.Addr.IsValid() {
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", to.Host)
+		if err != nil || len(addrs) == 0 {
+			return nil, gateway.Errorf(gateway.ReasonNotFound, "check the server of the kubeconfig", "find the address of the API server: %w", err)
+		}
+		to.Addr = netip.AddrPortFrom(addrs[0].Unmap(), to.Port)
+	}
+	c, first := p.Dial(ctx, to)
 	if first == nil {
 		return c, nil
 	}
 	first = asError(ctx, first, to)
-	if d.o.Alternatives == nil || to.Kind != gateway.KindService || !oneEndpoint(first) {
+	if d.o.Alternatives == nil || !ofService(to) || !oneEndpoint(first) {
 		return nil, first
 	}
 	others, err := d.o.Alternatives(ctx, to)
@@ -153,6 +181,13 @@ func (d *dialer) attempt(ctx context.Context, to gateway.Destination) (gateway.C
 		}
 	}
 	return nil, first
+}
+
+// ofService tells whether a destination may be one of several endpoints of a Service: nodes and Pods
+// have the name that the client sent only then, or if it is their own.
+func ofService(to gateway.Destination) bool {
+	_, err := netip.ParseAddr(to.Host)
+	return to.Kind == gateway.KindService || to.Kind != gateway.KindExternal && err != nil
 }
 
 // oneEndpoint tells whether a failure may be that of one endpoint only.

@@ -46,6 +46,7 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	lure("to-own", 8080, bare("10.1.0.2"))
 	lure("to-own-second", 8080, bare("fd00:1::1"))
 	lure("to-host-network", 9100, clustertest.Endpoint("shop", "node-agent", "192.0.2.1", true))
+	lure("foreign", 6443, bare("192.0.2.2"), bare("10.1.0.77"))
 	lure("mixed", 8080, bare("198.51.100.1"), bare("10.1.0.77"), bare("192.0.2.2"), clustertest.Endpoint("shop", "web-1", "10.1.0.1", true))
 	r := New(c.Client, Options{Namespace: "shop"})
 	for host, want := range map[string]string{
@@ -80,6 +81,15 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	}
 	if all, err := r.Alternatives(t.Context(), first); err != nil || len(all) != 0 {
 		t.Errorf("alternatives that are no Pods of the namespace: %v, %v", all, err)
+	}
+	// Endpoints that are no Pods of the namespace stand in for each other, each under the rules for what it is.
+	one, err := r.Resolve(t.Context(), "foreign", 80)
+	if err != nil || one.Kind == gateway.KindService || one.Port != 80 {
+		t.Fatalf("a Service of foreign endpoints: %+v, %v", one, err)
+	}
+	all, err := r.Alternatives(t.Context(), one)
+	if err != nil || len(all) != 1 || all[0].Kind == gateway.KindService || all[0].Kind == one.Kind || all[0].Host != "foreign" || all[0].Port != 80 {
+		t.Errorf("alternatives of %s: %+v, %v, want the other endpoint", one.Addr, all, err)
 	}
 	// Port-forwarding connects to the Pod of the reference, whatever the address is.
 	named := New(c.Client, Options{Namespace: "shop", PodsByName: true})

@@ -15,8 +15,8 @@ import (
 const (
 	// maxJudged bounds how many endpoints of a Service are looked up for one request.
 	maxJudged = 8
-	// maxAlternatives is more than a dialer tries.
-	maxAlternatives = 4
+	// maxAlternatives is how many a dialer tries.
+	maxAlternatives = 2
 )
 
 // own tells whether an endpoint is a Pod of the Service's namespace, and returns it with that
@@ -72,11 +72,29 @@ func (r *Resolver) byItself(ctx context.Context, d gateway.Destination) (gateway
 		d.Pod, d.Node = types.NamespacedName{Namespace: found.Namespace, Name: found.Name}, found.Node
 		return d, nil
 	case found.Kind != gateway.KindExternal:
-		found.Host = d.Host // rules may deny the name
+		found.Host, found.Port = d.Host, d.Port // rules may deny what the client sent
 		return found, nil
 	default:
 		return found, nil
 	}
+}
+
+// othersByThemselves returns what the other endpoints of a Service are whose first one is a node or
+// a Pod of another namespace. Endpoints that cannot be judged are left out.
+func (r *Resolver) othersByThemselves(ctx context.Context, d gateway.Destination, all []gateway.Destination) (others []gateway.Destination) {
+	for _, o := range all[:min(len(all), maxJudged)] {
+		if o.Addr == d.Addr || o.Kind != gateway.KindService {
+			continue
+		}
+		o, err := r.pick(ctx, []gateway.Destination{o})
+		if err == nil {
+			others = append(others, o)
+		}
+		if len(others) == maxAlternatives {
+			break
+		}
+	}
+	return others
 }
 
 // ownOf returns those endpoints that are Pods of the Service's namespace, up to the number

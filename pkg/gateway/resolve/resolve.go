@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +50,9 @@ type Options struct {
 	// PodsByName says that the path connects to Pods by their names and not by addresses, as
 	// port-forwarding does. What address an endpoint has is then of no importance.
 	PodsByName bool
+	// APIServer is the host:port of the API server. It resolves as an external destination for
+	// users who may not read which object it belongs to.
+	APIServer string
 }
 
 // Resolver resolves hosts by objects of the API server. Make it with New.
@@ -122,22 +127,44 @@ func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]
 	}
 	all, err := r.follow(ctx, host, port)
 	if err != nil {
-		return nil, asError(err)
+		err = asError(err)
+		if d, ok := r.apiServer(host, port); ok && (apierrors.IsForbidden(err) || gateway.ReasonOf(err) == gateway.ReasonNotFound) {
+			return []gateway.Destination{d}, nil
+		}
+		return nil, err
 	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all, nil
 }
 
+// apiServer returns the destination of the API server, if the host and the port are its own.
+func (r *Resolver) apiServer(host string, port uint16) (gateway.Destination, bool) {
+	own, ownPort, err := net.SplitHostPort(r.o.APIServer)
+	host = strings.TrimSuffix(host, ".")
+	if err != nil || !strings.EqualFold(own, host) || ownPort != strconv.Itoa(int(port)) {
+		return gateway.Destination{}, false
+	}
+	d := gateway.Destination{Host: host, Port: port, Kind: gateway.KindExternal}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		d.Addr = netip.AddrPortFrom(addr.Unmap(), port)
+	}
+	return d, true
+}
+
 // Alternatives returns some other endpoints of the Service that d is of, as they are now: Pods
-// of its namespace. It returns none for other kinds.
+// of its namespace. For an endpoint that is none, the others are what their addresses are by
+// themselves, too. It returns none for other destinations.
 func (r *Resolver) Alternatives(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
-	if d.Kind != gateway.KindService {
+	if _, err := netip.ParseAddr(d.Host); d.Kind == gateway.KindExternal || d.Kind != gateway.KindService && err == nil {
 		return nil, nil
 	}
 	ctx = withFresh(ctx)
 	all, err := r.candidates(ctx, d.Host, d.Port)
 	if err != nil {
 		return nil, err
+	}
+	if d.Kind != gateway.KindService {
+		return r.othersByThemselves(ctx, d, all), nil
 	}
 	// The authorizer allowed this Service only. By now the host name may resolve to another
 	// one.

@@ -221,7 +221,7 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 	if _, err := c.Client.RbacV1().RoleBindings("shop").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r := New(c.ClientAs("jane"), Options{Namespace: "shop"})
+	r := New(c.ClientAs("jane"), Options{Namespace: "shop", APIServer: "10.0.0.7:6443"})
 	daemontest.Eventually(t, time.Minute, func() error { // RBAC is read from a cache
 		_, err := r.Resolve(t.Context(), "web", 80)
 		return err
@@ -234,8 +234,16 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 			t.Errorf("%s: %s, %v, want a %s", host, d.Kind, err, want)
 		}
 	}
+	// The API server is reached by its address, though its node may not be read.
+	if d, err := r.Resolve(t.Context(), "10.0.0.7", 6443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != "10.0.0.7:6443" {
+		t.Errorf("the API server: %+v, %v, want an external destination", d, err)
+	}
+	named := New(c.ClientAs("jane"), Options{Namespace: "shop", APIServer: "api.example:443"})
+	if d, err := named.Resolve(t.Context(), "api.example", 443); err != nil || d.Kind != gateway.KindExternal || d.Host != "api.example" {
+		t.Errorf("the API server by its name: %+v, %v, want an external destination", d, err)
+	}
 	for host, text := range map[string]string{
-		"kubernetes.default": `services "kubernetes" is forbidden`, "example.com": "with a dot at its end",
+		"10.0.0.7": `cannot list resource`, "kubernetes.default": `services "kubernetes" is forbidden`, "example.com": "with a dot at its end",
 		"198.51.100.1": `cannot list resource`, "10.0.0.1": `cannot list resource`,
 	} {
 		_, err := r.Resolve(t.Context(), host, 443)

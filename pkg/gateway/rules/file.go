@@ -138,8 +138,21 @@ func matchesOne(patterns []string, value string) bool {
 
 func (r *Rule) matches(client user.Info, d gateway.Destination, deny bool) bool {
 	return r.matchesClient(client) && r.matchesObject(d, deny) &&
-		(len(r.ports) == 0 || slices.ContainsFunc(r.ports, func(p [2]uint16) bool { return p[0] <= d.Port && d.Port <= p[1] })) &&
+		(len(r.ports) == 0 || r.matchesPort(d, deny)) &&
 		(len(r.addresses) == 0 || r.matchesAddress(d.Addr, deny))
+}
+
+// matchesPort compares the port that the client sent. That of a Service may lead to another port
+// of a node or a Pod of another namespace: then a permission has to name that one, and a denial
+// of either holds.
+func (r *Rule) matchesPort(d gateway.Destination, deny bool) bool {
+	has := func(port uint16) bool {
+		return slices.ContainsFunc(r.ports, func(p [2]uint16) bool { return p[0] <= port && port <= p[1] })
+	}
+	if d.Kind == gateway.KindService || !d.Addr.IsValid() {
+		return has(d.Port)
+	}
+	return has(d.Addr.Port()) || deny && has(d.Port)
 }
 
 func (r *Rule) matchesClient(client user.Info) bool {

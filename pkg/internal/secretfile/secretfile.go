@@ -20,7 +20,7 @@ type ExposedError struct {
 
 // Error says what is wrong and what to do.
 func (e *ExposedError) Error() string {
-	return fmt.Sprintf("%s has mode %04o, so that other users of this machine can read the secret: run chmod 600 on it, or, in a Pod, set defaultMode: 0440 of the volume and an fsGroup", e.Path, e.Mode)
+	return fmt.Sprintf("%s has mode %04o, so that other users of this machine can read the secret: run chmod 600 on it; in a Pod, set defaultMode: 0400 of the volume, or 0440 and an fsGroup if the Pod does not run as root", e.Path, e.Mode)
 }
 
 // CheckOwn returns an *ExposedError if a file is of this user and a group or others may do
