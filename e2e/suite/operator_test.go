@@ -4,11 +4,13 @@ package suite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,6 +91,22 @@ func TestUpWithOperator(t *testing.T) {
 		t.Errorf("the second `fairlead up` has deleted what the operator applied: %v", err)
 	}
 	throughTunnel(ctx, t, name, bundles("v1alpha1"))
+	if err := bundles("v1beta1").Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Wait(ctx, time.Minute, "the Bundle to be gone", func(ctx context.Context) error {
+		if _, err := bundles("v1beta1").Get(ctx, "default", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading it: %w", errors.Join(err, errors.New("it is there")))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fairlead(ctx, up...)
+	if after, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{}); err != nil || after.GetUID() != before.GetUID() {
+		t.Errorf("without a Bundle, `fairlead up` has deleted what the operator left: %v", err)
+	}
 }
 
 // throughTunnel: the old version can be read while an agent runs, and not without one.

@@ -37,6 +37,8 @@ type Options struct {
 	// Keep are the names of objects that stay installed although they are not among the
 	// objects to apply. Default: none.
 	Keep []string
+	// KeepOthers keeps all objects that are not among the objects to apply.
+	KeepOthers bool
 	// Party is the command that installs; the zero value is `fairlead install`.
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
@@ -111,7 +113,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	if err != nil {
 		return result, err
 	}
-	c.keep = o.Keep
+	c.keep, c.keepOthers = o.Keep, o.KeepOthers
 	defer func() { result.Warnings = append(result.Warnings, c.warnings.list()...) }()
 	if o.DryRun {
 		return result, c.dryRun(ctx, manifests, o, result)

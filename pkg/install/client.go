@@ -38,6 +38,8 @@ type client struct {
 	party    Party
 	config   *rest.Config
 	keep     []string // names of objects that are not pruned
+	// keepOthers prunes no object.
+	keepOthers bool
 	// ownUIDs are objects that an installed program made and that go with it.
 	ownUIDs []types.UID
 }

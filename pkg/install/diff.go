@@ -50,7 +50,7 @@ func DiffOf(ctx context.Context, cfg *rest.Config, o Options, objects []componen
 	if err != nil {
 		return nil, err
 	}
-	c.keep = o.Keep
+	c.keep, c.keepOthers = o.Keep, o.KeepOthers
 	inv, err := c.readInventory(ctx)
 	if err != nil {
 		return nil, err

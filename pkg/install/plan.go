@@ -236,7 +236,7 @@ func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
 			continue
 		}
 		// The deletion of a definition deletes all objects of its kind.
-		if slices.Contains(c.keep, e.Name) || e.Kind == definitionKind {
+		if c.keepOthers || slices.Contains(c.keep, e.Name) || e.Kind == definitionKind {
 			p.kept = append(p.kept, e)
 			continue
 		}

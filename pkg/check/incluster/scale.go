@@ -5,6 +5,7 @@ package incluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,18 +69,16 @@ func (p *Parts) scaleUp(ctx context.Context, name string) error {
 		if err := p.scale(ctx, name, n, "null"); err != nil {
 			return err
 		}
-		if err := p.disown(ctx, name); err != nil {
-			return err
-		}
 	case !ours:
-		return nil
+		return p.disown(ctx, name) // if a run was killed just before that
 	default:
 		n = ptr.Deref(d.Spec.Replicas, 1)
 	}
 	if !ours {
 		want = 1
 	}
-	return poll(ctx, func(ctx context.Context) error { return p.replicasReady(ctx, name, min(n, want)) })
+	disowned := p.disown(ctx, name)
+	return errors.Join(poll(ctx, func(ctx context.Context) error { return p.replicasReady(ctx, name, min(n, want)) }), disowned)
 }
 
 func (p *Parts) replicasReady(ctx context.Context, name string, want int32) error {
@@ -117,7 +116,7 @@ const fieldManager = "fairlead-verify"
 
 // disown gives the ownership of fields up. Otherwise the next "fairlead install" with another number of replicas would report a conflict.
 func (p *Parts) disown(ctx context.Context, name string) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		d, err := p.deployments().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

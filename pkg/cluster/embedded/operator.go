@@ -110,6 +110,7 @@ func (p *plan) installForOperator(ctx context.Context, config *rest.Config, obje
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, err = install.Apply(ctx, config, objects, install.Options{Force: true})
+	// What the operator has applied, or "fairlead install", stays.
+	_, err = install.Apply(ctx, config, objects, install.Options{Force: true, KeepOthers: true})
 	return err
 }

@@ -123,6 +123,9 @@ func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Operator && tunnelapi.Enabled(b) {
+		return nil, errors.New("--operator: the operator could not apply a Bundle with tunnelAPI.enabled, because the cluster has that part already: leave out --operator, or tunnelAPI")
+	}
 	pl := &plan{Layout: l, bundle: b, state: State{
 		Record: cluster.NewRecord(l.Name), Agents: orDefault(o.Agents, DefaultAgents), Schedulers: replicas(b), Operator: o.Operator,
 	}}
