@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // noListener is the address at which nothing listens.
@@ -100,12 +102,37 @@ func addListener(m manager.Manager, flag, address string, h http.Handler, encryp
 	return m.Add(&manager.Server{Name: flag, Server: limits.Server(h), Listener: listener, ShutdownTimeout: ptr.To(shutdownBound)})
 }
 
-// guarded lets requests through whose bearer token is of a user that may get the path. Requests
-// that are refused, which anybody can send, leave nothing in the log.
+// guarded lets requests through whose bearer token is of a user that may get the path.
 func guarded(cfg *rest.Config, client *http.Client, next http.Handler) (http.Handler, error) {
 	filter, err := filters.WithAuthenticationAndAuthorization(cfg, client)
 	if err != nil {
 		return nil, err
 	}
-	return filter(logr.Discard(), next)
+	return filter(logr.New(throttled{logthrottle.New(logf, 0)}), next)
 }
+
+// throttled logs errors, each once in a while: every client can cause some, and a missing right of
+// the operator shows nowhere else.
+type throttled struct{ said *logthrottle.Log }
+
+// Init implements logr.LogSink.
+func (throttled) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink.
+func (throttled) Enabled(int) bool { return false }
+
+// Info implements logr.LogSink.
+func (throttled) Info(int, string, ...any) {}
+
+// Error implements logr.LogSink.
+func (t throttled) Error(err error, msg string, _ ...any) {
+	t.said.Addf(0, "metrics", "cannot check a request for metrics", "%s: %v", msg, err)
+}
+
+// WithValues implements logr.LogSink.
+func (t throttled) WithValues(...any) logr.LogSink { return t }
+
+// WithName implements logr.LogSink.
+func (t throttled) WithName(string) logr.LogSink { return t }
+
+func logf(_ int, format string, args ...any) { klog.Warningf(format, args...) }

@@ -29,7 +29,7 @@ const settle = time.Second
 func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
-	limits := serverLimits()
+	limits := serverLimits(l.Addr())
 	srv := limits.Server(h)
 	connContext := srv.ConnContext
 	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context { return withHalfConn(connContext(ctx, nc), nc) }
@@ -58,15 +58,23 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration
 	return srv.Close()
 }
 
-// maxHeaderBytes is kube-apiserver's own limit: clients send long tokens, and impersonation
-// headers with many groups and extra values.
-const maxHeaderBytes = 1 << 20
+const (
+	// maxHeaderBytes is kube-apiserver's own limit: clients send long tokens, and impersonation
+	// headers with many groups and extra values.
+	maxHeaderBytes = 1 << 20
+	// maxRemoteHeaderBytes bounds what other machines make the proxy hold before it knows them:
+	// there may be 1,000 connections.
+	maxRemoteHeaderBytes = 128 << 10
+)
 
 // serverLimits are those of listeners whose answers take as long as they take, with larger
 // headers. Only connections of which the number is limited have them.
-func serverLimits() httplimits.Limits {
+func serverLimits(address net.Addr) httplimits.Limits {
 	l := httplimits.Long
 	l.HeaderBytes = maxHeaderBytes
+	if tcp, ok := address.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		l.HeaderBytes = maxRemoteHeaderBytes
+	}
 	return l
 }
 

@@ -223,3 +223,15 @@ func TestLargeHeaders(t *testing.T) {
 		t.Errorf("the API server got %d requests", n)
 	}
 }
+
+// TestHeaderLimits: other machines send shorter headers, because many of them may before they are known.
+func TestHeaderLimits(t *testing.T) {
+	for address, want := range map[net.Addr]int{
+		&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}: maxHeaderBytes, &net.TCPAddr{IP: net.IPv6loopback}: maxHeaderBytes, &net.UnixAddr{Name: "x"}: maxHeaderBytes,
+		&net.TCPAddr{IP: net.IPv4zero}: maxRemoteHeaderBytes, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}: maxRemoteHeaderBytes,
+	} {
+		if got := serverLimits(address).HeaderBytes; got != want {
+			t.Errorf("%s: %d bytes, want %d", address, got, want)
+		}
+	}
+}
