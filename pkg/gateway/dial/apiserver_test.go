@@ -3,7 +3,8 @@
 package dial
 
 import (
-	"fmt"
+	"net"
+	"strconv"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -17,7 +18,8 @@ func TestAPIServer(t *testing.T) {
 	port := listen(t, echo)
 	for _, via := range []string{ViaPortForward, ViaNetwork} {
 		for _, host := range []string{"127.0.0.1", "localhost"} {
-			d := newDialer(t, via, Options{Config: &rest.Config{Host: fmt.Sprintf("https://%s:%d", host, port)}, APIServer: fmt.Sprintf("%s:%d", host, port)})
+			server := net.JoinHostPort(host, strconv.Itoa(int(port)))
+			d := newDialer(t, via, Options{Config: &rest.Config{Host: "https://" + server}, APIServer: server})
 			c := mustDial(t, d, address(gateway.KindExternal, host, port))
 			ping(t, c, "hello")
 			if via == ViaPortForward {
