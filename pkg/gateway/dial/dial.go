@@ -97,7 +97,7 @@ func newPath(via string, o Options) (path, error) {
 		return newNetwork(), nil
 	case via == ViaAPI:
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST",
-			"the path %q needs the extension API server", via)
+			"the path %q does not exist yet", via)
 	}
 	return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST", "there is no path %q", via)
 }
