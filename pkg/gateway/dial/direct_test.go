@@ -213,7 +213,7 @@ func TestNewRefuses(t *testing.T) {
 		o    Options
 		text string
 	}{
-		"api":          {Options{}, "needs the extension API server"},
+		"api":          {Options{}, "does not exist yet"},
 		"carrier":      {Options{}, "use portforward, direct, network or ssh=USER@HOST"},
 		"portforward":  {Options{}, "kubeconfig"},
 		"direct":       {Options{}, "socket or its address"},
