@@ -30,14 +30,16 @@ func TestSOCKS5(t *testing.T) {
 		step{"a Service by name, over SOCKS5", func(ctx context.Context, t *testing.T) {
 			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sS", "--fail", "--max-time", "20", "http://"+service+"/healthz")
 			wantText(t, "the answer", out, "ok")
-			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`, ended())
+			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`)
+			wantEnd(t, audit)
 		}},
 		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
 			page := "http://" + helloApp(ctx, t) + "." + harness.Namespace + ":8080/"
 			for protocol, proxy := range map[string]string{"socks5": `"$ALL_PROXY"`, "http": `"$HTTPS_PROXY" --proxytunnel`} {
 				out, audit := throughSOCKS5(ctx, t, succeeds, "sh", "-c", "curl -sS --fail --max-time 20 --proxy "+proxy+" "+page)
 				wantText(t, "the page", out, "Hello, world!", "Hostname: ")
-				wantText(t, "the audit line", audit, `protocol="`+protocol+`"`, `kind="Service"`, `name="hello-app"`, ended())
+				wantText(t, "the audit line", audit, `protocol="`+protocol+`"`, `kind="Service"`, `name="hello-app"`)
+				wantEnd(t, audit)
 			}
 		}},
 		step{"a Service by its cluster address, over HTTP CONNECT", func(ctx context.Context, t *testing.T) {
@@ -47,7 +49,8 @@ func TestSOCKS5(t *testing.T) {
 			}
 			// curl opens a CONNECT tunnel for https.
 			_, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sSk", "--max-time", "20", "-o", "/dev/null", "https://"+svc.Spec.ClusterIP+"/")
-			wantText(t, "the audit line", audit, `protocol="http"`, `kind="Service"`, ended())
+			wantText(t, "the audit line", audit, `protocol="http"`, `kind="Service"`)
+			wantEnd(t, audit)
 		}},
 		step{"a Pod by its address", func(ctx context.Context, t *testing.T) {
 			pod, err := suite.Client.CoreV1().Pods(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
@@ -70,7 +73,8 @@ func TestSOCKS5(t *testing.T) {
 			}
 			out, audit := throughSOCKS5(ctx, t, succeeds, "curl", "-sSk", "--max-time", "20", "https://"+node.Name+":10250/healthz")
 			wantText(t, "the kubelet's answer", out, "Unauthorized")
-			wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`, ended())
+			wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`)
+			wantEnd(t, audit)
 		}},
 		step{"destinations outside of the cluster are refused", func(ctx context.Context, t *testing.T) {
 			_, audit := throughSOCKS5(ctx, t, fails, "curl", "-sS", "--max-time", "20", "http://198.51.100.1/")
@@ -105,13 +109,18 @@ func throughSOCKS5(ctx context.Context, t *testing.T, want outcome, command ...s
 	return stdout.String(), stderr.String()
 }
 
-// ended is the result of a connection that curl has closed. The path of simulated nodes cannot
-// tell the destination, and the end of the command then comes before that of the connection.
-func ended() string {
-	if suite.Simulated() {
-		return `result="`
+// wantEnd checks the result of a connection that curl has closed. curl leaves without reading what a
+// TLS server sends last, such as session tickets: the kernel may make a reset of that. The path of
+// simulated nodes cannot tell the destination, and the end of the command then comes before that of
+// the connection.
+func wantEnd(t *testing.T, audit string) {
+	t.Helper()
+	left := strings.Contains(audit, `result="aborted"`) && (strings.Contains(audit, "not connected") || strings.Contains(audit, "reset by peer"))
+	if suite.Simulated() || strings.Contains(audit, `result="ok"`) || left {
+		wantText(t, "the audit line", audit, `result="`)
+		return
 	}
-	return `result="ok"`
+	t.Errorf("the connection did not end in order:\n%s", audit)
 }
 
 func wantText(t *testing.T, what, text string, parts ...string) {
