@@ -31,14 +31,14 @@ type pumped struct {
 	goroutines *sync.WaitGroup
 	in, out    *buffer
 	sent       chan struct{} // closed when nothing more is sent
-	finished   chan struct{} // closed after Close has had its effect
+	closing    chan struct{} // closed by Close
 	closed     sync.Once
 }
 
 // start moves bytes until the connection ends.
 func (p *pumped) start() *pumped {
 	p.in, p.out, p.sent = newBuffer(receiveBuffer), newBuffer(sendBuffer), make(chan struct{})
-	p.finished = make(chan struct{})
+	p.closing = make(chan struct{})
 	p.goroutines.Go(p.receive)
 	p.goroutines.Go(p.send)
 	p.goroutines.Go(p.watch)
@@ -66,14 +66,31 @@ func (p *pumped) receive() {
 	}
 }
 
-// watch ends the connection with its path.
+// watch ends the connection after Close, or with its path. Close itself starts no goroutine: it may
+// be called while the path waits for all of them.
 func (p *pumped) watch() {
+	defer p.end()
 	select {
 	case <-p.down:
 		lost := cmp.Or(p.lost(), io.ErrClosedPipe)
 		p.in.finish(lost)
 		p.out.discard(lost)
-	case <-p.finished:
+	case <-p.closing:
+		select {
+		case <-p.sent:
+		case <-time.After(closeGrace):
+		case <-p.down:
+		}
+	}
+	done := make(chan struct{})
+	p.goroutines.Go(func() {
+		defer close(done)
+		_ = p.conn.Close()
+	})
+	select { // upstream's gRPC client waits 10 seconds if it holds bytes that were not read
+	case <-done:
+	case <-time.After(closeGrace):
+	case <-p.down:
 	}
 }
 
@@ -120,25 +137,7 @@ func (p *pumped) Close() error {
 	p.closed.Do(func() {
 		p.in.discard(net.ErrClosed)
 		p.out.finish(nil)
-		p.goroutines.Go(func() {
-			defer close(p.finished)
-			defer p.end()
-			select {
-			case <-p.sent:
-			case <-time.After(closeGrace):
-			case <-p.down:
-			}
-			done := make(chan struct{})
-			p.goroutines.Go(func() {
-				defer close(done)
-				_ = p.conn.Close()
-			})
-			select { // upstream's gRPC client waits 10 seconds if it holds bytes that were not read
-			case <-done:
-			case <-time.After(closeGrace):
-			case <-p.down:
-			}
-		})
+		close(p.closing)
 	})
 	return nil
 }
