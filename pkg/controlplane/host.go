@@ -41,8 +41,11 @@ func (h host) path(p string) string {
 	return hostpath.Path(h.root, p)
 }
 
+// follow is path for a file or directory that is read: it resolves the last component, too.
+func (h host) follow(p string) string { return hostpath.Follow(h.root, p) }
+
 func (h host) read(p string) ([]byte, error) {
-	data, err := os.ReadFile(hostpath.Follow(h.root, p))
+	data, err := os.ReadFile(h.follow(p))
 	if errors.Is(err, syscall.EISDIR) && h.emptyDir(p) {
 		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 	}
@@ -193,7 +196,7 @@ func (h host) write(p string, data []byte, mode fs.FileMode, owner *syscall.Stat
 // syncDir makes renames in a directory durable. It ignores errors of file
 // systems that do not support that.
 func (h host) syncDir(dir string) {
-	if d, err := os.Open(hostpath.Follow(h.root, dir)); err == nil {
+	if d, err := os.Open(h.follow(dir)); err == nil {
 		_ = d.Sync()
 		_ = d.Close()
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // Change is one file that a run creates, replaces or removes.
@@ -160,7 +159,7 @@ func writeJSON(h host, p string, v any) error {
 // ends. It creates the state directory.
 func lock(h host) (unlock func(), err error) {
 	made := !h.exists(StateDir)
-	if err := os.MkdirAll(hostpath.Follow(h.root, StateDir), 0o700); err != nil {
+	if err := os.MkdirAll(h.follow(StateDir), 0o700); err != nil {
 		return nil, h.strip(err)
 	}
 	release, err := cluster.LockFile(h.path(lockFile))

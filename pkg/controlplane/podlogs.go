@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // podLogs is where the kubelet keeps the logs of containers:
@@ -25,7 +23,7 @@ func (h host) lastLogLines(namespace, pod, container string, since time.Time, n 
 	var newest string
 	var at time.Time
 	for _, name := range logs {
-		name = hostpath.Follow(h.root, h.name(name))
+		name = h.follow(h.name(name))
 		if info, err := os.Stat(name); err == nil && info.ModTime().After(at) && !info.ModTime().Before(since) {
 			newest, at = name, info.ModTime()
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // Supported minor versions of kube-apiserver: those that this package has been
@@ -118,7 +117,7 @@ func (n *node) checkManifestsDir() error {
 			return fmt.Errorf("this node's kubelet reads static Pods from %s, not from %s: set controlPlane.manifestsDir", config.StaticPodPath, dir)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(hostpath.Follow(n.root, dir), "[^.]*"))
+	files, err := filepath.Glob(filepath.Join(n.follow(dir), "[^.]*"))
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
 // stageChange keeps the old file under a second name, a hard link that needs no disk
@@ -22,7 +20,7 @@ func (t *transaction) stageChange(c Change) error {
 		}
 	}
 	if c.Backup != "" {
-		if err := os.MkdirAll(hostpath.Follow(t.root, backupDir), 0o700); err != nil {
+		if err := os.MkdirAll(t.follow(backupDir), 0o700); err != nil {
 			return t.strip(err)
 		}
 		if err := t.write(c.Backup, c.BackupData, 0o600, nil); err != nil {

@@ -145,6 +145,11 @@ func ReasonOf(err error) Reason {
 	return ReasonInternal
 }
 
+// SameAddress tells whether a host and a port, as a client sends them, are an address "host:port".
+func SameAddress(host string, port uint16, address string) bool {
+	return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), address)
+}
+
 // IsLoopback tells whether a host, an address or a name, is this machine.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {

@@ -29,7 +29,7 @@ import (
 type listeners struct{ webhook, metrics, health string }
 
 // TestListeners: with the rights that are rendered, the operator shows metrics over TLS, with a
-// certificate of the CA in its Secret, to users who may get /metrics and to nobody else. All
+// certificate of the CA in its Secret, only to users who may get /metrics. All
 // listeners have bounds.
 func TestListeners(t *testing.T) {
 	ports := daemontest.Ports(t, 2)

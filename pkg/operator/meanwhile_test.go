@@ -207,7 +207,7 @@ func TestInventoryMeanwhile(t *testing.T) {
 				}
 			}
 			if raced != name {
-				t.Errorf("nobody has changed the inventory: %q", raced)
+				t.Errorf("no other client has changed the inventory: %q", raced)
 			}
 		})
 	}

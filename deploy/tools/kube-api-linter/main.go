@@ -2,7 +2,7 @@
 
 // Command kube-api-linter compares the types of our APIs with Kubernetes' conventions, by the
 // linters of sigs.k8s.io/kube-api-linter. It is a program of its own, because golangci-lint would
-// have to be built anew with them. From the root of the repository:
+// have to be built again with them. From the root of the repository:
 //
 //	go -C deploy/tools/kube-api-linter run . [-v] DIRECTORY...
 //

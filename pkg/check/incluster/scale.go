@@ -70,7 +70,7 @@ func (p *Parts) scaleUp(ctx context.Context, name string) error {
 			return err
 		}
 	case !ours:
-		return p.disown(ctx, name) // if a run was killed just before that
+		return p.disown(ctx, name) // an earlier run may have been killed before it did that
 	default:
 		n = ptr.Deref(d.Spec.Replicas, 1)
 	}

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -163,7 +162,7 @@ func (o *Options) unresolved(apiServer string) func(host string, port uint16) bo
 		return func(string, uint16) bool { return true }
 	}
 	return func(host string, port uint16) bool {
-		return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), apiServer)
+		return gateway.SameAddress(host, port, apiServer)
 	}
 }
 

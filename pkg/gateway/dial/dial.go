@@ -139,7 +139,7 @@ func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 // fromHere tells whether a destination is the API server and the path leads to Pods and nodes
 // only, or needs an address.
 func (d *dialer) fromHere(to gateway.Destination) bool {
-	if to.Kind != gateway.KindExternal || !strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(to.Host, "."), fmt.Sprint(to.Port)), d.o.APIServer) {
+	if to.Kind != gateway.KindExternal || !gateway.SameAddress(to.Host, to.Port, d.o.APIServer) {
 		return false
 	}
 	_, network := d.path.(*network)

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -139,11 +137,10 @@ func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]
 
 // apiServer returns the destination of the API server, if the host and the port are its own.
 func (r *Resolver) apiServer(host string, port uint16) (gateway.Destination, bool) {
-	own, ownPort, err := net.SplitHostPort(r.o.APIServer)
-	host = strings.TrimSuffix(host, ".")
-	if err != nil || !strings.EqualFold(own, host) || ownPort != strconv.Itoa(int(port)) {
+	if !gateway.SameAddress(host, port, r.o.APIServer) {
 		return gateway.Destination{}, false
 	}
+	host = strings.TrimSuffix(host, ".")
 	d := gateway.Destination{Host: host, Port: port, Kind: gateway.KindExternal}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		d.Addr = netip.AddrPortFrom(addr.Unmap(), port)
@@ -155,7 +152,7 @@ func (r *Resolver) apiServer(host string, port uint16) (gateway.Destination, boo
 // of its namespace. For an endpoint that is none, the others are what their addresses are by
 // themselves, too. It returns none for other destinations.
 func (r *Resolver) Alternatives(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
-	if _, err := netip.ParseAddr(d.Host); d.Kind == gateway.KindExternal || d.Kind != gateway.KindService && err == nil {
+	if d.Kind == gateway.KindExternal {
 		return nil, nil
 	}
 	ctx = withFresh(ctx)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRead: a file of one's own is read only if nobody else may use it, and the refusal says
+// TestRead: a file of one's own is read only if no other user may use it, and the refusal says
 // what to do.
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
