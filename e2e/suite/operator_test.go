@@ -11,16 +11,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
@@ -50,7 +47,7 @@ func TestUpWithOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	bundles := func(version string) dynamic.ResourceInterface {
-		return dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: "bundles"})
+		return harness.Bundles(dynamic.NewForConfigOrDie(config), version)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "fairlead.dev/v1alpha1", "kind": "Bundle", "metadata": map[string]any{"name": "default"},
@@ -61,21 +58,7 @@ func TestUpWithOperator(t *testing.T) {
 	}
 	ready := func() {
 		t.Helper()
-		err := harness.Wait(ctx, time.Minute, "the operator to apply the Bundle", func(ctx context.Context) error {
-			u, err := bundles("v1beta1").Get(ctx, "default", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			b := &v1beta1.Bundle{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, b); err != nil {
-				return err
-			}
-			if !meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReconciled) || len(b.Status.Components) != 2 {
-				return fmt.Errorf("%+v", b.Status)
-			}
-			return nil
-		})
-		if err != nil {
+		if err := harness.WaitReconciled(ctx, dynamic.NewForConfigOrDie(config), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,19 +4,14 @@ package install_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 )
 
 // operator installs the operator, which adopts what the command has installed and follows a Bundle of the old version. The API server
@@ -27,7 +22,7 @@ func operator(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	bundles := func(version string) dynamic.ResourceInterface {
-		return client.Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: "bundles"})
+		return harness.Bundles(client, version)
 	}
 	scheduler := func() (uid string, replicas int32) {
 		t.Helper()
@@ -62,21 +57,7 @@ func operator(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = harness.Wait(ctx, 2*time.Minute, "the operator to apply the Bundle", func(ctx context.Context) error {
-		u, err := bundles("v1beta1").Get(ctx, "default", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		b := &v1beta1.Bundle{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, b); err != nil {
-			return err
-		}
-		if !meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReconciled) {
-			return fmt.Errorf("%+v", b.Status.Conditions)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := harness.WaitReconciled(ctx, client, 2*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if now, replicas := scheduler(); now != uid || replicas != 3 {
