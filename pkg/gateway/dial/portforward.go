@@ -26,6 +26,9 @@ type PortForwardOptions struct {
 	// IdleTimeout is how long the upstream connection of a Pod is kept without
 	// connections. The default is 1 minute.
 	IdleTimeout time.Duration
+	// UnsharedConnections is how many connections to a Pod have an upstream connection each.
+	// Beyond that they share them. The default is 16.
+	UnsharedConnections int
 	// StreamsPerConnection bounds the connections that share an upstream connection. The
 	// default is 32.
 	StreamsPerConnection int
@@ -42,6 +45,7 @@ type PortForwardOptions struct {
 
 func (o *PortForwardOptions) complete() {
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
+	o.UnsharedConnections = cmp.Or(o.UnsharedConnections, 16)
 	o.StreamsPerConnection = cmp.Or(o.StreamsPerConnection, 32)
 	o.ReceiveBuffer = cmp.Or(o.ReceiveBuffer, 1<<20)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
@@ -65,7 +69,8 @@ type portForward struct {
 // podConns are the upstream connections of a Pod.
 type podConns struct {
 	conns   []*upstream
-	dialing chan struct{} // closed when the dial under way has ended
+	dialing int           // dials under way
+	dialled chan struct{} // closed when one of them has ended
 }
 
 // hostPod is a Pod in a node's network, and until when that is assumed.
@@ -134,7 +139,6 @@ func port(a netip.AddrPort, sent uint16) uint16 {
 }
 
 // upstream returns a connection with a reserved place for a stream, and whether it is new.
-// At most one is dialled for a Pod at a time; others wait for it.
 func (p *portForward) upstream(ctx context.Context, pod types.NamespacedName) (*upstream, bool, error) {
 	for {
 		p.mu.Lock()
@@ -144,17 +148,15 @@ func (p *portForward) upstream(ctx context.Context, pod types.NamespacedName) (*
 		}
 		pc := p.pods[pod]
 		if pc == nil {
-			pc = &podConns{}
+			pc = &podConns{dialled: make(chan struct{})}
 			p.pods[pod] = pc
 		}
-		pc.conns = slices.DeleteFunc(pc.conns, (*upstream).lost)
-		for _, u := range pc.conns {
-			if u.reserve() {
-				p.mu.Unlock()
-				return u, false, nil
-			}
+		unshared := len(pc.conns)+pc.dialing < p.o.PortForward.UnsharedConnections
+		if u := pc.reserve(unshared); u != nil {
+			p.mu.Unlock()
+			return u, false, nil
 		}
-		if wait := pc.dialing; wait != nil {
+		if wait := pc.dialled; pc.dialing > 0 && !unshared { // all wait for the same new one, to share it
 			p.mu.Unlock()
 			select {
 			case <-wait:
@@ -163,11 +165,27 @@ func (p *portForward) upstream(ctx context.Context, pod types.NamespacedName) (*
 				return nil, false, context.Cause(ctx)
 			}
 		}
-		pc.dialing = make(chan struct{})
+		pc.dialing++
 		p.mu.Unlock()
 		u, err := p.connect(ctx, pod, pc)
 		return u, true, err
 	}
+}
+
+// reserve takes a place in the connection with the fewest streams or, if places are not to be shared
+// yet, in one that has none. It returns nil if there is no such place.
+func (pc *podConns) reserve(unshared bool) *upstream {
+	pc.conns = slices.DeleteFunc(pc.conns, (*upstream).lost)
+	slices.SortStableFunc(pc.conns, func(a, b *upstream) int { return a.load() - b.load() })
+	for _, u := range pc.conns {
+		if unshared && u.load() > 0 {
+			return nil
+		}
+		if u.reserve() {
+			return u
+		}
+	}
+	return nil
 }
 
 func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc *podConns) (*upstream, error) {
@@ -183,10 +201,11 @@ func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(pc.dialing)
-	pc.dialing = nil
+	close(pc.dialled)
+	pc.dialled = make(chan struct{})
+	pc.dialing--
 	if err != nil {
-		if len(pc.conns) == 0 {
+		if len(pc.conns) == 0 && pc.dialing == 0 {
 			delete(p.pods, pod)
 		}
 		return nil, upgradeError(err, pod)
@@ -211,7 +230,7 @@ func (p *portForward) forget(pod types.NamespacedName, u *upstream) {
 		return
 	}
 	pc.conns = slices.DeleteFunc(pc.conns, func(o *upstream) bool { return o == u })
-	if len(pc.conns) == 0 && pc.dialing == nil {
+	if len(pc.conns) == 0 && pc.dialing == 0 {
 		delete(p.pods, pod)
 	}
 }

@@ -45,7 +45,7 @@ func TestPortForward(t *testing.T) {
 	c.Node("node-1", "127.0.0.1", c.kubelet.On)
 	c.Pod("default", "web", "node-1", []string{"10.1.0.1"})
 	for name, test := range map[string]func(*testing.T, forwardTest){
-		"bytes": forwardBytes, "shared": forwardShared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
+		"bytes": forwardBytes, "shared": forwardShared, "unshared": forwardUnshared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
 		"forbidden": forwardForbidden, "spdy": forwardSPDY, "api server gone": forwardLost, "node": forwardNode,
 		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks,
 	} {
@@ -81,7 +81,7 @@ func forwardBytes(t *testing.T, c forwardTest) {
 
 // forwardShared: connections to a Pod share upstream connections, up to a bound.
 func forwardShared(t *testing.T, c forwardTest) {
-	d, to := c.dialer(t, Options{PortForward: PortForwardOptions{StreamsPerConnection: 8}}), podAt("web", listen(t, echo))
+	d, to := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, StreamsPerConnection: 8}}), podAt("web", listen(t, echo))
 	before := c.kubelet.Connections.Load()
 	var wg sync.WaitGroup
 	for i := range 32 {
@@ -92,6 +92,74 @@ func forwardShared(t *testing.T, c forwardTest) {
 	if n := c.kubelet.Connections.Load() - before; n != 4 {
 		t.Errorf("32 connections use %d upstream connections, want 4 for 8 each", n)
 	}
+}
+
+// forwardUnshared: the first connections to a Pod have an upstream connection each, so that a client
+// that reads nothing delays no other. One that is free is used again, and later ones are shared.
+func forwardUnshared(t *testing.T, c forwardTest) {
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4, ReceiveBuffer: 128 << 10, StallTimeout: time.Hour}})
+	before := c.kubelet.Connections.Load()
+	for range 5 {
+		conn := mustDial(t, d, podAt("web", listen(t, echo)))
+		ping(t, conn, "alone")
+		_ = conn.Close()
+		daemontest.Eventually(t, time.Minute, func() error { return free(d) })
+	}
+	if n := c.kubelet.Connections.Load() - before; n != 1 {
+		t.Errorf("5 connections, one after another, use %d upstream connections, want 1", n)
+	}
+	neighbours := []gateway.Conn{mustDial(t, d, podAt("web", listen(t, echo)))}
+	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
+	daemontest.Eventually(t, time.Minute, func() error {
+		if !stalled.(*slotted).Conn.(*forwarded).in.full() {
+			return errors.New("the buffer of the stalled client is not full")
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for range 5 { // two that have one of their own, and three that share
+		neighbours = append(neighbours, mustDial(t, d, podAt("web", listen(t, echo))))
+	}
+	for i, conn := range neighbours {
+		wg.Go(func() { ping(t, conn, "word "+strconv.Itoa(i)) }) // fails if the stalled client holds it up
+	}
+	wg.Wait()
+	if n := c.kubelet.Connections.Load() - before; n != 4 {
+		t.Errorf("7 connections use %d upstream connections, want 4", n)
+	}
+	// Several dials at a time make what they need, and no more.
+	d = c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4}})
+	before = c.kubelet.Connections.Load()
+	to := podAt("web", listen(t, echo))
+	for i := range 12 {
+		wg.Go(func() {
+			conn, err := d.Dial(t.Context(), to)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ping(t, conn, "word "+strconv.Itoa(i))
+		})
+	}
+	wg.Wait()
+	if n := c.kubelet.Connections.Load() - before; n != 4 {
+		t.Errorf("12 connections at a time use %d upstream connections, want 4", n)
+	}
+}
+
+// free tells whether a dialer has an upstream connection without streams.
+func free(d Dialer) error {
+	p := d.(*dialer).path.(*portForward)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pc := range p.pods {
+		for _, u := range pc.conns {
+			if u.load() == 0 {
+				return nil
+			}
+		}
+	}
+	return errors.New("no upstream connection is free")
 }
 
 // forwardHalfClose: the destination sees the end of what the client sends, and the client
@@ -226,7 +294,7 @@ func forwardNode(t *testing.T, c forwardTest) {
 // forwardStalled: a client that reads nothing does not hold up others for long, and sees an
 // error rather than an end. SPDY has no flow control, so that takes buffers and a reset.
 func forwardStalled(t *testing.T, c forwardTest) {
-	d := c.dialer(t, Options{PortForward: PortForwardOptions{ReceiveBuffer: 128 << 10, StallTimeout: time.Second}})
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, ReceiveBuffer: 128 << 10, StallTimeout: time.Second}})
 	neighbour := mustDial(t, d, podAt("web", listen(t, echo)))
 	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
 	for i := range 50 {

@@ -24,8 +24,9 @@ const pingPeriod = 10 * time.Second
 // forwarded connection.
 //
 // SPDY as Kubernetes has it knows no flow control: a stream whose client does not read holds
-// up all others of the upstream. Therefore each stream has a buffer, an upstream with a full
-// one gets no new streams, and a stream that stays full for long is reset if others wait.
+// up all others of the upstream. Therefore the first connections to a Pod have an upstream each.
+// Beyond those, each stream has a buffer, an upstream with a full one gets no new streams, and a
+// stream that stays full for long is reset if others wait.
 type upstream struct {
 	o          PortForwardOptions
 	pod        string
@@ -148,6 +149,13 @@ func (u *upstream) reserve() bool {
 	u.pending++
 	u.idle.Stop()
 	return true
+}
+
+// load is the number of streams.
+func (u *upstream) load() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pending + len(u.streams)
 }
 
 // add puts a connection in the place that reserve took for it.
