@@ -59,8 +59,18 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 		_ = path.Close()
 		return nil, fmt.Errorf("make a client for %s: %w", target, err)
 	}
-	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward, APIServer: apiServer})
+	o.resolver = resolve.New(client, o.resolveOptions(target.Namespace, apiServer))
 	return target.Config, nil
+}
+
+// resolveOptions are those of the path: the network path connects to addresses, so it needs those of
+// hosts outside of the cluster, too.
+func (o *Options) resolveOptions(namespace, apiServer string) resolve.Options {
+	r := resolve.Options{Namespace: namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward, APIServer: apiServer}
+	if o.Via == dial.ViaNetwork {
+		r.LookUp = resolve.SystemLookUp
+	}
+	return r
 }
 
 func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Options {

@@ -257,7 +257,7 @@ func TestDocs(t *testing.T) {
 }
 
 // TestUnresolved: an agent resolves any name, as its rules hold after that; the other paths are given the
-// API server's name only.
+// API server's name only. For the network path the proxy resolves names before it judges the address.
 func TestUnresolved(t *testing.T) {
 	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {true, false}, "portforward": {true, false}} {
 		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
@@ -266,6 +266,9 @@ func TestUnresolved(t *testing.T) {
 		is := func(host string) bool { return names != nil && names(host, 6443) }
 		if got := [2]bool{is("API.inner."), is("other.inner")}; got != want {
 			t.Errorf("--via %s resolves the API server's name and another one: %v, want %v", via, got, want)
+		}
+		if r := o.resolveOptions("default", "api.inner:6443"); (r.LookUp != nil) != (via == "network") {
+			t.Errorf("--via %s: the proxy resolves names: %v", via, r.LookUp != nil)
 		}
 	}
 }

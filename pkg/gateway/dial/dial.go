@@ -162,7 +162,7 @@ func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (g
 		return c, nil
 	}
 	first = asError(ctx, first, to)
-	if d.o.Alternatives == nil || !ofService(to) || !oneEndpoint(first) {
+	if d.o.Alternatives == nil || !oneOfSeveral(to) || !oneEndpoint(first) {
 		return nil, first
 	}
 	others, err := d.o.Alternatives(ctx, to)
@@ -183,11 +183,11 @@ func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (g
 	return nil, first
 }
 
-// ofService tells whether a destination may be one of several endpoints of a Service: nodes and Pods
-// have the name that the client sent only then, or if it is their own.
-func ofService(to gateway.Destination) bool {
+// oneOfSeveral tells whether a destination may be one of several endpoints of a Service, or of several
+// addresses of a host: nodes and Pods have the name that the client sent only then, or if it is their own.
+func oneOfSeveral(to gateway.Destination) bool {
 	_, err := netip.ParseAddr(to.Host)
-	return to.Kind == gateway.KindService || to.Kind != gateway.KindExternal && err != nil
+	return to.Kind == gateway.KindService || err != nil
 }
 
 // oneEndpoint tells whether a failure may be that of one endpoint only.

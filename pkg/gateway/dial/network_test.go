@@ -4,6 +4,7 @@ package dial
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/netip"
 	"testing"
@@ -62,4 +63,15 @@ func TestNetworkFailures(t *testing.T) {
 		return []gateway.Destination{working}, nil
 	}})
 	ping(t, mustDial(t, d, at(refusing(t))), "second endpoint")
+
+	// Of a host outside of the cluster another address is tried, if the rules allow that.
+	outside := func(port uint16) gateway.Destination {
+		return gateway.Destination{Host: "www.example.com", Port: 80, Kind: gateway.KindExternal, Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)}
+	}
+	working = outside(listen(t, echo))
+	ping(t, mustDial(t, d, outside(refusing(t))), "second address")
+	denied := gateway.WithCheck(t.Context(), func(gateway.Destination) error { return errors.New("denied") })
+	if c, err := d.Dial(denied, outside(refusing(t))); gateway.ReasonOf(err) != gateway.ReasonRefused {
+		t.Errorf("an address that is denied: %v, %v", c, err)
+	}
 }

@@ -51,6 +51,10 @@ type Options struct {
 	// APIServer is the host:port of the API server. It resolves as an external destination for
 	// users who may not read which object it belongs to.
 	APIServer string
+	// LookUp returns the addresses of a host outside of the cluster, for a path that connects to
+	// addresses. An address that belongs to an object of the cluster is judged as that object.
+	// Without LookUp such hosts have no address: the path resolves them, or refuses them.
+	LookUp func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Resolver resolves hosts by objects of the API server. Make it with New.
@@ -62,6 +66,7 @@ type Resolver struct {
 	serviceIPs memo[[]service]
 	pods       memo[[]pod]
 	nodes      memo[[]node]
+	names      memo[[]netip.Addr]
 }
 
 var _ gateway.Resolver = (*Resolver)(nil)
@@ -78,6 +83,7 @@ func New(client kubernetes.Interface, o Options) *Resolver {
 		client: client, o: o,
 		services: newMemo[service](o.TTL), endpoints: newMemo[[]endpoint](o.TTL), serviceIPs: newMemo[[]service](o.TTL),
 		pods: newMemo[[]pod](o.TTL), nodes: newMemo[[]node](nodesTTL),
+		names: newMemo[[]netip.Addr](o.TTL),
 	}
 }
 
@@ -150,10 +156,11 @@ func (r *Resolver) apiServer(host string, port uint16) (gateway.Destination, boo
 
 // Alternatives returns some other endpoints of the Service that d is of, as they are now: Pods
 // of its namespace. For an endpoint that is none, the others are what their addresses are by
-// themselves, too. It returns none for other destinations.
+// themselves, too. For a host outside of the cluster they are its other addresses. It returns none
+// for other destinations.
 func (r *Resolver) Alternatives(ctx context.Context, d gateway.Destination) ([]gateway.Destination, error) {
 	if d.Kind == gateway.KindExternal {
-		return nil, nil
+		return r.otherAddresses(ctx, d)
 	}
 	ctx = withFresh(ctx)
 	all, err := r.candidates(ctx, d.Host, d.Port)
@@ -237,7 +244,7 @@ func (r *Resolver) nodeOrExternal(ctx context.Context, q query, port uint16) ([]
 	case err == nil && n != nil:
 		return nodeDestination(n, netip.Addr{}, q.host, port)
 	case external && (err == nil || apierrors.IsForbidden(err)):
-		return []gateway.Destination{{Host: q.host, Port: port, Kind: gateway.KindExternal}}, nil
+		return r.external(ctx, q.host, port)
 	case err != nil && !apierrors.IsForbidden(err):
 		return nil, apiError(err, "find a node named "+q.host)
 	case err != nil:
