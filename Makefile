@@ -190,7 +190,7 @@ bench-mux: ## Compare ways to carry many connections over one: our link, yamux, 
 .PHONY: bench-ways-in
 bench-ways-in: build ## Measure the ways into a cluster beside those of others: fairlead proxy and kubectl proxy (BENCH_FLAGS, for example '-only proxy -reps 9')
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
-	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
+	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead -bin $(BIN) $(BENCH_FLAGS)
 
 .PHONY: bench-api
 bench-api: build ## Measure the declarative API: conversion, the operator, a restart with objects of the old version (BENCH_FLAGS, for example '-old 500')

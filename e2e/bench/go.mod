@@ -99,6 +99,7 @@ require github.com/quic-go/quic-go v0.54.0
 require (
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
+	github.com/kevinburke/ssh_config v1.6.0 // indirect
 	github.com/things-go/go-socks5 v0.1.1 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.44.0 // indirect
 	go.uber.org/mock v0.6.0 // indirect

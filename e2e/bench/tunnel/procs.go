@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
@@ -151,7 +152,7 @@ func startRig(p pair, mode string, agents int, extra ...string) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeCerts(dir); err != nil {
+	if err := certs.Write(dir); err != nil {
 		return nil, err
 	}
 	r := &rig{pair: p, mode: mode, dir: dir, socket: filepath.Join(dir, "s")}

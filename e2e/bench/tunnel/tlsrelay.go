@@ -3,6 +3,8 @@
 package main
 
 import (
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
+
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,7 +25,7 @@ func startTLSRelay(mode string) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeCerts(r.dir); err != nil {
+	if err := certs.Write(r.dir); err != nil {
 		return nil, err
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort()))

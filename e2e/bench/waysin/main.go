@@ -24,8 +24,28 @@ type options struct {
 	reps int
 	// dir is for files of the run.
 	dir string
+	// bin has the konnectivity-server and the agent, for part paths.
+	bin string
 	// duration is the time of each measurement of a rate.
 	duration time.Duration
+	// missed are the rows that do not reach their goal.
+	missed *[]string
+}
+
+// limit is the goal of a row, for its last column: at least or at most.
+type limit struct{ least, most float64 }
+
+// mark returns the cells that compare a value with its goal.
+func (o options) mark(row string, l limit, v float64) string {
+	sign, goal, ok := "≥", l.least, v >= l.least
+	if l.most > 0 {
+		sign, goal, ok = "≤", l.most, v <= l.most
+	}
+	if !ok {
+		*o.missed = append(*o.missed, row)
+		return fmt.Sprintf("%s %.4g | missed", sign, goal)
+	}
+	return fmt.Sprintf("%s %.4g | reached", sign, goal)
 }
 
 // part is one table.
@@ -37,6 +57,7 @@ type part struct {
 var parts = []part{
 	{"proxy", runProxy},
 	{"socks5", func(_ context.Context, o options) error { return benchSOCKS5(o) }},
+	{"paths", func(_ context.Context, o options) error { return benchPaths(o) }},
 	{"stalled", benchStalled},
 }
 
@@ -70,6 +91,9 @@ func run(ctx context.Context, args []string) error {
 	f.IntVar(&o.reps, "reps", 5, "how often to measure each program")
 	f.StringVar(&o.sshd, "sshd", "/usr/sbin/sshd", "path of sshd (Debian: openssh-server)")
 	f.DurationVar(&o.duration, "duration", time.Second, "time of each measurement of a rate")
+	f.StringVar(&o.bin, "bin", "bin", "directory of konnectivity-server and konnectivity-agent")
+	strict := f.Bool("strict", false, "fail if a row does not reach its goal")
+	o.missed = new([]string)
 	only := f.String("only", strings.Join(names, ","), "parts to measure")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -91,6 +115,9 @@ func run(ctx context.Context, args []string) error {
 		if err := parts[i].run(ctx, o); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+	}
+	if *strict && len(*o.missed) > 0 {
+		return fmt.Errorf("these rows missed their goals: %s: measure again on a machine that does nothing else, or find out why", strings.Join(*o.missed, "; "))
 	}
 	return nil
 }

@@ -20,9 +20,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
 const (
@@ -39,13 +40,14 @@ const (
 type measure struct {
 	name, unit string
 	take       func(ctx context.Context, address string) (float64, error)
+	goal       limit // of fairlead / kubectl
 }
 
 var proxyMeasures = []measure{
-	{"small GET, median", "µs", smallGet},
-	{"64 MiB body", "MB/s", largeBody},
-	{"watch event, median delay", "µs", watchDelay},
-	{"upgrade (exec), median", "µs", upgradeTime},
+	{"small GET, median", "µs", smallGet, limit{most: 1}},
+	{"64 MiB body", "MB/s", largeBody, limit{least: 1}},
+	{"watch event, median delay", "µs", watchDelay, limit{most: 1.05}},
+	{"upgrade (exec), median", "µs", upgradeTime, limit{most: 1.05}},
 }
 
 // runProxy compares fairlead proxy with kubectl proxy, in front of one server with TLS.
@@ -71,7 +73,7 @@ func runProxy(ctx context.Context, o options) error {
 		defer end()
 		addresses[i] = address
 	}
-	fmt.Printf("| measure | unit | %s | %s | ratio |\n|---|---|---|---|---|\n", programs[0].name, programs[1].name)
+	fmt.Printf("| measure | unit | %s | %s | ratio | goal | |\n|---|---|---|---|---|---|---|\n", programs[0].name, programs[1].name)
 	for _, m := range proxyMeasures {
 		values := make([][]float64, len(programs))
 		for rep := range o.reps + 1 {
@@ -86,7 +88,7 @@ func runProxy(ctx context.Context, o options) error {
 			}
 		}
 		a, b := median(values[0]), median(values[1])
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f |\n", m.name, m.unit, a, b, b/a)
+		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f | %s |\n", m.name, m.unit, a, b, b/a, o.mark(m.name, m.goal, b/a))
 	}
 	return nil
 }

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +24,7 @@ import (
 var socks5Processes = map[string]func() error{"socks5-target": serveTarget, "socks5-proxy": serveProxy}
 
 // way is one of those that are compared.
-type way struct {
-	name   string
-	dialer proxy.Dialer
-	got    map[string][]float64
-}
+type way struct{ dialer proxy.Dialer }
 
 func (w *way) open(target string, op byte) (net.Conn, error) {
 	nc, err := w.dialer.Dial("tcp", target)
@@ -145,80 +146,140 @@ func middle(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// benchSOCKS5 measures the SOCKS5 listener, with a password and without a tunnel behind it,
+// benchSOCKS5 measures both protocols of the listener, with a password and without a tunnel behind it,
 // beside "ssh -D" to an sshd on loopback, in turns, and prints medians.
 func benchSOCKS5(o options) error {
-	ways, target, stop, err := startWays(o)
+	var c closers
+	defer c.close()
+	ways, target, err := c.startWays(o)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	return compare(ways, target, o.reps, o.duration)
+	names := []string{"SOCKS5", "HTTP CONNECT", "ssh -D", "no proxy"}
+	return compare(o, []*way{ways.socks5, ways.connect, ways.ssh, {dialer: &net.Dialer{}}}, names, target, true)
 }
 
-// startWays starts what is compared, and the target of their connections.
-func startWays(o options) (ways []*way, target string, stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, f := range stops {
-			f()
-		}
+// closers end what was started.
+type closers []func()
+
+func (c *closers) close() {
+	for _, f := range slices.Backward(*c) {
+		f()
 	}
-	defer func() {
-		if err != nil {
-			stop()
-		}
-	}()
-	start := func(f func() (string, func(), error)) (addr string) {
-		if err == nil {
-			var end func()
-			if addr, end, err = f(); err == nil {
-				stops = append(stops, end)
-			}
+}
+
+// keep takes the end of what was started; the first error stays.
+func (c *closers) keep(addr string, end func(), err error) func(*error) string {
+	if end != nil && err == nil {
+		*c = append(*c, end)
+	}
+	return func(first *error) string {
+		if *first == nil {
+			*first = err
 		}
 		return addr
 	}
-	target = start(func() (string, func(), error) { return process("socks5-target") })
-	ours := start(func() (string, func(), error) { return process("socks5-proxy") })
-	theirs := start(func() (string, func(), error) { return sshProxy(o.sshd) })
-	if err != nil {
-		return nil, "", nil, err
-	}
-	ways = []*way{{name: "fairlead"}, {name: "ssh -D"}, {name: "direct", dialer: &net.Dialer{}}}
-	login := &proxy.Auth{User: benchLogin.Name, Password: benchLogin.Password}
-	if ways[0].dialer, err = proxy.SOCKS5("tcp", ours, login, proxy.Direct); err == nil {
-		ways[1].dialer, err = proxy.SOCKS5("tcp", theirs, nil, proxy.Direct)
-	}
-	return ways, target, stop, err
 }
 
-func compare(ways []*way, target string, reps int, d time.Duration) error {
-	measurements := []struct {
-		name string
-		f    func(*way) (float64, error)
-	}{
-		{"download, 1 connection, MB/s", func(w *way) (float64, error) { return w.download(target, 1, d) }},
-		{"download, 16 connections, MB/s", func(w *way) (float64, error) { return w.download(target, 16, d) }},
-		{"dial p50, ms", func(w *way) (float64, error) { return w.dialTime(target, 200) }},
-		{"dials/s, 16 workers", func(w *way) (float64, error) { return w.dialRate(target, d) }},
-		{"echo of 64 bytes p50, ms", func(w *way) (float64, error) { return w.echo(target, 1000) }},
+// started are the ways of which both listeners are measured.
+type started struct {
+	socks5, connect, ssh *way
+	sshd                 *sshServer
+}
+
+// startWays starts what is compared, and the target of their connections.
+func (c *closers) startWays(o options) (w started, target string, err error) {
+	target = c.keep(process("socks5-target"))(&err)
+	ours := c.keep(process("socks5-proxy", "network"))(&err)
+	if err != nil {
+		return w, "", err
 	}
-	fmt.Println("| measurement | fairlead | ssh -D | direct | fairlead / ssh -D |\n| --- | --- | --- | --- | --- |")
-	for _, m := range measurements {
-		for range reps {
-			for _, w := range ways {
+	if w.sshd, err = startSSHD(o.sshd); err != nil {
+		return w, "", err
+	}
+	*c = append(*c, w.sshd.stop)
+	theirs := c.keep(w.sshd.dynamic())(&err)
+	if err != nil {
+		return w, "", err
+	}
+	w.socks5, w.connect, w.ssh = &way{}, &way{dialer: connectDialer{ours}}, &way{}
+	if w.socks5.dialer, err = socks5Dialer(ours); err == nil {
+		w.ssh.dialer, err = proxy.SOCKS5("tcp", theirs, nil, proxy.Direct)
+	}
+	return w, target, err
+}
+
+func socks5Dialer(addr string) (proxy.Dialer, error) {
+	return proxy.SOCKS5("tcp", addr, &proxy.Auth{User: benchLogin.Name, Password: benchLogin.Password}, proxy.Direct)
+}
+
+// connectDialer is a client of HTTP CONNECT.
+type connectDialer struct{ proxy string }
+
+func (d connectDialer) Dial(network, target string) (net.Conn, error) {
+	var nd net.Dialer
+	nc, err := nd.DialContext(context.Background(), network, d.proxy)
+	if err != nil {
+		return nil, err
+	}
+	login := base64.StdEncoding.EncodeToString([]byte(benchLogin.Name + ":" + benchLogin.Password))
+	_, err = fmt.Fprintf(nc, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", target, target, login)
+	if err == nil {
+		var resp *http.Response
+		in := bufio.NewReader(nc) // the target sends nothing before it is asked, so this keeps no bytes back
+		if resp, err = http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("CONNECT %s: %s", target, resp.Status)
+		}
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// measurements are the rows, each with its goal for the first way's value by that of ssh -D.
+func measurements(target string, d time.Duration) []measurement {
+	return []measurement{
+		{"download, 1 connection, MB/s", limit{least: 1}, func(w *way) (float64, error) { return w.download(target, 1, d) }},
+		{"download, 16 connections, MB/s", limit{least: 1}, func(w *way) (float64, error) { return w.download(target, 16, d) }},
+		{"dial p50, ms", limit{most: 1.2}, func(w *way) (float64, error) { return w.dialTime(target, 200) }},
+		{"dials/s, 16 workers", limit{least: 1}, func(w *way) (float64, error) { return w.dialRate(target, d) }},
+		{"echo of 64 bytes p50, ms", limit{most: 1}, func(w *way) (float64, error) { return w.echo(target, 1000) }},
+	}
+}
+
+type measurement struct {
+	name string
+	goal limit
+	f    func(*way) (float64, error)
+}
+
+// compare prints a row for each measurement: the medians of all ways, and the ratio of the first one to
+// ssh -D, which has to reach the goal if that is asked for.
+func compare(o options, ways []*way, names []string, target string, judge bool) error {
+	base := slices.Index(names, "ssh -D")
+	fmt.Printf("| measurement | %s | %s / ssh -D | goal | |\n|%s\n", strings.Join(names, " | "), names[0], strings.Repeat(" --- |", len(names)+4))
+	for _, m := range measurements(target, o.duration) {
+		got := make([][]float64, len(ways))
+		for range o.reps {
+			for i, w := range ways {
 				v, err := m.f(w)
 				if err != nil {
-					return fmt.Errorf("%s: %s: %w", w.name, m.name, err)
+					return fmt.Errorf("%s: %s: %w", names[i], m.name, err)
 				}
-				if w.got == nil {
-					w.got = map[string][]float64{}
-				}
-				w.got[m.name] = append(w.got[m.name], v)
+				got[i] = append(got[i], v)
 			}
 		}
-		a, b, c := middle(ways[0].got[m.name]), middle(ways[1].got[m.name]), middle(ways[2].got[m.name])
-		fmt.Printf("| %s | %.3g | %.3g | %.3g | %.2f |\n", m.name, a, b, c, a/b)
+		fmt.Printf("| %s |", m.name)
+		for i := range ways {
+			fmt.Printf(" %.3g |", middle(got[i]))
+		}
+		ratio, goal := middle(got[0])/middle(got[base]), "– | "
+		if judge {
+			goal = o.mark(m.name, m.goal, ratio)
+		}
+		fmt.Printf(" %.2f | %s |\n", ratio, goal)
 	}
 	return nil
 }

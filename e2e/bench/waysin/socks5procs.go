@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
 )
@@ -35,7 +36,10 @@ func (localNetwork) Resolve(_ context.Context, host string, port uint16) (gatewa
 	return gateway.Destination{Host: host, Port: port, Kind: gateway.KindPod, Addr: netip.AddrPortFrom(a, port)}, nil
 }
 
-func (localNetwork) Dial(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
+// localDialer dials from this machine. It is what the listener costs by itself.
+type localDialer struct{}
+
+func (localDialer) Dial(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
 	var nd net.Dialer
 	nc, err := nd.DialContext(ctx, "tcp", d.Addr.String())
 	if err != nil {
@@ -46,7 +50,21 @@ func (localNetwork) Dial(ctx context.Context, d gateway.Destination) (gateway.Co
 
 var benchLogin = auth.Login{Name: "bench", Password: "bench"}
 
+// serveProxy serves the listener over a path: "network", "direct SOCKET" or "ssh=... DIR", where DIR has the
+// keys of sshServer.
 func serveProxy() error {
+	var path gateway.Dialer = localDialer{}
+	if via := os.Args[2]; via != "network" {
+		d, err := dial.New(via, dial.Options{
+			Direct: dial.DirectOptions{Socket: os.Args[3]},
+			SSH: dial.SSHOptions{ConfigFile: "none", KnownHosts: []string{filepath.Join(os.Args[3], "known_hosts")},
+				IdentityFiles: []string{filepath.Join(os.Args[3], "user")}, AgentSocket: "none"},
+		})
+		if err != nil {
+			return err
+		}
+		path = d
+	}
 	password, err := auth.NewPassword(benchLogin)
 	if err != nil {
 		return err
@@ -56,7 +74,7 @@ func serveProxy() error {
 		return err
 	}
 	return socks5.NewServer(socks5.Config{
-		Resolver: localNetwork{}, Dialer: localNetwork{}, Authorizer: &rules.Authorizer{AllowLocal: true}, Authenticator: &auth.Authenticator{Password: password},
+		Resolver: localNetwork{}, Dialer: path, Authorizer: &rules.Authorizer{AllowLocal: true}, Authenticator: &auth.Authenticator{Password: password},
 	}).Serve(l)
 }
 
@@ -97,12 +115,12 @@ func serveTarget() error {
 }
 
 // process starts this program again and returns the address that it prints.
-func process(name string) (addr string, stop func(), err error) {
+func process(args ...string) (addr string, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(context.Background(), self, name)
+	cmd := exec.CommandContext(context.Background(), self, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -115,7 +133,7 @@ func process(name string) (addr string, stop func(), err error) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		stop()
-		return "", nil, fmt.Errorf("%s did not start: %w", name, err)
+		return "", nil, fmt.Errorf("%s did not start: %w", args[0], err)
 	}
 	addr = strings.TrimSpace(line)
 	pidMu.Lock()
@@ -124,62 +142,75 @@ func process(name string) (addr string, stop func(), err error) {
 	return addr, stop, nil
 }
 
-// sshProxy runs an sshd of its own on loopback, with keys of its own, and "ssh -D" to it.
-func sshProxy(sshd string) (addr string, stop func(), err error) {
-	dir, err := os.MkdirTemp("", "bench-ways-in-")
-	if err != nil {
-		return "", nil, err
+// sshServer is an sshd on loopback, with keys of its own.
+type sshServer struct {
+	dir, user string
+	port      int
+	started   []*exec.Cmd
+}
+
+func (s *sshServer) stop() {
+	for _, cmd := range slices.Backward(s.started) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	}
-	var started []*exec.Cmd
-	cleanUp := func() {
-		for _, cmd := range slices.Backward(started) {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-		_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(s.dir)
+}
+
+// start runs a program that listens at a port.
+func (s *sshServer) start(port int, args ...string) error {
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.started = append(s.started, cmd)
+	if err := awaitPort(port); err != nil {
+		return fmt.Errorf("%s did not start: %w", args[0], err)
+	}
+	return nil
+}
+
+func startSSHD(sshd string) (s *sshServer, err error) {
+	me, err := user.Current()
+	if err != nil {
+		return nil, err
+	}
+	s = &sshServer{user: me.Username, port: freePort()}
+	if s.dir, err = os.MkdirTemp("", "bench-ways-in-"); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			cleanUp()
+			s.stop()
 		}
 	}()
 	for _, key := range []string{"host", "user"} {
-		if out, err := exec.CommandContext(context.Background(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
-			return "", nil, fmt.Errorf("ssh-keygen: %w: %s", err, out)
+		if out, err := exec.CommandContext(context.Background(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(s.dir, key)).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("ssh-keygen: %w: %s", err, out)
 		}
 	}
-	port, socks := freePort(), freePort()
-	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s/host\nAuthorizedKeysFile %s/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n", port, dir, dir)
-	if err := os.WriteFile(dir+"/sshd_config", []byte(config), 0o600); err != nil {
-		return "", nil, err
+	public, err := os.ReadFile(filepath.Join(s.dir, "host.pub"))
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s/host\nAuthorizedKeysFile %s/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n", s.port, s.dir, s.dir)
+	for name, text := range map[string]string{"sshd_config": config, "known_hosts": fmt.Sprintf("[127.0.0.1]:%d %s", s.port, public)} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
 	}
 	if os.Getuid() == 0 {
 		_ = os.MkdirAll("/run/sshd", 0o755) // sshd of root insists on it
 	}
-	me, err := user.Current()
-	if err != nil {
-		return "", nil, err
-	}
-	for _, c := range []struct {
-		port int
-		args []string
-	}{
-		{port, []string{sshd, "-D", "-f", dir + "/sshd_config"}},
-		{socks, []string{
-			"ssh", "-F", "none", "-N", "-q", "-D", "127.0.0.1:" + strconv.Itoa(socks), "-p", strconv.Itoa(port), "-i", dir + "/user", "-o", "BatchMode=yes",
-			"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", me.Username + "@127.0.0.1",
-		}},
-	} {
-		cmd := exec.CommandContext(context.Background(), c.args[0], c.args[1:]...)
-		if err := cmd.Start(); err != nil {
-			return "", nil, err
-		}
-		started = append(started, cmd)
-		if err := awaitPort(c.port); err != nil {
-			return "", nil, fmt.Errorf("%s did not start: %w", c.args[0], err)
-		}
-	}
-	return "127.0.0.1:" + strconv.Itoa(socks), cleanUp, nil
+	return s, s.start(s.port, sshd, "-D", "-f", s.dir+"/sshd_config")
+}
+
+// dynamic runs "ssh -D" to the server. It ends with the server.
+func (s *sshServer) dynamic() (addr string, stop func(), err error) {
+	socks := freePort()
+	err = s.start(socks, "ssh", "-F", "none", "-N", "-q", "-D", "127.0.0.1:"+strconv.Itoa(socks), "-p", strconv.Itoa(s.port), "-i", s.dir+"/user", "-o", "BatchMode=yes",
+		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+s.dir+"/known_hosts", s.user+"@127.0.0.1")
+	return "127.0.0.1:" + strconv.Itoa(socks), nil, err
 }
 
 func freePort() int {

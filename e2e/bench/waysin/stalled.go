@@ -24,24 +24,27 @@ const (
 // benchStalled measures what clients that do not read cost the others, in per cent of what
 // these get alone, and how a thousand clients that send nothing end.
 func benchStalled(ctx context.Context, o options) error {
-	ways, target, stop, err := startWays(o) //nolint:contextcheck // the programs end with the benchmark
+	var c closers
+	defer c.close()
+	started, target, err := c.startWays(o) //nolint:contextcheck // the programs end with the benchmark
 	if err != nil {
 		return err
 	}
-	defer stop()
-	fmt.Printf("| rate of 8 downloads beside %d stalled clients, in %% of the rate without them | fairlead | ssh -D |\n| --- | --- | --- |\n", stalledClients)
+	ways, names := []*way{started.socks5, started.ssh}, []string{"fairlead", "ssh -D"}
+	row := fmt.Sprintf("rate of 8 downloads beside %d stalled clients, in %% of the rate without them", stalledClients)
+	fmt.Printf("| %s | fairlead | ssh -D | goal | |\n| --- | --- | --- | --- | --- |\n", row)
 	got := make([][]float64, 2)
 	for range o.reps {
-		for i, w := range ways[:2] {
+		for i, w := range ways {
 			share, err := w.besideStalled(target, o.duration)
 			if err != nil {
-				return fmt.Errorf("%s beside stalled clients: %w", w.name, err)
+				return fmt.Errorf("%s beside stalled clients: %w", names[i], err)
 			}
 			got[i] = append(got[i], share)
 		}
 	}
-	fmt.Printf("| median of %d | %.0f | %.0f |\n\n", o.reps, middle(got[0]), middle(got[1]))
-	return silent(ctx)
+	fmt.Printf("| median of %d | %.0f | %.0f | %s |\n\n", o.reps, middle(got[0]), middle(got[1]), o.mark(row, limit{least: 95}, middle(got[0])))
+	return silent(ctx, o)
 }
 
 func (w *way) besideStalled(target string, d time.Duration) (percent float64, err error) {
@@ -63,8 +66,8 @@ func (w *way) besideStalled(target string, d time.Duration) (percent float64, er
 
 // silent opens connections on which nothing is sent, and prints when the last is closed, and
 // the memory of the proxy.
-func silent(ctx context.Context) error {
-	addr, stop, err := process("socks5-proxy") //nolint:contextcheck // the program ends with the benchmark
+func silent(ctx context.Context, o options) error {
+	addr, stop, err := process("socks5-proxy", "network") //nolint:contextcheck // the program ends with the benchmark
 	if err != nil {
 		return err
 	}
@@ -94,8 +97,10 @@ func silent(ctx context.Context) error {
 	during := memory(pid)
 	open.Wait()
 	after := memory(pid)
-	fmt.Printf("| %d silent clients | |\n| --- | --- |\n| opened within, s | %.1f |\n| each closed within, s | %.1f |\n", silentClients, opened.Seconds(), time.Duration(longest.Load()).Seconds())
-	fmt.Printf("| memory before / with them / after, MiB | %.0f / %.0f / %.0f |\n", before, during, after)
+	closed := time.Duration(longest.Load()).Seconds()
+	fmt.Printf("| %d silent clients | | goal | |\n| --- | --- | --- | --- |\n| opened within, s | %.1f | | |\n", silentClients, opened.Seconds())
+	fmt.Printf("| each closed within, s | %.1f | %s |\n", closed, o.mark("silent clients closed within", limit{most: 10}, closed))
+	fmt.Printf("| memory before / with them / after, MiB | %.0f / %.0f / %.0f | | |\n", before, during, after)
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultHandshakeTimeout  = 10 * time.Second
+	DefaultHandshakeTimeout  = 8 * time.Second
 	DefaultDialTimeout       = 30 * time.Second
 	DefaultFailureDelay      = time.Second
 	DefaultMaxConns          = 4096

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package certs makes the certificates of a benchmark.
+package certs
 
 import (
 	"crypto/ecdsa"
@@ -16,8 +17,8 @@ import (
 	"time"
 )
 
-// writeCerts creates a CA and one certificate for all programs.
-func writeCerts(dir string) error {
+// Write creates a CA and one certificate for all programs, as the files ca, crt and key of a directory.
+func Write(dir string) error {
 	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	now := time.Now()
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
