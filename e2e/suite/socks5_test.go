@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,10 +142,12 @@ func aNode(ctx context.Context, t *testing.T) corev1.Node {
 	return nodes.Items[0]
 }
 
-// helloApp makes Service hello-app with port 8080, as "kubectl create deployment hello-app --port=8080"
-// and "kubectl expose" do, before the suite's server, which answers as that application does.
+// helloApp makes the documentation's hello application, as "kubectl create deployment hello-app --port=8080"
+// and "kubectl expose" do, until the test ends. Its program is the suite's server, which answers as that
+// application does. Simulated nodes run no Pods: there the Service is one before the suite's own server.
 func helloApp(ctx context.Context, t *testing.T) string {
 	t.Helper()
+	const name = "hello-app"
 	server, err := suite.Client.CoreV1().Services(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -153,18 +156,48 @@ func helloApp(ctx context.Context, t *testing.T) string {
 	if i < 0 {
 		t.Fatalf("the suite's server has the ports %v", server.Spec.Ports)
 	}
-	exposeServer(ctx, t, "hello-app", 8080, server.Spec.Ports[i].TargetPort)
-	return "hello-app"
+	app := harness.ServerName
+	if !suite.Simulated() {
+		app = name
+		deployServer(ctx, t, name)
+	}
+	exposeServer(ctx, t, name, app, 8080, server.Spec.Ports[i].TargetPort)
+	return name
 }
 
-// exposeServer makes another Service before the suite's server, until the test ends.
-func exposeServer(ctx context.Context, t *testing.T, name string, port int32, target intstr.IntOrString) {
+// deployServer makes a Deployment of the suite's server, until the test ends.
+func deployServer(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	pod, err := suite.Client.CoreV1().Pods(harness.Namespace).Get(ctx, harness.ServerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.NodeName = ""
+	labels := map[string]string{"app": name}
+	deployments := suite.Client.AppsV1().Deployments(harness.Namespace)
+	_, err = deployments.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	atEnd(ctx, t, func(ctx context.Context) {
+		_ = deployments.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	})
+}
+
+// exposeServer makes another Service before the Pods of an app, until the test ends.
+func exposeServer(ctx context.Context, t *testing.T, name, app string, port int32, target intstr.IntOrString) {
 	t.Helper()
 	services := suite.Client.CoreV1().Services(harness.Namespace)
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": harness.ServerName}, Ports: []corev1.ServicePort{{Port: port, TargetPort: target}},
+			Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Port: port, TargetPort: target}},
 		},
 	}
 	if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {

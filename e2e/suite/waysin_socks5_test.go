@@ -37,7 +37,7 @@ func socks5Way(t *testing.T, name string, env []string, args ...string) wayIn {
 	way.args = append(args, "--kubeconfig", suite.Kubeconfig())
 	way.log = append(way.log, `kind="Service"`, `name="api"`)
 	way.reach = func(ctx context.Context, t *testing.T, c *clientcmdapi.Cluster) {
-		exposeServer(ctx, t, "api", 6443, intstr.FromInt(forwardFrom(ctx, t, c.Server)))
+		exposeServer(ctx, t, "api", harness.ServerName, 6443, intstr.FromInt(forwardFrom(ctx, t, c.Server)))
 		c.Server, c.TLSServerName = "https://api."+harness.Namespace+".svc:6443", "localhost"
 	}
 	return way

@@ -120,17 +120,6 @@ func (way wayIn) try(t *testing.T) {
 	}})
 }
 
-// TestGateway: the gateway of the bundle carries only what is allowed.
-func TestGateway(t *testing.T) {
-	run(t, "gateway", 2*time.Minute, step{"verify", func(ctx context.Context, t *testing.T) {
-		out, err := suite.Must(ctx, "verify", "--context", suite.Context(), "--only", "gateway-access")
-		if err != nil {
-			t.Error(err)
-		}
-		wantText(t, "the report", out, "gateway-access")
-	}})
-}
-
 // writesContext runs a way in until end is called, which returns its log.
 func (way wayIn) writesContext(ctx context.Context, t *testing.T, file string) (end func() string) {
 	t.Helper()
