@@ -192,6 +192,16 @@ bench-ways-in: build ## Measure the ways into a cluster beside those of others: 
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
 	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead -bin $(BIN) $(BENCH_FLAGS)
 
+.PHONY: bench-calls
+ifndef E2E_NODE_IMAGE
+bench-calls: node-image
+endif
+bench-calls: build compile-components ## Measure exec, logs, port-forward, cp, webhooks and aggregated calls on kind: through the tunnel, upstream's and directly (BENCH_FLAGS, for example '-reps 3 -only exec,logs')
+	@mkdir -p $(BENCH_TUNNEL)/upstream
+	@$(GO) build -o $(BENCH_TUNNEL)/upstream/ sigs.k8s.io/apiserver-network-proxy/cmd/server sigs.k8s.io/apiserver-network-proxy/cmd/agent
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-calls ./calls
+	@$(OUT)/bench-calls -bin $(BIN) -upstream $(BENCH_TUNNEL)/upstream $(BENCH_FLAGS)
+
 .PHONY: bench-api
 bench-api: build ## Measure the declarative API: conversion, the operator, a restart with objects of the old version (BENCH_FLAGS, for example '-old 500')
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-api ./api

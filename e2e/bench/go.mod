@@ -36,7 +36,7 @@ require (
 	k8s.io/utils v0.0.0-20260507154919-ff6756f316d2
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
-	sigs.k8s.io/kind v0.33.0 // indirect
+	sigs.k8s.io/kind v0.33.0
 	sigs.k8s.io/kwok v0.8.0 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/yaml v1.6.0
@@ -94,7 +94,10 @@ require github.com/fairlead-dev/fairlead v0.0.0
 
 require github.com/hashicorp/yamux v0.1.2
 
-require github.com/quic-go/quic-go v0.54.0
+require (
+	github.com/quic-go/quic-go v0.54.0
+	k8s.io/kube-aggregator v0.36.3
+)
 
 require (
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
@@ -104,7 +107,6 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.44.0 // indirect
 	go.uber.org/mock v0.6.0 // indirect
 	golang.org/x/tools v0.44.0 // indirect
-	k8s.io/kube-aggregator v0.36.3 // indirect
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
 	sigs.k8s.io/e2e-framework v0.7.0 // indirect
 )
