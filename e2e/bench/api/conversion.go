@@ -19,14 +19,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 )
 
 const (
@@ -89,11 +90,11 @@ func (b *bench) conversion(ctx context.Context) error {
 	if err := b.reviews(ctx); err != nil {
 		return err
 	}
-	rss, err := b.rss(ctx)
+	rss, own, err := b.rss(ctx)
 	if err != nil {
 		return err
 	}
-	row("RSS of the operator after these lists", "%d MiB", rss>>20)
+	row("RSS of the operator after these lists", "%d MiB, %d MiB without the program's file", rss>>20, own>>20)
 	return b.kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
 }
 

@@ -20,14 +20,15 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
-	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/interrupt"
 )
 
 // name keeps the benchmark's cluster apart from the user's.
