@@ -82,7 +82,7 @@ func (c *Cluster) LoadTool(ctx context.Context, t ToolImage) error {
 		config.Entrypoint = []string{t.Path}
 	}
 	for name, source := range t.Files {
-		files = append(files, imagetar.File{Name: name, Source: source})
+		files = append(files, imagetar.File{Name: name, Source: source, Mode: 0o755}) // some are programs
 	}
 	if t.Busybox != "" {
 		files = append(files, imagetar.File{Name: "/bin/busybox", Source: t.Busybox, Mode: 0o755})

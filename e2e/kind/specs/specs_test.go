@@ -43,13 +43,13 @@ var areas = []struct {
 	{"conversion webhooks", `CustomResourceConversionWebhook`, 2},
 	{"custom resources", `CustomResourceDefinition resources|CustomResourcePublishOpenAPI|CustomResourceDefinition Watch|CustomResourceFieldSelectors|CustomResourceValidationRules|FieldValidation`, 30},
 	{"aggregation", `Aggregator Should be able to support|AggregatedDiscovery`, 5},
-	{"kubectl", `Kubectl client (Simple pod should|Proxy server|Kubectl copy)`, 12}, // "exec through an HTTP proxy" skips itself: the API server is on loopback
+	{"kubectl", `Kubectl client (Simple pod should|Proxy server|Kubectl copy)`, 13}, // "exec through an HTTP proxy" skips itself: the API server is on loopback
 	{"port-forward", `Kubectl Port forwarding`, 10},
 	{"proxy", `Proxy version v1`, 5},
 }
 
 // images are what the specs run. The specs name them with upstream's registry.
-func images(ctx context.Context, busybox string) ([]harness.ToolImage, error) {
+func images(ctx context.Context, busybox, printenv string) ([]harness.ToolImage, error) {
 	etcd, err := binaries.Components(ctx, binaries.Options{}, []string{"etcd"}, nil)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,8 @@ func images(ctx context.Context, busybox string) ([]harness.ToolImage, error) {
 	const specs = "registry.k8s.io/e2e-test-images/"
 	list := []harness.ToolImage{
 		{Name: specs + "agnhost:2.63.0", Program: filepath.Join(programs, "agnhost"), Path: "/agnhost", Cmd: []string{"pause"}, Busybox: busybox,
-			Files: map[string]string{"/localhost.crt": filepath.Join(programs, "localhost.crt"), "/localhost.key": filepath.Join(programs, "localhost.key")}},
+			Files: map[string]string{"/localhost.crt": filepath.Join(programs, "localhost.crt"), "/localhost.key": filepath.Join(programs, "localhost.key"),
+				"/bin/printenv": printenv}},
 		{Name: specs + "sample-apiserver:1.29.2", Program: filepath.Join(programs, "sample-apiserver"), Path: "/kube-sample-apiserver"},
 		{Name: specs + "busybox:1.37.0-1", Busybox: busybox},
 		{Name: "registry.k8s.io/etcd:3.6.8-0", Program: etcd["etcd"], Path: "/usr/local/bin/etcd", Busybox: busybox},
@@ -84,7 +85,12 @@ func prepare(ctx context.Context, c *harness.Cluster) error {
 	if err := os.WriteFile(busybox, data.Bytes(), 0o755); err != nil { //nolint:gosec // a program
 		return err
 	}
-	list, err := images(ctx, busybox)
+	// Upstream's image has this command, and Debian's busybox does not.
+	printenv := filepath.Join(c.Dir, "printenv")
+	if err := os.WriteFile(printenv, []byte("#!/bin/sh\n"+`for name; do eval "echo \"\$$name\""; done`+"\n"), 0o755); err != nil { //nolint:gosec // a program
+		return err
+	}
+	list, err := images(ctx, busybox, printenv)
 	if err != nil {
 		return err
 	}
