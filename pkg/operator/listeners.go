@@ -108,7 +108,7 @@ func guarded(cfg *rest.Config, client *http.Client, next http.Handler) (http.Han
 	if err != nil {
 		return nil, err
 	}
-	return filter(logr.New(throttled{logthrottle.New(logf, 0)}), next)
+	return filter(logr.New(throttled{logthrottle.New(klog.Background(), 0)}), next)
 }
 
 // throttled logs errors, each once in a while: every client can cause some, and a missing right of
@@ -126,7 +126,7 @@ func (throttled) Info(int, string, ...any) {}
 
 // Error implements logr.LogSink.
 func (t throttled) Error(err error, msg string, _ ...any) {
-	t.said.Addf(0, "metrics", "cannot check a request for metrics", "%s: %v", msg, err)
+	t.said.Add(logthrottle.Event{Peer: "metrics", Message: "Cannot check a request for metrics", Why: []any{"reason", msg}, Err: err})
 }
 
 // WithValues implements logr.LogSink.
@@ -134,5 +134,3 @@ func (t throttled) WithValues(...any) logr.LogSink { return t }
 
 // WithName implements logr.LogSink.
 func (t throttled) WithName(string) logr.LogSink { return t }
-
-func logf(_ int, format string, args ...any) { klog.Warningf(format, args...) }

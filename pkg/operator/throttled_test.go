@@ -4,20 +4,20 @@ package operator
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // TestThrottledErrors: what keeps requests for metrics from being checked shows in the log, once, however many requests there are.
 func TestThrottledErrors(t *testing.T) {
 	var lines []string
-	log := logr.New(throttled{logthrottle.New(func(_ int, format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }, time.Hour)})
+	log := logr.New(throttled{logthrottle.New(logtest.New(func(_ int, line string) { lines = append(lines, line) }), time.Hour)})
 	for range 100 {
 		log.Error(errors.New("tokenreviews is forbidden"), "Authentication failed", "path", "/metrics")
 		log.Info("a client came")

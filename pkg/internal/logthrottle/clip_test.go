@@ -3,6 +3,7 @@
 package logthrottle
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,13 +14,14 @@ import (
 func TestClip(t *testing.T) {
 	long := strings.Repeat("é", 30_000)
 	r := record()
-	r.Add(1, "10.0.0.1:1", "agent "+long, "short")
-	r.Add(1, "10.0.0.1:1", "agent", "path "+long)
-	if len(r.lines) != 2 {
-		t.Fatalf("logged %d lines, want 2", len(r.lines))
+	r.Add(Event{Level: 1, Peer: "10.0.0.1:1", Message: "Refused", Who: []any{"agent", long}, Err: errors.New("short")})
+	r.Add(Event{Level: 1, Peer: "10.0.0.1:1", Message: "Refused", Who: []any{"agent", "short"}, Err: errors.New("path " + long)})
+	r.Add(Event{Level: 1, Peer: "10.0.0.1:1", Message: "Refused", Why: []any{"path", long}})
+	if len(r.lines) != 3 {
+		t.Fatalf("logged %d lines, want 3", len(r.lines))
 	}
 	for _, line := range r.lines {
-		if len(line) > 2*512+2 || !utf8.ValidString(line) {
+		if len(line) > 2*512 || !utf8.ValidString(line) {
 			t.Errorf("line of %d bytes, valid UTF-8: %v", len(line), utf8.ValidString(line))
 		}
 	}

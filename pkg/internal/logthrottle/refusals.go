@@ -12,13 +12,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 const (
 	// maxKinds bounds the kinds of refusals that are remembered, and maxOfPeer those of
 	// one peer. What is beyond that shares one place, of the peer or of all.
 	maxKinds, maxOfPeer = 1000, 32
-	// maxText is up to where texts are compared, in bytes.
+	// maxText is up to where events are compared, in bytes.
 	maxText = 200
 	// maxPrinted is how much of a text is logged, in bytes: peers choose it.
 	maxPrinted = 512
@@ -35,12 +37,28 @@ type entry struct {
 	more int // since then
 }
 
+// Event is what is logged: structured, as Kubernetes logs.
+type Event struct {
+	// Level is the verbosity. Events of level 0 are problems of this program: they are logged as errors.
+	Level int
+	// Peer is who caused it, a name or an address whose port is ignored. It is not logged.
+	Peer string
+	// Message says what happened, without what differs from case to case.
+	Message string
+	// Who has keys and values that name the peer. Events that differ only in these are the same.
+	Who []any
+	// Why has keys and values that say more.
+	Why []any
+	// Err is why it happened; nil logs none.
+	Err error
+}
+
 // Log is the throttled log of one process. Its methods may be called from any
 // goroutine.
 type Log struct {
-	logf  func(level int, format string, args ...any)
-	again time.Duration
-	now   func() time.Time
+	logger logr.Logger
+	again  time.Duration
+	now    func() time.Time
 
 	mu    sync.Mutex
 	kinds map[kind]*entry
@@ -48,42 +66,79 @@ type Log struct {
 	swept time.Time
 }
 
-// New returns a log that writes to logf, the same only after the time again. If that is
+// New returns a log that writes to logger, the same only after the time again. If that is
 // 0, it is 5 minutes.
-func New(logf func(level int, format string, args ...any), again time.Duration) *Log {
+func New(logger logr.Logger, again time.Duration) *Log {
 	if again == 0 {
 		again = 5 * time.Minute
 	}
-	return &Log{logf: logf, again: again, now: time.Now, kinds: map[kind]*entry{}, peers: map[string]int{}}
+	return &Log{logger: logger, again: again, now: time.Now, kinds: map[kind]*entry{}, peers: map[string]int{}}
 }
 
-// Add logs who was refused and why, unless it did so for the same reason a short time
-// ago. peer is a name, or an address whose port is ignored. who is how the log names
-// the peer.
-func (l *Log) Add(level int, peer, who, why string) {
+// Add logs an event, unless it did so for the same peer and reason a short time ago. Then the next
+// line has the number of events since the last one as "repeated".
+func (l *Log) Add(e Event) {
 	now := l.now()
-	who, why = Clip(who), Clip(why)
+	why := clipped(e.Why)
+	text := fmt.Sprint(append([]any{e.Message}, why...)...)
+	if e.Err != nil {
+		text += Clip(e.Err.Error())
+	}
 	l.mu.Lock()
 	forgotten := l.sweep(now)
-	e := l.find(host(peer), plain(why))
-	more := e.more
-	quiet := now.Sub(e.said) < l.again
+	known := l.find(host(e.Peer), plain(text))
+	more := known.more
+	quiet := now.Sub(known.said) < l.again
 	if quiet {
-		e.more++
+		known.more++
 	} else {
-		*e = entry{said: now}
+		*known = entry{said: now}
 	}
 	l.mu.Unlock()
 	if forgotten > 0 {
-		l.logf(level, "%d more events of peers named before were not logged", forgotten)
+		l.logger.V(e.Level).Info("Did not log more events of known peers", "events", forgotten)
+	}
+	if quiet {
+		return
+	}
+	pairs := append(clipped(e.Who), why...)
+	if more > 0 {
+		pairs = append(pairs, "repeated", more)
+	}
+	l.write(e, pairs)
+}
+
+func (l *Log) write(e Event, pairs []any) {
+	err := e.Err
+	if err != nil && len(err.Error()) > maxPrinted {
+		err = clippedError{err}
 	}
 	switch {
-	case quiet:
-	case more > 0:
-		l.logf(level, "%s: %s (and %d times more since it was last logged)", who, why, more)
+	case e.Level == 0:
+		l.logger.Error(err, e.Message, pairs...)
+	case err != nil:
+		l.logger.V(e.Level).Info(e.Message, append(pairs, "err", err)...)
 	default:
-		l.logf(level, "%s: %s", who, why)
+		l.logger.V(e.Level).Info(e.Message, pairs...)
 	}
+}
+
+// clippedError is an error whose text is too long for the log.
+type clippedError struct{ error }
+
+// Error returns the beginning of the text.
+func (e clippedError) Error() string { return Clip(e.error.Error()) }
+
+// clipped returns keys and values whose texts are as short as the log has them.
+func clipped(pairs []any) []any {
+	out := make([]any, 0, len(pairs)+4)
+	for _, v := range pairs {
+		if text, ok := v.(string); ok {
+			v = Clip(text)
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // Forget makes the next refusal of the peer appear in the log, because the peer was
@@ -103,7 +158,7 @@ func (l *Log) Forget(peer string) {
 	delete(l.peers, peer)
 }
 
-// find returns the place of a kind; mu is held.
+// find returns the entry of a kind; mu is held.
 func (l *Log) find(peer, text string) *entry {
 	k := kind{peer, text}
 	if e := l.kinds[k]; e != nil {
@@ -163,11 +218,6 @@ func plain(text string) string {
 		}
 	}
 	return string(out)
-}
-
-// Addf is Add with a format for why.
-func (l *Log) Addf(level int, peer, who, format string, args ...any) {
-	l.Add(level, peer, who, fmt.Sprintf(format, args...))
 }
 
 // Clip returns the beginning of a text that a peer chose, as much as may be logged.

@@ -3,10 +3,14 @@
 package logthrottle
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
 
 const again = time.Minute
@@ -20,7 +24,7 @@ type recorded struct {
 
 func record() *recorded {
 	r := &recorded{clock: time.Now()}
-	r.Log = New(func(_ int, format string, args ...any) { r.lines = append(r.lines, fmt.Sprintf(format, args...)) }, again)
+	r.Log = New(logtest.New(func(_ int, line string) { r.lines = append(r.lines, line) }), again)
 	r.now = func() time.Time { return r.clock }
 	return r
 }
@@ -33,25 +37,49 @@ func (r *recorded) want(t *testing.T, lines ...string) {
 	r.lines = nil
 }
 
+// refusal is an event of a peer.
+func refusal(peer, why string) Event {
+	return Event{Level: 1, Peer: peer, Message: "Refused", Who: []any{"address", peer}, Err: errors.New(why)}
+}
+
 // TestOnce: the same of the same peer is logged once, then with how often it came.
 func TestOnce(t *testing.T) {
 	r := record()
 	for port := 1000; port < 1100; port++ {
 		addr := fmt.Sprintf("[fd00::1]:%d", port)
-		r.Addf(1, addr, "agent at "+addr, "token: read from %s failed", addr)
+		r.Add(refusal(addr, "token: read from "+addr+" failed"))
 	}
-	r.want(t, "agent at [fd00::1]:1000: token: read from [fd00::1]:1000 failed")
-	r.Add(1, "[fd00::1]:5", "agent", "another reason")
-	r.Add(1, "[fd00::2]:5", "agent", "another reason")
-	r.want(t, "agent: another reason", "agent: another reason")
+	r.want(t, `Refused address="[fd00::1]:1000" err="token: read from [fd00::1]:1000 failed"`)
+	r.Add(refusal("[fd00::1]:5", "another reason"))
+	r.Add(refusal("[fd00::2]:5", "another reason"))
+	r.want(t, `Refused address="[fd00::1]:5" err="another reason"`, `Refused address="[fd00::2]:5" err="another reason"`)
 	r.clock = r.clock.Add(again)
-	r.Add(1, "[fd00::1]:7", "agent", "another reason")
-	r.Add(1, "[fd00::1]:7", "agent", "token: read from [fd00::1]:7 failed")
-	r.want(t, "agent: another reason", "agent: token: read from [fd00::1]:7 failed (and 99 times more since it was last logged)")
+	r.Add(refusal("[fd00::1]:7", "another reason"))
+	r.Add(refusal("[fd00::1]:7", "token: read from [fd00::1]:7 failed"))
+	r.want(t, `Refused address="[fd00::1]:7" err="another reason"`, `Refused address="[fd00::1]:7" repeated="99" err="token: read from [fd00::1]:7 failed"`)
 	r.Forget("[fd00::1]:8")
-	r.Add(1, "[fd00::1]:9", "agent", "another reason")
-	r.Add(1, "[fd00::2]:9", "agent", "another reason")
-	r.want(t, "agent: another reason", "agent: another reason")
+	r.Add(refusal("[fd00::1]:9", "another reason"))
+	r.Add(refusal("[fd00::2]:9", "another reason"))
+	r.want(t, `Refused address="[fd00::1]:9" err="another reason"`, `Refused address="[fd00::2]:9" err="another reason"`)
+	// Values tell events apart, those that name the peer do not.
+	for _, reason := range []string{"token", "claims", "token"} {
+		r.Add(Event{Peer: "[fd00::3]:1", Message: "Refused", Who: []any{"agent", r.clock.String()}, Why: []any{"reason", reason}})
+		r.clock = r.clock.Add(1)
+	}
+	if len(r.lines) != 2 {
+		t.Errorf("two reasons give the lines %q", r.lines)
+	}
+}
+
+// TestLevels: a problem of this program is an error, what a peer does is not.
+func TestLevels(t *testing.T) {
+	var levels []int
+	l := New(logtest.New(func(level int, _ string) { levels = append(levels, level) }), again)
+	l.Add(Event{Level: 3, Peer: "a", Message: "Refused"})
+	l.Add(Event{Peer: "a", Message: "Cannot connect"})
+	if !slices.Equal(levels, []int{3, 0}) {
+		t.Errorf("levels %v", levels)
+	}
 }
 
 // TestManyPeers: no number of peers or reasons makes it remember more than it may, or
@@ -59,7 +87,7 @@ func TestOnce(t *testing.T) {
 func TestManyPeers(t *testing.T) {
 	r := record()
 	for i := range 10 * maxKinds {
-		r.Add(1, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "client", strings.Repeat("x", i))
+		r.Add(refusal(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), strings.Repeat("x", i)))
 	}
 	if n := len(r.kinds); n > maxKinds+1 || len(r.peers) > n {
 		t.Errorf("%d kinds of %d peers are remembered", n, len(r.peers))
@@ -68,15 +96,15 @@ func TestManyPeers(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	r.lines, r.clock = nil, r.clock.Add(again)
-	r.Add(1, "192.0.2.1:1", "client", "why")
+	r.Add(refusal("192.0.2.1:1", "why"))
 	if len(r.kinds) != 1 || len(r.peers) != 1 {
 		t.Errorf("%d kinds of %d peers are left", len(r.kinds), len(r.peers))
 	}
-	r.want(t, fmt.Sprintf("%d more events of peers named before were not logged", 9*maxKinds-1), "client: why")
+	r.want(t, fmt.Sprintf(`Did not log more events of known peers events="%d"`, 9*maxKinds-1), `Refused address="192.0.2.1:1" err="why"`)
 
 	r = record()
 	for i := range 1000 {
-		r.Add(1, "192.0.2.1:1", "client", "malformed "+strings.Repeat("y", i%150))
+		r.Add(refusal("192.0.2.1:1", "malformed "+strings.Repeat("y", i%150)))
 	}
 	if n := len(r.lines); n != maxOfPeer+1 {
 		t.Errorf("one peer gets %d lines", n)

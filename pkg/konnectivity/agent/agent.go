@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
@@ -84,8 +86,8 @@ type Config struct {
 	Pipe endpoint.Config
 	// Tracer records dials; nil records none.
 	Tracer *trace.Tracer
-	// Logf logs events of links, with a klog verbosity.
-	Logf func(level int, format string, args ...any)
+	// Logger logs events of links. The zero value logs nothing.
+	Logger logr.Logger
 	// LogAgain is how long the agent waits before it logs the same failure to connect
 	// again. Default 5 min.
 	LogAgain time.Duration
@@ -124,9 +126,6 @@ func (c *Config) defaults() {
 	if c.Lookup == nil {
 		c.Lookup = c.resolver.LookupHost
 	}
-	if c.Logf == nil {
-		c.Logf = func(int, string, ...any) {}
-	}
 }
 
 // Agent holds the links to all servers.
@@ -152,7 +151,7 @@ type Agent struct {
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
 	a := &Agent{cfg: cfg, m: m, ends: map[*endpoint.End]struct{}{}, changed: make(chan struct{}, 1)}
-	a.said = logthrottle.New(a.cfg.Logf, a.cfg.LogAgain)
+	a.said = logthrottle.New(a.cfg.Logger, a.cfg.LogAgain)
 	a.cfg.Pipe.Leaving = a.draining.Load
 	a.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
 	return a
@@ -161,8 +160,8 @@ func New(cfg Config, m *Metrics) *Agent {
 // evicted counts and logs connections that were reset because of the memory limit.
 func (a *Agent) evicted(server string, connections int, bytes int64) {
 	a.m.evictions.With(membudget.Bound(server)).Add(int64(connections))
-	a.said.Addf(1, "memory", "memory budget", "reset %d connections whose destinations do not read, which held %d bytes: %s", connections, bytes,
-		membudget.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer))
+	a.said.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose destinations do not read", Why: []any{"connections", connections, "bytes", bytes,
+		"reason", membudget.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer)}})
 }
 
 // Run keeps the agent connected until ctx is done, and then closes all connections.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
@@ -209,7 +210,8 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	cfg.OnUnknown = func(typ byte, first bool) {
 		a.m.unknownFrames.Inc()
 		if first {
-			a.said.Addf(1, addr, fmt.Sprintf("server %q at %s", w.ServerID, addr), "skipping frames of unknown type %d: it may be newer", typ)
+			a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping frames of an unknown type: the server may be newer",
+				Who: []any{"server", w.ServerID, "address", addr}, Why: []any{"type", typ}})
 		}
 	}
 	cfg.Counters = link.Counters{Sent: &a.m.toServer, Received: &a.m.fromServer}
@@ -239,7 +241,7 @@ func (a *Agent) runLink(c *client) error {
 // time.
 func (a *Agent) badServer(id, addr, rule string, first bool) {
 	if first {
-		a.said.Add(1, addr, fmt.Sprintf("server %q at %s breaks the protocol", id, addr), rule)
+		a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"server", id, "address", addr}, Err: errors.New(rule)})
 	}
 	a.m.violations.With(rule).Inc()
 }
@@ -253,7 +255,7 @@ func (a *Agent) serverLeaves(c *client) {
 	if again {
 		return
 	}
-	a.cfg.Logf(1, "server %s drains its connection: connecting again", c.serverID)
+	a.cfg.Logger.V(1).Info("The server drains its connection: connecting again", "server", c.serverID, "address", c.addr)
 	a.lose(c)
 }
 
@@ -285,7 +287,7 @@ func (a *Agent) add(c *client, count int, extra bool) bool {
 	a.mu.Unlock()
 	c.since = time.Now()
 	c.account = a.book.Open(c.serverID, c.holder())
-	a.said.Add(1, c.serverID, c.addr, "connected to server "+c.serverID)
+	a.said.Add(logthrottle.Event{Level: 1, Peer: c.serverID, Message: "Connected to a server", Who: []any{"address", c.addr}, Why: []any{"server", c.serverID}})
 	if draining {
 		c.drain()
 	}
@@ -323,6 +325,6 @@ func (a *Agent) serve(c *client, run func() error) {
 		a.said.Forget(c.addr)
 		a.said.Forget(c.serverID)
 	}
-	a.said.Addf(1, c.addr, fmt.Sprintf("link to server %s at %s", c.serverID, c.addr), "ended: %v", err)
+	a.said.Add(logthrottle.Event{Level: 1, Peer: c.addr, Message: "The link to a server ended", Who: []any{"server", c.serverID, "address", c.addr}, Err: err})
 	a.lose(c)
 }

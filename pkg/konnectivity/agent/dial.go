@@ -161,7 +161,7 @@ func (t *target) run(ctx context.Context, address string, span *trace.Span, chil
 		t.a.carried.Dec()
 		t.a.forget(end)
 		wrote, read := end.Moved()
-		t.a.cfg.Logf(5, "connection to %s is over after %v: %d bytes there, %d bytes back, %s", address, time.Since(since), wrote, read, reason(err))
+		t.a.cfg.Logger.V(5).Info("A connection is over", "destination", address, "duration", time.Since(since), "bytesSent", wrote, "bytesReceived", read, "end", reason(err))
 	}
 	end.Start(t.st)
 	t.a.remember(end)

@@ -49,7 +49,7 @@ func (s *search) tryOneMore(ctx context.Context, addr string, ids []string, r *r
 			if err == nil {
 				r.next = time.Time{}
 			} else {
-				s.a.cfg.Logf(2, "further link to one of servers %v: %v", ids, err)
+				s.a.cfg.Logger.V(2).Info("Cannot open a further link", "servers", ids, "err", err)
 			}
 		}
 	})

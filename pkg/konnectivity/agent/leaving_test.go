@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
 
 // A server that says a thousand times that it leaves is taken at its word once.
 func TestServerLeavesOnce(t *testing.T) {
 	logged := 0
-	a := &Agent{changed: make(chan struct{}, 1), cfg: Config{Logf: func(int, string, ...any) { logged++ }}}
+	a := &Agent{changed: make(chan struct{}, 1), cfg: Config{Logger: logtest.New(func(int, string) { logged++ })}}
 	c := &client{addr: "10.0.0.1:8132"}
 	for range 1000 {
 		a.serverLeaves(c)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // duplicateError says that the address led to one of these servers, which are connected
@@ -51,7 +53,7 @@ func (s *search) watchMissing(missing int) {
 	}
 	s.warnAt = time.Now().Add(s.a.cfg.MissingAfter)
 	links := s.a.linkAddresses()
-	s.a.said.Add(0, missingPeer, fmt.Sprintf("connected to %d of %d servers", len(links), len(links)+missing), s.whyMissing(links))
+	s.a.said.Add(logthrottle.Event{Peer: missingPeer, Message: "Servers are missing", Why: []any{"connected", len(links), "servers", len(links) + missing, "reason", s.whyMissing(links)}})
 }
 
 // whyMissing says what is known of servers that are missing; links are the addresses of
@@ -136,6 +138,7 @@ func (s *search) noteMoreAddresses() {
 	wanted := len(s.a.linkAddresses())
 	if n := max(v4, v6); wanted > 0 && n > wanted {
 		s.saidMore = true
-		s.a.cfg.Logf(1, "the servers' name has %d addresses, and the agent is connected to all %d servers that there are to be: if each address is a server, set --server-count=%d at the servers, or --sync-forever at the agent", n, wanted, n)
+		s.a.cfg.Logger.V(1).Info("The servers' name has more addresses than there are servers: if each address is a server, raise --server-count of the servers, or set --sync-forever at the agent",
+			"addresses", n, "servers", wanted)
 	}
 }

@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
@@ -38,13 +38,13 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 		}
 		return ips, nil
 	}
-	cfg.Logf = func(level int, format string, args ...any) {
-		if line := fmt.Sprintf(format, args...); level == 0 || strings.Contains(line, "addresses") {
+	cfg.Logger = logtest.New(func(level int, line string) {
+		if level == 0 || strings.Contains(line, "addresses") {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.lines = append(f.lines, line)
 		}
-	}
+	})
 	f.a = New(cfg, NewMetrics())
 	open = func(_ context.Context, addr, _ string) error {
 		time.Sleep(time.Millisecond)
@@ -72,7 +72,7 @@ func newFinds(cfg Config, count int, leads map[string]string) (f *finds, open fu
 func (f *finds) about() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(f.lines), func(l string) bool { return strings.Contains(l, "cannot connect") })
+	return slices.DeleteFunc(slices.Clone(f.lines), func(l string) bool { return strings.Contains(l, "Cannot connect") })
 }
 
 // TestMissingIsSaid checks that the agent logs one warning when servers are missing for
@@ -91,7 +91,7 @@ func TestMissingIsSaid(t *testing.T) {
 		}
 		time.Sleep(4 * time.Minute)
 		synctest.Wait()
-		want := `connected to 1 of 2 servers: connected: "a": start the missing servers, or correct --server-count`
+		want := `Servers are missing connected="1" servers="2" reason="connected: "a": start the missing servers, or correct --server-count"`
 		if got := f.about(); len(got) != 1 || got[0] != want {
 			t.Errorf("within five minutes %q, want once %q", got, want)
 		}
@@ -131,15 +131,15 @@ func TestMissingSaysWhy(t *testing.T) {
 		want    string // {1} and {2} are the addresses, in either order
 	}{
 		"two servers with one ID": {2, false, map[string]string{"10.0.0.1:1": "cloned", "10.0.0.2:1": "cloned"},
-			`connected to 1 of 2 servers: connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id`},
+			`Servers are missing connected="1" servers="2" reason="connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id"`},
 		"for ever": {2, true, map[string]string{"10.0.0.1:1": "cloned", "10.0.0.2:1": "cloned"},
-			`connected to 1 of 2 servers: connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id`},
+			`Servers are missing connected="1" servers="2" reason="connected: "cloned"; {1} and {2} both answer as server "cloned": give each server its own --server-id"`},
 		"one address": {3, false, map[string]string{"10.0.0.1:1": "a"},
-			`connected to 1 of 3 servers: connected: "a"; {1} answers as a server that is connected: "a": start the missing servers, give each its own --server-id, or correct --server-count`},
+			`Servers are missing connected="1" servers="3" reason="connected: "a"; {1} answers as a server that is connected: "a": start the missing servers, give each its own --server-id, or correct --server-count"`},
 		"none": {1, false, map[string]string{"10.0.0.1:1": ""},
-			`connected to 0 of 1 servers: none is connected: start the missing servers, or correct --server-count`},
+			`Servers are missing connected="0" servers="1" reason="none is connected: start the missing servers, or correct --server-count"`},
 		"count too low": {1, false, map[string]string{"10.0.0.1:1": "a", "10.0.0.2:1": "b"},
-			`the servers' name has 2 addresses, and the agent is connected to all 1 servers that there are to be: if each address is a server, set --server-count=2 at the servers, or --sync-forever at the agent`},
+			`The servers' name has more addresses than there are servers: if each address is a server, raise --server-count of the servers, or set --sync-forever at the agent addresses="2" servers="1"`},
 		"dual stack": {1, false, map[string]string{"10.0.0.1:1": "a", "[fd00::1]:1": "a"}, ""},
 		"all there":  {2, false, map[string]string{"10.0.0.1:1": "a", "10.0.0.2:1": "b"}, ""},
 	} {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
@@ -146,7 +147,7 @@ func (u *resolution) pause(err error, cfg *Config) time.Duration {
 
 // failed counts and logs that an address could not be connected to.
 func (a *Agent) failed(addr string, err error) {
-	a.said.Addf(0, addr, "cannot connect to "+addr, "%v", err)
+	a.said.Add(logthrottle.Event{Peer: addr, Message: "Cannot connect to a server", Who: []any{"address", addr}, Err: err})
 	a.m.connectFails.With(failReason(err)).Inc()
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
@@ -41,7 +42,7 @@ func (a *Agent) openUpstream(ctx context.Context, nc *tls.Conn, addr, token stri
 	}
 	if err != nil {
 		c.h2.Close()
-		a.cfg.Logf(4, "connection to %s ended: %v", addr, <-served)
+		a.cfg.Logger.V(4).Info("The connection to a server ended", "address", addr, "err", <-served)
 		return err
 	}
 	go a.serve(c, func() error {
@@ -66,20 +67,22 @@ func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) upstream.C
 		OnBad: func(err error, first bool) {
 			a.m.violations.With("packet").Inc()
 			if first {
-				a.said.Addf(1, addr, "server at "+addr+" sent a bad packet", "%v", err)
+				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server sent a bad packet", Who: []any{"address", addr}, Err: err})
 			}
 		},
 		OnStray: func(t wire.Type, id int64, never bool) {
 			a.m.strays.With(t.String()).Inc()
 			if never {
 				a.m.violations.With("unknown connection").Inc()
-				a.said.Addf(1, addr, "server at "+addr+" breaks the protocol", "%s for connection %d, which it never had", t, id)
+				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"address", addr},
+					Err: fmt.Errorf("%s for connection %d, which it never had", t, id)})
 			}
 		},
 		OnUnknown: func(t wire.Type, first bool) {
 			a.m.unknownFrames.Inc()
 			if first {
-				a.said.Addf(1, addr, "server at "+addr, "skipping packets of type %s, which is unknown or needs another message: it may be newer", t)
+				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping packets whose type is unknown or needs another message: the server may be newer",
+					Who: []any{"address", addr}, Why: []any{"type", t}})
 			}
 		},
 		OnDial: func(st *upstream.Conn, address string) { a.dial(st, address, trace.Context{}) },
@@ -163,7 +166,7 @@ func (a *Agent) keepalive(c *client) {
 		case now := <-tick.C:
 			silent, open := c.h2.Silence(now)
 			if open > 20*time.Second {
-				a.cfg.Logf(1, "server %s does not answer", c.serverID)
+				a.cfg.Logger.V(1).Info("The server does not answer", "server", c.serverID, "address", c.addr)
 				c.h2.Close()
 				return
 			}

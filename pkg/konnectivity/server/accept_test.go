@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
 
 // exhausted is a listener that runs out of descriptors some times before it closes.
@@ -36,11 +38,11 @@ func (l *exhausted) Accept() (net.Conn, error) {
 // and does not fill the log.
 func TestAcceptFailuresAreSaidOnce(t *testing.T) {
 	var said atomic.Int32
-	s := New(Config{Logf: func(_ int, format string, _ ...any) {
-		if strings.HasPrefix(format, "accepting") {
+	s := New(Config{Logger: logtest.New(func(_ int, line string) {
+		if strings.HasPrefix(line, "Cannot accept connections") {
 			said.Add(1)
 		}
-	}}, NewMetrics())
+	})}, NewMetrics())
 	defer func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

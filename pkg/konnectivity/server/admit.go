@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
@@ -33,7 +34,8 @@ func (s *Server) admit(ctx context.Context, nc *tls.Conn, token, identifiers str
 	}
 	if len(ids.problems) > 0 {
 		peer := nc.RemoteAddr().String()
-		s.said.Addf(1, peer, "agent at "+peer, "identifiers that match no destination: %s", strings.Join(ids.problems[:min(len(ids.problems), maxNamed)], "; "))
+		s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent has identifiers that match no destination", Who: []any{"address", peer},
+			Why: []any{"identifiers", strings.Join(ids.problems[:min(len(ids.problems), maxNamed)], "; ")}})
 	}
 	state := nc.ConnectionState()
 	if err := s.cfg.Claims.check(ctx, &state, node, &ids); err != nil {

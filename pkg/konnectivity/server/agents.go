@@ -94,7 +94,7 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 
 func (s *Server) refuse(nc net.Conn, reason string, err error) {
 	peer := nc.RemoteAddr().String()
-	s.said.Addf(1, peer, "agent at "+peer+" refused", "%s: %s", reason, detailed(err))
+	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Refused an agent", Who: []any{"address", peer}, Why: []any{"reason", reason}, Err: errors.New(detailed(err))})
 	s.m.refused.With(reason).Inc()
 }
 
@@ -201,11 +201,11 @@ func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Iden
 			b.link.Drained()
 		}
 	}
-	cfg.OnViolation = func(rule string, first bool) { s.badAgent(b, first, "%s", rule) }
+	cfg.OnViolation = func(rule string, first bool) { s.badAgent(b, first, errors.New(rule)) }
 	cfg.OnUnknown = func(typ byte, first bool) {
 		s.m.unknownFrames.Inc()
 		if first {
-			s.said.Addf(1, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "skipping frames of unknown type %d: it may be newer", typ)
+			s.said.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "Skipping frames of an unknown type: the agent may be newer", Who: b.who(), Why: []any{"type", typ}})
 		}
 	}
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
@@ -220,16 +220,16 @@ func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Iden
 	err := b.link.Run()
 	var pe *link.ProtocolError
 	if errors.As(err, &pe) {
-		s.badAgent(b, true, "%v", err)
+		s.badAgent(b, true, err)
 	}
 	s.leave(b, "fairlead", err)
 }
 
 // badAgent counts a protocol violation by an agent. It logs the violation if it is the
 // first of its kind.
-func (s *Server) badAgent(b *Backend, first bool, format string, args ...any) {
+func (s *Server) badAgent(b *Backend, first bool, err error) {
 	if first {
-		s.said.Addf(1, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), format, args...)
+		s.said.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "The agent breaks the protocol", Who: b.who(), Err: err})
 	}
 	s.m.badInput.With("agent").Inc()
 }
@@ -261,7 +261,7 @@ func (s *Server) join(b *Backend, protocol string) {
 	}
 	s.m.links.With(protocol).Inc()
 	s.m.grpcConns.With("Connect").Inc()
-	s.noteAgent(2, b, "connected ("+protocol+")")
+	s.noteAgent(2, b, "The agent is connected", nil, "protocol", protocol)
 }
 
 // settled is how long a link has to live before the server forgets what it has logged
@@ -271,9 +271,12 @@ const settled = time.Minute
 // noteAgent logs that an agent's connection begins or ends. The log is throttled per host
 // and owner: otherwise a host that connects in a loop would fill the log, whatever agent
 // IDs it uses.
-func (s *Server) noteAgent(level int, b *Backend, what string) {
-	s.said.Add(level, b.logPeer(), fmt.Sprintf("agent %q at %s", logthrottle.Clip(b.agentID), b.peer), what)
+func (s *Server) noteAgent(level int, b *Backend, message string, err error, why ...any) {
+	s.said.Add(logthrottle.Event{Level: level, Peer: b.logPeer(), Message: message, Who: b.who(), Why: why, Err: err})
 }
+
+// who names an agent in the log.
+func (b *Backend) who() []any { return []any{"agent", b.agentID, "address", b.peer} }
 
 // logPeer returns the host and the owner of an agent, as the key for the log: agents of
 // several nodes may share one address, and an agent chooses its ID itself. The key differs
@@ -305,7 +308,7 @@ func (s *Server) leave(b *Backend, protocol string, err error) {
 	if b.tenure.expired.Load() {
 		level = 5
 	}
-	s.noteAgent(level, b, fmt.Sprintf("is gone: %v", err))
+	s.noteAgent(level, b, "The agent is gone", err)
 	for _, at := range b.overdue(-1) {
 		at.retry()
 	}

@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	request, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
-			s.badClient(nc, "HTTP CONNECT: %v", err)
+			s.badClient(nc, fmt.Errorf("HTTP CONNECT: %w", err))
 			_, _ = nc.Write(httpError(status, err.Error(), err.Error()))
 		}
 		s.untrack(c)

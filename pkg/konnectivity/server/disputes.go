@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // With --agent-claims=node a host belongs to one node. A kubelet may write any address into
@@ -79,7 +81,7 @@ func (r *registry) recontest(b *Backend, contested map[string]string) (disputes 
 func (s *Server) disputed(disputes []string) {
 	for _, why := range disputes {
 		s.m.disputed.Inc()
-		s.said.Addf(1, "disputed host", "--agent-claims=node", "%s: strategy destHost skips this host: correct the addresses in the status of the named Nodes", why)
+		s.said.Add(logthrottle.Event{Level: 1, Peer: "disputed host", Message: "Strategy destHost skips a host by --agent-claims=node: correct the addresses in the status of the named Nodes", Why: []any{"reason", why}})
 	}
 }
 
@@ -100,7 +102,7 @@ func (s *Server) recheckClaims() {
 			}
 			contested, err := s.cfg.Claims.contested(s.ctx, b.ids.owner, &b.ids)
 			if err != nil {
-				s.said.Addf(1, "recheck", "--agent-claims=node", "comparing agents' identifiers with Nodes again: %v", err)
+				s.said.Add(logthrottle.Event{Level: 1, Peer: "recheck", Message: "Cannot compare the identifiers of agents with Nodes for --agent-claims=node", Err: err})
 				break
 			}
 			s.disputed(s.reg.recontest(b, contested))

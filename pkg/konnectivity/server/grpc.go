@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -56,7 +57,7 @@ func (g *grpcStream) Data(p []byte) error {
 		g.st.Consumed(rest)
 	}
 	if err != nil {
-		g.client.bad("bad packet: %v", err)
+		g.client.bad(fmt.Errorf("bad packet: %w", err))
 		return err
 	}
 	return nil
@@ -72,7 +73,7 @@ func (g *grpcStream) End() {
 	g.flushAcc()
 	g.over()
 	if !g.dec.Idle() { // one that is killed ends no stream, and one that gives up resets it
-		g.client.bad("stream ends within a message")
+		g.client.bad(errors.New("the stream ends within a message"))
 		g.st.Finish([]h2.Field{{Name: "grpc-status", Value: grpcInternal}, {Name: "grpc-message", Value: "stream ends within a message"}})
 		return
 	}
@@ -85,7 +86,7 @@ var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
 func (g *grpcStream) Closed(err error) {
 	var se *h2.StreamError
 	if errors.As(err, &se) && se.Breach != "" {
-		g.client.bad("%v", err)
+		g.client.bad(err)
 	}
 	g.over()
 	g.s.m.grpcConns.With("Proxy").Dec()
@@ -185,7 +186,7 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 	case wire.CloseReq:
 		g.closeReq(p.ConnID)
 	default:
-		g.client.bad("%s, which a client never sends", p.Type)
+		g.client.bad(fmt.Errorf("%s, which a client never sends", p.Type))
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ var errDialTwice = errors.New("dial number is used twice")
 
 func (g *grpcStream) dial(p *wire.Packet) error {
 	if err := checkAddress(p.Address); err != nil {
-		g.client.bad("dial: %v", err)
+		g.client.bad(fmt.Errorf("dial: %w", err))
 	}
 	c := &grpcConn{g: g, random: p.Random}
 	g.mu.Lock()
@@ -266,7 +267,7 @@ func (g *grpcStream) stray(t wire.Type, id int64) {
 	g.told = g.told || never
 	g.mu.Unlock()
 	if never && !told {
-		g.client.bad("%s for connection %d, which the stream never had", t, id)
+		g.client.bad(fmt.Errorf("%s for connection %d, which the stream never had", t, id))
 	}
 }
 

@@ -4,12 +4,14 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
@@ -60,7 +62,7 @@ func (g *grpcClient) connect(nc net.Conn) {
 	cfg.Budget = g.s.book
 	cfg.OnStream = g.open
 	cfg.OnSent = g.s.m.wrote
-	cfg.OnBreach = func(err *h2.ConnError) { g.bad("%v", err) }
+	cfg.OnBreach = func(err *h2.ConnError) { g.bad(err) }
 	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout)) // until the first stream
 	g.conn = h2.NewServer(nc, cfg)
 }
@@ -72,30 +74,31 @@ func (g *grpcClient) ended(err error) {
 		return
 	}
 	if g.cut.Load() || errors.Is(err, os.ErrDeadlineExceeded) {
-		g.s.said.Addf(4, netx.Peer(g.conn.Net()), "client at "+netx.Peer(g.conn.Net()), "connection was cut off: %v", err)
+		peer := netx.Peer(g.conn.Net())
+		g.s.said.Add(logthrottle.Event{Level: 4, Peer: peer, Message: "The connection of a client was cut off", Who: []any{"client", peer}, Err: err})
 	}
 }
 
 // bad counts and logs what the client sent.
-func (g *grpcClient) bad(format string, args ...any) { g.s.badClient(g.conn.Net(), format, args...) }
+func (g *grpcClient) bad(err error) { g.s.badClient(g.conn.Net(), err) }
 
 func (g *grpcClient) unknown(first bool, t wire.Type) {
 	peer := netx.Peer(g.conn.Net())
-	g.s.unknown(first, peer, "client at "+peer, t)
+	g.s.unknown(first, peer, []any{"client", peer}, t)
 }
 
 // unknown counts and logs packets of a type that is skipped.
-func (s *Server) unknown(first bool, peer, who string, t wire.Type) {
+func (s *Server) unknown(first bool, peer string, who []any, t wire.Type) {
 	s.m.unknownFrames.Inc()
 	if first {
-		s.said.Addf(1, peer, who, "skipping packets of type %s, which is unknown or needs another message: it may be newer", t)
+		s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Skipping packets whose type is unknown or needs another message: the sender may be newer", Who: who, Why: []any{"type", t}})
 	}
 }
 
 // badClient counts and logs what a client sent against the rules.
-func (s *Server) badClient(nc net.Conn, format string, args ...any) {
+func (s *Server) badClient(nc net.Conn, err error) {
 	peer := netx.Peer(nc)
-	s.said.Addf(1, peer, "client at "+peer, format, args...)
+	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "A client breaks the protocol", Who: []any{"client", peer}, Err: err})
 	s.m.badInput.With("client").Inc()
 }
 
@@ -129,7 +132,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 			parent = trace.Parse(f.Value)
 		}
 		if f.Name == ":path" && f.Value != proxyPath {
-			g.bad("unknown method %q", f.Value)
+			g.bad(fmt.Errorf("unknown method %q", f.Value))
 			st.Waste()
 			rejectStream(st, grpcUnimplemented, "unknown method "+f.Value)
 			return

@@ -139,7 +139,7 @@ func (s *Server) accept(l net.Listener, on listening) error {
 		if err != nil {
 			if now := time.Now(); now.Sub(said) > acceptSayAgain {
 				said = now
-				s.cfg.Logf(0, "accepting on %s, trying on: %v", l.Addr(), err)
+				s.cfg.Logger.Error(err, "Cannot accept connections, trying again", "address", l.Addr().String())
 			}
 			if !s.turnAway(l, err, on) {
 				time.Sleep(20 * time.Millisecond)
@@ -197,7 +197,7 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config, in *turns) net.Conn {
 	}
 	tc := tls.Server(below, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		s.badClient(nc, "TLS: %v", err)
+		s.badClient(nc, fmt.Errorf("TLS: %w", err))
 		_ = nc.Close()
 		return nil
 	}

@@ -29,7 +29,7 @@ func (s *Server) AddLocal(nc net.Conn, match func(address string) bool) {
 	s.wg.Go(func() {
 		defer s.untrack(lc)
 		if err := b.link.Run(); !s.goingDown() {
-			s.cfg.Logf(0, "local destinations cannot be reached any more: %v", err)
+			s.cfg.Logger.Error(err, "Local destinations cannot be reached any more")
 		}
 	})
 }

@@ -7,11 +7,12 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // TokenReviewer is a TokenChecker that can look again at a token which it has accepted.
@@ -110,7 +111,7 @@ func (s *Server) reviewToken(r TokenReviewer, b *Backend) bool {
 		return false
 	case err != nil:
 		s.m.tokenAgain.With("failed").Inc()
-		s.said.Addf(1, "reviews", "cannot review tokens of connected agents", "%v: their connections stay", err)
+		s.said.Add(logthrottle.Event{Level: 1, Peer: "reviews", Message: "Cannot review tokens of connected agents: their connections stay", Err: err})
 		t.reviewAt = time.Now().Add(soon)
 		return false
 	case refused == nil:
@@ -145,11 +146,11 @@ func (s *Server) expel(b *Backend, credential string, old bool, why error) {
 		b.link.GoingAway()
 	}
 	s.m.expelled.With(protocol).Inc()
-	level, what := 1, "is not accepted any more"
+	level, message := 1, "Draining the connection of an agent that is not accepted any more"
 	if old { // in normal operation: the agent comes back with its next one
-		level, what = 5, "has expired"
+		level, message = 5, "Draining the connection of an agent whose credential has expired"
 	}
-	s.said.Addf(level, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), "draining its connection, as its %s %s: %v", credential, what, why)
+	s.said.Add(logthrottle.Event{Level: level, Peer: b.peer, Message: message, Who: b.who(), Why: []any{"credential", credential}, Err: why})
 }
 
 // endExpelled ends an expelled link behind its last connection. Until then it is the last

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
@@ -114,7 +116,7 @@ type Config struct {
 	Link     link.Config
 	Frontend h2.Config
 	Pipe     endpoint.Config
-	Logf     func(level int, format string, args ...any)
+	Logger   logr.Logger
 	// LogAgain is how long the server waits before it logs the same refusal of the
 	// same peer again. Default 5 min.
 	LogAgain time.Duration
@@ -161,9 +163,6 @@ func (c *Config) defaults() {
 	}
 	if len(c.Strategies) == 0 {
 		c.Strategies = []Strategy{StrategyDefault}
-	}
-	if c.Logf == nil {
-		c.Logf = func(int, string, ...any) {}
 	}
 }
 
@@ -212,7 +211,7 @@ func New(cfg Config, m *Metrics) *Server {
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, owners: map[string]ownerLinks{}, stop: make(chan struct{}),
 		turns: newTurns(runtime.GOMAXPROCS(0)), clientTurns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
-	s.said = logthrottle.New(cfg.Logf, cfg.LogAgain)
+	s.said = logthrottle.New(cfg.Logger, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
 	s.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
@@ -235,8 +234,8 @@ func New(cfg Config, m *Metrics) *Server {
 // evicted counts and logs connections that were reset because of the memory limit.
 func (s *Server) evicted(agent string, connections int, bytes int64) {
 	s.m.evictions.With(membudget.Bound(agent)).Add(int64(connections))
-	s.said.Addf(1, "memory", "memory budget", "reset %d connections whose clients do not read, which held %d bytes: %s", connections, bytes,
-		membudget.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer))
+	s.said.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose clients do not read", Why: []any{"connections", connections, "bytes", bytes,
+		"reason", membudget.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer)}})
 }
 
 // Ready reports whether a connected agent takes new dials.

@@ -5,6 +5,7 @@ package server
 import (
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
@@ -22,5 +23,6 @@ func (s *Server) noteDuplicate(peer string, hello *link.Hello) {
 		return
 	}
 	s.m.sharedID.Inc()
-	s.said.Addf(1, peer, "agent at "+peer, "it is connected to a server with the ID %q, which this server has, too: give each server its own --server-id", s.cfg.ServerID)
+	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent is connected to another server with this server's ID: give each server its own --server-id",
+		Who: []any{"address", peer}, Why: []any{"serverID", s.cfg.ServerID}})
 }

@@ -5,12 +5,12 @@ package server_test
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -23,13 +23,13 @@ import (
 func TestSharedServerID(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
-	r := tunneltest.NewRig(t, server.Config{ServerID: "same", Logf: func(_ int, format string, args ...any) {
+	r := tunneltest.NewRig(t, server.Config{ServerID: "same", Logger: logtest.New(func(_ int, line string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if line := fmt.Sprintf(format, args...); strings.Contains(line, "--server-id") {
+		if strings.Contains(line, "--server-id") {
 			lines = append(lines, line)
 		}
-	}})
+	})})
 	r.StartAgent(agent.Config{AgentID: "here"}, "")
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {

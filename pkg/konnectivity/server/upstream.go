@@ -30,7 +30,7 @@ func (s *Server) serveUpstream(nc *tls.Conn, pc *plainConn) {
 	}
 	defer c.end()
 	c.conn = h2.NewServer(nc, h2.Config{StreamWindow: 1 << 20, MaxOut: 256 << 10, MaxStreams: 16, MayOpen: c.mayOpen, OnStream: c.stream,
-		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, "%v", err) }})
+		OnBreach: func(err *h2.ConnError) { s.badAgent(&Backend{peer: nc.RemoteAddr().String()}, true, err) }})
 	if !s.trackInstead(pc, c) {
 		c.conn.Close()
 		return
@@ -107,15 +107,15 @@ func (s *Server) sessionConfig(b *Backend) upstream.Config {
 				s.vacate(b)
 			}
 		},
-		OnBad: func(err error, first bool) { s.badAgent(b, first, "bad packet: %v", err) },
+		OnBad: func(err error, first bool) { s.badAgent(b, first, fmt.Errorf("bad packet: %w", err)) },
 		OnStray: func(t wire.Type, id int64, never bool) {
 			s.m.strays.With("agent", t.String()).Inc()
 			if never {
-				s.badAgent(b, true, "%s for connection %d, which it never had", t, id)
+				s.badAgent(b, true, fmt.Errorf("%s for connection %d, which it never had", t, id))
 			}
 		},
 		OnUnknown: func(t wire.Type, first bool) {
-			s.unknown(first, b.peer, fmt.Sprintf("agent %q at %s", b.agentID, b.peer), t)
+			s.unknown(first, b.peer, b.who(), t)
 		},
 		Observe: func(received bool, t wire.Type) {
 			if received {

@@ -3,10 +3,7 @@
 package server
 
 import (
-	"fmt"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 )
 
 // watch finds agents that do not answer, gives their unanswered dials to others that fit,
@@ -47,7 +44,7 @@ func (s *Server) watchAgent(b *Backend, now time.Time) {
 	if b.h2 != nil {
 		silent, open := b.h2.Silence(now)
 		if open > s.cfg.KeepaliveTimeout && silent > s.cfg.AgentKeepalive+s.cfg.KeepaliveTimeout {
-			s.said.Add(1, b.logPeer(), fmt.Sprintf("agent %q at %s", logthrottle.Clip(b.agentID), b.peer), "does not answer")
+			s.noteAgent(1, b, "The agent does not answer", nil)
 			b.close()
 			return
 		}

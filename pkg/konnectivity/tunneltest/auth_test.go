@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/apiclient"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
@@ -37,11 +39,11 @@ func TestTokens(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
-			r := NewRig(t, server.Config{Tokens: tokens{}, UpstreamOnly: upstreamOnly, Claims: server.Claims{By: "node"}, Logf: said.logf})
+			r := NewRig(t, server.Config{Tokens: tokens{}, UpstreamOnly: upstreamOnly, Claims: server.Claims{By: "node"}, Logger: said.logger()})
 			var mu sync.Mutex
 			token := "wrong"
 			crt, key := r.CA.Issue(t, "a", time.Now().Add(time.Hour))
-			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +67,7 @@ func TestTokens(t *testing.T) {
 				}
 			}
 			Eventually(t, Patience, "refusals are counted", refused("token"))
-			said.wantOneOf(t, "refused: token: ", "agent at 127.0.0.1:", "token is not valid")
+			said.wantOneOf(t, `reason="token"`, `Refused an agent address="127.0.0.1:`, "token is not valid")
 			if ok, _ := r.Server.Ready(); ok || a.Ready() {
 				t.Fatal("agent with a wrong token is connected")
 			}
@@ -81,7 +83,7 @@ func TestTokens(t *testing.T) {
 			go func() { b.Run(bctx); close(bdone) }()
 			defer func() { bcancel(); <-bdone }()
 			Eventually(t, Patience, "an agent that claims another node is refused", refused("claims"))
-			said.wantOneOf(t, "refused: claims: ", "agent at 127.0.0.1:", "node2")
+			said.wantOneOf(t, `reason="claims"`, `Refused an agent address="127.0.0.1:`, "node2")
 			if b.Ready() {
 				t.Error("an agent that claims another node is connected")
 			}

@@ -163,7 +163,7 @@ func TestSilentPeersTakeRoom(t *testing.T) {
 	r := NewRig(t, server.Config{MaxAgents: 1, HandshakeTimeout: 3 * Patience})
 	first := silentPeer(t, r)
 	l := &logs{}
-	a := r.LaunchAgent(agent.Config{Logf: l.logf}, "")
+	a := r.LaunchAgent(agent.Config{Logger: l.logger()}, "")
 	Eventually(t, Patience, "the agent logs the limit", func() bool { return len(l.logged("as many agents as it may have")) > 0 })
 	if a.Ready() {
 		t.Error("an agent beyond the limit is connected")

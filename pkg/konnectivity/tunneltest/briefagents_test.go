@@ -16,7 +16,7 @@ import (
 // counts it, and has authenticated no more of them; other agents stay.
 func TestFloodOfBriefAgents(t *testing.T) {
 	const most = 50
-	r := NewRig(t, server.Config{Tokens: tokens{}, Logf: (&logs{}).logf})
+	r := NewRig(t, server.Config{Tokens: tokens{}, Logger: (&logs{}).logger()})
 	r.StartAgent(agent.Config{Token: token("good")}, "")
 	fields := []h2.Field{{Name: "agentid", Value: "brief"}, {Name: "authorization", Value: "Bearer good"}}
 	accepted := func() float64 {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 )
@@ -71,7 +73,7 @@ func runCrowd(spec string) error {
 	if err := json.Unmarshal([]byte(spec), &c); err != nil {
 		return err
 	}
-	loader, err := tlsreload.NewLoader(c.Files, nil)
+	loader, err := tlsreload.NewLoader(c.Files, logr.Logger{})
 	if err != nil {
 		return err
 	}

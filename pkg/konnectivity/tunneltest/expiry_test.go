@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -15,7 +17,7 @@ import (
 // clientOf returns the TLS of an agent with a certificate of its own.
 func clientOf(t *testing.T, ca *CA, crt, key string) func() (*tls.Config, error) {
 	t.Helper()
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, nil)
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,7 @@ func clientOf(t *testing.T, ca *CA, crt, key string) func() (*tls.Config, error)
 // in when its certificate is renewed.
 func TestExpiredAgent(t *testing.T) {
 	l := &logs{}
-	r := NewRig(t, server.Config{Logf: l.logf})
+	r := NewRig(t, server.Config{Logger: l.logger()})
 	r.StartAgent(agent.Config{}, "")
 	tr := StartTraffic(t, Connect(r.Connect), nil)
 	crt, key := r.CA.Issue(t, "expired", time.Now().Add(-time.Hour))
@@ -62,7 +64,7 @@ func TestExpiredServer(t *testing.T) {
 	r.CA.Issue(t, "server", time.Now().Add(-time.Hour))
 	time.Sleep(1100 * time.Millisecond) // until the server looks at its files again
 	l := &logs{}
-	a := r.LaunchAgent(agent.Config{Logf: l.logf}, "")
+	a := r.LaunchAgent(agent.Config{Logger: l.logger()}, "")
 	Eventually(t, Patience, "failures are counted", func() bool {
 		return Metric(a.Metrics.Registry, `fairlead_tunnel_agent_connect_failures_total{reason="certificate"}`) >= 3
 	})

@@ -196,10 +196,10 @@ func TestBadInput(t *testing.T) {
 				return c.LocalAddr()
 			}
 			for mode, socket := range map[string]string{"grpc": r.GRPC, "http-connect": r.Connect} {
-				before, lines := r.badInput(), len(r.logged("client at a Unix socket, process"))
+				before, lines := r.badInput(), len(r.logged(`client="a Unix socket, process`))
 				send("unix", socket)
 				Eventually(t, Patience, mode+": it is counted", func() bool { return r.badInput() == before+1 })
-				if n := len(r.logged("client at a Unix socket, process")) - lines; n != 1 {
+				if n := len(r.logged(`client="a Unix socket, process`)) - lines; n != 1 {
 					t.Errorf("%s: logged in %d lines with the peer, want 1", mode, n)
 				}
 			}

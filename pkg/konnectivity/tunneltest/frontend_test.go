@@ -15,7 +15,7 @@ import (
 // CA and with an expired certificate.
 func TestFrontendsTLS(t *testing.T) {
 	said := &logs{}
-	r := NewRig(t, server.Config{Logf: said.logf, LogAgain: 1})
+	r := NewRig(t, server.Config{Logger: said.logger(), LogAgain: 1})
 	r.StartAgent(agent.Config{}, "")
 	g, c := r.FrontendsTLS()
 	cfg, err := r.AgentTLSConfig()()
@@ -43,13 +43,13 @@ func TestFrontendsTLS(t *testing.T) {
 	for name, bad := range map[string]Dialer{
 		"none": ConnectTLS(c, none), "other CA": ConnectTLS(c, other), "expired": ConnectTLS(c, expired),
 	} {
-		before, lines := badInput(), len(said.logged("client at 127.0.0.1:"))
+		before, lines := badInput(), len(said.logged(`client="127.0.0.1:`))
 		if conn, err := bad(t.Context(), addr); err == nil {
 			_ = conn.Close()
 			t.Errorf("%s: accepted", name)
 		}
 		Eventually(t, Patience, name+" is counted", func() bool { return badInput() == before+1 })
-		if all := said.logged("client at 127.0.0.1:"); len(all) != lines+1 {
+		if all := said.logged(`client="127.0.0.1:`); len(all) != lines+1 {
 			t.Errorf("%s: logged %q, want one line more than %d", name, all, lines)
 		}
 	}

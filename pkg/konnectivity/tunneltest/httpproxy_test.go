@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
@@ -200,8 +203,10 @@ func TestHTTPProxyRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log lines
 			a := r.LaunchAgent(agent.Config{Proxy: through(&url.URL{Scheme: "http", Host: c.proxy, User: url.UserPassword("me", c.password)}),
-				Logf: log.add}, net.JoinHostPort(c.server, "8091"))
-			Eventually(t, Patience, "the failure is logged", func() bool { return log.has("cannot connect to " + c.server + ":8091: proxy http://" + c.proxy + ": ") })
+				Logger: log.logger()}, net.JoinHostPort(c.server, "8091"))
+			Eventually(t, Patience, "the failure is logged", func() bool {
+				return log.has(`Cannot connect to a server address="` + c.server + `:8091" err="proxy http://` + c.proxy + ": ")
+			})
 			if !log.has(c.want) || log.has(c.password) && c.password != "right" {
 				t.Errorf("logged\n%s\nwant %q and no password", log.text(), c.want)
 			}
@@ -218,10 +223,12 @@ type lines struct {
 	all []string
 }
 
-func (l *lines) add(_ int, format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, fmt.Sprintf(format, args...))
+func (l *lines) logger() logr.Logger {
+	return logtest.New(func(_ int, line string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all = append(l.all, line)
+	})
 }
 
 func (l *lines) text() string {

@@ -65,7 +65,7 @@ func (v *revocable) revoke(token string) {
 func reviewed(t *testing.T, v *revocable, upstreamOnly bool, said *logs) *Rig {
 	t.Helper()
 	return NewRig(t, server.Config{Tokens: v, UpstreamOnly: upstreamOnly, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
-		AgentWait: Patience, Logf: said.logf})
+		AgentWait: Patience, Logger: said.logger()})
 }
 
 func token(s string) func() (string, error) { return func() (string, error) { return s, nil } }
@@ -121,7 +121,7 @@ func TestRevokedAgentIsDrained(t *testing.T) {
 			}
 			_ = held.Close()
 			Eventually(t, Patience, "the link has ended", func() bool { return !r.Server.Connected("out") && !out.Ready() })
-			said.wantOneOf(t, "draining its connection", `agent "out" at 127.0.0.1:`, errRevoked.Error())
+			said.wantOneOf(t, "Draining the connection", `agent="out" address="127.0.0.1:`, errRevoked.Error())
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 			t.Errorf("%v reviews are counted as %s, want %v", n, result, want)
 		}
 	}
-	if lines := said.logged("draining its connection"); len(lines) != 0 {
+	if lines := said.logged("Draining the connection"); len(lines) != 0 {
 		t.Errorf("logged %q", lines)
 	}
 	time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over
@@ -174,7 +174,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 func TestLastResortEnds(t *testing.T) {
 	v, said := &revocable{}, &logs{}
 	r := NewRig(t, server.Config{Tokens: v, UpstreamOnly: true, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
-		LastResort: time.Second, AgentWait: 100 * time.Millisecond, Logf: said.logf})
+		LastResort: time.Second, AgentWait: 100 * time.Millisecond, Logger: said.logger()})
 	old := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1700000000}`)) + ".c2ln"
 	r.StartAgent(agent.Config{Token: token(old)}, "")
 	addr := Target(t, Echo)
@@ -270,7 +270,7 @@ func TestReviewsThatFail(t *testing.T) {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_reviews_total{result="`+result+`"}`)
 	}
 	Eventually(t, Patience, "reviews fail", func() bool { return count("failed") > 20 })
-	if lines := said.logged("cannot review tokens"); len(lines) != 1 {
+	if lines := said.logged("Cannot review tokens"); len(lines) != 1 {
 		t.Errorf("logged %q, want one line", lines)
 	}
 	v.mu.Lock()

@@ -31,7 +31,7 @@ func TestClonedServers(t *testing.T) {
 			}()
 			lookup := func(context.Context, string) ([]string, error) { return []string{"127.0.0.1", "127.0.0.2"}, nil }
 			var log lines
-			a := one.LaunchAgent(agent.Config{Lookup: lookup, UpstreamOnly: upstreamOnly, Logf: log.add, MissingAfter: 2 * time.Second}, net.JoinHostPort("servers.test", port))
+			a := one.LaunchAgent(agent.Config{Lookup: lookup, UpstreamOnly: upstreamOnly, Logger: log.logger(), MissingAfter: 2 * time.Second}, net.JoinHostPort("servers.test", port))
 			first, second := "127.0.0.1:"+port, "127.0.0.2:"+port
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -39,8 +39,8 @@ func TestClonedServers(t *testing.T) {
 				}
 			})
 			Eventually(t, Patience, "the agent warns", func() bool {
-				return log.has(`connected to 1 of 2 servers: connected: "cloned"; `+first+" and "+second+` both answer as server "cloned": give each server its own --server-id`) ||
-					log.has(`connected to 1 of 2 servers: connected: "cloned"; `+second+" and "+first+` both answer as server "cloned": give each server its own --server-id`)
+				return log.has(`Servers are missing connected="1" servers="2" reason="connected: "cloned"; `+first+" and "+second+` both answer as server "cloned": give each server its own --server-id`) ||
+					log.has(`Servers are missing connected="1" servers="2" reason="connected: "cloned"; `+second+" and "+first+` both answer as server "cloned": give each server its own --server-id`)
 			})
 			if n := Metric(a.Metrics.Registry, "fairlead_tunnel_agent_missing_servers"); n != 1 {
 				t.Errorf("%v servers are missing by the metric, want 1", n)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
@@ -41,11 +42,11 @@ func TestOwnPair(t *testing.T) {
 		upstreamOnly bool
 	}{{"link", false}, {"upstream", true}} {
 		t.Run(v.name, func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: v.upstreamOnly, Logf: func(l int, f string, a ...any) {
-				if l < 3 {
-					t.Logf(f, a...)
+			r := NewRig(t, server.Config{UpstreamOnly: v.upstreamOnly, Logger: logtest.New(func(level int, line string) {
+				if level < 3 {
+					t.Log(line)
 				}
-			}})
+			})})
 			r.StartAgent(agent.Config{}, "")
 			own := !v.upstreamOnly
 			t.Run("grpc", func(t *testing.T) {

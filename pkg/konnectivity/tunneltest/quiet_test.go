@@ -3,11 +3,13 @@
 package tunneltest
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
@@ -20,17 +22,17 @@ const defaultVerbosity = 4
 func TestQuietCalls(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
-	record := func(who string) func(int, string, ...any) {
-		return func(level int, format string, args ...any) {
+	record := func(who string) logr.Logger {
+		return logtest.New(func(level int, line string) {
 			if level <= defaultVerbosity {
 				mu.Lock()
 				defer mu.Unlock()
-				lines = append(lines, who+": "+fmt.Sprintf(format, args...))
+				lines = append(lines, who+": "+line)
 			}
-		}
+		})
 	}
-	r := NewRig(t, server.Config{Logf: record("server")})
-	r.StartAgent(agent.Config{Logf: record("agent")}, "")
+	r := NewRig(t, server.Config{Logger: record("server")})
+	r.StartAgent(agent.Config{Logger: record("agent")}, "")
 	g, c := r.FrontendsTLS()
 	cfg, err := r.AgentTLSConfig()()
 	if err != nil {

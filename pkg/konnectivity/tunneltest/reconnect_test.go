@@ -17,9 +17,9 @@ func TestReconnectsAreLoggedOnce(t *testing.T) {
 	const times = 20
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			said := &logs{}
+			said := &logs{all: true}
 			r := NewRig(t, server.Config{Tokens: boundTokens{}, UpstreamOnly: upstreamOnly,
-				Logf: func(_ int, format string, args ...any) { said.logf(0, format, args...) }, LogAgain: Patience})
+				Logger: said.logger(), LogAgain: Patience})
 			reconnect := func(node, id string) {
 				a := r.StartAgent(agentOf(node, agent.Config{AgentID: id}), "")
 				a.Stop()
@@ -28,11 +28,11 @@ func TestReconnectsAreLoggedOnce(t *testing.T) {
 			for i := range times {
 				reconnect("node-1", fmt.Sprint("loops", string(rune('a'+i))))
 			}
-			said.wantOneOf(t, "connected (", `agent "loopsa" at 127.0.0.1:`)
-			said.wantOneOf(t, "is gone: ", `agent "loopsa" at 127.0.0.1:`)
+			said.wantOneOf(t, "The agent is connected", `agent="loopsa" address="127.0.0.1:`)
+			said.wantOneOf(t, "The agent is gone", `agent="loopsa" address="127.0.0.1:`)
 			reconnect("another node", "other")
 			Eventually(t, Patience, "the other agent is logged", func() bool {
-				return len(said.logged("connected (")) == 2 && len(said.logged("is gone: ")) == 2
+				return len(said.logged("The agent is connected")) == 2 && len(said.logged("The agent is gone")) == 2
 			})
 		})
 	}

@@ -114,12 +114,12 @@ func TestReviewEndsWithAgent(t *testing.T) {
 func TestTalksBeforeWelcome(t *testing.T) {
 	check := unanswered{make(chan string, 1), make(chan string, 1)}
 	said := &logs{}
-	r := NewRig(t, server.Config{Logf: said.logf, Tokens: check, HandshakeTimeout: time.Hour})
+	r := NewRig(t, server.Config{Logger: said.logger(), Tokens: check, HandshakeTimeout: time.Hour})
 	nc := introduce(t, r, "127.0.0.1", "any", false)
 	<-check.asked
 	if _, err := nc.Write(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
-	said.wantOneOf(t, "refused: handshake: ", nc.LocalAddr().String(), "before it is welcome")
+	said.wantOneOf(t, `reason="handshake"`, nc.LocalAddr().String(), "before it is welcome")
 	wantEnd(t, nc)
 }

@@ -16,6 +16,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -95,7 +98,7 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 	dir := ShortDir(t)
 	r := &Rig{t: t, CA: NewCA(t, dir), Metrics: server.NewMetrics(), GRPC: filepath.Join(dir, "g"), Connect: filepath.Join(dir, "c")}
 	crt, key := r.CA.Issue(t, "server", time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, func(_ int, format string, args ...any) { t.Logf(format, args...) })
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logtest.New(func(_ int, line string) { t.Log(line) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +130,7 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 func (r *Rig) loader(name string) *tlsreload.Loader {
 	r.t.Helper()
 	crt, key := r.CA.Issue(r.t, name, time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

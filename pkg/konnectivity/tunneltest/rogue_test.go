@@ -56,7 +56,7 @@ type rogueRig struct {
 
 func newRogueRig(t *testing.T) *rogueRig {
 	r := &rogueRig{}
-	r.Rig = NewRig(t, server.Config{Strategies: []server.Strategy{server.StrategyDestHost, server.StrategyDefaultRoute}, Logf: r.logf, LogAgain: 1})
+	r.Rig = NewRig(t, server.Config{Strategies: []server.Strategy{server.StrategyDestHost, server.StrategyDefaultRoute}, Logger: r.logger(), LogAgain: 1})
 	r.StartAgent(agent.Config{Identifiers: "default-route=true"}, "")
 	r.healthy = MustDial(t, GRPC(r.GRPC), Target(t, Echo))
 	return r

@@ -3,13 +3,15 @@
 package tunneltest
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
@@ -97,14 +99,17 @@ func (l *logs) wantOneOf(t *testing.T, first string, more ...string) {
 type logs struct {
 	mu    sync.Mutex
 	lines []string
+	all   bool // also what only higher verbosities show
 }
 
-func (l *logs) logf(level int, format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if level <= 1 {
-		l.lines = append(l.lines, fmt.Sprintf(format, args...))
-	}
+func (l *logs) logger() logr.Logger {
+	return logtest.New(func(level int, line string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if level <= 1 || l.all {
+			l.lines = append(l.lines, line)
+		}
+	})
 }
 
 // logged returns the lines that hold a text.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
@@ -137,7 +139,7 @@ func TestAgentRollout(t *testing.T) {
 func TestCertificateRotation(t *testing.T) {
 	r := NewRig(t, server.Config{})
 	crt, key := r.CA.Issue(t, "rotating", time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, nil)
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
 	if err != nil {
 		t.Fatal(err)
 	}

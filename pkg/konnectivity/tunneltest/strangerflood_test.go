@@ -54,7 +54,7 @@ func rapidReset(nc net.Conn, most int) (calls int) {
 // printed, beside the same dials without the flood.
 func TestStrangerFlood(t *testing.T) {
 	const attackers, most = 8, 100_000
-	r := NewRig(t, server.Config{Tokens: tokens{}, Logf: (&logs{}).logf})
+	r := NewRig(t, server.Config{Tokens: tokens{}, Logger: (&logs{}).logger()})
 	r.StartAgent(agent.Config{Token: func() (string, error) { return "good", nil }}, "")
 	target := Target(t, Echo)
 	dials := func() time.Duration {

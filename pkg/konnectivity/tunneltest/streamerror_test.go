@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
@@ -41,7 +43,7 @@ func TestStreamErrors(t *testing.T) {
 			dir := ShortDir(t)
 			ca := NewCA(t, dir)
 			crt, key := ca.Issue(t, "server", time.Now().Add(time.Hour))
-			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, nil)
+			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
 			if err != nil {
 				t.Fatal(err)
 			}

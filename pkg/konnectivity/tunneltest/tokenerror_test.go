@@ -21,14 +21,14 @@ func TestReviewHangs(t *testing.T) {
 			const patience = 8 * time.Second
 			tokens := unanswered{make(chan string, 1), make(chan string, 1)} // a review ends with its context
 			var atServer, atAgent logs
-			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, HandshakeTimeout: patience, Logf: atServer.logf})
-			a := r.LaunchAgent(agent.Config{Token: token("any"), ConnectTimeout: patience, SyncInterval: time.Hour, Logf: atAgent.logf}, "")
+			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, HandshakeTimeout: patience, Logger: atServer.logger()})
+			a := r.LaunchAgent(agent.Config{Token: token("any"), ConnectTimeout: patience, SyncInterval: time.Hour, Logger: atAgent.logger()}, "")
 			Eventually(t, Patience, "the agent is refused", func() bool {
-				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && len(atAgent.logged("cannot connect")) > 0
+				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && len(atAgent.logged("Cannot connect")) > 0
 			})
 			a.Stop()
-			atServer.wantOneOf(t, "refused: token: ", "token review timed out")
-			atAgent.wantOneOf(t, "cannot connect", "token review timed out")
+			atServer.wantOneOf(t, `Refused an agent`, `reason="token"`, "token review timed out")
+			atAgent.wantOneOf(t, "Cannot connect", "token review timed out")
 		})
 	}
 }
@@ -50,12 +50,12 @@ func TestRefusalsSayLittle(t *testing.T) {
 				tokens.ServiceAccount = c.account
 				c.prepare(v)
 				var atServer, atAgent logs
-				r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, Logf: atServer.logf})
-				a := r.LaunchAgent(agent.Config{Token: token("good"), Logf: atAgent.logf}, "")
-				Eventually(t, Patience, "the agent is refused", func() bool { return len(atAgent.logged("cannot connect")) > 0 })
+				r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, Logger: atServer.logger()})
+				a := r.LaunchAgent(agent.Config{Token: token("good"), Logger: atAgent.logger()}, "")
+				Eventually(t, Patience, "the agent is refused", func() bool { return len(atAgent.logged("Cannot connect")) > 0 })
 				a.Stop()
-				atServer.wantOneOf(t, "refused: token: ", c.kept)
-				atAgent.wantOneOf(t, "cannot connect", c.told)
+				atServer.wantOneOf(t, `Refused an agent`, `reason="token"`, c.kept)
+				atAgent.wantOneOf(t, "Cannot connect", c.told)
 				if lines := atAgent.logged(c.kept); len(lines) > 0 {
 					t.Errorf("the agent received %q", lines)
 				}

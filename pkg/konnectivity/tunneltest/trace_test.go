@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
@@ -72,7 +73,7 @@ func (c *collector) get(name string) *tracev1.Span {
 // tracer runs a tracer. What end returns has exported all spans.
 func tracer(t *testing.T, endpoint, program string) (tr *trace.Tracer, end func()) {
 	t.Helper()
-	tr = trace.New(trace.Config{Endpoint: endpoint}, program, "v0", func(_ int, format string, args ...any) { t.Errorf(format, args...) })
+	tr = trace.New(trace.Config{Endpoint: endpoint}, program, "v0", logtest.New(func(_ int, line string) { t.Error(line) }))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); tr.Run(ctx) }()

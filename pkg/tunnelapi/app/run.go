@@ -80,7 +80,7 @@ func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 		Finder: &collect.Endpoints{URLs: o.Servers, CAFile: o.ServerCAFile, TokenFile: o.ServerTokenFile},
 		Agents: group.Agents.Store, AgentsPrefix: group.Agents.Prefix(), Servers: group.Servers.Store, ServersPrefix: group.Servers.Prefix(),
 		Interval: o.PollInterval, CountsInterval: o.CountsInterval, StaleAfter: o.StaleAfter, KeepGone: o.KeepGone,
-		Logf: func(format string, args ...any) { klog.Infof(format, args...) },
+		Logger: klog.Background(),
 	})
 	if err := s.InstallAPIGroup(group.Info()); err != nil {
 		return fmt.Errorf("install the API group: %w", err)

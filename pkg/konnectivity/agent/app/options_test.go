@@ -5,7 +5,6 @@ package app
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil/cmdutiltest"
@@ -64,7 +64,7 @@ func TestIdentifiersThatMatchNothing(t *testing.T) {
 			t.Errorf("%s: %v", ids, err)
 		}
 		var lines []string
-		o.warnOfIdentifiers(func(_ int, format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
+		o.warnOfIdentifiers(logtest.New(func(_ int, line string) { lines = append(lines, line) }))
 		if len(lines) != want || want > 0 && !strings.Contains(strings.Join(lines, ""), "$(HOST_IP)") {
 			t.Errorf("%s: %q, want %d lines", ids, lines, want)
 		}

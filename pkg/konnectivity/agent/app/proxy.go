@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
-
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
+	"k8s.io/klog/v2"
 )
 
 // errProxyURL has no part of the variable's value: there may be a password in it.
@@ -49,7 +48,7 @@ func proxyTo(address string) (func(address string) (*url.URL, error), error) {
 	}
 	u, err := choose(address)
 	if err == nil && u != nil {
-		cmdutil.Logf(1, "connecting to %s through proxy %s://%s", address, u.Scheme, u.Host)
+		klog.V(1).InfoS("Connecting through a proxy", "address", address, "proxy", u.Scheme+"://"+u.Host)
 	}
 	return choose, err
 }

@@ -93,7 +93,7 @@ func notifyReady(ctx context.Context, a *agent.Agent) {
 }
 
 func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, error) {
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: o.AgentCert, Key: o.AgentKey, CA: o.CaCert}, cmdutil.Logf)
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: o.AgentCert, Key: o.AgentKey, CA: o.CaCert}, klog.Background())
 	if err != nil {
 		return agent.Config{}, err
 	}
@@ -102,7 +102,7 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 	if err != nil {
 		return agent.Config{}, err
 	}
-	o.warnOfIdentifiers(cmdutil.Logf)
+	o.warnOfIdentifiers(klog.Background())
 	address := cmdutil.Address(o.ProxyServerHost, o.ProxyServerPort)
 	proxy, err := proxyTo(address)
 	if err != nil {
@@ -117,7 +117,7 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 		DialTimeout: o.DialTimeout, MaxDials: o.MaxPendingDials, MaxConns: o.MaxConnections, Policy: policy,
 		Links: o.Links, UpstreamOnly: o.Link.Upstream(), FairleadOnly: o.Link.Fairlead(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
 		PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer,
-		Logf: cmdutil.Logf,
+		Logger: klog.Background(),
 	}
 	if path := o.ServiceAccountTokenPath; path != "" {
 		cfg.Token = func() (string, error) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/apiclient"
@@ -99,10 +101,10 @@ func validateIdentifiers(query string) error {
 
 // warnOfIdentifiers says which identifiers match no destination. They are no errors: upstream
 // accepts them, and strategies that do not use them work.
-func (o *Options) warnOfIdentifiers(logf func(level int, format string, args ...any)) {
+func (o *Options) warnOfIdentifiers(logger logr.Logger) {
 	v, _ := url.ParseQuery(o.AgentIdentifiers)
 	for _, problem := range identifiers.Problems(v) {
-		logf(0, "--agent-identifiers: an identifier matches no destination: %s", problem)
+		logger.Error(nil, "An identifier matches no destination: correct --agent-identifiers", "identifier", problem)
 	}
 }
 

@@ -135,14 +135,3 @@ func addKlogFlags(fs *pflag.FlagSet) {
 func normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
-
-// Logf writes to klog; level 0 is for problems.
-func Logf(level int, format string, args ...any) {
-	if level == 0 {
-		klog.WarningDepth(1, fmt.Sprintf(format, args...))
-		return
-	}
-	if v := klog.V(klog.Level(level)); v.Enabled() {
-		klog.InfoDepth(1, fmt.Sprintf(format, args...))
-	}
-}

@@ -5,6 +5,8 @@ package cmdutil
 import (
 	"context"
 
+	"k8s.io/klog/v2"
+
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 )
@@ -18,10 +20,10 @@ func Tracing(file, program string) (tracer *trace.Tracer, stop func(), err error
 	if err != nil {
 		return nil, nil, err
 	}
-	tracer = trace.New(cfg, program, version.Get().String(), Logf)
+	tracer = trace.New(cfg, program, version.Get().String(), klog.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); tracer.Run(ctx) }()
-	Logf(1, "exporting spans to %s", cfg.Endpoint)
+	klog.V(1).InfoS("Exporting spans", "endpoint", cfg.Endpoint)
 	return tracer, func() { cancel(); <-done }, nil
 }

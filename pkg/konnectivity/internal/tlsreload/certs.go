@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
 )
 
@@ -51,8 +53,8 @@ func stampOf(path string) (stamp, error) {
 
 // Loader keeps the parsed content of Files.
 type Loader struct {
-	files Files
-	logf  func(level int, format string, args ...any)
+	files  Files
+	logger logr.Logger
 
 	mu      sync.Mutex
 	checked time.Time
@@ -65,15 +67,12 @@ type Loader struct {
 }
 
 // NewLoader loads the files once; it fails where a restart would fail too, and only warns
-// of a part that cannot be read beside one that can. logf gets this, reloads and their
-// failures, and may be nil; level 0 is a warning.
-func NewLoader(files Files, logf func(level int, format string, args ...any)) (*Loader, error) {
-	if logf == nil {
-		logf = func(int, string, ...any) {}
-	}
-	l := &Loader{files: files, logf: logf}
+// of a part that cannot be read beside one that can. logger gets this, reloads and their
+// failures.
+func NewLoader(files Files, logger logr.Logger) (*Loader, error) {
+	l := &Loader{files: files, logger: logger}
 	_, err := l.load(func(damage error) error {
-		logf(0, "using only a part of a file: %v", damage)
+		logger.Error(damage, "Using only a part of a file")
 		return nil
 	})
 	return l, err
@@ -166,7 +165,7 @@ func (l *Loader) refresh() (*tls.Certificate, *x509.CertPool, int) {
 		if err == nil && stamps != l.stamps {
 			var changed bool
 			if changed, err = l.load(func(damage error) error { return damage }); changed {
-				l.logf(1, "reloaded %s %s", l.files.Cert, l.files.CA)
+				l.logger.V(1).Info("Reloaded certificates", "certificate", l.files.Cert, "ca", l.files.CA)
 			}
 		}
 		text := ""
@@ -174,7 +173,7 @@ func (l *Loader) refresh() (*tls.Certificate, *x509.CertPool, int) {
 			text = err.Error()
 		}
 		if text != l.failed && text != "" {
-			l.logf(0, "keeping the certificates in use: %v", err)
+			l.logger.Error(err, "Keeping the certificates in use")
 		}
 		l.failed = text
 	}

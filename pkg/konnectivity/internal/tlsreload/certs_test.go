@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -33,15 +36,15 @@ func newPair(t *testing.T) (*pair, *tunneltest.CA) {
 	p.files.Cert, p.files.Key = ca.Issue(t, "both", time.Now().Add(time.Hour))
 	p.files.CA = ca.File
 	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, func(_ int, f string, a ...any) { p.logs = append(p.logs, fmt.Sprintf(f, a...)) }); err != nil {
+	if p.Loader, err = tlsreload.NewLoader(p.files, logtest.New(func(_ int, line string) { p.logs = append(p.logs, line) })); err != nil {
 		t.Fatal(err)
 	}
 	return p, ca
 }
 
 // record returns what adds lines, each behind its level, to a list.
-func (*pair) record(to *[]string) func(int, string, ...any) {
-	return func(level int, f string, a ...any) { *to = append(*to, fmt.Sprintf("%d ", level)+fmt.Sprintf(f, a...)) }
+func (*pair) record(to *[]string) logr.Logger {
+	return logtest.New(func(level int, line string) { *to = append(*to, fmt.Sprintf("%d ", level)+line) })
 }
 
 // handshake returns the serial number of the server's certificate.
@@ -113,7 +116,7 @@ func TestLoadErrors(t *testing.T) {
 		"CA is a key":       {CA: p.files.Key},
 		"CA is a directory": {CA: t.TempDir()},
 	} {
-		_, err := tlsreload.NewLoader(files, nil)
+		_, err := tlsreload.NewLoader(files, logr.Logger{})
 		if err == nil {
 			t.Errorf("%s: loaded", name)
 			continue
@@ -122,7 +125,7 @@ func TestLoadErrors(t *testing.T) {
 			t.Errorf("%s: %v names no file", name, err)
 		}
 	}
-	if _, err := tlsreload.NewLoader(tlsreload.Files{}, nil); err != nil {
+	if _, err := tlsreload.NewLoader(tlsreload.Files{}, logr.Logger{}); err != nil {
 		t.Errorf("no files at all: %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -41,18 +43,18 @@ func TestCutBundle(t *testing.T) {
 	mustWrite(t, ca.File, otherCA, whole[:len(whole)/2])
 	time.Sleep(noticed)
 	p.handshake(t)
-	if len(p.logs) != 1 || !strings.Contains(p.logs[0], "keeping the certificates in use: "+ca.File+" has 1 readable PEM block and 1 unreadable one") {
+	if len(p.logs) != 1 || !strings.Contains(p.logs[0], `Keeping the certificates in use err="`+ca.File+" has 1 readable PEM block and 1 unreadable one") {
 		t.Errorf("logged %q, want one line that keeps the certificates", p.logs)
 	}
 	var warned []string
-	if _, err := tlsreload.NewLoader(p.files, p.record(&warned)); err != nil || len(warned) != 1 || !strings.Contains(warned[0], "0 using only a part of a file: "+ca.File+" has 1 readable PEM block and 1 unreadable one") {
+	if _, err := tlsreload.NewLoader(p.files, p.record(&warned)); err != nil || len(warned) != 1 || !strings.Contains(warned[0], `0 Using only a part of a file err="`+ca.File+" has 1 readable PEM block and 1 unreadable one") {
 		t.Errorf("a start with the cut bundle: %v, logged %q, want one warning", err, warned)
 	}
 	mustWrite(t, ca.File, otherCA, whole)
 	p.logs = nil
 	time.Sleep(noticed)
 	p.handshake(t)
-	if len(p.logs) != 1 || !strings.HasPrefix(p.logs[0], "reloaded") {
+	if len(p.logs) != 1 || !strings.HasPrefix(p.logs[0], "Reloaded") {
 		t.Errorf("the whole bundle: logged %q, want that it was reloaded", p.logs)
 	}
 
@@ -88,7 +90,7 @@ func TestSameSizeAndTime(t *testing.T) {
 	p.files.Cert, p.files.Key = issue("both")
 	p.files.CA = ca.File
 	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, nil); err != nil {
+	if p.Loader, err = tlsreload.NewLoader(p.files, logr.Logger{}); err != nil {
 		t.Fatal(err)
 	}
 	first := p.handshake(t)
@@ -126,7 +128,7 @@ func TestOverwrittenSameSizeAndTime(t *testing.T) {
 	write(p.files.Cert, mustRead(t, p.files.Cert))
 	write(p.files.Key, mustRead(t, p.files.Key))
 	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, nil); err != nil {
+	if p.Loader, err = tlsreload.NewLoader(p.files, logr.Logger{}); err != nil {
 		t.Fatal(err)
 	}
 	first := p.handshake(t)

@@ -9,6 +9,8 @@ import (
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // Kind is OTLP's kind of a span.
@@ -37,15 +39,15 @@ type Tracer struct {
 	cfg   Config
 	ended chan *Span
 	out   *exporter
-	logf  func(level int, format string, args ...any)
+	log   logr.Logger
 
 	mu      sync.Mutex
 	dropped int
 }
 
 // New returns a tracer for a program. Run must be called.
-func New(cfg Config, program, version string, logf func(level int, format string, args ...any)) *Tracer {
-	return &Tracer{cfg: cfg, ended: make(chan *Span, queued), out: newExporter(cfg.Endpoint, program, version), logf: logf}
+func New(cfg Config, program, version string, logger logr.Logger) *Tracer {
+	return &Tracer{cfg: cfg, ended: make(chan *Span, queued), out: newExporter(cfg.Endpoint, program, version), log: logger}
 }
 
 // Span is a recorded piece of work. A nil Span is not recorded. Set and End must not be called at the same time.
@@ -151,13 +153,13 @@ func (t *Tracer) report(before string, err error, spans int) string {
 	t.dropped = 0
 	t.mu.Unlock()
 	if dropped > 0 {
-		t.logf(0, "dropped %d spans: the collector at %s is too slow or not reachable", dropped, t.cfg.Endpoint)
+		t.log.Error(nil, "Dropped spans: the collector is too slow or not reachable", "spans", dropped, "endpoint", t.cfg.Endpoint)
 	}
 	switch {
 	case err == nil && before != "":
-		t.logf(1, "exporting spans to %s again", t.cfg.Endpoint)
+		t.log.V(1).Info("Exporting spans again", "endpoint", t.cfg.Endpoint)
 	case err != nil && err.Error() != before:
-		t.logf(0, "exporting %d spans to %s: %v: check endpoint in the file of --tracing-config-file", spans, t.cfg.Endpoint, err)
+		t.log.Error(err, "Cannot export spans: check endpoint in the file of --tracing-config-file", "spans", spans, "endpoint", t.cfg.Endpoint)
 	}
 	if err != nil {
 		return err.Error()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
 
 // TestParse: a traceparent comes back as it was, and anything else is no context.
@@ -83,7 +85,7 @@ func TestSampling(t *testing.T) {
 		parent Context
 		want   bool
 	}{{0, Context{}, false}, {million, Context{}, true}, {0, parent, true}, {million, silent, false}} {
-		tr := New(Config{Endpoint: DefaultEndpoint, SamplingRatePerMillion: c.rate}, "test", "v0", func(_ int, format string, args ...any) { t.Logf(format, args...) })
+		tr := New(Config{Endpoint: DefaultEndpoint, SamplingRatePerMillion: c.rate}, "test", "v0", logtest.New(func(_ int, line string) { t.Log(line) }))
 		span, ctx := tr.Start(c.parent, "x", Internal)
 		if (span != nil) != c.want {
 			t.Errorf("rate %d, parent %q: recorded is %v", c.rate, c.parent, span != nil)

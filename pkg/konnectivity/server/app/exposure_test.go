@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
@@ -72,7 +74,7 @@ func TestAllowedClientNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		cert, certKey := ca.Issue(t, c.client, time.Now().Add(time.Hour))
-		loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: cert, Key: certKey, CA: ca.File}, nil)
+		loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: cert, Key: certKey, CA: ca.File}, logr.Logger{})
 		if err != nil {
 			t.Fatal(err)
 		}

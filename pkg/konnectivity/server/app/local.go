@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
@@ -39,7 +38,7 @@ func (o *Options) addLocal(s *server.Server) error {
 		return err
 	}
 	policy := destinations.Policy{Allow: rules}
-	a := agent.New(agent.Config{Policy: policy, Link: o.Link.Config(), Logf: cmdutil.Logf}, agent.NewMetrics())
+	a := agent.New(agent.Config{Policy: policy, Link: o.Link.Config(), Logger: klog.Background()}, agent.NewMetrics())
 	near, far := net.Pipe()
 	s.AddLocal(near, func(address string) bool { return isLocal(&policy, address) })
 	go func() {

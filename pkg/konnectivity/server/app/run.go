@@ -126,7 +126,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
-		Logf:           cmdutil.Logf,
+		Logger:         klog.Background(),
 	}
 	if o.ClusterCaCert != "" {
 		// The loader is there before the first agent is.
@@ -149,7 +149,7 @@ func (o *Options) tls(m *server.Metrics, peer string, files tlsreload.Files, pro
 }
 
 func (o *Options) loadTLS(m *server.Metrics, peer string, files tlsreload.Files, protocols ...string) (*tls.Config, *tlsreload.Loader, error) {
-	l, err := tlsreload.NewLoader(files, cmdutil.Logf)
+	l, err := tlsreload.NewLoader(files, klog.Background())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -182,7 +182,7 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 		return err
 	}
 	if warning := o.unauthenticated(); warning != "" {
-		klog.Warning(warning)
+		klog.ErrorS(nil, warning)
 	}
 	agentTLS, certificate, err := o.loadTLS(m, "agents", tlsreload.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCaCert})
 	if err != nil {

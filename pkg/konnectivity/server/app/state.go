@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 
+	"k8s.io/klog/v2"
+
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
@@ -92,11 +94,11 @@ func (o *Options) stateHost() string { return cmp.Or(o.StateBindAddress, o.Agent
 // authenticated lets requests through whose bearer token is accepted. Refusals of one peer are
 // logged once, and then counted.
 func authenticated(auth *apiclient.TokenAuth, next http.Handler) http.Handler {
-	refused := logthrottle.New(cmdutil.Logf, 0)
+	refused := logthrottle.New(klog.Background(), 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if _, err := auth.Check(r.Context(), r.RemoteAddr, token); err != nil {
-			refused.Add(1, r.RemoteAddr, "refused a request for state from "+r.RemoteAddr, err.Error())
+			refused.Add(logthrottle.Event{Level: 1, Peer: r.RemoteAddr, Message: "Refused a request for state", Who: []any{"address", r.RemoteAddr}, Err: err})
 			var public interface{ Public() string }
 			status, text := http.StatusServiceUnavailable, "the token cannot be reviewed now"
 			if errors.As(err, &public) {

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
@@ -49,8 +51,8 @@ type Config struct {
 	MaxGone int
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
-	// Logf logs; it may be nil.
-	Logf func(format string, args ...any)
+	// Logger logs. The zero value logs nothing.
+	Logger logr.Logger
 }
 
 func (c *Config) defaults() {
@@ -69,9 +71,6 @@ func (c *Config) defaults() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Logf == nil {
-		c.Logf = func(string, ...any) {}
 	}
 }
 

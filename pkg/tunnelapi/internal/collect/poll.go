@@ -31,7 +31,7 @@ func (c *Collector) poll(ctx context.Context) {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	if err != nil && (c.found == nil || c.found.Error() != err.Error()) {
-		c.cfg.Logf("Cannot find konnectivity-servers, keeping those that are known: %v", err)
+		c.cfg.Logger.Error(err, "Cannot find konnectivity-servers, keeping those that are known")
 	}
 	c.found = err
 	for address, asker := range found {
@@ -70,7 +70,7 @@ func (c *Collector) ask(ctx context.Context, s *server) {
 	defer c.mu.Unlock()
 	s.asking = false
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		c.cfg.Logf("konnectivity-server at %s does not show its state: %v", s.address, err)
+		c.cfg.Logger.Error(err, "The konnectivity-server does not show its state", "address", s.address)
 	}
 	s.err = err
 	if err == nil {

@@ -156,6 +156,6 @@ func (c *Collector) forgetGone(now time.Time) {
 
 func (c *Collector) note(err error) {
 	if err != nil {
-		c.cfg.Logf("Cannot keep an object: %v", err)
+		c.cfg.Logger.Error(err, "Cannot keep an object")
 	}
 }
