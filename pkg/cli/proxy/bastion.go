@@ -35,9 +35,7 @@ func (o *Options) throughBastion(config *rest.Config) (leave func(), err error) 
 	if o.Via == "" {
 		return func() {}, nil
 	}
-	d, err := dial.New(o.Via, dial.Options{Timeout: dialTimeout, Logf: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(o.ErrOut, format+"\n", args...)
-	}})
+	d, err := dial.New(o.Via, dial.Options{Timeout: dialTimeout, Logger: o.logger()})
 	if err != nil {
 		return nil, fmt.Errorf("--via %s: %w", o.Via, err)
 	}

@@ -93,10 +93,15 @@ func (o *Options) serveCommand(ctx context.Context, handler *apiproxy.Handler, l
 	return err
 }
 
+// logger logs in the form of Kubernetes components.
+func (o *Options) logger() logr.Logger {
+	return textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(o.ErrOut)))
+}
+
 func (o *Options) handler(cluster clusterflags.Cluster, tlsConfig *tls.Config, registry *prometheus.Registry) (*apiproxy.Handler, error) {
 	log := logr.Discard()
 	if o.AccessLog {
-		log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(o.ErrOut)))
+		log = o.logger()
 	}
 	return apiproxy.New(apiproxy.Options{
 		Config: cluster.Config, Filter: o.filter, APIPrefix: o.APIPrefix, StaticDir: o.WWW, StaticPrefix: o.WWWPrefix,

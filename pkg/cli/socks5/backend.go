@@ -85,7 +85,7 @@ func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Option
 			}
 			return nil, nil
 		},
-		Logf:   func(format string, args ...any) { klog.Infof(format, args...) },
+		Logger: klog.Background(),
 		Direct: o.Direct,
 	}
 }

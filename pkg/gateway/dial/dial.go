@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
@@ -49,8 +51,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxConnections bounds the open connections and pending dials. The default is 1024.
 	MaxConnections int
-	// Logf takes messages on changes of the path itself. The default drops them.
-	Logf func(format string, args ...any)
+	// Logger logs changes of the path itself. The zero value logs nothing.
+	Logger logr.Logger
 
 	PortForward PortForwardOptions
 	Direct      DirectOptions
@@ -75,9 +77,6 @@ type path interface {
 func New(via string, o Options) (Dialer, error) {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
-	if o.Logf == nil {
-		o.Logf = func(string, ...any) {}
-	}
 	p, err := newPath(via, o)
 	if err != nil {
 		return nil, err

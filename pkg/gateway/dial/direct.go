@@ -80,8 +80,8 @@ func newDirect(o Options) (*direct, error) {
 		return nil, err
 	}
 	if o.Direct.KeyFile != "" {
-		if err := secretfile.CheckOwn(o.Direct.KeyFile); err != nil && o.Logf != nil {
-			o.Logf("The key of the client certificate is not protected: %v", err)
+		if err := secretfile.CheckOwn(o.Direct.KeyFile); err != nil {
+			o.Logger.Error(err, "The key of the client certificate is not protected")
 		}
 	}
 	d := &direct{o: o.Direct, conns: map[net.Conn]bool{}}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/go-logr/logr"
+
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
@@ -46,7 +48,7 @@ const minBackoff = time.Second
 // sshPath dials through a bastion, over one connection to it.
 type sshPath struct {
 	o          SSHOptions
-	logf       func(string, ...any)
+	logger     logr.Logger
 	target     sshTarget
 	life       context.Context
 	end        context.CancelFunc
@@ -77,7 +79,7 @@ func newSSH(target string, o Options) (*sshPath, error) {
 	if err := t.readConfig(&o.SSH); err != nil {
 		return nil, err
 	}
-	p := &sshPath{o: o.SSH, logf: o.Logf, target: t, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	p := &sshPath{o: o.SSH, logger: o.Logger, target: t, wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -218,17 +220,17 @@ func (p *sshPath) maintain() {
 		}
 		p.publish(c, err)
 		if err == nil {
-			p.logf("Connected to bastion %s", p.target)
+			p.logger.Info("Connected to the bastion", "bastion", p.target)
 			backoff = minBackoff
 			p.attend(c)
 			p.publish(nil, nil)
 			if p.life.Err() != nil {
 				return
 			}
-			p.logf("Connection to bastion %s lost, connecting again", p.target)
+			p.logger.Info("Lost the connection to the bastion, connecting again", "bastion", p.target)
 			continue
 		}
-		p.logf("Cannot connect to bastion %s: %v", p.target, err)
+		p.logger.Error(err, "Cannot connect to the bastion", "bastion", p.target)
 		retry := time.After(backoff)
 		if gateway.ReasonOf(err) == gateway.ReasonDenied {
 			retry = nil // a key is missing or has changed: that needs a person, and attempts may lock an account
@@ -286,7 +288,7 @@ func (p *sshPath) keepAlive(c *sshClient) {
 		case <-c.down:
 			return
 		case <-time.After(3 * p.o.KeepAlive):
-			p.logf("Bastion %s does not answer", p.target)
+			p.logger.Info("The bastion does not answer", "bastion", p.target)
 			_ = c.Close()
 			return
 		}

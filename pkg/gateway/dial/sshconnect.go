@@ -210,7 +210,7 @@ func (p *sshPath) keys() sshKeys {
 				k.signers = signers
 			}
 		} else {
-			p.logf("Cannot use the SSH agent: %v", err)
+			p.logger.Error(err, "Cannot use the SSH agent")
 		}
 	}
 	for _, file := range p.o.IdentityFiles {
@@ -218,12 +218,12 @@ func (p *sshPath) keys() sshKeys {
 		var exposed *secretfile.ExposedError
 		if errors.As(err, &exposed) {
 			k.exposed = append(k.exposed, err)
-			p.logf("Identity file is not used: %v", err)
+			p.logger.Error(err, "Not using an identity file")
 			continue
 		}
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
-				p.logf("Cannot read identity file: %v", err)
+				p.logger.Error(err, "Cannot read an identity file")
 			}
 			continue
 		}
@@ -235,7 +235,7 @@ func (p *sshPath) keys() sshKeys {
 				k.locked = append(k.locked, file)
 			}
 		case err != nil:
-			p.logf("Cannot read identity file %s: %v", file, err)
+			p.logger.Error(err, "Cannot read an identity file", "file", file)
 		default:
 			k.signers = append(k.signers, signer)
 		}
