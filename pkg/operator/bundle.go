@@ -51,6 +51,7 @@ type BundleReconciler struct {
 	Events events.EventRecorder
 	// certificates of the webhook; nil if it serves none.
 	certificates *certificates
+	conflicts    conflicts
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -64,22 +65,22 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	before := b.Status.DeepCopy()
 	failure := r.observe(ctx, b)
-	if meanwhile(failure) {
-		return ended(resyncMeanwhile, failure)
+	if meanwhile(failure) && r.conflicts.few() {
+		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
 	r.certificatesValid(b)
 	summarise(b)
 	b.Status.ObservedGeneration, b.Status.Version = b.Generation, r.Version
 	if !equality.Semantic.DeepEqual(before, &b.Status) {
 		if err := writeStatus(ctx, r.Client, "Bundle", b); err != nil {
-			return ended(resyncMeanwhile, err)
+			return r.conflicts.ended(resyncMeanwhile, err)
 		}
 	}
 	r.tell(b, before.Conditions, b.Status.Conditions)
 	if meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReady) {
-		return ended(resyncReady, failure)
+		return r.conflicts.ended(resyncReady, failure)
 	}
-	return ended(resyncNotReady, failure)
+	return r.conflicts.ended(resyncNotReady, failure)
 }
 
 // observe fills in the status, and applies the bundle if its policy says so. It returns

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,18 +23,37 @@ const resyncMeanwhile = time.Second
 var errGone = errors.New("the object is gone")
 
 // meanwhile tells whether an error says no more than that another client was faster. The next
-// look cures it, so it is not an error for logs, events, metrics and conditions.
+// look cures it, so it is not an error for logs, events, metrics and conditions, unless it
+// happens again and again.
 func meanwhile(err error) bool { return apierrors.IsConflict(err) || errors.Is(err, errGone) }
+
+// maxConflicts is how many looks in a row may end because another client was faster. More are
+// reported: a client that writes an object all the time keeps the operator from its work.
+const maxConflicts = 5
+
+// conflicts counts looks in a row that ended because another client was faster.
+type conflicts struct{ inARow atomic.Int32 }
+
+// few tells whether the next such end needs no report.
+func (c *conflicts) few() bool { return c.inARow.Load() < maxConflicts }
 
 // ended is the result of a look: the next one is after a time, or soon if another client was
 // faster. Other failures are returned.
-func ended(after time.Duration, failures ...error) (ctrl.Result, error) {
+func (c *conflicts) ended(after time.Duration, failures ...error) (ctrl.Result, error) {
+	quiet := c.few()
+	if slices.ContainsFunc(failures, meanwhile) {
+		c.inARow.Add(1)
+	} else {
+		c.inARow.Store(0)
+	}
 	var others []error
 	for _, err := range failures {
 		switch {
 		case err == nil:
-		case meanwhile(err):
+		case meanwhile(err) && quiet:
 			after = min(after, resyncMeanwhile)
+		case meanwhile(err):
+			others = append(others, fmt.Errorf("%w: this happens each time: find the client that keeps writing the object by its managedFields", err))
 		default:
 			others = append(others, err)
 		}

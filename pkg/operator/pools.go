@@ -46,7 +46,8 @@ type PoolReconciler struct {
 	// Config is the connection of pkg/install.
 	Config *rest.Config
 	// Events may be nil.
-	Events events.EventRecorder
+	Events    events.EventRecorder
+	conflicts conflicts
 }
 
 // Reconcile implements reconcile.Reconciler, for all pools.
@@ -77,7 +78,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 	for i := range pools.Items {
 		failures = append(failures, r.report(ctx, &pools.Items[i], refused))
 	}
-	return ended(resyncReady, failures...)
+	return r.conflicts.ended(resyncReady, failures...)
 }
 
 // reconcile applies the agents of all pools that a valid Bundle allows.
@@ -99,8 +100,8 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		objects = append(objects, o)
 	}
 	outcome, failure := r.apply(ctx, b, objects, invalid)
-	if meanwhile(failure) {
-		return ended(resyncMeanwhile, failure)
+	if meanwhile(failure) && r.conflicts.few() {
+		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
 	failures := []error{failure}
 	for i := range pools {
@@ -110,9 +111,9 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		failures = append(failures, r.report(ctx, &pools[i], verdicts[i]))
 	}
 	if !outcome.accepted {
-		return ended(resyncNotReady, failures...)
+		return r.conflicts.ended(resyncNotReady, failures...)
 	}
-	return ended(resyncReady, failures...)
+	return r.conflicts.ended(resyncReady, failures...)
 }
 
 // apply compares first: in the steady state the operator writes nothing. keep are the names of

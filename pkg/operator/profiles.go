@@ -117,7 +117,8 @@ type ProfileReconciler struct {
 	// Client reads the objects and writes the status.
 	Client client.Client
 	// Events may be nil.
-	Events events.EventRecorder
+	Events    events.EventRecorder
+	conflicts conflicts
 }
 
 // Reconcile implements reconcile.Reconciler, for all profiles.
@@ -140,9 +141,9 @@ func (r *ProfileReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl
 		failures = append(failures, r.report(ctx, p, v, programmed))
 	}
 	if !programmed.accepted {
-		return ended(resyncNotReady, failures...)
+		return r.conflicts.ended(resyncNotReady, failures...)
 	}
-	return ended(resyncReady, failures...)
+	return r.conflicts.ended(resyncReady, failures...)
 }
 
 // look returns a verdict on each profile, and whether the scheduler runs with those that are
