@@ -124,13 +124,13 @@ func (c certificate) ca(b *v1alpha1.Bundle, s *corev1.Secret, now time.Time) (ca
 	config := pki.FromBundle(b)
 	if s != nil {
 		ca, err = pki.ParseKeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
-		if err == nil && pki.VerifyCA(ca, now) == nil && ca.Cert.NotAfter.Sub(now) > config.Validity {
+		if err == nil && pki.VerifyCA(ca, now) == nil && ca.Cert.NotAfter.Sub(now) > config.Validity && ca.Cert.Subject.CommonName != c.request.CommonName {
 			return ca, trustOf(ca, s.Data[caKey], now), nil
 		}
 	}
 	// A CA has to outlive what it signs.
 	config.CAValidity = max(config.CAValidity, 2*config.Validity)
-	if ca, err = pki.NewCA(config, c.name, now); err != nil {
+	if ca, err = pki.NewCA(config, c.name+"-ca", now); err != nil {
 		return ca, nil, fmt.Errorf("make the CA of the %s: %w", c.owner, err)
 	}
 	var before []byte

@@ -107,7 +107,8 @@ func NewCA(cfg Config, commonName string, now time.Time) (KeyPair, error) {
 
 // Issue makes a key and a certificate signed by p, which is a CA. The certificate
 // never outlives the CA: its end is cut to the CA's. It fails if p has expired, is
-// not a CA, or has another key.
+// not a CA, or has another key, and if the certificate would have the name of the CA:
+// OpenSSL takes such a certificate for self-signed.
 func (p KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
 	if err := VerifyCA(p, now); err != nil {
 		return KeyPair{}, err
@@ -127,6 +128,9 @@ func (p KeyPair) Issue(cfg Config, r Request, now time.Time) (KeyPair, error) {
 		template.NotBefore = p.Cert.NotBefore
 	}
 	template.Subject.Organization = r.Organizations
+	if template.Subject.String() == p.Cert.Subject.String() {
+		return KeyPair{}, fmt.Errorf("issue a certificate of %s: its CA has the same name, and OpenSSL would take it for self-signed: use a CA of another name", template.Subject)
+	}
 	template.DNSNames, template.IPAddresses = r.DNSNames, r.IPs
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	if cfg.Algorithm == v1alpha1.KeyRSA2048 {

@@ -176,6 +176,10 @@ func TestIssueRefuses(t *testing.T) {
 			}
 		})
 	}
+	// curl, which uses OpenSSL, would call it self-signed.
+	if _, err := ca.Issue(ecdsaConfig, pki.Request{CommonName: ca.Cert.Subject.CommonName}, now); err == nil || !strings.Contains(err.Error(), "the same name") {
+		t.Errorf("a certificate of the name of its CA: %v", err)
+	}
 	if _, err := ca.Issue(pki.Config{Algorithm: v1alpha1.KeyECDSAP256}, pki.Request{CommonName: "x"}, now); err == nil {
 		t.Error("a certificate without life time was issued")
 	}

@@ -74,7 +74,7 @@ func (o *Options) secure(l net.Listener) (config *tls.Config, ca []byte, err err
 		return nil, nil, nil
 	}
 	settings, now := pki.Config{Algorithm: v1alpha1.KeyECDSAP256, Validity: validity, CAValidity: validity}, time.Now()
-	authority, err := pki.NewCA(settings, "fairlead-proxy", now)
+	authority, err := pki.NewCA(settings, "fairlead-proxy-ca", now)
 	if err != nil {
 		return nil, nil, err
 	}

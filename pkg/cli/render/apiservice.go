@@ -108,7 +108,7 @@ func (o *apiServiceOptions) ca(cfg pki.Config, r apiservice.Request) (pki.KeyPai
 		return pki.KeyPair{}, errors.New("--ca-cert and --ca-key must be set together")
 	}
 	if o.caCert == "" {
-		return pki.NewCA(cfg, r.Name(), o.now())
+		return pki.NewCA(cfg, r.Name()+"-ca", o.now())
 	}
 	cert, err := os.ReadFile(o.caCert)
 	if err != nil {
