@@ -68,10 +68,8 @@ type Config struct {
 	// Links is the number of connections to each server. 0 uses the number that the
 	// server advertises.
 	Links int
-	// UpstreamOnly disables Fairlead's own protocol: the agent offers only upstream's.
-	UpstreamOnly bool
-	// FairleadOnly refuses servers that speak upstream's protocol. It excludes UpstreamOnly.
-	FairleadOnly bool
+	// Protocol is what the agent speaks with servers. The zero value is any.
+	Protocol settings.Protocol
 	// PauseSlow handles slow receivers of an upstream server's connections as upstream
 	// does: the agent stops reading, for all connections.
 	PauseSlow bool

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // client is one connection to a server, of either protocol.
@@ -135,7 +136,7 @@ func (a *Agent) connectServer(ctx context.Context, addr, extra string, cert *cli
 	if nc.ConnectionState().NegotiatedProtocol == link.ALPN {
 		return a.openLink(nc, addr, token, extra) //nolint:contextcheck // ctx bounds connecting; the dials of the link outlive it
 	}
-	if a.cfg.FairleadOnly {
+	if a.cfg.Protocol == settings.ProtocolFairlead {
 		_ = nc.Close()
 		return errOwnProtocol
 	}
@@ -155,12 +156,7 @@ func (a *Agent) dialServer(ctx context.Context, addr string, cert *clientCert) (
 	if cfg.ServerName == "" {
 		cfg.ServerName, _, _ = net.SplitHostPort(a.cfg.Address)
 	}
-	if !a.cfg.UpstreamOnly {
-		cfg.NextProtos = append(cfg.NextProtos, link.ALPN)
-	}
-	if !a.cfg.FairleadOnly {
-		cfg.NextProtos = append(cfg.NextProtos, "h2")
-	}
+	cfg.NextProtos = append(cfg.NextProtos, a.cfg.Protocol.NextProtos(link.ALPN)...)
 	raw, err := a.dialTCP(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -169,7 +165,7 @@ func (a *Agent) dialServer(ctx context.Context, addr string, cert *clientCert) (
 	nc := tls.Client(batch, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		_ = batch.Close()
-		if a.cfg.FairleadOnly && strings.Contains(err.Error(), alertNoProtocol) {
+		if a.cfg.Protocol == settings.ProtocolFairlead && strings.Contains(err.Error(), alertNoProtocol) {
 			return nil, errOwnProtocol
 		}
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)

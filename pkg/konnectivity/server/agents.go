@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // moreHandshakes is how many TLS handshakes may run in addition to the free places for
@@ -46,7 +47,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 	turn.end()
 	cancel()
 	s.shaking.Dec()
-	if s.cfg.FairleadOnly && err != nil && strings.Contains(err.Error(), "unsupported application protocols") {
+	if s.cfg.Protocol == settings.ProtocolFairlead && err != nil && strings.Contains(err.Error(), "unsupported application protocols") {
 		s.refuse(raw, "protocol", errOwnProtocol) // crypto/tls has told the agent
 		return
 	}
@@ -58,7 +59,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 		s.serveLink(nc, pc)
 		return
 	}
-	if s.cfg.FairleadOnly {
+	if s.cfg.Protocol == settings.ProtocolFairlead {
 		s.refuse(raw, "protocol", errOwnProtocol)
 		_ = nc.Close()
 		return
@@ -70,13 +71,7 @@ func (s *Server) serveAgent(raw net.Conn, cfg *tls.Config) {
 func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 	cfg = cfg.Clone()
 	cfg.DynamicRecordSizingDisabled = true
-	cfg.NextProtos = []string{link.ALPN, "h2"}
-	switch {
-	case s.cfg.UpstreamOnly:
-		cfg.NextProtos = cfg.NextProtos[1:]
-	case s.cfg.FairleadOnly:
-		cfg.NextProtos = cfg.NextProtos[:1]
-	}
+	cfg.NextProtos = s.cfg.Protocol.NextProtos(link.ALPN)
 	if get := cfg.GetConfigForClient; get != nil {
 		protos := cfg.NextProtos
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -103,7 +103,7 @@ func TestAgentIsComing(t *testing.T) {
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			check := &slowCheck{make(chan struct{}, 10), make(chan struct{})}
-			r := tunneltest.NewRig(t, server.Config{AgentWait: tunneltest.Patience, Tokens: check, UpstreamOnly: upstreamOnly})
+			r := tunneltest.NewRig(t, server.Config{AgentWait: tunneltest.Patience, Tokens: check, Protocol: tunneltest.Only(upstreamOnly)})
 			r.Server.Age(time.Hour)
 			r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-check.asked

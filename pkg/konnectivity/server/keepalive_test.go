@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
@@ -21,7 +22,7 @@ func TestAgentKeepalive(t *testing.T) {
 	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: true, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			r := tunneltest.NewRig(t, server.Config{Protocol: settings.ProtocolUpstream, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
 			p := tunneltest.NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{}, p.Addr)
 			time.Sleep(3 * time.Second) // silent, and answers pings

@@ -95,12 +95,8 @@ type Config struct {
 	MaxPerOwner int
 	// Links is how many connections each Fairlead agent should hold. Default 1.
 	Links int
-	// UpstreamOnly disables Fairlead's own protocol: the server negotiates only
-	// upstream's protocol with agents.
-	UpstreamOnly bool
-	// FairleadOnly refuses agents that speak upstream's protocol, which has no flow control
-	// per connection. It excludes UpstreamOnly.
-	FairleadOnly bool
+	// Protocol is what the server speaks with agents. The zero value is any.
+	Protocol settings.Protocol
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
 	ConnLimit int

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
@@ -18,7 +19,7 @@ func TestOnlyAgentPauses(t *testing.T) {
 	for name, cfg := range map[string]server.Config{
 		"no wait":  {},
 		"wait":     {AgentWait: 5 * time.Second},
-		"upstream": {UpstreamOnly: true},
+		"upstream": {Protocol: settings.ProtocolUpstream},
 		"per node": {Strategies: perNode},
 	} {
 		t.Run(name, func(t *testing.T) {

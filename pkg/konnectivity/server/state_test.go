@@ -38,7 +38,7 @@ func TestState(t *testing.T) {
 }
 
 func testState(t *testing.T, upstreamOnly bool, protocol string) {
-	r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+	r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly)})
 	r.StartAgent(agent.Config{AgentID: "one", Identifiers: "host=a&ipv4=192.0.2.1&default-route=true"}, "")
 	target := tunneltest.Target(t, tunneltest.Echo)
 	dial := tunneltest.Connect(r.Connect)

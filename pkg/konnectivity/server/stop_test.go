@@ -44,7 +44,7 @@ func TestStopDuringReview(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			h := hangs{make(chan struct{}, 100)}
-			r := tunneltest.NewRig(t, server.Config{Tokens: h, UpstreamOnly: upstreamOnly})
+			r := tunneltest.NewRig(t, server.Config{Tokens: h, Protocol: tunneltest.Only(upstreamOnly)})
 			a := r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-h.asked
 			wantStop(t, r)

@@ -24,7 +24,7 @@ import (
 func TestStuckUploadIsForgotten(t *testing.T) {
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
-			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly)})
 			r.StartAgent(agent.Config{}, "")
 			for mode, dial := range map[string]tunneltest.Dialer{"grpc": tunneltest.GRPC(r.GRPC), "connect": tunneltest.Connect(r.Connect)} {
 				before := tunneltest.Settled(t)
@@ -63,7 +63,7 @@ func TestLeftUploadEnds(t *testing.T) {
 		for mode, connect := range map[string]bool{"grpc": false, "connect": true} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				times := endpoint.Config{Stall: stall}
-				r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Pipe: times})
+				r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly), Pipe: times})
 				r.StartAgent(agent.Config{Pipe: times}, "")
 				life, cut := context.WithCancel(t.Context())
 				defer cut()
@@ -98,7 +98,7 @@ func TestSlowDestinationGetsAll(t *testing.T) {
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			times := endpoint.Config{Stall: stall}
-			r := tunneltest.NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Pipe: times})
+			r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly), Pipe: times})
 			r.StartAgent(agent.Config{Pipe: times}, "")
 			got := make(chan int, 1)
 			c := tunneltest.MustDial(t, tunneltest.Connect(r.Connect), tunneltest.Target(t, func(c net.Conn) {

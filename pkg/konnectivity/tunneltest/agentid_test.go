@@ -17,7 +17,7 @@ func TestLongAgentID(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			var atServer, atAgent logs
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Logger: atServer.logger()})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), Logger: atServer.logger()})
 			r.StartAgent(agent.Config{AgentID: strings.Repeat("i", 256)}, "")
 			long := r.LaunchAgent(agent.Config{AgentID: strings.Repeat("j", 257), Logger: atAgent.logger()}, "")
 			Eventually(t, Patience, "the agent is refused", func() bool {

@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
-			r := NewRig(t, server.Config{Tokens: tokens{}, UpstreamOnly: upstreamOnly, Claims: server.Claims{By: "node"}, Logger: said.logger()})
+			r := NewRig(t, server.Config{Tokens: tokens{}, Protocol: Only(upstreamOnly), Claims: server.Claims{By: "node"}, Logger: said.logger()})
 			var mu sync.Mutex
 			token := "wrong"
 			crt, key := r.CA.Issue(t, "a", time.Now().Add(time.Hour))
@@ -99,7 +99,7 @@ func TestManyDials(t *testing.T) {
 	}
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream %v", upstreamOnly), func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			r.StartAgent(agent.Config{}, "")
 			addr := Target(t, Echo)
 			tr := StartTraffic(t, GRPC(r.GRPC), nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // TestManyDialsAtOnce checks that, of dials that are made at once, no more than the
@@ -34,7 +35,7 @@ func TestManyDialsAtOnce(t *testing.T) {
 		"server":                {server.Config{MaxConns: limit}, agent.Config{DialTimeout: 2 * Patience}, "server has 5 connections and dials, its limit"},
 		"agent":                 {server.Config{DialTimeout: 2 * Patience}, agent.Config{MaxConns: limit, DialTimeout: 2 * Patience}, "agent has 5 connections and dials, its limit"},
 		"agent's link":          {server.Config{MaxPerAgent: limit, DialTimeout: 2 * Patience}, agent.Config{DialTimeout: 2 * Patience}, "has 5 connections and dials, the server's limit for one agent"},
-		"agent's upstream link": {server.Config{MaxPerAgent: limit, DialTimeout: 2 * Patience, UpstreamOnly: true}, agent.Config{DialTimeout: 2 * Patience}, "has 5 connections and dials, the server's limit for one agent"},
+		"agent's upstream link": {server.Config{MaxPerAgent: limit, DialTimeout: 2 * Patience, Protocol: settings.ProtocolUpstream}, agent.Config{DialTimeout: 2 * Patience}, "has 5 connections and dials, the server's limit for one agent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRig(t, c.server)
@@ -135,7 +136,7 @@ func TestManyAgentsAtOnce(t *testing.T) {
 	const limit, n = 3, 20
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
-			r := NewRig(t, server.Config{MaxAgents: limit, UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{MaxAgents: limit, Protocol: Only(upstreamOnly)})
 			links := func() float64 {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="`+map[bool]string{true: "upstream", false: "fairlead"}[upstreamOnly]+`"}`)
 			}
@@ -202,7 +203,7 @@ func TestFullAgentsAreNotAsked(t *testing.T) {
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			const agents = 3
-			r := NewRig(t, server.Config{MaxPerAgent: 1, UpstreamOnly: upstreamOnly, AgentWait: 2 * Patience})
+			r := NewRig(t, server.Config{MaxPerAgent: 1, Protocol: Only(upstreamOnly), AgentWait: 2 * Patience})
 			for range agents {
 				r.StartAgent(agent.Config{}, "")
 			}

@@ -30,7 +30,7 @@ func TestAgentWithoutIntermediate(t *testing.T) {
 					return cfg, err
 				}
 				var log lines
-				a := r.LaunchAgent(agent.Config{TLS: config, UpstreamOnly: upstreamOnly, Logger: log.logger()}, "")
+				a := r.LaunchAgent(agent.Config{TLS: config, Protocol: Only(upstreamOnly), Logger: log.logger()}, "")
 				want := fmt.Sprintf(`the server accepts certificates of "CN=%s"; --agent-cert is issued by "CN=between": append the intermediate certificates to the file`, r.CA.cert.Subject.CommonName)
 				Eventually(t, Patience, "the reason is logged", func() bool { return log.has(want) })
 				leaf, err := os.ReadFile(crt)

@@ -61,7 +61,7 @@ func TestDialErrors(t *testing.T) {
 	hole := blackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			a := r.StartAgent(agent.Config{Policy: destinations.Policy{Deny: deny}, DialTimeout: 500 * time.Millisecond}, "")
 			for _, c := range []struct{ name, addr, status, text, kind string }{
 				{"refused", "127.0.0.1:1", "502", "connection refused", "refused"},
@@ -109,7 +109,7 @@ func TestDialErrors(t *testing.T) {
 func TestStatusLines(t *testing.T) {
 	hole := blackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
-		r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+		r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 		r.StartAgent(agent.Config{DialTimeout: 500 * time.Millisecond}, "")
 		for addr, want := range map[string]string{
 			"127.0.0.1:1":               "502 refused: dial tcp 127.0.0.1:1: connect: connection refused",
@@ -180,7 +180,7 @@ func TestLongAddress(t *testing.T) {
 func TestAddressIsNoText(t *testing.T) {
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			r.StartAgent(agent.Config{}, "")
 			healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
 			for _, host := range []string{"\xff", "%ff", "a\xc3\x28"} {

@@ -290,7 +290,7 @@ func TestIdentifiersThatMatchNothing(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
-			r := NewRig(t, server.Config{Logger: said.logger(), UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Logger: said.logger(), Protocol: Only(upstreamOnly)})
 			for range 3 {
 				r.StartAgent(agent.Config{AgentID: "odd", Identifiers: "ipv4=$(HOST_IP)&host=fine&default-route=yes"}, "").Stop()
 				Eventually(t, Patience, "the agent is gone", func() bool { return !r.Server.Connected("odd") })

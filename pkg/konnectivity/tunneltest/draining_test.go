@@ -41,7 +41,7 @@ func wantReady(t *testing.T, r *Rig, n float64, when string) {
 func TestDrainingAgentIsNotReady(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			wantReady(t, r, 0, "at first")
 			a := r.StartAgent(agent.Config{}, "")
 			wantReady(t, r, 1, "when one is connected")

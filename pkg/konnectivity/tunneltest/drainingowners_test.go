@@ -43,7 +43,7 @@ func TestDrainingLinksPerOwner(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			const refused = `fairlead_tunnel_server_agents_refused_total{reason="limit"}`
-			r := NewRig(t, server.Config{Tokens: boundTokens{}, MaxPerOwner: 1, UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Tokens: boundTokens{}, MaxPerOwner: 1, Protocol: Only(upstreamOnly)})
 			first := r.StartAgent(agentOf("node-1", agent.Config{}), "")
 			end := drainHolding(t, r, first)
 			wantReady(t, r, 0, "when the first drains")

@@ -59,7 +59,7 @@ func newEvictRig(t *testing.T, bound string, upstreamOnly bool, mode string) *ev
 		peer, total = 0, 2*evictBound
 	}
 	window := link.Config{Window: 256 << 10, MaxWindow: 256 << 10}
-	r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly, PeerBuffer: peer, TotalBuffer: total, Link: window})
+	r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), PeerBuffer: peer, TotalBuffer: total, Link: window})
 	e := &evictRig{Rig: r, bound: bound, dial: GRPC(r.GRPC)}
 	if mode == "http-connect" {
 		e.dial = Connect(r.Connect)

@@ -24,7 +24,7 @@ import (
 func TestFrozenAgent(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			p := NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{AgentID: "frozen"}, p.Addr)
 			r.StartAgent(agent.Config{AgentID: "healthy"}, "")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // soon is more than it takes on a busy machine, and less than the kernel takes to give
@@ -28,7 +29,7 @@ func TestDestinationClosesFirst(t *testing.T) {
 	question := bytes.Repeat([]byte{7}, 100_000)
 	for name, half := range map[string]bool{"both directions": false, "one direction": true} {
 		t.Run(name, func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: true})
+			r := NewRig(t, server.Config{Protocol: settings.ProtocolUpstream})
 			for mode, dial := range map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)} {
 				a := r.StartAgent(agent.Config{}, "")
 				over := make(chan struct{})

@@ -18,8 +18,8 @@ func TestSyncForever(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("forever=%v, upstream=%v", forever, upstreamOnly), func(t *testing.T) {
-				a := NewRig(t, server.Config{ServerID: "a", ServerCount: 1, UpstreamOnly: upstreamOnly})
-				b := NewRig(t, server.Config{ServerID: "b", ServerCount: 1, UpstreamOnly: upstreamOnly})
+				a := NewRig(t, server.Config{ServerID: "a", ServerCount: 1, Protocol: Only(upstreamOnly)})
+				b := NewRig(t, server.Config{ServerID: "b", ServerCount: 1, Protocol: Only(upstreamOnly)})
 				p := NewProxy(t, a.AgentTLS)
 				ag := a.StartAgent(agent.Config{SyncForever: forever, TLS: tlsOf(t, a, b)}, p.Addr)
 				time.Sleep(time.Second) // 20 times as long as the agent waits for its next look

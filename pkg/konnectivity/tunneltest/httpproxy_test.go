@@ -133,7 +133,7 @@ func TestHTTPProxy(t *testing.T) {
 			if upstreamOnly {
 				links = 1
 			}
-			r.StartAgent(agent.Config{UpstreamOnly: upstreamOnly, SyncForever: true,
+			r.StartAgent(agent.Config{Protocol: Only(upstreamOnly), SyncForever: true,
 				Proxy: through(&url.URL{Scheme: "http", Host: p.addr, User: url.UserPassword("me", "p@ss")})}, address)
 			linked := func() bool {
 				return Metric(r.Metrics.Registry, fmt.Sprintf(`fairlead_tunnel_server_links{protocol=%q}`, map[bool]string{false: "fairlead", true: "upstream"}[upstreamOnly])) == float64(links)

@@ -22,7 +22,7 @@ func TestShutdownDeliversAll(t *testing.T) {
 			"http-connect": func(r *Rig) Dialer { return Connect(r.Connect) },
 		} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
-				r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+				r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 				proxy := NewProxy(t, r.AgentTLS)
 				r.StartAgent(agent.Config{}, proxy.Addr)
 				shutDownBehind(t, r, proxy, dialer(r))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // revocable accepts all tokens but those that were revoked.
@@ -64,7 +65,7 @@ func (v *revocable) revoke(token string) {
 // reviewed starts a server that reviews the tokens of connected agents often.
 func reviewed(t *testing.T, v *revocable, upstreamOnly bool, said *logs) *Rig {
 	t.Helper()
-	return NewRig(t, server.Config{Tokens: v, UpstreamOnly: upstreamOnly, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
+	return NewRig(t, server.Config{Tokens: v, Protocol: Only(upstreamOnly), ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
 		AgentWait: Patience, Logger: said.logger()})
 }
 
@@ -173,7 +174,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 // expired one does not tell.
 func TestLastResortEnds(t *testing.T) {
 	v, said := &revocable{}, &logs{}
-	r := NewRig(t, server.Config{Tokens: v, UpstreamOnly: true, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
+	r := NewRig(t, server.Config{Tokens: v, Protocol: settings.ProtocolUpstream, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
 		LastResort: time.Second, AgentWait: 100 * time.Millisecond, Logger: said.logger()})
 	old := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1700000000}`)) + ".c2ln"
 	r.StartAgent(agent.Config{Token: token(old)}, "")

@@ -16,7 +16,7 @@ import (
 func TestPacketCounters(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			a := r.StartAgent(agent.Config{}, "")
 			addr := Target(t, Echo)
 			const dials, writes = 3, 5

@@ -31,7 +31,7 @@ func TestClonedServers(t *testing.T) {
 			}()
 			lookup := func(context.Context, string) ([]string, error) { return []string{"127.0.0.1", "127.0.0.2"}, nil }
 			var log lines
-			a := one.LaunchAgent(agent.Config{Lookup: lookup, UpstreamOnly: upstreamOnly, Logger: log.logger(), MissingAfter: 2 * time.Second}, net.JoinHostPort("servers.test", port))
+			a := one.LaunchAgent(agent.Config{Lookup: lookup, Protocol: Only(upstreamOnly), Logger: log.logger(), MissingAfter: 2 * time.Second}, net.JoinHostPort("servers.test", port))
 			first, second := "127.0.0.1:"+port, "127.0.0.2:"+port
 			t.Cleanup(func() {
 				if t.Failed() {

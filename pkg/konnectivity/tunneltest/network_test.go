@@ -22,7 +22,7 @@ func TestBadNetwork(t *testing.T) {
 			"crumbs": func(p *Proxy) { p.Chop(50) },
 		} {
 			t.Run(fmt.Sprintf("%s, upstream=%v", name, upstreamOnly), func(t *testing.T) {
-				r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+				r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 				p := NewProxy(t, r.AgentTLS)
 				spoil(p)
 				r.StartAgent(agent.Config{}, p.Addr)
@@ -46,7 +46,7 @@ func TestPatchyNetwork(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		for name, fail := range silences {
 			t.Run(fmt.Sprintf("%s, upstream=%v", name, upstreamOnly), func(t *testing.T) {
-				r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly})
+				r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 				p := NewProxy(t, r.AgentTLS)
 				r.StartAgent(agent.Config{}, p.Addr)
 				for mode, dial := range map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)} {
@@ -80,7 +80,7 @@ func TestLossByReset(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		for _, mode := range []string{"grpc", "http-connect"} {
 			t.Run(fmt.Sprintf("%s, upstream=%v", mode, upstreamOnly), func(t *testing.T) {
-				r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly, AgentWait: Patience})
+				r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), AgentWait: Patience})
 				// By TCP, because a Unix socket cannot say that it was cut.
 				_, proxy := r.FrontendsTLS()
 				dial, inside := ConnectStrictly(proxy, r.inside()), (*tls.Config)(nil)

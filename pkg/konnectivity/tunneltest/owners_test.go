@@ -41,7 +41,7 @@ func TestManyIDsOfOneNode(t *testing.T) {
 	for _, by := range []string{"any", "node"} {
 		for _, upstreamOnly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("claims %s, upstream=%v", by, upstreamOnly), func(t *testing.T) {
-				r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: by}, UpstreamOnly: upstreamOnly})
+				r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: by}, Protocol: Only(upstreamOnly)})
 				var honest, rogue []*Agent
 				for _, node := range []string{"node-2", "node-3"} {
 					honest = append(honest, r.StartAgent(agentOf(node, agent.Config{}), ""))
@@ -101,7 +101,7 @@ func TestLinksPerOwner(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
-			r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: "node"}, MaxPerOwner: 3, UpstreamOnly: upstreamOnly, Logger: said.logger()})
+			r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: "node"}, MaxPerOwner: 3, Protocol: Only(upstreamOnly), Logger: said.logger()})
 			var held []*Agent
 			for range 3 {
 				held = append(held, r.StartAgent(agentOf("node-1", agent.Config{}), ""))

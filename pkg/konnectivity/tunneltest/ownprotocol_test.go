@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // TestOwnProtocolRequired checks that a program that requires Fairlead's protocol refuses a
@@ -18,14 +19,14 @@ func TestOwnProtocolRequired(t *testing.T) {
 	const refused = `fairlead_tunnel_server_agents_refused_total{reason="protocol"}`
 	t.Run("upstream's agent", func(t *testing.T) {
 		var at logs
-		r := NewRig(t, server.Config{FairleadOnly: true, Logger: at.logger()})
-		a := r.LaunchAgent(agent.Config{UpstreamOnly: true, SyncInterval: time.Hour}, "")
+		r := NewRig(t, server.Config{Protocol: settings.ProtocolFairlead, Logger: at.logger()})
+		a := r.LaunchAgent(agent.Config{Protocol: settings.ProtocolUpstream, SyncInterval: time.Hour}, "")
 		Eventually(t, Patience, "the agent is counted", func() bool { return Metric(r.Metrics.Registry, refused) == 1 })
 		a.Stop()
 		at.wantOneOf(t, `reason="protocol"`, "--link=fairlead")
 	})
 	t.Run("an agent without ALPN", func(t *testing.T) {
-		r := NewRig(t, server.Config{FairleadOnly: true})
+		r := NewRig(t, server.Config{Protocol: settings.ProtocolFairlead})
 		cfg, err := r.AgentTLSConfig()()
 		if err != nil {
 			t.Fatal(err)
@@ -44,15 +45,15 @@ func TestOwnProtocolRequired(t *testing.T) {
 	})
 	t.Run("upstream's server", func(t *testing.T) {
 		var at logs
-		r := NewRig(t, server.Config{UpstreamOnly: true})
-		a := r.LaunchAgent(agent.Config{FairleadOnly: true, SyncInterval: time.Hour, Logger: at.logger()}, "")
+		r := NewRig(t, server.Config{Protocol: settings.ProtocolUpstream})
+		a := r.LaunchAgent(agent.Config{Protocol: settings.ProtocolFairlead, SyncInterval: time.Hour, Logger: at.logger()}, "")
 		Eventually(t, Patience, "the agent says why", func() bool { return len(at.logged("Cannot connect")) > 0 })
 		a.Stop()
 		at.wantOneOf(t, "Cannot connect", "--link=fairlead")
 	})
 	t.Run("both speak it", func(t *testing.T) {
-		r := NewRig(t, server.Config{FairleadOnly: true})
-		r.StartAgent(agent.Config{FairleadOnly: true}, "")
+		r := NewRig(t, server.Config{Protocol: settings.ProtocolFairlead})
+		r.StartAgent(agent.Config{Protocol: settings.ProtocolFairlead}, "")
 		Run(t, Pair{Dial: GRPC(r.GRPC), SlowClients: true, SlowTargets: true, Failure: "connection refused"})
 	})
 }

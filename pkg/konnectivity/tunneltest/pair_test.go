@@ -42,7 +42,7 @@ func TestOwnPair(t *testing.T) {
 		upstreamOnly bool
 	}{{"link", false}, {"upstream", true}} {
 		t.Run(v.name, func(t *testing.T) {
-			r := NewRig(t, server.Config{UpstreamOnly: v.upstreamOnly, Logger: logtest.New(func(level int, line string) {
+			r := NewRig(t, server.Config{Protocol: Only(v.upstreamOnly), Logger: logtest.New(func(level int, line string) {
 				if level < 3 {
 					t.Log(line)
 				}

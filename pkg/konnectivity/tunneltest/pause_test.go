@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // TestPauseAbortedDownloads: with --slow-receivers=pause an upstream agent's
@@ -21,7 +22,7 @@ func TestPauseAbortedDownloads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := NewRig(t, server.Config{UpstreamOnly: true, PauseSlow: true})
+			r := NewRig(t, server.Config{Protocol: settings.ProtocolUpstream, PauseSlow: true})
 			r.StartAgent(agent.Config{}, "")
 			d := dial(r)
 			endless := Target(t, func(c net.Conn) {

@@ -18,7 +18,7 @@ func TestReconnectsAreLoggedOnce(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{all: true}
-			r := NewRig(t, server.Config{Tokens: boundTokens{}, UpstreamOnly: upstreamOnly,
+			r := NewRig(t, server.Config{Tokens: boundTokens{}, Protocol: Only(upstreamOnly),
 				Logger: said.logger(), LogAgain: Patience})
 			reconnect := func(node, id string) {
 				a := r.StartAgent(agentOf(node, agent.Config{AgentID: id}), "")

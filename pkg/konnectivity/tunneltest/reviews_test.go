@@ -59,7 +59,7 @@ func TestWrongTokensOfOneHost(t *testing.T) {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			t.Parallel()
 			_, tokens := startReviewer(t) // asked 5 times a second, after the first 10
-			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly)})
 			for i := range 200 {
 				introduce(t, r, "127.0.0.2", fmt.Sprint("wrong-", i), upstreamOnly)
 			}
@@ -92,7 +92,7 @@ func TestReviewEndsWithAgent(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			check := unanswered{make(chan string, 1), make(chan string, 1)}
-			r := NewRig(t, server.Config{Tokens: check, UpstreamOnly: upstreamOnly, HandshakeTimeout: time.Hour, MaxAgents: 1})
+			r := NewRig(t, server.Config{Tokens: check, Protocol: Only(upstreamOnly), HandshakeTimeout: time.Hour, MaxAgents: 1})
 			nc := introduce(t, r, "127.0.0.1", "any", upstreamOnly)
 			peer := <-check.asked
 			if want := nc.LocalAddr().String(); peer != want {

@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/kasdial"
 )
 
@@ -237,4 +238,12 @@ func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
 		}
 	}
 	t.Fatalf("not within %v: %s", limit, what)
+}
+
+// Only is upstream's protocol alone, or any.
+func Only(upstream bool) settings.Protocol {
+	if upstream {
+		return settings.ProtocolUpstream
+	}
+	return settings.ProtocolAny
 }

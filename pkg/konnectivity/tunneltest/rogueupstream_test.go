@@ -179,7 +179,7 @@ func TestRogueClaims(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
-			r := NewRig(t, server.Config{UpstreamOnly: upstreamOnly, Logger: said.logger()})
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), Logger: said.logger()})
 			a := r.LaunchAgent(agent.Config{Identifiers: "%zz"}, "")
 			Eventually(t, Patience, "each attempt is counted", func() bool {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="identifiers"}`) > 1

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // strangerTo makes a TLS connection to the agents' port, for upstream's protocol.
@@ -87,7 +88,7 @@ func TestStranger(t *testing.T) {
 	})
 	t.Run("agent", func(t *testing.T) {
 		r := NewRig(t, server.Config{HandshakeTimeout: limit})
-		a := r.StartAgent(agent.Config{UpstreamOnly: true}, "")
+		a := r.StartAgent(agent.Config{Protocol: settings.ProtocolUpstream}, "")
 		c := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
 		s, _ := openRogue(t, strangerTo(t, r), "/AgentService/Connect", h2.Field{Name: "agentid", Value: "other"})
 		Eventually(t, Patience, "the other agent is there", func() bool { return r.Server.Connected("other") })
@@ -103,7 +104,7 @@ func TestStranger(t *testing.T) {
 
 // TestStrangersTakeRoom: strangers and agents share the limit on agents.
 func TestStrangersTakeRoom(t *testing.T) {
-	r := NewRig(t, server.Config{MaxAgents: 1, UpstreamOnly: true})
+	r := NewRig(t, server.Config{MaxAgents: 1, Protocol: settings.ProtocolUpstream})
 	nc := strangerTo(t, r)
 	_ = nc.SetReadDeadline(time.Now().Add(Patience))
 	if _, err := nc.Read(make([]byte, 1)); err != nil { // the server's settings

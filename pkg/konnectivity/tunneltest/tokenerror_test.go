@@ -21,7 +21,7 @@ func TestReviewHangs(t *testing.T) {
 			const patience = 8 * time.Second
 			tokens := unanswered{make(chan string, 1), make(chan string, 1)} // a review ends with its context
 			var atServer, atAgent logs
-			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, HandshakeTimeout: patience, Logger: atServer.logger()})
+			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly), HandshakeTimeout: patience, Logger: atServer.logger()})
 			a := r.LaunchAgent(agent.Config{Token: token("any"), ConnectTimeout: patience, SyncInterval: time.Hour, Logger: atAgent.logger()}, "")
 			Eventually(t, Patience, "the agent is refused", func() bool {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0 && len(atAgent.logged("Cannot connect")) > 0
@@ -50,7 +50,7 @@ func TestRefusalsSayLittle(t *testing.T) {
 				tokens.ServiceAccount = c.account
 				c.prepare(v)
 				var atServer, atAgent logs
-				r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, Logger: atServer.logger()})
+				r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly), Logger: atServer.logger()})
 				a := r.LaunchAgent(agent.Config{Token: token("good"), Logger: atAgent.logger()}, "")
 				Eventually(t, Patience, "the agent is refused", func() bool { return len(atAgent.logged("Cannot connect")) > 0 })
 				a.Stop()

@@ -20,7 +20,7 @@ func TestTokenRotation(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			v, tokens := startReviewer(t)
-			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly})
+			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly)})
 			p := NewProxy(t, r.AgentTLS)
 			var mu sync.Mutex
 			token := "good"
@@ -49,7 +49,7 @@ func TestTokenRotationFailsNoDial(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			v, tokens := startReviewer(t)
-			r := NewRig(t, server.Config{Tokens: tokens, UpstreamOnly: upstreamOnly, AgentWait: Patience})
+			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly), AgentWait: Patience})
 			p := NewProxy(t, r.AgentTLS)
 			var token atomic.Value
 			token.Store("good")

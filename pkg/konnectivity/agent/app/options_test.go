@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil/cmdutiltest"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 func parse(t *testing.T, args ...string) *Options {
@@ -104,7 +105,7 @@ func TestFlagsReachTheAgent(t *testing.T) {
 		"times":   c.KeepaliveTime == time.Minute && c.DialTimeout == 2*time.Second,
 		"buffers": c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.PauseSlow,
 		"limits":  c.Links == 3 && c.MaxConns == 4 && c.MaxDials == 5,
-		"rest":    c.SyncForever && c.UpstreamOnly && c.Token == nil,
+		"rest":    c.SyncForever && c.Protocol == settings.ProtocolUpstream && c.Token == nil,
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", name, c)

@@ -115,7 +115,7 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 		AgentID: o.AgentID, Identifiers: o.AgentIdentifiers,
 		SyncInterval: o.SyncInterval, SyncIntervalCap: o.SyncIntervalCap, SyncForever: o.SyncForever, KeepaliveTime: o.KeepaliveTime,
 		DialTimeout: o.DialTimeout, MaxDials: o.MaxPendingDials, MaxConns: o.MaxConnections, Policy: policy,
-		Links: o.Links, UpstreamOnly: o.Link.Upstream(), FairleadOnly: o.Link.Fairlead(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
+		Links: o.Links, Protocol: o.Link.PeerProtocol(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
 		PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer,
 		Logger: klog.Background(),
 	}

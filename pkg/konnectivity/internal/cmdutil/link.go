@@ -54,7 +54,7 @@ func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 // Validate checks the flags.
 func (o *LinkOptions) Validate() error {
 	switch {
-	case o.Protocol != "auto" && !o.Fairlead() && !o.Upstream():
+	case o.Protocol != "auto" && o.PeerProtocol() == settings.ProtocolAny:
 		return fmt.Errorf("--link must be auto, fairlead or upstream, not %q", o.Protocol)
 	case o.SlowReceivers != "reset" && o.SlowReceivers != "pause":
 		return fmt.Errorf("--slow-receivers must be reset or pause, not %q", o.SlowReceivers)
@@ -78,11 +78,14 @@ func (o *LinkOptions) Config() link.Config {
 	return link.Config{Window: o.Window, MaxWindow: o.MaxWindow, Budget: link.NewBudget(o.Budget)}
 }
 
-// Upstream tells whether only upstream's protocol is spoken.
-func (o *LinkOptions) Upstream() bool { return o.Protocol == "upstream" }
-
-// Fairlead tells whether only Fairlead's own protocol is spoken.
-func (o *LinkOptions) Fairlead() bool { return o.Protocol == "fairlead" }
+// PeerProtocol is what is spoken with peers.
+func (o *LinkOptions) PeerProtocol() settings.Protocol {
+	switch p := settings.Protocol(o.Protocol); p {
+	case settings.ProtocolUpstream, settings.ProtocolFairlead:
+		return p
+	}
+	return settings.ProtocolAny
+}
 
 // Pause tells whether all wait for one that lags.
 func (o *LinkOptions) Pause() bool { return o.SlowReceivers == "pause" }

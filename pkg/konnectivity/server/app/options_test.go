@@ -77,7 +77,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnLimit == 70_000 && c.PauseSlow,
 		"limits":    c.MaxAgents == 7 && c.MaxConns == 8 && c.MaxPerAgent == 6 && c.MaxPending == 9 && c.Links == 2 && c.ServerCount == 5,
 		"times":     c.AgentWait == 3*time.Second && c.DialTimeout == 4*time.Second,
-		"choice":    c.UpstreamOnly && len(c.Strategies) == 2 && c.Strategies[0] == server.StrategyDestHost,
+		"choice":    c.Protocol == settings.ProtocolUpstream && len(c.Strategies) == 2 && c.Strategies[0] == server.StrategyDestHost,
 		"claims":    c.Claims.By == "node" && len(c.Claims.DefaultRoute) == 2,
 		"ranges":    fmt.Sprint(c.Claims.NonNodeCIDRs) == "[10.96.0.0/12 fd00:10::/112]",
 		"owners":    c.MaxPerOwner == 11,
@@ -86,7 +86,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	if own := parse(t, "--link=fairlead").config(nil); !own.FairleadOnly || own.UpstreamOnly || c.FairleadOnly {
+	if own := parse(t, "--link=fairlead").config(nil); own.Protocol != settings.ProtocolFairlead {
 		t.Errorf("--link=fairlead does not require Fairlead's protocol: %+v", own)
 	}
 	if by := parse(t, "--agent-claims=any").config(nil).Claims.By; by != "any" {

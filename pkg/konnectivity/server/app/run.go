@@ -122,7 +122,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		DialTimeout: o.BackendDialTimeout, AgentWait: o.AgentWait,
 		AgentKeepalive: o.KeepaliveTime, FrontendKeepalive: o.FrontendKeepaliveTime,
 		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxPerAgent: o.MaxPerAgent, MaxAgents: o.MaxAgents, MaxPerOwner: o.MaxPerOwner,
-		Links: o.LinksPerAgent, UpstreamOnly: o.Link.Upstream(), FairleadOnly: o.Link.Fairlead(),
+		Links: o.LinksPerAgent, Protocol: o.Link.PeerProtocol(),
 		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
