@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// TestHostedManifest: deploy/gateway/hosted.yaml has fields of Kubernetes only, its command line is one that
+// the program accepts, every file of it is in a volume, and the Service leads to the proxy's port.
+func TestHostedManifest(t *testing.T) {
+	data, err := os.ReadFile("../../../deploy/gateway/hosted.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := bytes.Split(data, []byte("\n---\n"))
+	if len(documents) != 2 {
+		t.Fatalf("%d objects", len(documents))
+	}
+	var d appsv1.Deployment
+	var s corev1.Service
+	for i, into := range []any{&d, &s} {
+		if err := yaml.UnmarshalStrict(documents[i], into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := d.Spec.Template
+	container := pod.Spec.Containers[0]
+	o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
+	cmd := &cobra.Command{}
+	o.addFlags(cmd)
+	if err := cmd.ParseFlags(container.Args[1:]); err != nil || container.Args[0] != "socks5" || cmd.Flags().NArg() != 0 {
+		t.Fatalf("%v: %v", container.Args, err)
+	}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	if o.Via != "direct" || !slices.Equal(o.TokenAudiences, []string{v1alpha1.GatewayName}) {
+		t.Errorf("--via %s, audiences %v", o.Via, o.TokenAudiences)
+	}
+	for _, file := range []string{*o.Cluster.KubeConfig, o.Direct.CertFile, o.Direct.KeyFile, o.Direct.CAFile, o.TLSCert, o.TLSKey} {
+		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path.Dir(file) }) {
+			t.Errorf("no volume has %s", file)
+		}
+	}
+	for _, mount := range container.VolumeMounts {
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if i < 0 || pod.Spec.Volumes[i].Secret == nil || !strings.Contains(string(data), "Secret "+pod.Spec.Volumes[i].Secret.SecretName+",") {
+			t.Errorf("volume %s has no Secret that the comment explains", mount.Name)
+		}
+	}
+	for key, value := range s.Spec.Selector {
+		if pod.Labels[key] != value {
+			t.Errorf("the Service selects %v, the Pods have %v", s.Spec.Selector, pod.Labels)
+		}
+	}
+	if port := container.Ports[0]; port.Name != s.Spec.Ports[0].TargetPort.StrVal || !strings.HasSuffix(o.Listen, ":1080") || port.ContainerPort != 1080 {
+		t.Errorf("the Service leads to %v, the container has %v", s.Spec.Ports, container.Ports)
+	}
+}
