@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,24 @@ func TestSOCKS5(t *testing.T) {
 			wantText(t, "the answer", out, "ok")
 			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`)
 			wantEnd(t, audit)
+		}},
+		step{"the API server with kubectl", func(ctx context.Context, t *testing.T) {
+			kubectl, err := suite.BuildKubectl(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := aNode(ctx, t)
+			out, audit := throughSOCKS5(ctx, t, succeeds, kubectl, "get", "nodes", "-o", "name")
+			wantText(t, "the nodes", out, "node/"+node.Name)
+			wantText(t, "the audit line", audit, `protocol="socks5"`, `result="ok"`)
+			out, _ = throughSOCKS5(ctx, t, succeeds, slices.Concat([]string{kubectl, "-n", harness.Namespace, "exec", harness.ServerName, "--"}, suite.Tool("say", "hello"))...)
+			wantText(t, "exec", out, "hello")
+			out, _ = throughSOCKS5(ctx, t, succeeds, "sh", "-c", `echo "$KUBECONFIG"`)
+			if file := strings.TrimSpace(out); file == "" || file == suite.Kubeconfig() {
+				t.Errorf("KUBECONFIG of the command is %q", file)
+			} else if _, err := os.Stat(file); !os.IsNotExist(err) {
+				t.Errorf("%s stays: %v", file, err)
+			}
 		}},
 		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
 			page := "http://" + helloApp(ctx, t) + "." + harness.Namespace + ":8080/"

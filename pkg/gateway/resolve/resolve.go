@@ -49,7 +49,7 @@ type Options struct {
 	// port-forwarding does. What address an endpoint has is then of no importance.
 	PodsByName bool
 	// APIServer is the host:port of the API server. It resolves as an external destination for
-	// users who may not read which object it belongs to.
+	// users who may not read which object it belongs to, and if it is a loopback address.
 	APIServer string
 }
 
@@ -123,10 +123,14 @@ func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]
 	if port == 0 {
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "send the number of a port", "there is no port 0 at %q", host)
 	}
+	d, isAPIServer := r.apiServer(host, port)
+	if isAPIServer && gateway.IsLoopback(d.Host) { // no object has it; rules decide
+		return []gateway.Destination{d}, nil
+	}
 	all, err := r.follow(ctx, host, port)
 	if err != nil {
 		err = asError(err)
-		if d, ok := r.apiServer(host, port); ok && (apierrors.IsForbidden(err) || gateway.ReasonOf(err) == gateway.ReasonNotFound) {
+		if isAPIServer && (apierrors.IsForbidden(err) || gateway.ReasonOf(err) == gateway.ReasonNotFound) {
 			return []gateway.Destination{d}, nil
 		}
 		return nil, err

@@ -242,6 +242,15 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 	if d, err := named.Resolve(t.Context(), "api.example", 443); err != nil || d.Kind != gateway.KindExternal || d.Host != "api.example" {
 		t.Errorf("the API server by its name: %+v, %v, want an external destination", d, err)
 	}
+	for host, address := range map[string]string{"127.0.0.1": "127.0.0.1:6443", "localhost": "invalid AddrPort"} {
+		local := New(c.Client, Options{APIServer: host + ":6443"})
+		if d, err := local.Resolve(t.Context(), host, 6443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != address {
+			t.Errorf("the API server on loopback: %+v, %v, want an external destination at %s", d, err, address)
+		}
+		if _, err := local.Resolve(t.Context(), host, 6444); gateway.ReasonOf(err) != gateway.ReasonDenied {
+			t.Errorf("another port of %s: %v", host, err)
+		}
+	}
 	for host, text := range map[string]string{
 		"10.0.0.7": `cannot list resource`, "kubernetes.default": `services "kubernetes" is forbidden`, "example.com": "with a dot at its end",
 		"198.51.100.1": `cannot list resource`, "10.0.0.1": `cannot list resource`,
