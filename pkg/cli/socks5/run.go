@@ -249,7 +249,7 @@ func (o *Options) announce(u *url.URL, addr net.Addr, config *rest.Config) (func
 
 // warnOfLoopback tells where a command in Go would not use the proxy.
 func (o *Options) warnOfLoopback(config *rest.Config) {
-	if config == nil {
+	if config == nil || o.WriteKubeconfig != "" {
 		return
 	}
 	if u, err := url.Parse(config.Host); err == nil && gateway.IsLoopback(u.Hostname()) {
