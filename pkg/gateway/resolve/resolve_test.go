@@ -242,6 +242,16 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 	if d, err := named.Resolve(t.Context(), "api.example", 443); err != nil || d.Kind != gateway.KindExternal || d.Host != "api.example" {
 		t.Errorf("the API server by its name: %+v, %v, want an external destination", d, err)
 	}
+	// In a Pod it is the Service's address: neither a node's right nor its address is needed.
+	pods := New(c.Client, Options{APIServer: "10.0.0.1:443"})
+	for _, host := range []string{"10.0.0.1", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local."} {
+		if d, err := pods.Resolve(t.Context(), host, 443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != "10.0.0.1:443" || d.Host != "10.0.0.1" {
+			t.Errorf("the API server as %s: %+v, %v, want the external destination 10.0.0.1:443", host, d, err)
+		}
+		if d, err := pods.Resolve(t.Context(), host, 444); err == nil {
+			t.Errorf("another port of %s: %+v", host, d)
+		}
+	}
 	for host, address := range map[string]string{"127.0.0.1": "127.0.0.1:6443", "localhost": "invalid AddrPort"} {
 		local := New(c.Client, Options{APIServer: host + ":6443"})
 		if d, err := local.Resolve(t.Context(), host, 6443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != address {
