@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,7 +51,7 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 			return nil, err
 		}
 	}
-	if err := clusterflags.Reach(ctx, target); err != nil {
+	if err := o.reach(ctx, target); err != nil {
 		_ = path.Close()
 		return nil, err
 	}
@@ -61,6 +62,30 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 	}
 	o.resolver = resolve.New(client, resolve.Options{Namespace: target.Namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward, APIServer: apiServer})
 	return target.Config, nil
+}
+
+// reach makes sure that the API server answers. What fails on the way through a bastion says more
+// than the answer that is missing: a client without that bastion would not help.
+func (o *Options) reach(ctx context.Context, target clusterflags.Cluster) error {
+	through := target.Config.Dial
+	if through == nil {
+		return clusterflags.Reach(ctx, target)
+	}
+	var failed atomic.Pointer[error]
+	tried := target
+	tried.Config = rest.CopyConfig(target.Config)
+	tried.Config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := through(ctx, network, address)
+		if err != nil {
+			failed.Store(&err)
+		}
+		return c, err
+	}
+	err := clusterflags.Reach(ctx, tried)
+	if bastion := failed.Load(); err != nil && bastion != nil {
+		return fmt.Errorf("--via %s: %w", o.Via, *bastion)
+	}
+	return err
 }
 
 func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Options {
