@@ -45,7 +45,8 @@ type pod struct {
 	types.NamespacedName
 	node        string
 	hostNetwork bool
-	done        bool // its containers have terminated, so its address may be another Pod's
+	declared    []uint16 // the TCP ports of its containers
+	done        bool     // its containers have terminated, so its address may be another Pod's
 	addrs       []netip.Addr
 }
 
@@ -110,6 +111,13 @@ func trimPod(p *corev1.Pod) pod {
 	out := pod{
 		NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, node: p.Spec.NodeName,
 		hostNetwork: p.Spec.HostNetwork, done: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, port := range c.Ports {
+			if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
+				out.declared = append(out.declared, uint16(port.ContainerPort)) //nolint:gosec // validated by the API server
+			}
+		}
 	}
 	for _, ip := range p.Status.PodIPs {
 		out.addrs = append(out.addrs, parseAddrs(ip.IP)...)
