@@ -152,6 +152,7 @@ func TestResolve(t *testing.T) {
 	}
 	t.Run("refused", func(t *testing.T) { refusals(t, r) })
 	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
+	t.Run("requests", func(t *testing.T) { requests(t, c) })
 	t.Run("spread", func(t *testing.T) { spread(t, r) })
 	t.Run("rights", func(t *testing.T) { rights(t, c) })
 	t.Run("changes", func(t *testing.T) { changes(t, c) })
