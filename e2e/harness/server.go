@@ -178,6 +178,11 @@ func (c *Cluster) startHostServer(ctx context.Context, files map[string][]byte) 
 func (c *Cluster) serverPod(p ports) *corev1.Pod {
 	pod := c.NewPod(ServerName, serverArgs(p, "", "/files", "front-proxy-client")...)
 	pod.Spec.HostNetwork = c.Simulated() // then its address is the machine's, where the server really is
+	if c.Simulated() {                   // the gateway leads to no other port of the machine
+		for _, port := range []int{p.http, p.tcp, p.tls} {
+			pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: int32(port)}) //nolint:gosec // of a listener
+		}
+	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "files", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: ServerName}}}}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: "/files", ReadOnly: true}}
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{

@@ -74,8 +74,8 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
-// scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something.
-func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
+// portsOf are the ports of an embedded cluster's programs.
+func portsOf(t *testing.T) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(suite.StateDir(suite.Name), "cluster.json"))
 	if err != nil {
@@ -85,19 +85,26 @@ func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
 	if err := json.Unmarshal(data, &state); err != nil {
 		t.Fatal(err)
 	}
+	return state.Ports
+}
+
+// scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something.
+func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
+	t.Helper()
+	ports := portsOf(t)
 	writeFile(t, filepath.Join(dir, "tls.crt"), suite.Config.CertData)
 	writeFile(t, filepath.Join(dir, "tls.key"), suite.Config.KeyData)
 	type object = map[string]any
 	var jobs []object
 	scrape := func(job, scheme string, names func(string) bool) {
 		var targets []string
-		for name, port := range state.Ports {
+		for name, port := range ports {
 			if names(name) {
 				targets = append(targets, fmt.Sprintf("127.0.0.1:%d", port))
 			}
 		}
 		if len(targets) == 0 {
-			t.Fatalf("the cluster has no port for %s: %v", job, state.Ports)
+			t.Fatalf("the cluster has no port for %s: %v", job, ports)
 		}
 		jobs = append(jobs, object{"job_name": job, "scheme": scheme, "static_configs": []object{{"targets": targets}},
 			"tls_config": object{"insecure_skip_verify": true, "cert_file": filepath.Join(dir, "tls.crt"), "key_file": filepath.Join(dir, "tls.key")}})

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // The API, a Service, logs and exec are reached through "fairlead proxy". The first two
@@ -52,14 +53,14 @@ func TestProxy(t *testing.T) {
 		step{"a Service with curl", func(ctx context.Context, t *testing.T) {
 			address := startProxy(ctx, t, "--port", "0")
 			url := fmt.Sprintf("http://%s/api/v1/namespaces/%s/services/%s:http/proxy/healthz", address, harness.Namespace, harness.ServerName)
-			if out, err := exec.CommandContext(ctx, "curl", "-sS", "--fail", url).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(ctx, daemontest.Program(t, "curl"), "-sS", "--fail", url).CombinedOutput(); err != nil {
 				t.Errorf("curl %s: %v\n%s", url, err, out)
 			}
 		}},
 		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
 			address := startProxy(ctx, t, "--port", "0")
 			url := fmt.Sprintf("http://%s/api/v1/namespaces/%s/services/%s:8080/proxy/", address, harness.Namespace, helloApp(ctx, t))
-			out, err := exec.CommandContext(ctx, "curl", "-sS", "--fail", url).CombinedOutput()
+			out, err := exec.CommandContext(ctx, daemontest.Program(t, "curl"), "-sS", "--fail", url).CombinedOutput()
 			if err != nil || !strings.HasPrefix(string(out), "Hello, world!\n") {
 				t.Errorf("curl %s: %v\n%s", url, err, out)
 			}

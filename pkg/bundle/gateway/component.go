@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 )
 
 const (
@@ -151,10 +153,35 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 	if len(g.Allow) > 0 {
 		flags = append(flags, component.PlainFlag("allow", strings.Join(g.Allow, ",")))
 	}
-	if len(g.Deny) > 0 {
-		flags = append(flags, component.PlainFlag("deny", strings.Join(g.Deny, ",")))
+	if deny := denied(b); len(deny) > 0 {
+		flags = append(flags, component.PlainFlag("deny", strings.Join(deny, ",")))
 	}
 	return flags
+}
+
+// denied are the destinations of the bundle's deny, and those that its agents deny: what a user may
+// not reach through the tunnel is not reached through the gateway either. What agents deny by
+// default, the gateway always denies.
+func denied(b *v1alpha1.Bundle) []string {
+	deny := slices.Clone(b.Gateway.Deny)
+	for rule := range strings.SplitSeq(agentDenies(b), ",") {
+		rule = strings.TrimSpace(rule)
+		if rule != "" && !slices.Contains(deny, rule) && !slices.Contains(strings.Split(destinations.DefaultDeny, ","), rule) {
+			deny = append(deny, rule)
+		}
+	}
+	return deny
+}
+
+// agentDenies is the agents' flag for denied destinations, if the bundle sets it. The last one
+// holds, as for the agent.
+func agentDenies(b *v1alpha1.Bundle) (list string) {
+	for _, a := range b.Konnectivity.Agent.ExtraArgs {
+		if a.Name == "deny-destinations" {
+			list = a.Value
+		}
+	}
+	return list
 }
 
 // staticFlags connect through the Konnectivity server of the same node.

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 )
 
 func load(t *testing.T, config string) *v1alpha1.Bundle {
@@ -106,6 +107,35 @@ func TestDeployment(t *testing.T) {
 	}
 	if ptr.Deref(spec.AutomountServiceAccountToken, true) || ptr.Deref(d.Spec.Replicas, 0) != 2 {
 		t.Errorf("automount %v, %d replicas", spec.AutomountServiceAccountToken, ptr.Deref(d.Spec.Replicas, 0))
+	}
+}
+
+// TestDeniesWhatAgentsDeny: the gateway denies what the bundle's agents deny, beside its own rules,
+// without those that it always denies, and its program reads the list.
+func TestDeniesWhatAgentsDeny(t *testing.T) {
+	agents := func(value string) string {
+		return "konnectivity: {agent: {extraArgs: [{name: deny-destinations, value: '" + value + "'}]}}\n"
+	}
+	for _, c := range []struct{ config, want string }{
+		{"gateway: {enabled: true}", ""},
+		{"gateway: {enabled: true, deny: [':22']}", ":22"},
+		{agents("10.9.0.0/16, db.example.org:5432") + "gateway: {enabled: true}", "10.9.0.0/16,db.example.org:5432"},
+		{agents("10.9.0.0/16,:22") + "gateway: {enabled: true, form: StaticPod, deny: [':22', 192.0.2.1]}", ":22,192.0.2.1,10.9.0.0/16"},
+		{agents(destinations.DefaultDeny+",10.9.0.0/16") + "gateway: {enabled: true}", "10.9.0.0/16"},
+		{agents("") + "gateway: {enabled: true}", ""},
+	} {
+		var got string
+		for _, f := range gateway.Flags(load(t, c.config)) {
+			if value, ok := strings.CutPrefix(f.String(), "--deny="); ok {
+				got = value
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: --deny=%s, want %s", c.config, got, c.want)
+		}
+		if _, err := destinations.ParseRules(got); err != nil {
+			t.Errorf("%s: the program refuses %q: %v", c.config, got, err)
+		}
 	}
 }
 

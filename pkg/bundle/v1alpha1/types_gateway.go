@@ -54,7 +54,8 @@ type Gateway struct {
 	Allow []string `json:"allow,omitempty"`
 
 	// Deny are destinations that no client may reach, in the form of Allow. Default:
-	// none. Loopback, link-local and metadata addresses are always denied.
+	// none. Loopback, link-local and metadata addresses are always denied, and so is what
+	// deny-destinations in konnectivity.agent.extraArgs names.
 	Deny []string `json:"deny,omitempty"`
 
 	// Rules say who may reach what, on top of access reviews. Default: none, so that

@@ -5,6 +5,7 @@
 package clusterflags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,11 @@ func (f Flags) Load() (Cluster, error) {
 		return out, err
 	}
 	if c := raw.Contexts[out.Context]; c != nil {
+		name := cmp.Or(*f.ClusterName, c.Cluster)
+		if raw.Clusters[name] == nil && *f.APIServer == "" { // client-go would try localhost:8080
+			err := fmt.Errorf("context %q is for the cluster %q, which the kubeconfig does not have", out.Context, name)
+			return out, withHint(check.WithHint(err, "correct the kubeconfig, or choose another context with --context"))
+		}
 		out.Namespace = c.Namespace
 	}
 	if out.Config, err = f.ToRESTConfig(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // fakeAPIServer answers what a proxy's start and a small client ask, over real TLS, for
@@ -253,12 +254,10 @@ func TestWriteKubeconfigTwoSignals(t *testing.T) {
 	}
 }
 
-// kubectl, where there is one, is a client as any other.
+// kubectl is a client as any other.
 func TestCommandKubectl(t *testing.T) {
-	if out, err := exec.CommandContext(t.Context(), "kubectl", "version", "--client").CombinedOutput(); err != nil {
-		t.Skipf("no kubectl: %v\n%s", err, out)
-	}
-	stdout, stderr, code := run(t, fakeAPIServer(t), "kubectl get --raw /api/v1/x")
+	kubectl := daemontest.Components(t, "kubectl")["kubectl"]
+	stdout, stderr, code := run(t, fakeAPIServer(t), kubectl+" get --raw /api/v1/x")
 	if code != 0 || !strings.Contains(stdout, `"path":"/api/v1/x"`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

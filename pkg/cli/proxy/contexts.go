@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
-	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/kubeconfig"
 )
 
@@ -111,23 +108,4 @@ func (o *Options) entry(cluster clusterflags.Cluster, addr net.Addr, ca []byte) 
 		prefix = o.APIPrefix
 	}
 	return kubeconfig.ForServer(name, scheme+"://"+serving.LocalAddress(addr)+prefix, cluster.Namespace, ca, token)
-}
-
-// temporaryKubeconfig writes an entry where only this user can read it.
-func temporaryKubeconfig(e kubeconfig.Entry) (path string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "fairlead-proxy-")
-	if err != nil {
-		return "", nil, fmt.Errorf("making a directory for the command's kubeconfig: %w: set TMPDIR to a directory that you may write to", err)
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	data, err := e.Encode()
-	if err == nil {
-		path = filepath.Join(dir, "kubeconfig")
-		err = fsutil.WriteFile(path, data, 0o600)
-	}
-	if err != nil {
-		remove()
-		return "", nil, err
-	}
-	return path, remove, nil
 }

@@ -77,7 +77,7 @@ func (o *Options) Run(ctx context.Context) error {
 
 // serveCommand serves until the command ends.
 func (o *Options) serveCommand(ctx context.Context, handler *apiproxy.Handler, l net.Listener, entry kubeconfig.Entry) error {
-	path, remove, err := temporaryKubeconfig(entry)
+	path, remove, err := serving.TemporaryKubeconfig(entry)
 	if err != nil {
 		return err
 	}

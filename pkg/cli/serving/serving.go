@@ -14,11 +14,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairlead-dev/fairlead/pkg/fsutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/kubeconfig"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
@@ -66,6 +69,26 @@ func AddContext(file string, e kubeconfig.Entry, errOut io.Writer) (remove func(
 			_, _ = fmt.Fprintf(errOut, "Warning: removing context %s: %v\n", e.Name, err)
 		}
 	}, nil
+}
+
+// TemporaryKubeconfig writes an entry as the kubeconfig of a command, where only this user can
+// read it.
+func TemporaryKubeconfig(e kubeconfig.Entry) (path string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "fairlead-")
+	if err != nil {
+		return "", nil, fmt.Errorf("making a directory for the command's kubeconfig: %w: set TMPDIR to a directory that you may write to", err)
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	data, err := e.Encode()
+	if err == nil {
+		path = filepath.Join(dir, "kubeconfig")
+		err = fsutil.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		remove()
+		return "", nil, err
+	}
+	return path, remove, nil
 }
 
 // LocalAddress returns host:port at which clients of this machine reach a listener, which may

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,7 +51,7 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 			return nil, err
 		}
 	}
-	if err := clusterflags.Reach(ctx, target); err != nil {
+	if err := o.reach(ctx, target); err != nil {
 		_ = path.Close()
 		return nil, err
 	}
@@ -71,6 +72,30 @@ func (o *Options) resolveOptions(namespace, apiServer string) resolve.Options {
 		r.LookUp = resolve.SystemLookUp
 	}
 	return r
+}
+
+// reach makes sure that the API server answers. What fails on the way through a bastion says more
+// than the answer that is missing: a client without that bastion would not help.
+func (o *Options) reach(ctx context.Context, target clusterflags.Cluster) error {
+	through := target.Config.Dial
+	if through == nil {
+		return clusterflags.Reach(ctx, target)
+	}
+	var failed atomic.Pointer[error]
+	tried := target
+	tried.Config = rest.CopyConfig(target.Config)
+	tried.Config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := through(ctx, network, address)
+		if err != nil {
+			failed.Store(&err)
+		}
+		return c, err
+	}
+	err := clusterflags.Reach(ctx, tried)
+	if bastion := failed.Load(); err != nil && bastion != nil {
+		return fmt.Errorf("--via %s: %w", o.Via, *bastion)
+	}
+	return err
 }
 
 func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Options {
@@ -96,25 +121,56 @@ func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
 	if o.WriteKubeconfig == "" {
 		return func() {}, nil
 	}
-	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
+	entry, warnings, err := o.entry("socks5-", proxy)
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	from := cmp.Or(*o.Cluster.Context, source.CurrentContext)
-	entry, warnings, err := kubeconfig.Through(&source, from, cmp.Or(o.ContextName, "socks5-"+from), proxy)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.checkCredentials(entry, proxy); err != nil {
-		return nil, fmt.Errorf("--write-kubeconfig: %w", err)
-	}
-	if err := o.checkCertificate(entry); err != nil {
 		return nil, fmt.Errorf("--write-kubeconfig: %w", err)
 	}
 	for _, w := range warnings {
 		fmt.Fprintf(o.Streams.ErrOut, "Warning: %s\n", w)
 	}
 	return serving.AddContext(o.WriteKubeconfig, entry, o.Streams.ErrOut)
+}
+
+// entry is the current context with the proxy before its API server. Its name is that of the
+// context with a prefix, unless the user has chosen one.
+func (o *Options) entry(prefix string, proxy *url.URL) (e kubeconfig.Entry, warnings []string, err error) {
+	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return e, nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	from := cmp.Or(*o.Cluster.Context, source.CurrentContext)
+	if e, warnings, err = kubeconfig.Through(&source, from, cmp.Or(o.ContextName, prefix+from), proxy); err != nil {
+		return e, nil, err
+	}
+	return e, warnings, cmp.Or(o.checkCredentials(e, proxy), o.checkCertificate(e))
+}
+
+// commandEnvironment is what sends the command through the proxy: the variables of proxies, and
+// KUBECONFIG with the current context for Kubernetes clients, some of which ignore those
+// variables for an API server on loopback. remove removes that file.
+func (o *Options) commandEnvironment(proxy *url.URL, config *rest.Config) (env map[string]string, remove func(), err error) {
+	env, remove = environment(proxy), func() {}
+	if config == nil || o.withoutContext() {
+		return env, remove, nil
+	}
+	entry, _, err := o.entry("", proxy) // its warnings are for those who choose a proxy-url
+	if err != nil {
+		fmt.Fprintf(o.Streams.ErrOut, "Warning: Kubernetes clients of the command do not use the proxy: %v\n", err)
+		return env, remove, nil
+	}
+	path, remove, err := serving.TemporaryKubeconfig(entry)
+	if err != nil {
+		return nil, nil, err
+	}
+	env["KUBECONFIG"] = path
+	return env, remove, nil
+}
+
+// withoutContext tells whether the cluster is that of this Pod or of --server, and no context of
+// a kubeconfig.
+func (o *Options) withoutContext() bool {
+	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && source.Contexts[cmp.Or(*o.Cluster.Context, source.CurrentContext)] == nil
 }
 
 // checkCredentials refuses a context whose clients the proxy would not let in: a kubeconfig has a place for the password of a proxy,

@@ -75,14 +75,18 @@ this machine then reach Services, Pods and nodes by name or address.
 
 On loopback, clients need a random password. The proxy's URL with the password is
 written to a file that only you can read, and given to COMMAND in its environment.
+KUBECONFIG of COMMAND names a temporary file whose context leads through the proxy.
 On other addresses the proxy needs TLS, and client certificates, bearer tokens or
 a password of yours.
 
 Destinations other than Services, Pods, nodes and the API server of your kubeconfig
-need --allow. Loopback, link-local and metadata addresses are always denied.`
+need --allow. Other loopback, link-local and metadata addresses are always denied.`
 
 const examples = `  # Run one program with the cluster network
   fairlead socks5 -- curl http://hello-app.default:8080
+
+  # Run kubectl behind a bastion
+  fairlead socks5 --via ssh=me@bastion.example.com -- kubectl get nodes
 
   # Serve until Ctrl-C
   fairlead socks5

@@ -85,7 +85,15 @@ func (o *Options) Run(ctx context.Context) error {
 	if len(o.Command) == 0 { // a second signal ends the process at once, while connections drain
 		defer context.AfterFunc(ctx, remove)()
 	}
-	return o.serve(ctx, gatewaysocks5.NewServer(cfg), l, u)
+	var env map[string]string
+	if len(o.Command) > 0 {
+		var removeKubeconfig func()
+		if env, removeKubeconfig, err = o.commandEnvironment(u, config); err != nil {
+			return err
+		}
+		defer removeKubeconfig()
+	}
+	return o.serve(ctx, gatewaysocks5.NewServer(cfg), l, env)
 }
 
 func (o *Options) authenticator(config *rest.Config) (*auth.Login, *auth.Authenticator, error) {
@@ -130,6 +138,9 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 			return nil, err
 		}
 		allow = append(slices.Clone(allow), address)
+		if host, _, err := net.SplitHostPort(self.String()); err == nil && gateway.IsLoopback(host) {
+			a.LocalAPIServer = address
+		}
 		a.Unresolved = o.unresolved(address)
 	}
 	var err error
@@ -216,10 +227,10 @@ func (o *Options) announce(u *url.URL, addr net.Addr, config *rest.Config) (func
 		return nil, err
 	}
 	fmt.Fprintf(o.Streams.ErrOut, "SOCKS5 and HTTP CONNECT on %s (via %s)\n", addr, o.Via)
-	o.warnOfLoopback(config)
 	if len(o.Command) > 0 {
 		return remove, nil
 	}
+	o.warnOfLoopback(config)
 	if !o.randomPassword() {
 		return remove, nil
 	}
@@ -238,7 +249,7 @@ func (o *Options) announce(u *url.URL, addr net.Addr, config *rest.Config) (func
 
 // warnOfLoopback tells where a command in Go would not use the proxy.
 func (o *Options) warnOfLoopback(config *rest.Config) {
-	if config == nil {
+	if config == nil || o.WriteKubeconfig != "" {
 		return
 	}
 	if u, err := url.Parse(config.Host); err == nil && gateway.IsLoopback(u.Hostname()) {
@@ -251,13 +262,13 @@ func (o *Options) warnOfLoopback(config *rest.Config) {
 // left open take all of it.
 const commandDrain = 2 * time.Second
 
-// serve runs the server, and the command if there is one, until either or ctx ends.
-func (o *Options) serve(ctx context.Context, s *gatewaysocks5.Server, l net.Listener, u *url.URL) error {
+// serve runs the server, and the command if there is one with env, until either or ctx ends.
+func (o *Options) serve(ctx context.Context, s *gatewaysocks5.Server, l net.Listener, env map[string]string) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }() //nolint:contextcheck // connections outlive ctx by the grace period
 	var err error
 	if len(o.Command) > 0 {
-		err = serving.RunCommand(ctx, o.Streams, o.Command, environment(u))
+		err = serving.RunCommand(ctx, o.Streams, o.Command, env)
 	} else {
 		select {
 		case <-ctx.Done():

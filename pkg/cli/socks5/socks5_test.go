@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/serving"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
 )
@@ -164,9 +164,7 @@ func TestServe(t *testing.T) {
 // even if the user's environment excludes hosts from proxies; the password is not in its
 // arguments, and its exit code is ours.
 func TestCommand(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("SKIPPED: curl is not installed, so that nothing is proven about it")
-	}
+	daemontest.Program(t, "curl")
 	t.Setenv("NO_PROXY", "*")
 	t.Setenv("http_proxy", "http://192.0.2.1:1")
 	o, out := newOptions(t)
@@ -207,9 +205,7 @@ func (c slowEndConn) CloseWrite() error {
 // TestEndOfCommandCutsNothing: a connection that the command has closed ends in an orderly
 // way, although the command itself ends first.
 func TestEndOfCommandCutsNothing(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("SKIPPED: curl is not installed, so that nothing is proven about it")
-	}
+	daemontest.Program(t, "curl")
 	o, out := newOptions(t)
 	o.dialer = slowEnd{o.dialer.(*cluster)}
 	o.Command = []string{"curl", "-sS", "--max-time", "20", "http://hello.default:8080/"}

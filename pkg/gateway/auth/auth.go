@@ -83,6 +83,12 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (user.I
 	return a.WithoutLogin(c.TLS)
 }
 
+// Reviews tells whether the credentials hold a bearer token that the API server would review,
+// also as the password of TokenUser.
+func (a *Authenticator) Reviews(c Credentials) bool {
+	return a.Tokens != nil && (c.Token != "" || c.Login != nil && c.Login.Name == TokenUser)
+}
+
 // WithoutLogin returns the user of a client that presents neither a password nor a token.
 func (a *Authenticator) WithoutLogin(state *tls.ConnectionState) (user.Info, error) {
 	if a.Certificates && state != nil && len(state.VerifiedChains) > 0 {

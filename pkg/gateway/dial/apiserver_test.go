@@ -12,21 +12,24 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// TestAPIServer: paths that lead to Pods and nodes only, or take addresses only, connect to the API server as the kubeconfig does, by
+// TestAPIServer: paths that lead to Pods and nodes only, or take addresses only, or end at another machine's loopback, connect to the API server as the kubeconfig does, by
 // address and by name. No other host, and no other port of it, is reached in that way. Close ends these connections, too.
 func TestAPIServer(t *testing.T) {
 	port := listen(t, echo)
-	for _, via := range []string{ViaPortForward, ViaNetwork} {
+	for _, via := range []string{ViaPortForward, ViaNetwork, ViaDirect} {
 		for _, host := range []string{"127.0.0.1", "localhost"} {
 			server := net.JoinHostPort(host, strconv.Itoa(int(port)))
-			d := newDialer(t, via, Options{Config: &rest.Config{Host: "https://" + server}, APIServer: server})
+			d := newDialer(t, via, Options{Config: &rest.Config{Host: "https://" + server}, APIServer: server, Direct: DirectOptions{Socket: "/no/such/socket"}})
 			c := mustDial(t, d, address(gateway.KindExternal, host, port))
 			ping(t, c, "hello")
-			if via == ViaPortForward {
+			switch via {
+			case ViaPortForward:
 				wantReason(t, d, address(gateway.KindExternal, host, port+1), gateway.ReasonUnsupported, "--via ssh")
 				wantReason(t, d, address(gateway.KindExternal, "192.0.2.1", port), gateway.ReasonUnsupported, "--via ssh")
-			} else {
+			case ViaNetwork:
 				wantReason(t, d, address(gateway.KindExternal, "other.example", port), gateway.ReasonNotFound, "not known")
+			case ViaDirect:
+				wantReason(t, d, address(gateway.KindExternal, host, port+1), gateway.ReasonPathDown, "/no/such/socket")
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)

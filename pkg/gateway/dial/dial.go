@@ -136,13 +136,18 @@ func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 }
 
 // fromHere tells whether a destination is the API server and the path leads to Pods and nodes
-// only, or needs an address.
+// only, or needs an address, or leads to another loopback than that of the kubeconfig.
 func (d *dialer) fromHere(to gateway.Destination) bool {
 	if to.Kind != gateway.KindExternal || !gateway.SameAddress(to.Host, to.Port, d.o.APIServer) {
 		return false
 	}
-	_, network := d.path.(*network)
-	return network || !d.external()
+	switch d.path.(type) {
+	case *network:
+		return true
+	case *sshPath: // the proxy's own requests to the API server take it as well
+		return false
+	}
+	return !d.external() || gateway.IsLoopback(to.Host)
 }
 
 // Close closes the path and its connections.

@@ -47,7 +47,7 @@ func TestPortForward(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, forwardTest){
 		"bytes": forwardBytes, "shared": forwardShared, "unshared": forwardUnshared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
 		"forbidden": forwardForbidden, "spdy": forwardSPDY, "api server gone": forwardLost, "node": forwardNode,
-		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks,
+		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks, "proxy": forwardThroughProxy,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}

@@ -22,7 +22,10 @@ import (
 func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	c.Namespace("prod")
 	c.Pod("prod", "vault", "node-1", []string{"10.1.0.77"})
-	c.Pod("shop", "node-agent", "node-1", []string{"192.0.2.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	c.Pod("shop", "node-agent", "node-1", []string{"192.0.2.1"}, func(p *corev1.Pod) {
+		p.Spec.HostNetwork = true
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100}, {ContainerPort: 9101, Protocol: corev1.ProtocolUDP}}
+	})
 	family := func(addr string) discoveryv1.AddressType {
 		if strings.Contains(addr, ":") {
 			return discoveryv1.AddressTypeIPv6
@@ -46,6 +49,8 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	lure("to-own", 8080, bare("10.1.0.2"))
 	lure("to-own-second", 8080, bare("fd00:1::1"))
 	lure("to-host-network", 9100, clustertest.Endpoint("shop", "node-agent", "192.0.2.1", true))
+	lure("to-kubelet", 10250, clustertest.Endpoint("shop", "node-agent", "192.0.2.1", true))
+	lure("to-udp-port", 9101, clustertest.Endpoint("shop", "node-agent", "192.0.2.1", true))
 	lure("foreign", 6443, bare("192.0.2.2"), bare("10.1.0.77"))
 	lure("mixed", 8080, bare("198.51.100.1"), bare("10.1.0.77"), bare("192.0.2.2"), clustertest.Endpoint("shop", "web-1", "10.1.0.1", true))
 	r := New(c.Client, Options{Namespace: "shop"})
@@ -59,6 +64,8 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 		"to-own":              "Service shop/to-own 10.1.0.2:8080 pod shop/web-2",
 		"to-own-second":       "Service shop/to-own-second [fd00:1::1]:8080 pod shop/web-1",
 		"to-host-network":     "Service shop/to-host-network 192.0.2.1:9100 pod shop/node-agent",
+		"to-kubelet":          "Node /node-1 192.0.2.1:10250",
+		"to-udp-port":         "Node /node-1 192.0.2.1:9101",
 		"mixed":               "Service shop/mixed 10.1.0.1:8080 pod shop/web-1",
 	} {
 		daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache

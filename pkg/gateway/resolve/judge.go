@@ -5,6 +5,7 @@ package resolve
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,9 @@ const (
 
 // own tells whether an endpoint is a Pod of the Service's namespace, and returns it with that
 // Pod. Users write EndpointSlices with any address and any reference to a Pod, so only the
-// Pod itself says which address it has.
+// Pod itself says which address it has. A Pod in its node's network has the node's address, at
+// which the kubelet and others listen as well: only the ports that its containers declare are
+// its own.
 func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Destination, bool, error) {
 	if d.Kind != gateway.KindService || r.o.PodsByName {
 		return d, true, nil
@@ -40,11 +43,14 @@ func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Dest
 			"whether the endpoint %s of Service %s/%s is a Pod of its namespace cannot be checked: %w", d.Addr, d.Namespace, d.Name, err)
 	case err != nil:
 		return d, false, apiError(err, fmt.Sprintf("find the Pod with address %s in namespace %q", d.Addr.Addr(), d.Namespace))
-	case len(pods) == 0:
-		return d, false, nil
 	}
-	d.Pod, d.Node = pods[0].NamespacedName, pods[0].node
-	return d, true, nil
+	for _, p := range pods {
+		if !p.hostNetwork || slices.Contains(p.declared, d.Addr.Port()) {
+			d.Pod, d.Node = p.NamespacedName, p.node
+			return d, true, nil
+		}
+	}
+	return d, false, nil
 }
 
 // pick returns the first endpoint that is a Pod of the Service's namespace. Without one, the

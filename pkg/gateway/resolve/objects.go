@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -45,7 +47,8 @@ type pod struct {
 	types.NamespacedName
 	node        string
 	hostNetwork bool
-	done        bool // its containers have terminated, so its address may be another Pod's
+	declared    []uint16 // the TCP ports of its containers
+	done        bool     // its containers have terminated, so its address may be another Pod's
 	addrs       []netip.Addr
 }
 
@@ -111,6 +114,13 @@ func trimPod(p *corev1.Pod) pod {
 		NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, node: p.Spec.NodeName,
 		hostNetwork: p.Spec.HostNetwork, done: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, port := range c.Ports {
+			if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
+				out.declared = append(out.declared, uint16(port.ContainerPort)) //nolint:gosec // validated by the API server
+			}
+		}
+	}
 	for _, ip := range p.Status.PodIPs {
 		out.addrs = append(out.addrs, parseAddrs(ip.IP)...)
 	}
@@ -153,28 +163,61 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// memo keeps answers of the API server for a time. Errors are not kept.
+// memo keeps answers of the API server for a time: values, and that there is no such object. Other
+// errors are not kept. Connections that ask for the same while an answer is on its way share it.
 type memo[V any] struct {
 	entries *cache.LRUExpireCache
 	ttl     time.Duration
+	asking  *singleflight.Group
 }
 
 // memoSize bounds each memo: a client that asks for many names costs requests, not memory.
 const memoSize = 4096
 
+// askTimeout bounds a request that several connections share: it does not end with one of them.
+const askTimeout = 30 * time.Second
+
 func newMemo[V any](ttl time.Duration) memo[V] {
-	return memo[V]{entries: cache.NewLRUExpireCache(memoSize), ttl: ttl}
+	return memo[V]{entries: cache.NewLRUExpireCache(memoSize), ttl: ttl, asking: new(singleflight.Group)}
+}
+
+type answer[V any] struct {
+	value V
+	err   error // not found
 }
 
 // get returns the value for a key, and asks for it if it is unknown, too old, or has to be
 // fresh.
 func (m memo[V]) get(ctx context.Context, key string, fetch func(context.Context) (V, error)) (V, error) {
-	if v, ok := m.entries.Get(key); ok && !isFresh(ctx) {
-		return v.(V), nil
+	if isFresh(ctx) {
+		return m.ask(ctx, key, fetch)
 	}
+	if kept, ok := m.entries.Get(key); ok {
+		a := kept.(answer[V])
+		return a.value, a.err
+	}
+	shared := m.asking.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		if kept, ok := m.entries.Get(key); ok { // since this one has looked
+			a := kept.(answer[V])
+			return a.value, a.err
+		}
+		return m.ask(ctx, key, fetch)
+	})
+	select {
+	case r := <-shared:
+		return r.Val.(V), r.Err
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+}
+
+func (m memo[V]) ask(ctx context.Context, key string, fetch func(context.Context) (V, error)) (V, error) {
 	v, err := fetch(ctx)
-	if err == nil {
-		m.entries.Add(key, v, m.ttl)
+	if err == nil || apierrors.IsNotFound(err) {
+		m.entries.Add(key, answer[V]{v, err}, m.ttl)
 	}
 	return v, err
 }

@@ -48,8 +48,9 @@ type Options struct {
 	// PodsByName says that the path connects to Pods by their names and not by addresses, as
 	// port-forwarding does. What address an endpoint has is then of no importance.
 	PodsByName bool
-	// APIServer is the host:port of the API server. It resolves as an external destination for
-	// users who may not read which object it belongs to.
+	// APIServer is the host:port of the API server. It is an external destination, whatever
+	// object it belongs to: the API server authenticates its clients itself, so no right to that
+	// object is needed. The names of a Service that is at this address are names of it.
 	APIServer string
 	// LookUp returns the addresses of a host outside of the cluster, for a path that connects to
 	// addresses. An address that belongs to an object of the cluster is judged as that object.
@@ -129,13 +130,12 @@ func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]
 	if port == 0 {
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "send the number of a port", "there is no port 0 at %q", host)
 	}
+	if d, ok := r.apiServer(host, port); ok {
+		return []gateway.Destination{d}, nil
+	}
 	all, err := r.follow(ctx, host, port)
 	if err != nil {
-		err = asError(err)
-		if d, ok := r.apiServer(host, port); ok && (apierrors.IsForbidden(err) || gateway.ReasonOf(err) == gateway.ReasonNotFound) {
-			return []gateway.Destination{d}, nil
-		}
-		return nil, err
+		return nil, asError(err)
 	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all, nil
@@ -226,6 +226,11 @@ func (r *Resolver) lookUp(ctx context.Context, q query, port uint16) (all []gate
 		case err == nil && svc.externalName != "" && q.hostname == "":
 			return nil, svc.externalName, nil
 		case err == nil:
+			for _, addr := range svc.addrs {
+				if d, ok := r.apiServer(addr.String(), port); ok && q.hostname == "" {
+					return []gateway.Destination{d}, "", nil
+				}
+			}
 			all, err = r.serviceEndpoints(ctx, svc, q, port)
 			return all, "", err
 		case !q.maybe, !apierrors.IsNotFound(err):

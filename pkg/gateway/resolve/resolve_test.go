@@ -153,6 +153,7 @@ func TestResolve(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { refusals(t, r) })
 	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
 	t.Run("look-ups", func(t *testing.T) { lookUps(t, c) })
+	t.Run("requests", func(t *testing.T) { requests(t, c) })
 	t.Run("spread", func(t *testing.T) { spread(t, r) })
 	t.Run("rights", func(t *testing.T) { rights(t, c) })
 	t.Run("changes", func(t *testing.T) { changes(t, c) })
@@ -242,6 +243,25 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 	named := New(c.ClientAs("jane"), Options{Namespace: "shop", APIServer: "api.example:443"})
 	if d, err := named.Resolve(t.Context(), "api.example", 443); err != nil || d.Kind != gateway.KindExternal || d.Host != "api.example" {
 		t.Errorf("the API server by its name: %+v, %v, want an external destination", d, err)
+	}
+	// In a Pod it is the Service's address: neither a node's right nor its address is needed.
+	pods := New(c.Client, Options{APIServer: "10.0.0.1:443"})
+	for _, host := range []string{"10.0.0.1", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local."} {
+		if d, err := pods.Resolve(t.Context(), host, 443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != "10.0.0.1:443" || d.Host != "10.0.0.1" {
+			t.Errorf("the API server as %s: %+v, %v, want the external destination 10.0.0.1:443", host, d, err)
+		}
+		if d, err := pods.Resolve(t.Context(), host, 444); err == nil {
+			t.Errorf("another port of %s: %+v", host, d)
+		}
+	}
+	for host, address := range map[string]string{"127.0.0.1": "127.0.0.1:6443", "localhost": "invalid AddrPort"} {
+		local := New(c.Client, Options{APIServer: host + ":6443"})
+		if d, err := local.Resolve(t.Context(), host, 6443); err != nil || d.Kind != gateway.KindExternal || d.Addr.String() != address {
+			t.Errorf("the API server on loopback: %+v, %v, want an external destination at %s", d, err, address)
+		}
+		if _, err := local.Resolve(t.Context(), host, 6444); gateway.ReasonOf(err) != gateway.ReasonDenied {
+			t.Errorf("another port of %s: %v", host, err)
+		}
 	}
 	for host, text := range map[string]string{
 		"10.0.0.7": `cannot list resource`, "kubernetes.default": `services "kubernetes" is forbidden`, "example.com": "with a dot at its end",

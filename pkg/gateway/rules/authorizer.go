@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -24,6 +25,9 @@ type Authorizer struct {
 	Deny []destinations.Rule
 	// AllowLocal lifts the denial of loopback, link-local and metadata addresses.
 	AllowLocal bool
+	// LocalAPIServer is the host:port of an API server on loopback. It is exempt from that
+	// denial for clients of this machine, who reach it without the proxy, too.
+	LocalAPIServer string
 	// Unresolved tells whether the path resolves a name outside of the cluster itself, where
 	// loopback and metadata addresses are denied, too. Such a name needs a rule of Allow. nil
 	// is for paths that resolve none: they deny such names.
@@ -75,7 +79,7 @@ func (a *Authorizer) checkAddress(d gateway.Destination) (allowed bool, err erro
 		return a.checkName(d)
 	}
 	deny := destinations.Policy{Deny: a.Deny}
-	if !a.AllowLocal {
+	if !a.AllowLocal && !a.isLocalAPIServer(d) {
 		deny.Deny = slices.Concat(alwaysDenied, a.Deny)
 	}
 	port := int(d.Port)
@@ -107,6 +111,9 @@ func (a *Authorizer) checkName(d gateway.Destination) (allowed bool, err error) 
 	if d.Kind != gateway.KindExternal || a.Unresolved == nil || !a.Unresolved(d.Host, d.Port) {
 		return false, fmt.Errorf("its address is not known, so it cannot be checked")
 	}
+	if gateway.IsLoopback(strings.TrimSuffix(d.Host, ".")) && !a.isLocalAPIServer(d) {
+		return false, fmt.Errorf("it is a loopback address")
+	}
 	deny := destinations.Policy{Deny: slices.Concat(alwaysDenied, a.Deny)}
 	if _, err := deny.CheckName(d.Host, int(d.Port)); err != nil {
 		return false, err
@@ -114,6 +121,10 @@ func (a *Authorizer) checkName(d gateway.Destination) (allowed bool, err error) 
 	allow := destinations.Policy{Allow: a.Allow}
 	grant, err := allow.CheckName(d.Host, int(d.Port))
 	return grant&destinations.GrantNamed != 0, err
+}
+
+func (a *Authorizer) isLocalAPIServer(d gateway.Destination) bool {
+	return d.Kind == gateway.KindExternal && gateway.SameAddress(d.Host, d.Port, a.LocalAPIServer)
 }
 
 // denied returns the refusal of a destination.

@@ -75,6 +75,34 @@ func TestLocalAndMetadataAddressesAreDenied(t *testing.T) {
 	}
 }
 
+// TestLocalAPIServer: of the addresses that are always denied, the API server on loopback is
+// allowed by its own address and port alone, and not against a rule.
+func TestLocalAPIServer(t *testing.T) {
+	named := gateway.Destination{Host: "localhost", Port: 6443, Kind: gateway.KindExternal}
+	for _, c := range []struct {
+		server string
+		to     gateway.Destination
+		ok     bool
+	}{
+		{"127.0.0.1:6443", destination(gateway.KindExternal, "127.0.0.1", "127.0.0.1", 6443), true},
+		{"127.0.0.1:6443", destination(gateway.KindExternal, "127.0.0.1", "127.0.0.1", 6444), false},
+		{"127.0.0.1:6443", destination(gateway.KindExternal, "127.0.0.2", "127.0.0.2", 6443), false},
+		{"127.0.0.1:6443", destination(gateway.KindExternal, "localhost.", "127.0.0.1", 6443), false},
+		{"127.0.0.1:6443", destination(gateway.KindPod, "127.0.0.1", "127.0.0.1", 6443), false},
+		{"", destination(gateway.KindExternal, "127.0.0.1", "127.0.0.1", 6443), false},
+		{"localhost:6443", named, true},
+		{"", named, false},
+	} {
+		a := &Authorizer{Allow: parse(t, "127.0.0.1,localhost"), LocalAPIServer: c.server, Unresolved: func(string, uint16) bool { return true }}
+		if err := a.Authorize(t.Context(), alice, c.to); (err == nil) != c.ok {
+			t.Errorf("API server %q, to %s at %s: %v, want allowed %v", c.server, c.to.Host, c.to.Addr, err, c.ok)
+		}
+		if a.Deny = parse(t, "127.0.0.1,localhost:6443"); c.ok && a.Authorize(t.Context(), alice, c.to) == nil {
+			t.Errorf("%s is allowed against --deny", c.to.Host)
+		}
+	}
+}
+
 // TestKinds: objects of the cluster are allowed by default, addresses outside of it and
 // destinations without an address are not.
 func TestKinds(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/proxy"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // web is a web server that the world knows as web.default.
@@ -33,10 +35,7 @@ func web(t *testing.T, w *world) *httptest.Server {
 
 func curl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	path, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("SKIPPED: curl is not installed, so that nothing is proven about it")
-	}
+	path := daemontest.Program(t, "curl")
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), path, append([]string{"-sS", "--max-time", "20", "--noproxy", ""}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -149,10 +148,7 @@ func TestGoClients(t *testing.T) {
 // TestNetcatAsProxyCommand: nc, as OpenSSH calls it in a ProxyCommand, reaches a server by
 // both protocols without a user, and the end of its input arrives as an end.
 func TestNetcatAsProxyCommand(t *testing.T) {
-	path, err := exec.LookPath("nc")
-	if err != nil {
-		t.Skip("SKIPPED: nc (netcat-openbsd) is not installed, so that nothing is proven about it")
-	}
+	path := daemontest.Program(t, "nc")
 	for _, protocol := range []string{"5", "connect"} {
 		w := newWorld(t, anonymous)
 		w.names["count.default"] = serveTCP(t, countAtEnd)
@@ -166,11 +162,7 @@ func TestNetcatAsProxyCommand(t *testing.T) {
 
 // TestOpenSSHThroughProxyCommand: the handshake of ssh reaches the server through nc.
 func TestOpenSSHThroughProxyCommand(t *testing.T) {
-	for _, program := range []string{"ssh", "nc"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("SKIPPED: %s is not installed, so that nothing is proven about it", program)
-		}
-	}
+	ssh, nc := daemontest.Program(t, "ssh"), daemontest.Program(t, "nc")
 	w := newWorld(t, anonymous)
 	greeting := make(chan string, 1)
 	w.names["bastion.default"] = serveTCP(t, func(nc *net.TCPConn) {
@@ -179,7 +171,7 @@ func TestOpenSSHThroughProxyCommand(t *testing.T) {
 		_, _ = io.ReadFull(nc, b)
 		greeting <- string(b)
 	})
-	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-o", "ProxyCommand=nc -X 5 -x "+w.addr+" %h %p", "bastion.default")
+	cmd := exec.CommandContext(t.Context(), ssh, "-F", "none", "-o", "ProxyCommand="+nc+" -X 5 -x "+w.addr+" %h %p", "bastion.default")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Errorf("ssh accepted a server without keys: %s", out)

@@ -237,7 +237,7 @@ func (c *conn) watch(ctx context.Context) (context.Context, func()) {
 // identify authenticates the client, and delays the answer to wrong credentials.
 func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, error) {
 	cred.TLS = c.tls
-	if cred.Token != "" {
+	if c.s.cfg.Authenticator.Reviews(cred) {
 		if !c.s.beginCheck(c.client()) {
 			return nil, gateway.Errorf(gateway.ReasonBusy, "wait for the answers to the others", "the client has %d tokens in review", maxChecks)
 		}

@@ -133,12 +133,12 @@ func kubeconfig(t *testing.T, srv *httptest.Server, server, proxyURL string) (*r
 }
 
 // newAPIWorld is a world with the API server, and everything that clients send to it.
-func newAPIWorld(t *testing.T) (*world, *httptest.Server, *tap) {
+func newAPIWorld(t *testing.T, change ...func(*world, *Config)) (*world, *httptest.Server, *tap) {
 	t.Helper()
 	srv, sent := fakeAPI(t), &tap{}
-	w := newWorld(t, func(w *world, _ *Config) {
+	w := newWorld(t, append(change, func(w *world, _ *Config) {
 		w.names[apiServer] = netip.MustParseAddrPort(srv.Listener.Addr().String())
-	})
+	})...)
 	w.dial = func(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
 		nc, err := (&world{}).Dial(ctx, d)
 		if err != nil {
@@ -259,11 +259,36 @@ func execTarget(t *testing.T, srv *httptest.Server, proxyURL string) (*rest.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
+	return config, execURL(t, config)
+}
+
+func execURL(t *testing.T, config *rest.Config) *url.URL {
+	t.Helper()
 	target, err := url.Parse(config.Host + "/api/v1/namespaces/default/pods/hello/exec?stdout=true&command=x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return config, target
+	return target
+}
+
+// execByBoth runs an exec by WebSocket and one by SPDY.
+func execByBoth(t *testing.T, config *rest.Config) {
+	t.Helper()
+	target := execURL(t, config)
+	byWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bySPDY, err := remotecommand.NewSPDYExecutor(config, "POST", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, executor := range map[string]remotecommand.Executor{"by websocket": byWebSocket, "by spdy": bySPDY} {
+		var out strings.Builder
+		if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil || out.String() != want {
+			t.Errorf("%q, %v; want %q", out.String(), err, want)
+		}
+	}
 }
 
 // TestExecThroughProxy: exec works by WebSocket and by SPDY, through socks5 and http proxies
@@ -271,21 +296,8 @@ func execTarget(t *testing.T, srv *httptest.Server, proxyURL string) (*rest.Conf
 func TestExecThroughProxy(t *testing.T) {
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, _ := newAPIWorld(t)
-		config, target := execTarget(t, srv, (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())
-		byWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		bySPDY, err := remotecommand.NewSPDYExecutor(config, "POST", target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for want, executor := range map[string]remotecommand.Executor{"by websocket": byWebSocket, "by spdy": bySPDY} {
-			var out strings.Builder
-			if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil || out.String() != want {
-				t.Errorf("%s: %q, %v; want %q", scheme, out.String(), err, want)
-			}
-		}
+		config, _ := execTarget(t, srv, (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())
+		execByBoth(t, config)
 		if got := w.hosts(); !slices.Equal(got, []string{apiServer, apiServer}) {
 			t.Errorf("%s: the proxy was asked for %q", scheme, got)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
@@ -50,9 +51,7 @@ func netcat(args string) int {
 // TestOpenSSH: OpenSSH's client logs in to OpenSSH's server through the proxy, with a
 // ProxyCommand, and a command there gets and returns what it should, up to the end of its input.
 func TestOpenSSH(t *testing.T) {
-	if _, err := exec.LookPath("ssh"); err != nil {
-		t.Skip("SKIPPED: ssh is not installed, so that nothing is proven about it")
-	}
+	ssh := daemontest.Program(t, "ssh")
 	b := sshdtest.New(t)
 	login, address, _ := strings.Cut(b.Target, "@")
 	w := newWorld(t)
@@ -61,7 +60,7 @@ func TestOpenSSH(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(sent)
 	known := netip.MustParseAddrPort(address)
-	cmd := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-i", filepath.Join(b.Home, ".ssh", "id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+	cmd := exec.CommandContext(t.Context(), ssh, "-F", "none", "-i", filepath.Join(b.Home, ".ssh", "id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
 		"-o", "UserKnownHostsFile="+filepath.Join(b.Home, ".ssh", "known_hosts"), "-o", fmt.Sprintf("HostKeyAlias=[%s]:%d", known.Addr(), known.Port()),
 		"-o", "ProxyCommand=env '"+asNetcat+"="+w.addr+" %h:%p' "+os.Args[0], login+"@bastion.default", "cat")
 	var out, errs bytes.Buffer

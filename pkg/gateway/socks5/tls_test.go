@@ -220,3 +220,61 @@ func TestRenewedCertificate(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedClientCA: when the file of the client CA is replaced, clients of the new CA are let in
+// without a restart, and those of the old one no longer; connections that are open stay open.
+func TestReplacedClientCA(t *testing.T) {
+	old, renewed := newCA(t), newCA(t)
+	old.server(t)
+	oldPair, newPair := old.client(t, "carol"), renewed.client(t, "dave")
+	w := newWorld(t, withTLS(t, old))
+	w.names["echo.default"] = serveTCP(t, echo)
+	connect := func(pair tls.Certificate) (*tls.Conn, string) {
+		nc, err := tls.Dial("tcp", w.addr, &tls.Config{RootCAs: old.pool(), Certificates: []tls.Certificate{pair}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
+		_, _ = io.WriteString(nc, "CONNECT echo.default:7 HTTP/1.1\r\n\r\n")
+		line := make([]byte, len("HTTP/1.1 200"))
+		_, _ = io.ReadFull(nc, line) // the server refuses certificates after the handshake
+		return nc, string(line)
+	}
+	open, status := connect(oldPair)
+	if status != "HTTP/1.1 200" {
+		t.Fatalf("with a certificate of the CA: %q", status)
+	}
+	if nc, status := connect(newPair); status == "HTTP/1.1 200" {
+		t.Fatalf("a client of another CA is let in by %s", nc.RemoteAddr())
+	}
+	data, err := os.ReadFile(renewed.file("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := old.file("next.crt")
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, old.file("ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if _, status := connect(newPair); status == "HTTP/1.1 200" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("clients of the new CA are still refused")
+		}
+	}
+	if _, status := connect(oldPair); status == "HTTP/1.1 200" {
+		t.Error("a client of the old CA is let in")
+	}
+	if _, err := io.WriteString(open, "ping"); err != nil {
+		t.Error(err)
+	}
+	const rest = " Connection established\r\n\r\nping"
+	if got := readFull(t, open, make([]byte, len(rest))); got != rest {
+		t.Errorf("the open connection: %q", got)
+	}
+}

@@ -20,6 +20,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // asRoot gives sshd the users that it wants, root being one that can log in, in a mount
@@ -49,17 +51,11 @@ type Bastion struct {
 	cmd  *exec.Cmd
 }
 
-// New starts an sshd that ends with the test, with further lines of sshd_config. It skips the
-// test where there is none, except in CI, where the test fails.
+// New starts an sshd that ends with the test, with further lines of sshd_config. Where there
+// is none, [daemontest.Program] tells what becomes of the test.
 func New(t testing.TB, lines ...string) *Bastion {
 	t.Helper()
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
-	if _, err := exec.LookPath("sshd"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("sshd is not installed (Debian: openssh-server)")
-		}
-		t.Skip("SKIPPED: sshd is not installed (Debian: openssh-server), so that nothing is proven about bastions")
-	}
+	daemontest.Program(t, "sshd")
 	if os.Getuid() == 0 {
 		if err := exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run(); err != nil {
 			t.Skipf("SKIPPED: sshd of root needs a mount namespace: %v", err)
@@ -144,11 +140,7 @@ func (b *Bastion) Trust() {
 // Start runs sshd, on the same port as before.
 func (b *Bastion) Start() {
 	b.t.Helper()
-	sshd, err := exec.LookPath("sshd")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	command := []string{sshd, "-D", "-e", "-f", filepath.Join(b.dir, "config")}
+	command := []string{daemontest.Program(b.t, "sshd"), "-D", "-e", "-f", filepath.Join(b.dir, "config")}
 	if os.Getuid() == 0 {
 		// The processes of connections end with that of the listener.
 		command = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", asRoot, "sh", b.dir}, command...)

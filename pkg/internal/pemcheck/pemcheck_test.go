@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -65,11 +66,9 @@ func TestCount(t *testing.T) {
 
 // TestCountOpenSSL: what openssl itself writes with -text is read whole.
 func TestCountOpenSSL(t *testing.T) {
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip("needs openssl")
-	}
+	openssl := daemontest.Program(t, "openssl")
 	ca := tunneltest.NewCA(t, t.TempDir())
-	out, err := exec.Command("openssl", "x509", "-text", "-in", ca.File).Output()
+	out, err := exec.Command(openssl, "x509", "-text", "-in", ca.File).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

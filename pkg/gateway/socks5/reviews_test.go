@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/things-go/go-socks5/statute"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// TestTokenReviews: 8 tokens of one client are in review at a time, in whatever form they are sent.
+// The next one is told at once that the proxy is busy and makes no review; a client with another
+// address is reviewed beside them. When reviews end, the client is served again.
+func TestTokenReviews(t *testing.T) {
+	forms := map[string]func(token string) string{
+		"bearer": func(token string) string {
+			return "CONNECT web.default:7 HTTP/1.1\r\nProxy-Authorization: Bearer " + token + "\r\n\r\n"
+		},
+		"password": func(token string) string {
+			return "CONNECT web.default:7 HTTP/1.1\r\n" + basic("token:"+token) + "\r\n"
+		},
+		"password of SOCKS5": func(token string) string {
+			return "\x05\x01\x02" + string(statute.NewUserPassRequest(1, []byte("token"), []byte(token)).Bytes())
+		},
+	}
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			reviewed, release := make(chan string, 100), make(chan struct{})
+			w := newWorld(t, func(_ *world, c *Config) {
+				c.Authenticator.Tokens = authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+					reviewed <- token
+					select {
+					case <-release:
+					case <-ctx.Done():
+					}
+					return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
+				})
+			})
+			w.names["web.default"] = serveTCP(t, echo)
+			send := func(from, token string) net.Conn {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+				nc, err := d.Dial("tcp", w.addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = nc.Close() })
+				_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+				_, _ = io.WriteString(nc, form(token))
+				return nc
+			}
+			wait := func() {
+				select {
+				case <-reviewed:
+				case <-time.After(20 * time.Second):
+					t.Fatal("a token is not reviewed")
+				}
+			}
+			var first net.Conn
+			for i := range 8 {
+				first = send("127.0.0.1", fmt.Sprintf("token-%d", i))
+				wait()
+			}
+			refused := send("127.0.0.1", "one-too-many")
+			if name == "password of SOCKS5" {
+				if got := readFull(t, refused, make([]byte, 4)); got != "\x05\x02\x01\x01" {
+					t.Errorf("the ninth is answered %q", got)
+				}
+			} else if line, err := bufio.NewReader(refused).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 503 ") {
+				t.Errorf("the ninth is answered %q, %v", line, err)
+			}
+			if r := w.ended(t, 1)[0]; r.Result != "busy" {
+				t.Errorf("the ninth: %+v", r)
+			}
+			send("127.0.0.2", "of-another-client")
+			wait()
+			close(release)
+			if _, err := first.Read(make([]byte, 1)); err != nil {
+				t.Errorf("one of the eight: %v", err)
+			}
+			if n := len(reviewed); n != 0 {
+				t.Errorf("%d reviews too many", n)
+			}
+			again := send("127.0.0.1", "afterwards")
+			wait()
+			if _, err := again.Read(make([]byte, 1)); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
