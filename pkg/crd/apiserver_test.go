@@ -39,9 +39,9 @@ type env struct {
 	crds   apiextensions.Interface
 }
 
-// TestAgainstAPIServer runs all tests that need a real API server against one server.
-func TestAgainstAPIServer(t *testing.T) {
-	cp := daemontest.StartControlPlane(t, "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1beta1=true")
+func startEnv(t *testing.T, apiServerArgs ...string) *env {
+	t.Helper()
+	cp := daemontest.StartControlPlane(t, apiServerArgs...)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,12 @@ func TestAgainstAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{ControlPlane: cp, cfg: cfg, client: client, crds: apiextensions.NewForConfigOrDie(cfg)}
+	return &env{ControlPlane: cp, cfg: cfg, client: client, crds: apiextensions.NewForConfigOrDie(cfg)}
+}
+
+// TestAgainstAPIServer compares the tools with a real API server, the same for all subtests.
+func TestAgainstAPIServer(t *testing.T) {
+	e := startEnv(t, "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1beta1=true")
 	t.Run("definitions and objects", e.testAnswers)
 	t.Run("changes", e.testChanges)
 	t.Run("conversions", e.testConversions)

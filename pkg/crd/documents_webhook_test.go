@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/crd/internal/webhooktest"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// recorder is the documents' webhook, with a list of what it was asked.
+type recorder struct {
+	mu    sync.Mutex
+	calls []call
+}
+
+type call struct {
+	method, path, contentType, apiVersion, uid, desired string
+	versions                                            []string // of the objects
+	certificates                                        int
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, _ := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	var review struct {
+		APIVersion string
+		Request    struct {
+			UID               string
+			DesiredAPIVersion string
+			Objects           []metav1.TypeMeta
+		}
+	}
+	_ = json.Unmarshal(body, &review)
+	c := call{method: request.Method, path: request.URL.Path, contentType: request.Header.Get("Content-Type"), apiVersion: review.APIVersion,
+		uid: review.Request.UID, desired: review.Request.DesiredAPIVersion, certificates: len(request.TLS.PeerCertificates)}
+	for _, o := range review.Request.Objects {
+		c.versions = append(c.versions, o.APIVersion)
+	}
+	r.mu.Lock()
+	r.calls = append(r.calls, c)
+	r.mu.Unlock()
+	webhooktest.Handler(nil).ServeHTTP(w, request)
+}
+
+// take returns the calls so far, and forgets them.
+func (r *recorder) take() []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer func() { r.calls = nil }()
+	return r.calls
+}
+
+// to counts the calls that want a version.
+func to(calls []call, version string) (n int) {
+	for _, c := range calls {
+		if c.desired == version {
+			n++
+		}
+	}
+	return n
+}
+
+// testWebhook counts the calls of a conversion webhook by what a client does, and checks what
+// the API server sends. The API server also converts for its watch cache of each version, so
+// calls are counted by the version that they ask for.
+func (e *env) testWebhook(t *testing.T) {
+	hook := &recorder{}
+	server := httptest.NewTLSServer(hook)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	d := e.create(t, &testCase{index: 510, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
+		"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v7", "v1beta1", "v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}})
+	old, current := d.Spec.Group+"/v1beta1", d.Spec.Group+"/v1"
+	oldPath, path := collection(d, "v1beta1"), collection(d, "v1")
+	if calls := hook.take(); len(calls) > 0 {
+		t.Errorf("calls without an object: %+v", calls)
+	}
+
+	e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
+	e.post(t, d, "v1beta1", "other", map[string]any{"hostPort": "example.com:2345"})
+	e.merge(t, oldPath+"/local", `{"metadata": {"labels": {"a": "b"}}}`)
+	if items := get[metav1.PartialObjectMetadataList](t, e, oldPath, jsonType).Items; len(items) != 2 {
+		t.Errorf("objects %+v", items)
+	}
+	calls := hook.take()
+	if n := to(calls, old); n > 0 {
+		t.Errorf("%d calls for the storage version, by clients of the storage version", n)
+	}
+	list := func(query string) map[string][2]string {
+		out := map[string][2]string{}
+		for _, item := range get[struct {
+			Items []struct {
+				APIVersion string
+				Metadata   struct{ Name string }
+				Host, Port string
+			}
+		}](t, e, path+query, jsonType).Items {
+			out[item.Metadata.Name] = [2]string{item.Host, item.Port}
+		}
+		return out
+	}
+	if diff := gocmp.Diff(map[string][2]string{"local": {"localhost", "1234"}, "other": {"example.com", "2345"}}, list("")); diff != "" {
+		t.Errorf("converted (-want +got):\n%s", diff)
+	}
+	list("?resourceVersion=1&resourceVersionMatch=NotOlderThan")
+	if calls = append(calls, hook.take()...); to(calls, current) == 0 {
+		t.Error("no call for a version that is not stored")
+	}
+
+	e.merge(t, path+"/other", `{"port": "2346"}`)
+	if more := hook.take(); to(more, old) == 0 {
+		t.Errorf("no call for a write in the version that is not stored: %+v", more)
+	} else {
+		calls = append(calls, more...)
+	}
+	if u := e.etcd(t, d.Spec.Group+"/crontabs/")["other"]; u.GetAPIVersion() != old || u.Object["hostPort"] != "example.com:2346" {
+		t.Errorf("stored: %v", u)
+	}
+	version := get[metav1.PartialObjectMetadataList](t, e, oldPath, jsonType).ResourceVersion
+	e.merge(t, oldPath+"/local", `{"hostPort": "localhost:9"}`)
+	watched := e.raw(t, http.MethodGet, path+"?watch=true&timeoutSeconds=1&resourceVersion="+version, "", jsonType, "")
+	has(t, "the watch", watched.body, `"apiVersion":"`+current+`"`, `"host":"localhost"`, `"port":"9"`)
+	more := hook.take()
+	if to(more, current) == 0 {
+		t.Error("no call for a watch in the version that is not stored")
+	}
+	calls = append(calls, more...)
+
+	// Objects in both versions: only those in the other one are sent.
+	e.change(t, d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage = false, true
+	})
+	daemontest.Eventually(t, bound, func() error {
+		e.merge(t, path+"/other", fmt.Sprintf(`{"metadata": {"labels": {"at": "%d"}}}`, time.Now().UnixNano()))
+		if got := e.versions(t, d)["other"]; got != current {
+			return fmt.Errorf("stored in %s", got)
+		}
+		return nil
+	})
+	if got := list(""); got["local"] != [2]string{"localhost", "9"} || got["other"] != [2]string{"example.com", "2346"} {
+		t.Errorf("objects of both versions: %v", got)
+	}
+	checkCalls(t, append(calls, hook.take()...))
+	metrics := e.raw(t, http.MethodGet, "/metrics", "", "*/*", "")
+	has(t, "the metrics", metrics.body, "apiserver_conversion_webhook_request_total{", "apiserver_conversion_webhook_duration_seconds_count{", `apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="`+d.Name+`"`)
+}
+
+func checkCalls(t *testing.T, calls []call) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, c := range calls {
+		if c.method != http.MethodPost || !strings.HasPrefix(c.contentType, jsonType) || c.apiVersion != "apiextensions.k8s.io/v1beta1" || c.uid == "" || seen[c.uid] || c.certificates != 0 {
+			t.Errorf("call %+v", c)
+		}
+		seen[c.uid] = true
+		if len(c.versions) == 0 {
+			t.Errorf("a call without objects: %+v", c)
+		}
+		for _, v := range c.versions {
+			if v == c.desired {
+				t.Errorf("an object is sent that has the version already: %+v", c)
+			}
+		}
+	}
+}
+
+// testService proves that the certificate of a webhook behind a Service is verified for the
+// name of the Service, and which path is asked.
+func (e *env) testService(t *testing.T) {
+	const right, wrong = "example-conversion-webhook-server.default.svc", "localhost"
+	hook := &recorder{}
+	ports := map[string]int{}
+	var ca []byte
+	for _, name := range []string{right, wrong} {
+		server := httptest.NewUnstartedServer(hook)
+		cert, text := selfSigned(t, name)
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		ports[name], ca = server.Listener.Addr().(*net.TCPAddr).Port, append(ca, text...)
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "example-conversion-webhook-server", Namespace: "default"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}}
+	if _, err := e.Client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, test := range []struct{ name, want string }{{right, ""}, {wrong, "not " + right}} {
+		d := e.create(t, &testCase{index: 520 + i, File: "crontabs-versions.yaml", Set: map[string]any{
+			"spec.conversion.webhook.clientConfig.caBundle": ca, "spec.conversion.webhook.clientConfig.service.port": ports[test.name]}})
+		e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
+		daemontest.Eventually(t, bound, func() error { // until the API server knows the Service
+			r := e.raw(t, http.MethodGet, collection(d, "v1")+"/local", "", jsonType, "")
+			if test.want == "" && r.code != http.StatusOK || test.want != "" && !strings.Contains(string(r.body), test.want) {
+				return errors.New(string(r.body))
+			}
+			return nil
+		})
+	}
+	for _, c := range hook.take() {
+		if c.path != "/crdconvert" {
+			t.Errorf("the path is %s", c.path)
+		}
+	}
+}
+
+func selfSigned(t *testing.T, name string) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
