@@ -163,13 +163,14 @@ func compareDefinition(t *testing.T, got answer, findings []lint.Finding) {
 	if len(want) != len(have) {
 		t.Fatalf("the API server says\n%s\nlint says\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
-	slices.Sort(want)
-	slices.Sort(have)
-	for i := range want {
-		field, detail, _ := strings.Cut(want[i], " ")
-		if !strings.HasPrefix(have[i], field+" ") || !strings.HasSuffix(have[i], detail) {
-			t.Errorf("the API server says\n%s\nlint says\n%s", have[i], want[i])
+	for _, w := range want {
+		field, detail, _ := strings.Cut(w, " ")
+		i := slices.IndexFunc(have, func(h string) bool { return strings.HasPrefix(h, field+" ") && strings.HasSuffix(h, detail) })
+		if i < 0 {
+			t.Errorf("the API server says\n%s\nlint says\n%s", strings.Join(have, "\n"), w)
+			continue
 		}
+		have = slices.Delete(have, i, i+1)
 	}
 }
 

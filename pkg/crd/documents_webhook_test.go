@@ -90,7 +90,9 @@ func to(calls []call, version string) (n int) {
 // calls are counted by the version that they ask for.
 func (e *env) testWebhook(t *testing.T) {
 	hook := &recorder{}
-	server := httptest.NewTLSServer(hook)
+	server := httptest.NewUnstartedServer(hook)
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	d := e.create(t, &testCase{index: 510, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
