@@ -48,74 +48,84 @@ func (e *env) kubectl(t *testing.T) func(stdin string, args ...string) (string, 
 	}
 }
 
+// kubectlTest runs kubectl, which must succeed.
+type kubectlTest struct {
+	try func(stdin string, args ...string) (string, error)
+}
+
+func (k kubectlTest) run(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := k.try(stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// until waits for an output that matches, as the API server takes up changes of definitions
+// a little later.
+func (k kubectlTest) until(t *testing.T, want string, args ...string) {
+	t.Helper()
+	daemontest.Eventually(t, bound, func() error {
+		out, err := k.try("", args...)
+		if err == nil && !regexp.MustCompile(want).MatchString(out) {
+			return fmt.Errorf("kubectl %v: want %s\n%s", args, want, out)
+		}
+		return err
+	})
+}
+
 // testKubectl follows the page on CustomResourceDefinitions with kubectl.
 func (e *env) testKubectl(t *testing.T) {
-	try := e.kubectl(t)
-	k := func(stdin string, args ...string) string {
-		t.Helper()
-		out, err := try(stdin, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	// late waits for what the API server takes up a little later.
-	late := func(want string, args ...string) (out string) {
-		t.Helper()
-		daemontest.Eventually(t, bound, func() (err error) {
-			if out, err = try("", args...); err == nil && !regexp.MustCompile(want).MatchString(out) {
-				return fmt.Errorf("kubectl %v: want %s\n%s", args, want, out)
-			}
-			return err
-		})
-		return out
-	}
-	k("", "apply", "-f", "testdata/crontabs.yaml")
-	k("", "wait", "--for=condition=Established", "crd/"+cronTabs, "--timeout=30s")
-	if out := k("", "api-resources", "--namespaced=false", "--api-group=apiextensions.k8s.io", "-o", "name"); out != "customresourcedefinitions.apiextensions.k8s.io\n" {
+	k := kubectlTest{e.kubectl(t)}
+	k.run(t, "", "apply", "-f", "testdata/crontabs.yaml")
+	k.run(t, "", "wait", "--for=condition=Established", "crd/"+cronTabs, "--timeout=30s")
+	if out := k.run(t, "", "api-resources", "--namespaced=false", "--api-group=apiextensions.k8s.io", "-o", "name"); out != "customresourcedefinitions.apiextensions.k8s.io\n" {
 		t.Errorf("definitions are not cluster-scoped:\n%s", out)
 	}
 	e.eventually(t, "/apis/stable.example.com/v1/crontabs", http.StatusOK)
-	if out := k(cronObject, "apply", "-f", "-"); out != "crontab.stable.example.com/my-new-cron-object created\n" {
+	if out := k.run(t, cronObject, "apply", "-f", "-"); out != "crontab.stable.example.com/my-new-cron-object created\n" {
 		t.Errorf("apply says %q", out)
 	}
 	for _, name := range []string{"crontab", "crontabs", "ct", "CronTab", "CRONTABS"} {
-		if out := k("", "get", name); !regexp.MustCompile(`^NAME +AGE\nmy-new-cron-object +\d+s\n$`).MatchString(out) {
+		if out := k.run(t, "", "get", name); !regexp.MustCompile(`^NAME +AGE\nmy-new-cron-object +\d+s\n$`).MatchString(out) {
 			t.Errorf("kubectl get %s prints\n%s", name, out)
 		}
 	}
-	readBack(t, k("", "get", "ct", "-o", "yaml"))
+	readBack(t, k.run(t, "", "get", "ct", "-o", "yaml"))
 
 	odd := strings.NewReplacer("my-new-cron-object", "odd", "image:", "someRandomField: 42, image:").Replace(cronObject)
-	if out, err := try(odd, "create", "-f", "-"); err == nil || !strings.Contains(out, `unknown field "spec.someRandomField"`) {
+	if out, err := k.try(odd, "create", "-f", "-"); err == nil || !strings.Contains(out, `unknown field "spec.someRandomField"`) {
 		t.Errorf("kubectl takes an unknown field: %s", out)
 	}
-	k(odd, "create", "--validate=false", "-f", "-")
-	if out := k("", "get", "ct", "odd", "-o", "json"); !strings.Contains(out, "cronSpec") || strings.Contains(out, "someRandomField") {
+	k.run(t, odd, "create", "--validate=false", "-f", "-")
+	if out := k.run(t, "", "get", "ct", "odd", "-o", "json"); !strings.Contains(out, "cronSpec") || strings.Contains(out, "someRandomField") {
 		t.Errorf("the object is not pruned: %s", out)
 	}
 
 	e.merge(t, cronPath, `{"spec": {"names": {"categories": ["all", "schedules"]}}}`)
 	for _, category := range []string{"all", "schedules"} {
-		late(`(?m)^(crontab.stable.example.com/)?my-new-cron-object`, "get", category)
+		k.until(t, `(?m)^(crontab.stable.example.com/)?my-new-cron-object`, "get", category)
 	}
-
-	v1 := `{"name": "v1", "served": true, "storage": true, "additionalPrinterColumns": [{"name": "Spec", "type": "string", "jsonPath": ".spec.cronSpec"},
-		{"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"}, {"name": "Image", "type": "string", "priority": 1, "jsonPath": ".spec.image"},
-		{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}],
-		"subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.labelSelector"}},
-		"schema": {"openAPIV3Schema": {"type": "object", "properties": {
-			"spec": {"type": "object", "properties": {"cronSpec": {"type": "string"}, "image": {"type": "string"}, "replicas": {"type": "integer"}}},
-			"status": {"type": "object", "properties": {"replicas": {"type": "integer"}, "labelSelector": {"type": "string"}}}}}}}`
-	e.merge(t, cronPath, `{"spec": {"versions": [`+v1+`]}}`)
-	k("", "patch", "ct", "my-new-cron-object", "--type=merge", "-p", `{"spec": {"replicas": 1}}`)
-	late(`^NAME +SPEC +REPLICAS +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +\d+s\n`, "get", "ct")
-	late(`^NAME +SPEC +REPLICAS +IMAGE +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +my-awesome-cron-image +`, "get", "ct", "-o", "wide")
-	late(`my-new-cron-object scaled`, "scale", "--replicas=5", "crontabs/my-new-cron-object")
-	if out := k("", "get", "ct", "my-new-cron-object", "-o", "jsonpath={.spec.replicas}"); out != "5" {
+	e.merge(t, cronPath, columnsAndScale)
+	k.run(t, "", "patch", "ct", "my-new-cron-object", "--type=merge", "-p", `{"spec": {"replicas": 1}}`)
+	k.until(t, `^NAME +SPEC +REPLICAS +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +\d+s\n`, "get", "ct")
+	k.until(t, `^NAME +SPEC +REPLICAS +IMAGE +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +my-awesome-cron-image +`, "get", "ct", "-o", "wide")
+	k.until(t, `my-new-cron-object scaled`, "scale", "--replicas=5", "crontabs/my-new-cron-object")
+	if out := k.run(t, "", "get", "ct", "my-new-cron-object", "-o", "jsonpath={.spec.replicas}"); out != "5" {
 		t.Errorf("kubectl scale has set %q", out)
 	}
 }
+
+// columnsAndScale gives the definition the documents' columns and the scale subresource.
+const columnsAndScale = `{"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
+	"additionalPrinterColumns": [{"name": "Spec", "type": "string", "jsonPath": ".spec.cronSpec"},
+		{"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"}, {"name": "Image", "type": "string", "priority": 1, "jsonPath": ".spec.image"},
+		{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}],
+	"subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.labelSelector"}},
+	"schema": {"openAPIV3Schema": {"type": "object", "properties": {
+		"spec": {"type": "object", "properties": {"cronSpec": {"type": "string"}, "image": {"type": "string"}, "replicas": {"type": "integer"}}},
+		"status": {"type": "object", "properties": {"replicas": {"type": "integer"}, "labelSelector": {"type": "string"}}}}}}}]}}`
 
 // readBack checks what the API server and kubectl add to an object.
 func readBack(t *testing.T, text string) {
@@ -167,7 +177,7 @@ func (e *env) testControllers(t *testing.T) {
 	}
 	want := func(want string, args ...string) {
 		t.Helper()
-		daemontest.Eventually(t, bound, func() error {
+		daemontest.Eventually(t, 4*bound, func() error { // kube-controller-manager discovers resources anew twice a minute
 			if out, err := try("", append(args, "-n", "docs")...); err != nil || out != want {
 				return errors.Join(fmt.Errorf("kubectl %v prints %q, want %q", args, out, want), err)
 			}

@@ -3,6 +3,7 @@
 package crd_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -159,36 +160,47 @@ func (e *env) testFinalizers(t *testing.T) {
 	}
 }
 
+// older places a definition into etcd as an older API server may have stored it.
+func (e *env) older(t *testing.T, index int, schema, set map[string]any) (path, objects string) {
+	t.Helper()
+	d := (&testCase{index: index, Set: set}).definition(t, schema)
+	live := d.CustomResourceDefinition.DeepCopy()
+	live.TypeMeta = metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
+	live.UID, live.CreationTimestamp, live.Generation = uuid.NewUUID(), metav1.Now(), 1
+	live.Status.StoredVersions = []string{"v1"}
+	text, err := json.Marshal(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.put(t, "apiextensions.k8s.io/customresourcedefinitions/"+d.Name, text)
+	e.eventually(t, collection(d, "v1"), http.StatusOK)
+	return definitionsPath + "/" + d.Name, collection(d, "v1")
+}
+
+// refuses wants a patch of a definition to be refused.
+func (e *env) refuses(t *testing.T, path, contentType, patch, reason string) {
+	t.Helper()
+	r := e.raw(t, http.MethodPatch, path, contentType, jsonType, patch)
+	if r.code != http.StatusUnprocessableEntity {
+		t.Errorf("%s: %d", patch, r.code)
+	}
+	has(t, "the answer to "+patch, r.body, reason)
+}
+
 // testStored proves how the API server treats definitions that an older one has stored, and
 // which it would not accept today.
 func (e *env) testStored(t *testing.T) {
-	old := func(index int, schema, set map[string]any) (name, path string) {
-		d := (&testCase{index: index, Set: set}).definition(t, schema)
-		live := d.CustomResourceDefinition.DeepCopy()
-		live.TypeMeta = metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
-		live.UID, live.CreationTimestamp, live.Generation = "0a6f7f4e-9d3c-4a53-8d3b-5b1d3c9a0000", metav1.Now(), 1
-		live.Status.StoredVersions = []string{"v1"}
-		text, err := yaml.Marshal(live)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text, err = yaml.YAMLToJSON(text); err != nil {
-			t.Fatal(err)
-		}
-		e.put(t, "apiextensions.k8s.io/customresourcedefinitions/"+d.Name, text)
-		e.eventually(t, collection(d, "v1"), http.StatusOK)
-		return d.Name, collection(d, "v1")
-	}
-	open, path := old(430, map[string]any{"properties": map[string]any{"spec": map[string]any{"pattern": "a"}}}, map[string]any{"spec.preserveUnknownFields": true})
+	const merge = "application/merge-patch+json"
+	path, objects := e.older(t, 430, map[string]any{"properties": map[string]any{"spec": map[string]any{"pattern": "a"}}}, map[string]any{"spec.preserveUnknownFields": true})
 	daemontest.Eventually(t, bound, func() error {
-		if got := e.condition(t, open, apiextensionsv1.NonStructuralSchema); got != "True Violations" {
+		if got := e.condition(t, "crontabs.c430.example.com", apiextensionsv1.NonStructuralSchema); got != "True Violations" {
 			return fmt.Errorf("NonStructuralSchema is %q", got)
 		}
 		return nil
 	})
 	keeps := func(name string) bool {
 		body := `{"apiVersion": "c430.example.com/v1", "kind": "CronTab", "metadata": {"name": "` + name + `"}, "any": [1]}`
-		if a := e.do(t, http.MethodPost, path, []byte(body)); a.status != nil {
+		if a := e.do(t, http.MethodPost, objects, []byte(body)); a.status != nil {
 			t.Fatal(a.status)
 		}
 		return e.etcd(t, "c430.example.com/crontabs/")[name].Object["any"] != nil
@@ -196,11 +208,8 @@ func (e *env) testStored(t *testing.T) {
 	if !keeps("before") {
 		t.Error("objects of a definition that preserves unknown fields are pruned")
 	}
-	setWebhook := `{"spec": {"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://webhook.example.com"}}}}}`
-	if r := e.raw(t, http.MethodPatch, definitionsPath+"/"+open, "application/merge-patch+json", jsonType, setWebhook); r.code != http.StatusUnprocessableEntity {
-		t.Errorf("a webhook beside preserveUnknownFields: %d %s", r.code, r.body)
-	}
-	e.merge(t, definitionsPath+"/"+open, `{"spec": {"preserveUnknownFields": false, "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`)
+	e.refuses(t, path, merge, `{"spec": {"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://webhook.example.com"}}}}}`, "preserveUnknownFields")
+	e.merge(t, path, `{"spec": {"preserveUnknownFields": false, "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`)
 	n := 0
 	daemontest.Eventually(t, bound, func() error {
 		if n++; keeps(fmt.Sprintf("after-%d", n)) {
@@ -208,17 +217,10 @@ func (e *env) testStored(t *testing.T) {
 		}
 		return nil
 	})
-	if r := e.raw(t, http.MethodPatch, definitionsPath+"/"+open, "application/merge-patch+json", jsonType, `{"spec": {"preserveUnknownFields": true}}`); r.code != http.StatusUnprocessableEntity {
-		t.Errorf("back to true: %d %s", r.code, r.body)
-	}
+	e.refuses(t, path, merge, `{"spec": {"preserveUnknownFields": true}}`, "cannot set to true")
 
 	rule := []any{map[string]any{"rule": "self.all(x, x != 1 && x != 2 && x != 3 && x != 4)"}} // too expensive for a rule, not for a definition
-	expensive, _ := old(431, map[string]any{"type": "object", "properties": map[string]any{"l": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "x-kubernetes-validations": rule}}}, nil)
-	e.merge(t, definitionsPath+"/"+expensive, `{"spec": {"names": {"categories": ["all"]}}}`)
-	r := e.raw(t, http.MethodPatch, definitionsPath+"/"+expensive, "application/json-patch+json", jsonType,
-		`[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/m", "value": {"type": "string"}}]`)
-	if r.code != http.StatusUnprocessableEntity {
-		t.Errorf("the schema of an expensive rule is changed: %d", r.code)
-	}
-	has(t, "the answer", r.body, "exceeds budget")
+	path, _ = e.older(t, 431, map[string]any{"type": "object", "properties": map[string]any{"l": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "x-kubernetes-validations": rule}}}, nil)
+	e.merge(t, path, `{"spec": {"names": {"categories": ["all"]}}}`)
+	e.refuses(t, path, "application/json-patch+json", `[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/m", "value": {"type": "string"}}]`, "exceeds budget")
 }

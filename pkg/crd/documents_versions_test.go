@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -27,20 +28,7 @@ func (e *env) testVersions(t *testing.T) {
 	path := definitionsPath + "/" + d.Name
 	old, current := d.Spec.Group+"/v1beta1", d.Spec.Group+"/v1"
 	content := map[string]any{"host": "localhost", "port": "1234"}
-	both := func(name string) {
-		t.Helper()
-		v1beta1, v1 := get[map[string]any](t, e, collection(d, "v1beta1")+"/"+name, jsonType), get[map[string]any](t, e, collection(d, "v1")+"/"+name, jsonType)
-		if v1beta1["apiVersion"] != old || v1["apiVersion"] != current || v1["host"] != "localhost" {
-			t.Errorf("%s: %v and %v", name, v1beta1, v1)
-		}
-		for _, object := range []map[string]any{v1, v1beta1} {
-			delete(object, "apiVersion")
-			delete(object["metadata"].(map[string]any), "managedFields")
-		}
-		if diff := gocmp.Diff(v1beta1, v1); diff != "" {
-			t.Errorf("%s differs by version (-v1beta1 +v1):\n%s", name, diff)
-		}
-	}
+	both := func(name string) { t.Helper(); e.sameInBoth(t, d, name) }
 	e.post(t, d, "v1beta1", "first", content)
 	e.wantStoredVersions(t, d, "v1beta1")
 	both("first")
@@ -77,6 +65,22 @@ func (e *env) testVersions(t *testing.T) {
 	e.removeVersion(t, d.Name, collection(d, "v1beta1"), drop)
 	if object := get[map[string]any](t, e, collection(d, "v1")+"/first", jsonType); object["port"] != "1235" {
 		t.Errorf("the first object is %v in the end", object)
+	}
+}
+
+// sameInBoth reads an object in both versions: only apiVersion differs.
+func (e *env) sameInBoth(t *testing.T, d *crd.Definition, name string) {
+	t.Helper()
+	v1beta1, v1 := get[map[string]any](t, e, collection(d, "v1beta1")+"/"+name, jsonType), get[map[string]any](t, e, collection(d, "v1")+"/"+name, jsonType)
+	if v1beta1["apiVersion"] != d.Spec.Group+"/v1beta1" || v1["apiVersion"] != d.Spec.Group+"/v1" || v1["host"] != "localhost" {
+		t.Errorf("%s: %v and %v", name, v1beta1, v1)
+	}
+	for _, object := range []map[string]any{v1, v1beta1} {
+		delete(object, "apiVersion")
+		delete(object["metadata"].(map[string]any), "managedFields")
+	}
+	if diff := gocmp.Diff(v1beta1, v1); diff != "" {
+		t.Errorf("%s differs by version (-v1beta1 +v1):\n%s", name, diff)
 	}
 }
 

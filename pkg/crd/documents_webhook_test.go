@@ -28,6 +28,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/crd/internal/webhooktest"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -75,19 +76,46 @@ func (r *recorder) take() []call {
 	return r.calls
 }
 
-// to counts the calls that want a version.
-func to(calls []call, version string) (n int) {
-	for _, c := range calls {
-		if c.desired == version {
+// converted is a definition with the documents' webhook, which stores v1beta1.
+type converted struct {
+	*env
+	*crd.Definition
+	hook         *recorder
+	seen         []call
+	old, current string // versions
+}
+
+// calls counts the calls since the last look that ask for a version. The API server also
+// converts for its watch cache of each version, so only this says whom a call was for.
+func (c *converted) calls(version string) (n int) {
+	calls := c.hook.take()
+	c.seen = append(c.seen, calls...)
+	for _, call := range calls {
+		if call.desired == version {
 			n++
 		}
 	}
 	return n
 }
 
+// hosts are the host and port of each object, as v1 has them.
+func (c *converted) hosts(t *testing.T) map[string][2]string {
+	t.Helper()
+	type list struct {
+		Items []struct {
+			Metadata   struct{ Name string }
+			Host, Port string
+		}
+	}
+	out := map[string][2]string{}
+	for _, item := range get[list](t, c.env, collection(c.Definition, "v1"), jsonType).Items {
+		out[item.Metadata.Name] = [2]string{item.Host, item.Port}
+	}
+	return out
+}
+
 // testWebhook counts the calls of a conversion webhook by what a client does, and checks what
-// the API server sends. The API server also converts for its watch cache of each version, so
-// calls are counted by the version that they ask for.
+// the API server sends.
 func (e *env) testWebhook(t *testing.T) {
 	hook := &recorder{}
 	server := httptest.NewUnstartedServer(hook)
@@ -97,78 +125,80 @@ func (e *env) testWebhook(t *testing.T) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	d := e.create(t, &testCase{index: 510, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
 		"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v7", "v1beta1", "v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}})
-	old, current := d.Spec.Group+"/v1beta1", d.Spec.Group+"/v1"
-	oldPath, path := collection(d, "v1beta1"), collection(d, "v1")
-	if calls := hook.take(); len(calls) > 0 {
+	c := &converted{env: e, Definition: d, hook: hook, old: d.Spec.Group + "/v1beta1", current: d.Spec.Group + "/v1"}
+	c.reads(t)
+	c.writes(t)
+	c.mixed(t)
+	checkCalls(t, c.seen)
+	metrics := e.raw(t, http.MethodGet, "/metrics", "", "*/*", "")
+	has(t, "the metrics", metrics.body, "apiserver_conversion_webhook_request_total{", "apiserver_conversion_webhook_duration_seconds_count{", `apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="`+d.Name+`"`)
+}
+
+// reads: no call for clients of the version that is stored, and one for those of the other.
+func (c *converted) reads(t *testing.T) {
+	if calls := c.hook.take(); len(calls) > 0 {
 		t.Errorf("calls without an object: %+v", calls)
 	}
-
-	e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
-	e.post(t, d, "v1beta1", "other", map[string]any{"hostPort": "example.com:2345"})
-	e.merge(t, oldPath+"/local", `{"metadata": {"labels": {"a": "b"}}}`)
-	if items := get[metav1.PartialObjectMetadataList](t, e, oldPath, jsonType).Items; len(items) != 2 {
+	path := collection(c.Definition, "v1beta1")
+	c.post(t, c.Definition, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
+	c.post(t, c.Definition, "v1beta1", "other", map[string]any{"hostPort": "example.com:2345"})
+	c.merge(t, path+"/local", `{"metadata": {"labels": {"a": "b"}}}`)
+	if items := get[metav1.PartialObjectMetadataList](t, c.env, path, jsonType).Items; len(items) != 2 {
 		t.Errorf("objects %+v", items)
 	}
-	calls := hook.take()
-	if n := to(calls, old); n > 0 {
-		t.Errorf("%d calls for the storage version, by clients of the storage version", n)
-	}
-	list := func() map[string][2]string {
-		out := map[string][2]string{}
-		for _, item := range get[struct {
-			Items []struct {
-				APIVersion string
-				Metadata   struct{ Name string }
-				Host, Port string
-			}
-		}](t, e, path, jsonType).Items {
-			out[item.Metadata.Name] = [2]string{item.Host, item.Port}
-		}
-		return out
-	}
-	if diff := gocmp.Diff(map[string][2]string{"local": {"localhost", "1234"}, "other": {"example.com", "2345"}}, list()); diff != "" {
+	want := map[string][2]string{"local": {"localhost", "1234"}, "other": {"example.com", "2345"}}
+	if diff := gocmp.Diff(want, c.hosts(t)); diff != "" {
 		t.Errorf("converted (-want +got):\n%s", diff)
 	}
-	if calls = append(calls, hook.take()...); to(calls, current) == 0 {
-		t.Error("no call for a version that is not stored")
+	if c.calls(c.current) == 0 {
+		t.Error("no call for the version that is not stored")
 	}
+	for _, call := range c.seen {
+		if call.desired == c.old {
+			t.Errorf("a call for the version that is stored: %+v", call)
+		}
+	}
+}
 
-	e.merge(t, path+"/other", `{"port": "2346"}`)
-	if more := hook.take(); to(more, old) == 0 {
-		t.Errorf("no call for a write in the version that is not stored: %+v", more)
-	} else {
-		calls = append(calls, more...)
+// writes: an update and a watch in the version that is not stored need a call.
+func (c *converted) writes(t *testing.T) {
+	old, path := collection(c.Definition, "v1beta1"), collection(c.Definition, "v1")
+	c.merge(t, path+"/other", `{"port": "2346"}`)
+	if c.calls(c.old) == 0 {
+		t.Error("no call for a write in the version that is not stored")
 	}
-	if u := e.etcd(t, d.Spec.Group+"/crontabs/")["other"]; u.GetAPIVersion() != old || u.Object["hostPort"] != "example.com:2346" {
+	if u := c.etcd(t, c.Spec.Group+"/crontabs/")["other"]; u.GetAPIVersion() != c.old || u.Object["hostPort"] != "example.com:2346" {
 		t.Errorf("stored: %v", u)
 	}
-	version := get[metav1.PartialObjectMetadataList](t, e, oldPath, jsonType).ResourceVersion
-	e.merge(t, oldPath+"/local", `{"hostPort": "localhost:9"}`)
-	watched := e.raw(t, http.MethodGet, path+"?watch=true&timeoutSeconds=1&resourceVersion="+version, "", jsonType, "")
-	has(t, "the watch", watched.body, `"apiVersion":"`+current+`"`, `"host":"localhost"`, `"port":"9"`)
-	more := hook.take()
-	if to(more, current) == 0 {
+	version := get[metav1.PartialObjectMetadataList](t, c.env, old, jsonType).ResourceVersion
+	c.merge(t, old+"/local", `{"hostPort": "localhost:9"}`)
+	watched := c.raw(t, http.MethodGet, path+"?watch=true&timeoutSeconds=1&resourceVersion="+version, "", jsonType, "")
+	has(t, "the watch", watched.body, `"apiVersion":"`+c.current+`"`, `"host":"localhost"`, `"port":"9"`)
+	if c.calls(c.current) == 0 {
 		t.Error("no call for a watch in the version that is not stored")
 	}
-	calls = append(calls, more...)
+}
 
-	// Objects in both versions: only those in the other one are sent.
-	e.change(t, d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
+// mixed: objects of both versions are read in one, after the storage version has changed.
+func (c *converted) mixed(t *testing.T) {
+	c.change(t, c.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage = false, true
 	})
 	daemontest.Eventually(t, bound, func() error {
-		e.merge(t, path+"/other", fmt.Sprintf(`{"metadata": {"labels": {"at": "%d"}}}`, time.Now().UnixNano()))
-		if got := e.versions(t, d)["other"]; got != current {
+		c.merge(t, collection(c.Definition, "v1")+"/other", fmt.Sprintf(`{"metadata": {"labels": {"at": "%d"}}}`, time.Now().UnixNano()))
+		if got := c.versions(t, c.Definition)["other"]; got != c.current {
 			return fmt.Errorf("stored in %s", got)
 		}
 		return nil
 	})
-	if got := list(); got["local"] != [2]string{"localhost", "9"} || got["other"] != [2]string{"example.com", "2346"} {
-		t.Errorf("objects of both versions: %v", got)
+	if got := c.versions(t, c.Definition)["local"]; got != c.old {
+		t.Errorf("the other object is stored in %s", got)
 	}
-	checkCalls(t, append(calls, hook.take()...))
-	metrics := e.raw(t, http.MethodGet, "/metrics", "", "*/*", "")
-	has(t, "the metrics", metrics.body, "apiserver_conversion_webhook_request_total{", "apiserver_conversion_webhook_duration_seconds_count{", `apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="`+d.Name+`"`)
+	want := map[string][2]string{"local": {"localhost", "9"}, "other": {"example.com", "2346"}}
+	if diff := gocmp.Diff(want, c.hosts(t)); diff != "" {
+		t.Errorf("objects of both versions (-want +got):\n%s", diff)
+	}
+	c.calls(c.current)
 }
 
 func checkCalls(t *testing.T, calls []call) {
