@@ -37,6 +37,7 @@ type env struct {
 	cfg    *rest.Config
 	client *http.Client
 	crds   apiextensions.Interface
+	egress map[string]*egressProxy // of TestDocuments, by selection
 }
 
 func startEnv(t *testing.T, apiServerArgs ...string) *env {

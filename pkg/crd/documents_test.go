@@ -24,7 +24,9 @@ import (
 // on CustomResourceDefinitions and their versions describe, with the definitions and objects
 // of these pages.
 func TestDocuments(t *testing.T) {
-	e := startEnv(t)
+	proxies, config := egress(t, "cluster", "controlplane")
+	e := startEnv(t, "--egress-selector-config-file="+config)
+	e.egress = proxies
 	daemontest.Start(t, nil, daemontest.Components(t, "kube-controller-manager")["kube-controller-manager"],
 		"--kubeconfig="+e.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
 		"--controllers=namespace-controller,disruption-controller,horizontal-pod-autoscaler-controller,serviceaccount-controller",

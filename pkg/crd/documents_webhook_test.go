@@ -221,28 +221,31 @@ func checkCalls(t *testing.T, calls []call) {
 }
 
 // testService proves that the certificate of a webhook behind a Service is verified for the
-// name of the Service, and which path is asked.
+// name of the Service, which path is asked, and that the API server reaches Services through
+// the egress selection "cluster" and URLs through "controlplane".
 func (e *env) testService(t *testing.T) {
-	const right, wrong = "example-conversion-webhook-server.default.svc", "localhost"
+	const right = "example-conversion-webhook-server.default.svc"
 	hook := &recorder{}
-	ports := map[string]int{}
-	var ca []byte
-	for _, name := range []string{right, wrong} {
+	ports, ca := map[string]int{}, []byte(nil)
+	for use, name := range map[string]string{"service": right, "wrong": "localhost", "url": "localhost"} {
 		server := httptest.NewUnstartedServer(hook)
 		cert, text := selfSigned(t, name)
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		ports[name], ca = server.Listener.Addr().(*net.TCPAddr).Port, append(ca, text...)
+		ports[use], ca = server.Listener.Addr().(*net.TCPAddr).Port, append(ca, text...)
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "example-conversion-webhook-server", Namespace: "default"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}}
 	if _, err := e.Client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for i, test := range []struct{ name, want string }{{right, ""}, {wrong, "not " + right}} {
-		d := e.create(t, &testCase{index: 520 + i, File: "crontabs-versions.yaml", Set: map[string]any{
-			"spec.conversion.webhook.clientConfig.caBundle": ca, "spec.conversion.webhook.clientConfig.service.port": ports[test.name]}})
+	for i, test := range []struct{ use, selection, want string }{{"service", "cluster", ""}, {"wrong", "cluster", "not " + right}, {"url", "controlplane", ""}} {
+		set := map[string]any{"spec.conversion.webhook.clientConfig.caBundle": ca, "spec.conversion.webhook.clientConfig.service.port": ports[test.use]}
+		if test.use == "url" {
+			set = map[string]any{"spec.conversion.webhook.clientConfig": map[string]any{"caBundle": ca, "url": fmt.Sprintf("https://localhost:%d/crdconvert", ports["url"])}}
+		}
+		d := e.create(t, &testCase{index: 520 + i, File: "crontabs-versions.yaml", Set: set})
 		e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
 		daemontest.Eventually(t, bound, func() error { // until the API server knows the Service
 			r := e.raw(t, http.MethodGet, collection(d, "v1")+"/local", "", jsonType, "")
@@ -251,6 +254,11 @@ func (e *env) testService(t *testing.T) {
 			}
 			return nil
 		})
+		for selection, proxy := range e.egress {
+			if went := proxy.dialled(fmt.Sprintf("localhost:%d", ports[test.use])); went != (selection == test.selection) {
+				t.Errorf("%s: through %s: %v", test.use, selection, went)
+			}
+		}
 	}
 	for _, c := range hook.take() {
 		if c.path != "/crdconvert" {
