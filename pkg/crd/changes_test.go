@@ -5,6 +5,7 @@ package crd_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -103,17 +104,42 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestRows proves that no row is listed twice in one case, and that each case names one.
+// TestRows proves that each case names rows of docs/requirements.md, none of them twice, and
+// that each row there that is observed by cases or changes has one.
 func TestRows(t *testing.T) {
-	check := func(name string, rows []string) {
+	page, err := os.ReadFile("../../docs/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, missing := map[string]bool{}, map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+.*?) \|.*$`).FindAllStringSubmatch(string(page), -1) {
+		for _, id := range strings.Split(line[1], ", ") {
+			known[id] = true
+			for _, file := range []string{"cases_test.go", "changes_test.go"} {
+				if strings.Contains(line[0], "crd/"+file) {
+					missing[file+" "+id] = true
+				}
+			}
+		}
+	}
+	check := func(file, name string, rows []string) {
 		if len(rows) == 0 || len(slices.Compact(slices.Sorted(slices.Values(rows)))) != len(rows) {
 			t.Errorf("%s: rows %v", name, rows)
 		}
+		for _, id := range rows {
+			if !known[id] {
+				t.Errorf("%s: docs/requirements.md has no %s", name, id)
+			}
+			delete(missing, file+" "+id)
+		}
 	}
 	for _, c := range cases(t) {
-		check(c.Name, c.Rows)
+		check("cases_test.go", c.Name, c.Rows)
 	}
 	for _, c := range changes(t) {
-		check(c.Name, c.Rows)
+		check("changes_test.go", c.Name, c.Rows)
+	}
+	for row := range missing {
+		t.Errorf("docs/requirements.md says that a case observes it, but none does: %s", row)
 	}
 }

@@ -88,6 +88,9 @@ func (e *env) testConversions(t *testing.T) {
 			if refuses != (got.status != nil) || refuses != m.Refused {
 				t.Errorf("the API server says %+v, the tool %+v", got.status, r.Problems)
 			}
+			if name == "failed status" && !strings.Contains(got.status.Message, "not today") {
+				t.Errorf("the client is not told the webhook's message: %s", got.status.Message)
+			}
 		})
 	}
 }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/crd"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+)
+
+// TestDocuments does with a real control plane what the pages of the Kubernetes documentation
+// on CustomResourceDefinitions and their versions describe, with the definitions and objects
+// of these pages.
+func TestDocuments(t *testing.T) {
+	proxies, config := egress(t, "cluster", "controlplane")
+	e := startEnv(t, "--egress-selector-config-file="+config)
+	e.egress = proxies
+	daemontest.Start(t, nil, daemontest.Components(t, "kube-controller-manager")["kube-controller-manager"],
+		"--kubeconfig="+e.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
+		"--controllers=namespace-controller,disruption-controller,horizontal-pod-autoscaler-controller,serviceaccount-controller",
+		"--horizontal-pod-autoscaler-sync-period=1s")
+	t.Run("kubectl", e.testKubectl) // the first, because others have definitions with the same names in other groups
+	t.Run("controllers", e.testControllers)
+	t.Run("deletion", e.testDeletion)
+	t.Run("discovery", e.testDiscovery)
+	t.Run("requests", e.testRequests)
+	t.Run("finalizers", e.testFinalizers)
+	t.Run("stored", e.testStored)
+	t.Run("columns", e.testColumns)
+	t.Run("selectors", e.testSelectors)
+	t.Run("subresources", e.testSubresources)
+	t.Run("defaults", e.testDefaults)
+	t.Run("openapi", e.testOpenAPI)
+	t.Run("versions", e.testVersions)
+	t.Run("priority", e.testPriority)
+	t.Run("webhook", e.testWebhook)
+	t.Run("service", e.testService)
+}
+
+// reply is a response in full.
+type reply struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// raw sends a request with any media types.
+func (e *env) raw(t *testing.T, method, path, contentType, accept, body string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, e.cfg.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Accept", accept)
+	resp, err := e.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, text}
+}
+
+// get decodes what is at a path.
+func get[T any](t *testing.T, e *env, path, accept string) (out T) {
+	t.Helper()
+	r := e.raw(t, http.MethodGet, path, "", accept, "")
+	if r.code != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, r.code, r.body)
+	}
+	unmarshal(t, r.body, &out)
+	return out
+}
+
+// merge sends a merge patch, which must succeed.
+func (e *env) merge(t *testing.T, path, patch string) {
+	t.Helper()
+	if r := e.raw(t, http.MethodPatch, path, "application/merge-patch+json", "application/json", patch); r.code != http.StatusOK {
+		t.Fatalf("PATCH %s: %d %s", path, r.code, r.body)
+	}
+}
+
+// create makes a definition in the group of its index, and waits until it is served.
+func (e *env) create(t *testing.T, c *testCase) *crd.Definition {
+	t.Helper()
+	d := c.definition(t, c.Schema)
+	if a := e.do(t, http.MethodPost, definitionsPath, d.Document.Raw); a.status != nil {
+		t.Fatal(a.status)
+	}
+	e.established(t, d.Name)
+	for _, v := range d.Spec.Versions {
+		if v.Served {
+			e.eventually(t, collection(d, v.Name), http.StatusOK)
+		}
+	}
+	return d
+}
+
+// eventually waits until a GET has a status code.
+func (e *env) eventually(t *testing.T, path string, code int) {
+	t.Helper()
+	daemontest.Eventually(t, bound, func() error {
+		if r := e.raw(t, http.MethodGet, path, "", "application/json", ""); r.code != code {
+			return fmt.Errorf("GET %s: %d %s", path, r.code, r.body)
+		}
+		return nil
+	})
+}
+
+// collection is the path of the objects of a version in the namespace default.
+func collection(d *crd.Definition, version string) string {
+	return "/apis/" + d.Spec.Group + "/" + version + "/namespaces/default/" + d.Spec.Names.Plural
+}
+
+// post creates an object with a name, in a version.
+func (e *env) post(t *testing.T, d *crd.Definition, version, name string, content map[string]any) answer {
+	t.Helper()
+	object := map[string]any{"metadata": map[string]any{"name": name}}
+	for k, v := range content {
+		object[k] = v
+	}
+	a := e.do(t, http.MethodPost, collection(d, version), (&testCase{}).body(d, objectCase{Version: version}, 0, object))
+	if a.status != nil {
+		t.Fatalf("%s: %s", name, a.status.Message)
+	}
+	return a
+}
+
+// put places an object into etcd as an older API server may have stored it.
+func (e *env) put(t *testing.T, key string, object []byte) {
+	t.Helper()
+	body := fmt.Sprintf(`{"key":%q,"value":%q}`, base64.StdEncoding.EncodeToString([]byte("/registry/"+key)), base64.StdEncoding.EncodeToString(object))
+	resp, err := http.Post(e.Etcd+"/v3/kv/put", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("etcd: %s", resp.Status)
+	}
+}
+
+// condition is the status and reason of a condition of a definition.
+func (e *env) condition(t *testing.T, name string, kind apiextensionsv1.CustomResourceDefinitionConditionType) string {
+	t.Helper()
+	d, err := e.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == kind {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// has reports the parts that a text lacks.
+func has(t *testing.T, what string, text []byte, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
