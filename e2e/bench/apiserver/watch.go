@@ -137,7 +137,7 @@ func (b *bench) dropTime(ctx context.Context, s *server, slow int, start time.Ti
 		return 0, nil
 	}
 	err := b.until(ctx, "the slow watchers to be dropped", func(ctx context.Context) error {
-		n, err := s.metric(ctx, "apiserver_terminated_watchers_total", "", "")
+		n, err := s.metric(ctx, "fairlead_apiserver_dropped_watches_total", "", "")
 		if err == nil && n < float64(slow) {
 			err = fmt.Errorf("%v of %d are", n, slow)
 		}

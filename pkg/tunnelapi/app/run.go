@@ -78,7 +78,7 @@ func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 	}
 	source.Collector = collect.New(collect.Config{
 		Finder: &collect.Endpoints{URLs: o.Servers, CAFile: o.ServerCAFile, TokenFile: o.ServerTokenFile},
-		Agents: group.Agents.Store, AgentsPrefix: group.Agents.Prefix(), Servers: group.Servers.Store, ServersPrefix: group.Servers.Prefix(),
+		Agents: group.Agents, AgentsPrefix: group.Agents.Prefix(), Servers: group.Servers, ServersPrefix: group.Servers.Prefix(),
 		Interval: o.PollInterval, CountsInterval: o.CountsInterval, StaleAfter: o.StaleAfter, KeepGone: o.KeepGone,
 		Logf: func(format string, args ...any) { klog.Infof(format, args...) },
 	})

@@ -71,9 +71,10 @@ func (r *resource) prefix() string { return "/" + r.plural + "/" }
 // Watched serves a resource from a store, by get, list and watch only.
 type Watched struct {
 	resource
-	// Store is where the objects are put.
+	// Store has the objects. Writers use Put and Remove of Watched.
 	Store   *memstore.Store
 	generic *genericregistry.Store
+	pace    *pacer
 }
 
 var (
@@ -112,7 +113,9 @@ func newWatched(r resource, codec runtime.Codec, started time.Time) (*Watched, e
 		ReadinessCheckFunc: delegator.ReadinessCheck,
 		DestroyFunc:        func() { delegator.Stop(); c.Stop() },
 	}
-	return &Watched{resource: r, Store: store, generic: g}, nil
+	w := &Watched{resource: r, Store: store, generic: g}
+	w.startPacer()
+	return w, nil
 }
 
 // Prefix is what the keys of the objects begin with.
@@ -122,7 +125,10 @@ func (w *Watched) Prefix() string { return w.prefix() }
 func (w *Watched) New() runtime.Object { return w.newFunc() }
 
 // Destroy implements rest.Storage.
-func (w *Watched) Destroy() { w.generic.DestroyFunc() }
+func (w *Watched) Destroy() {
+	w.pace.cancel()
+	w.generic.DestroyFunc()
+}
 
 // ReadinessCheck implements rest.StorageWithReadiness.
 func (w *Watched) ReadinessCheck() error { return w.generic.ReadinessCheckFunc() }
@@ -154,7 +160,13 @@ func (w *Watched) List(ctx context.Context, options *metainternalversion.ListOpt
 
 // Watch implements rest.Watcher.
 func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	return w.generic.Watch(ctx, options)
+	in, err := w.generic.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	out := newRelay(in, w.plural)
+	go out.run()
+	return out, nil
 }
 
 // ConvertToTable implements rest.TableConvertor.
