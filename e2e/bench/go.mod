@@ -103,7 +103,7 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.44.0 // indirect
 	go.uber.org/mock v0.6.0 // indirect
 	golang.org/x/tools v0.44.0 // indirect
-	k8s.io/kube-aggregator v0.36.3 // indirect
+	k8s.io/kube-aggregator v0.36.3
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
 	sigs.k8s.io/e2e-framework v0.7.0 // indirect
 )

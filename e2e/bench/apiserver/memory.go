@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 )
 
@@ -25,7 +24,7 @@ func (b *bench) memory(ctx context.Context) error {
 		defer stop()
 		args = append(args, "--konnectivity-server="+url)
 	}
-	s, err := b.alone(ctx, "memory", append(args, "--profiling")...)
+	s, err := b.alone(ctx, "memory", args...)
 	if err != nil {
 		return err
 	}
@@ -55,9 +54,6 @@ func (b *bench) memory(ctx context.Context) error {
 		most = max(most, rss)
 	}
 	after, _ := s.cpu()
-	if h, err := s.get(ctx, "/debug/pprof/heap"); err == nil {
-		_ = os.WriteFile("/tmp/i26c.heap", h, 0o600)
-	}
 	what := fmt.Sprintf("%d agents at %d servers each, with changing counts, after %v: ", b.agents, b.servers, b.duration)
 	goal(b, what+"greatest RSS in MiB", most>>20, goalRSS)
 	row(what+"CPU", "%.2f cores", (after-before).Seconds()/time.Since(start).Seconds())

@@ -33,6 +33,7 @@ type server struct {
 	cmd  *exec.Cmd
 	said bytes.Buffer
 	base string
+	port int32
 	tls  *tls.Config
 	http *http.Client
 }
@@ -79,7 +80,7 @@ func (b *bench) start(ctx context.Context, host string, config *tls.Config, args
 	if err := errors.Join(err, l.Close()); err != nil {
 		return nil, err
 	}
-	s := &server{base: "https://" + address, tls: config}
+	s := &server{base: "https://" + address, port: int32(l.Addr().(*net.TCPAddr).Port), tls: config}
 	s.http = s.client(0)
 	s.cmd = exec.Command(b.apiserver, append(args, "--bind-address="+host, "--secure-port="+port)...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.said, &s.said

@@ -10,6 +10,7 @@ import (
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -56,6 +57,10 @@ func (o *Options) config() (*genericapiserver.Config, error) {
 	}
 	if err := o.Authentication.ApplyTo(&cfg.Authentication, cfg.SecureServing, cfg.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("delegated authentication: %w", err)
+	}
+	if c, ok := cfg.SecureServing.ClientCA.(dynamiccertificates.ControllerRunner); ok && cfg.Authentication.RequestHeaderConfig != nil {
+		cfg.SecureServing.ClientCA = &loadedCA{CAContentProvider: cfg.SecureServing.ClientCA, controller: c,
+			frontProxy: cfg.Authentication.RequestHeaderConfig.CAContentProvider, patience: caPatience}
 	}
 	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
 		return nil, fmt.Errorf("delegated authorisation: %w", err)
