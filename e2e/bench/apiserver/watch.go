@@ -50,6 +50,7 @@ func (b *bench) watch(ctx context.Context) error {
 	what := fmt.Sprintf("%d watchers, %d events/s: ", b.watchers, b.rate)
 	row(what+"p50 of delivery", "%v", quantile(calm.took, 0.5))
 	goal(b, what+"p99 of delivery", quantile(calm.took, 0.99), goalDelivery)
+	goal(b, what+"watchers dropped", calm.dropped, 0)
 	row(what+"events delivered", "%.1f%% of those due, server's CPU %.2f cores", calm.share*100, calm.cpu)
 	slow, err := b.watched(ctx, s, src, slowWatchers)
 	if err != nil {

@@ -4,9 +4,11 @@ package registry
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -35,6 +37,8 @@ type relay struct {
 	done     chan struct{}
 	stop     sync.Once
 	resource string
+	// seen is the resource version of the last event, or that at which the watch began.
+	seen atomic.Uint64
 	// limit and patience are maxWaiting and maxStalled.
 	limit    int
 	patience time.Duration
@@ -46,6 +50,9 @@ func newRelay(in watch.Interface, resource string) *relay {
 
 // ResultChan implements watch.Interface.
 func (r *relay) ResultChan() <-chan watch.Event { return r.out }
+
+// behind tells whether the relay does not have the event of a resource version yet.
+func (r *relay) behind(rv uint64) bool { return r.seen.Load() < rv }
 
 // Stop implements watch.Interface.
 func (r *relay) Stop() { r.stop.Do(func() { close(r.done) }) }
@@ -72,6 +79,9 @@ func (r *relay) run() {
 			if !ok {
 				in = nil
 				continue
+			}
+			if rv, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object); err == nil && rv > r.seen.Load() {
+				r.seen.Store(rv)
 			}
 			if len(waiting) == 0 {
 				moved = time.Now()

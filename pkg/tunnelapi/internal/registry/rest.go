@@ -74,7 +74,7 @@ type Watched struct {
 	// Store has the objects. Writers use Put and Remove of Watched.
 	Store   *memstore.Store
 	generic *genericregistry.Store
-	pace    *pacer
+	pace    pacer
 }
 
 var (
@@ -113,9 +113,7 @@ func newWatched(r resource, codec runtime.Codec, started time.Time) (*Watched, e
 		ReadinessCheckFunc: delegator.ReadinessCheck,
 		DestroyFunc:        func() { delegator.Stop(); c.Stop() },
 	}
-	w := &Watched{resource: r, Store: store, generic: g}
-	w.startPacer()
-	return w, nil
+	return &Watched{resource: r, Store: store, generic: g}, nil
 }
 
 // Prefix is what the keys of the objects begin with.
@@ -125,10 +123,7 @@ func (w *Watched) Prefix() string { return w.prefix() }
 func (w *Watched) New() runtime.Object { return w.newFunc() }
 
 // Destroy implements rest.Storage.
-func (w *Watched) Destroy() {
-	w.pace.cancel()
-	w.generic.DestroyFunc()
-}
+func (w *Watched) Destroy() { w.generic.DestroyFunc() }
 
 // ReadinessCheck implements rest.StorageWithReadiness.
 func (w *Watched) ReadinessCheck() error { return w.generic.ReadinessCheckFunc() }
@@ -165,8 +160,25 @@ func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOp
 		return nil, err
 	}
 	out := newRelay(in, w.plural)
-	go out.run()
+	if everything(options) {
+		now, err := w.Store.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			in.Stop()
+			return nil, err
+		}
+		out.seen.Store(now)
+		w.pace.add(out)
+	}
+	go func() {
+		defer w.pace.remove(out)
+		out.run()
+	}()
 	return out, nil
+}
+
+// everything tells whether a watch gets all events.
+func everything(o *metainternalversion.ListOptions) bool {
+	return o == nil || (o.LabelSelector == nil || o.LabelSelector.Empty()) && (o.FieldSelector == nil || o.FieldSelector.Empty())
 }
 
 // ConvertToTable implements rest.TableConvertor.
