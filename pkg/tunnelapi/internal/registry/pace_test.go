@@ -22,6 +22,11 @@ func TestBurst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Destroy()
+	for begin := time.Now(); w.ReadinessCheck() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal(w.ReadinessCheck())
+		}
+	}
 	all := make([]interface {
 		Stop()
 	}, 0, watches)
