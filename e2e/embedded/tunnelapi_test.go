@@ -284,6 +284,11 @@ func (w *apiWorld) trusts(ca pki.KeyPair, want bool) {
 // direct sends a request as kube-apiserver would for a user of group system:masters, with a certificate.
 func (w *apiWorld) direct(pair *pki.KeyPair, user string) (int, string) {
 	w.t.Helper()
+	return w.directTo(tunnelAPIPath, pair, user)
+}
+
+func (w *apiWorld) directTo(path string, pair *pki.KeyPair, user string) (int, string) {
+	w.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // the test is about the other side
 	if pair != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // whatever CAs the server asks for
@@ -292,7 +297,7 @@ func (w *apiWorld) direct(pair *pki.KeyPair, user string) (int, string) {
 	}
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.address+tunnelAPIPath, nil)
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.address+path, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -343,6 +348,11 @@ func TestTunnelAPIStrangers(t *testing.T) {
 		{"an expired certificate", made(proxy, request, time.Second), "admin", http.StatusUnauthorized, "Unauthorized"},
 		{"a foreign CA of the same name", made(w.newCA(proxy.Cert.Subject.CommonName), request, 0), "admin", http.StatusUnauthorized, "Unauthorized"},
 		{"a client certificate with the front proxy's name", made(clients, request, 0), "admin", http.StatusForbidden, fmt.Sprintf(`User \"%s\"`, request.CommonName)},
+	}
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		if code, body := w.directTo(path, nil, ""); code != http.StatusOK {
+			t.Errorf("%s without a certificate: %d %s", path, code, body)
+		}
 	}
 	time.Sleep(2 * time.Second) // until one has expired
 	for _, c := range cases {

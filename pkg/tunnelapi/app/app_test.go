@@ -301,6 +301,7 @@ func formats(t *testing.T, cfg *rest.Config) {
 		t.Errorf("table: %v, %s", err, body)
 	}
 	for name, c := range map[string]struct{ path, accept, want string }{
+		"metadata":  {path + "/tunnelagents", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"kind":"PartialObjectMetadataList"`},
 		"discovery": {path, "", `"shortNames":["ta"]`},
 		"v2":        {"/openapi/v2", "", "rttMicroseconds"},
 		"v3":        {"/openapi/v3/apis/tunnel.fairlead.dev/v1alpha1", "", "shortest round trip"},

@@ -4,6 +4,12 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,5 +64,33 @@ func TestLoadedCA(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestNoReader: a server that may not read the front proxy's CA does not start. Otherwise all users would be anonymous.
+func TestNoReader(t *testing.T) {
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no right to read it"}`))
+	}))
+	defer refuses.Close()
+	o := NewOptions()
+	o.Servers, o.Kubeconfig = []string{"unix:///none"}, filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: %q}}]\n", refuses.URL)
+	if err := os.WriteFile(o.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	o.SecureServing.Listener, o.SecureServing.BindPort, o.SecureServing.ServerCert.CertDirectory = l, l.Addr().(*net.TCPAddr).Port, t.TempDir()
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.config(); err == nil || !strings.Contains(err.Error(), "delegated authentication") {
+		t.Errorf("want that it does not start, got %v", err)
 	}
 }
