@@ -207,6 +207,11 @@ bench-api: build ## Measure the declarative API: conversion, the operator, a res
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-api ./api
 	@$(OUT)/bench-api -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
 
+.PHONY: bench-apiserver
+bench-apiserver: build ## Measure the extension API server: watches, lists, memory, and what kube-apiserver is part of (BENCH_FLAGS, for example '-strict -only watch')
+	@$(GO) -C e2e/bench build -o $(OUT)/bench-apiserver ./apiserver
+	@$(OUT)/bench-apiserver -fairlead $(BIN)/fairlead -apiserver $(BIN)/fairlead-apiserver $(BENCH_FLAGS)
+
 .PHONY: bench-http2
 bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see docs/adr/0001-own-http2.md (BENCH_FLAGS)
 	@mkdir -p $(OUT)
@@ -287,6 +292,27 @@ generate: ## Generate DeepCopy methods, OpenAPI definitions and CustomResourceDe
 		$(patsubst %,--readonly-pkg %,$(filter k8s.io/%,$(OPENAPI_PACKAGES))) $(OPENAPI_PACKAGES)
 	@$(CONTROLLER_GEN) output:crd:dir=$(CRDS)
 	@$(GO) -C deploy/tools run ./trimcrds $(abspath $(CRDS))
+
+# go-to-protobuf runs protoc, which is no Go program (Debian: protobuf-compiler), and wants all packages below one
+# directory. It writes the tags of fields into the types; a field keeps its number. TestRoundTrip finds forgotten fields.
+PROTOBUF_PACKAGE := github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1
+PROTOBUF_TOOLS := k8s.io/code-generator/cmd/go-to-protobuf k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo golang.org/x/tools/cmd/goimports
+PROTOBUF_IMPORTS := k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/runtime/schema \
+	k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/apis/meta/v1
+empty :=
+comma := ,
+
+.PHONY: generate-protobuf
+generate-protobuf: ## Generate the protobuf encoding of the API tunnel.fairlead.dev; needs protoc
+	@command -v protoc >/dev/null || { echo 'protoc is missing: install it (Debian: apt-get install protobuf-compiler)' >&2; exit 1; }
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir -p "$$dir/bin" "$$dir/src/github.com/fairlead-dev" "$$dir/src/github.com/gogo" "$$dir/src/k8s.io"; \
+	for t in $(PROTOBUF_TOOLS); do $(GO) build -modfile=deploy/tools/generators/go.mod -o "$$dir/bin/" $$t; done; \
+	ln -s "$(CURDIR)" "$$dir/src/github.com/fairlead-dev/fairlead"; \
+	ln -s "$$($(GO) list -m -f '{{.Dir}}' k8s.io/apimachinery)" "$$dir/src/k8s.io/apimachinery"; \
+	ln -s "$$($(GO) list -modfile=deploy/tools/generators/go.mod -m -f '{{.Dir}}' github.com/gogo/protobuf)" "$$dir/src/github.com/gogo/protobuf"; \
+	PATH="$$dir/bin:$$PATH" go-to-protobuf --go-header-file deploy/tools/generators/header.go.txt --packages $(PROTOBUF_PACKAGE) \
+		--apimachinery-packages '$(subst $(empty) ,$(comma),$(addprefix -,$(PROTOBUF_IMPORTS)))' --output-dir "$$dir/src" \
+		--proto-import "$$dir/src" --proto-import "$$dir/src/github.com/gogo/protobuf/protobuf"
 
 .PHONY: verify-generated
 verify-generated:

@@ -83,6 +83,12 @@ func TestTunnelAPI(t *testing.T) {
 				}
 			}
 		}},
+		step{"kubectl says that there is nothing", func(ctx context.Context, t *testing.T) {
+			cmd, stdout, stderr := suite.Program(ctx, kubectl, "get", "tunnelagents", "--field-selector", "status.agentID=none")
+			if err := cmd.Run(); err != nil || stdout.Len() > 0 || !strings.Contains(stderr.String(), "No resources found") {
+				t.Errorf("%v\n%s%s", err, stdout, stderr)
+			}
+		}},
 		step{"fairlead shows agents", func(ctx context.Context, t *testing.T) {
 			top, err := suite.Must(ctx, "top", "tunnels", "--context", suite.Context())
 			if err != nil {

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
@@ -27,6 +30,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/registry"
 )
 
 // showState serves the state of a real server on a socket.
@@ -149,6 +153,7 @@ func TestAPI(t *testing.T) {
 	t.Run("selectors", func(t *testing.T) { selectors(t, agents) })
 	t.Run("connections", func(t *testing.T) { connections(t, one, client) })
 	t.Run("formats", func(t *testing.T) { formats(t, cfg) })
+	t.Run("protobuf", func(t *testing.T) { protobuf(t, cfg) })
 	t.Run("read only", func(t *testing.T) {
 		err := agents.Delete(t.Context(), "a1", metav1.DeleteOptions{})
 		if !apierrors.IsMethodNotSupported(err) {
@@ -284,7 +289,7 @@ func connections(t *testing.T, r *tunneltest.Rig, client dynamic.Interface) {
 	}
 }
 
-// formats: kubectl gets tables, clients that prefer protobuf get JSON, and discovery and OpenAPI describe the API.
+// formats: kubectl gets tables, clients that ask for protobuf get it, and discovery and OpenAPI describe the API.
 func formats(t *testing.T, cfg *rest.Config) {
 	const path = "/apis/tunnel.fairlead.dev/v1alpha1"
 	body, err := get(cfg, path+"/tunnelagents", "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -296,7 +301,7 @@ func formats(t *testing.T, cfg *rest.Config) {
 		t.Errorf("table: %v, %s", err, body)
 	}
 	for name, c := range map[string]struct{ path, accept, want string }{
-		"protobuf":  {path + "/tunnelservers", "application/vnd.kubernetes.protobuf,application/json", `"kind":"TunnelServerList"`},
+		"metadata":  {path + "/tunnelagents", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"kind":"PartialObjectMetadataList"`},
 		"discovery": {path, "", `"shortNames":["ta"]`},
 		"v2":        {"/openapi/v2", "", "rttMicroseconds"},
 		"v3":        {"/openapi/v3/apis/tunnel.fairlead.dev/v1alpha1", "", "shortest round trip"},
@@ -304,6 +309,58 @@ func formats(t *testing.T, cfg *rest.Config) {
 		if body, err := get(cfg, c.path, c.accept); err != nil || !strings.Contains(string(body), c.want) {
 			t.Errorf("%s: %v, %.300s", name, err, body)
 		}
+	}
+}
+
+// protobuf: the objects, the events of a watch and a refusal are the same as in JSON.
+func protobuf(t *testing.T, cfg *rest.Config) {
+	const path, mediaType = "/apis/tunnel.fairlead.dev/v1alpha1", "application/vnd.kubernetes.protobuf"
+	decode := func(accept string) runtime.Object {
+		body, err := get(cfg, path+"/tunnelagents/a1", accept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isProtobuf := bytes.HasPrefix(body, []byte("k8s\x00")); isProtobuf != strings.HasPrefix(accept, mediaType) {
+			t.Fatalf("Accept %s: %q", accept, body)
+		}
+		o, err := runtime.Decode(registry.Codecs.UniversalDeserializer(), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, ok := o.(*v1alpha1.TunnelAgent)
+		if !ok || len(a.Status.Servers) != 2 {
+			t.Fatalf("Accept %s: %+v", accept, o)
+		}
+		for i := range a.Status.Servers { // they may change between two requests
+			s := &a.Status.Servers[i]
+			*s = v1alpha1.AgentServer{ServerID: s.ServerID, Links: s.Links, Since: s.Since, Peers: s.Peers}
+		}
+		a.ResourceVersion, a.TypeMeta = "", metav1.TypeMeta{}
+		return a
+	}
+	asJSON := decode("application/json")
+	for _, accept := range []string{mediaType, mediaType + ",application/json"} {
+		if diff := cmp.Diff(asJSON, decode(accept)); diff != "" {
+			t.Errorf("Accept %s: (-json +protobuf):\n%s", accept, diff)
+		}
+	}
+	config := rest.CopyConfig(cfg)
+	config.GroupVersion, config.APIPath = &v1alpha1.SchemeGroupVersion, "/apis"
+	config.NegotiatedSerializer, config.ContentType = registry.Codecs.WithoutConversion(), mediaType
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := client.Get().Resource("tunnelagents").Param("watch", "1").Param("timeoutSeconds", "60").Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if a, ok := (<-w.ResultChan()).Object.(*v1alpha1.TunnelAgent); !ok || a.Status.AgentID == "" {
+		t.Errorf("watch: %+v", a)
+	}
+	if err := client.Get().Resource("tunnelagents").Name("other").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
+		t.Errorf("an agent that is not there: %v", err)
 	}
 }
 

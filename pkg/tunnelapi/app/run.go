@@ -10,6 +10,7 @@ import (
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -57,6 +58,10 @@ func (o *Options) config() (*genericapiserver.Config, error) {
 	if err := o.Authentication.ApplyTo(&cfg.Authentication, cfg.SecureServing, cfg.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("delegated authentication: %w", err)
 	}
+	if c, ok := cfg.SecureServing.ClientCA.(dynamiccertificates.ControllerRunner); ok && cfg.Authentication.RequestHeaderConfig != nil {
+		cfg.SecureServing.ClientCA = &loadedCA{CAContentProvider: cfg.SecureServing.ClientCA, controller: c,
+			frontProxy: cfg.Authentication.RequestHeaderConfig.CAContentProvider, patience: caPatience}
+	}
 	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
 		return nil, fmt.Errorf("delegated authorisation: %w", err)
 	}
@@ -78,7 +83,7 @@ func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 	}
 	source.Collector = collect.New(collect.Config{
 		Finder: &collect.Endpoints{URLs: o.Servers, CAFile: o.ServerCAFile, TokenFile: o.ServerTokenFile},
-		Agents: group.Agents.Store, AgentsPrefix: group.Agents.Prefix(), Servers: group.Servers.Store, ServersPrefix: group.Servers.Prefix(),
+		Agents: group.Agents, AgentsPrefix: group.Agents.Prefix(), Servers: group.Servers, ServersPrefix: group.Servers.Prefix(),
 		Interval: o.PollInterval, CountsInterval: o.CountsInterval, StaleAfter: o.StaleAfter, KeepGone: o.KeepGone,
 		Logger: klog.Background(),
 	})

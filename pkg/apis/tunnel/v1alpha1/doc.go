@@ -10,6 +10,7 @@
 //
 // +k8s:deepcopy-gen=package
 // +k8s:openapi-gen=true
+// +k8s:protobuf-gen=package
 // +k8s:openapi-model-package=dev.fairlead.tunnel.v1alpha1
 // +groupName=tunnel.fairlead.dev
 package v1alpha1

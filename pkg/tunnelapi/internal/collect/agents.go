@@ -4,9 +4,10 @@ package collect
 
 import (
 	"cmp"
+	"hash/maphash"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,37 +23,60 @@ const LabelNode = "tunnel.fairlead.dev/node"
 // agentKey tells agents apart. Agents of several owners may have one ID, because they choose it.
 type agentKey struct{ id, owner string }
 
-// links are the links of an agent, by the ID of the server.
-type links struct {
-	fresh, stale map[string][]state.Link
-	at           map[string]time.Time // when the server reported them
+// fromServer is what one server reports of an agent.
+type fromServer struct {
+	id    string // of the server
+	fresh bool   // the answer counts as true
+	at    time.Time
+	links []*state.Link
 }
 
-// linksOf returns the links of all agents.
-func (c *Collector) linksOf(byID map[string]*server, now time.Time) map[agentKey]*links {
-	out := map[agentKey]*links{}
-	for id, s := range byID {
+// linksOf returns the links of all agents, ordered by the IDs of the servers.
+func (c *Collector) linksOf(byID map[string]*server, now time.Time) map[agentKey][]fromServer {
+	out := map[agentKey][]fromServer{}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		s := byID[id]
 		fresh := c.fresh(s, now)
-		for _, l := range s.state.Links {
+		for i := range s.state.Links {
+			l := &s.state.Links[i]
 			key := agentKey{l.AgentID, l.Owner}
-			a := out[key]
-			if a == nil {
-				a = &links{fresh: map[string][]state.Link{}, stale: map[string][]state.Link{}, at: map[string]time.Time{}}
-				out[key] = a
+			of := out[key]
+			if len(of) == 0 || of[len(of)-1].id != id {
+				of = append(of, fromServer{id: id, fresh: fresh, at: s.at})
 			}
-			if fresh {
-				a.fresh[id] = append(a.fresh[id], l)
-			} else {
-				a.stale[id] = append(a.stale[id], l)
-			}
-			a.at[id] = s.at
+			of[len(of)-1].links = append(of[len(of)-1].links, l)
+			out[key] = of
 		}
 	}
 	return out
 }
 
+// fingerprint is the same for the same links, counts and times of observation aside. It is never 0.
+func (c *Collector) fingerprint(of []fromServer) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	text := func(s string) { _, _ = h.WriteString(s); _ = h.WriteByte(0) }
+	flag := func(b bool) { text(strconv.FormatBool(b)) }
+	for _, s := range of {
+		text(s.id)
+		flag(s.fresh)
+		for _, l := range s.links {
+			text(l.Peer)
+			text(l.AgentVersion)
+			text(l.Protocol)
+			for _, i := range l.Identifiers {
+				text(i)
+			}
+			maphash.WriteComparable(&h, l.Since.UnixNano())
+			flag(l.Draining)
+			flag(l.Silent)
+		}
+	}
+	return max(h.Sum64(), 1)
+}
+
 // agentNames gives each agent a name. Agents of several owners that share an ID get names of both.
-func agentNames(all map[agentKey]*links) map[agentKey]string {
+func agentNames(all map[agentKey][]fromServer) map[agentKey]string {
 	keys := slices.SortedFunc(maps.Keys(all), func(a, b agentKey) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
 	})
@@ -67,32 +91,46 @@ func agentNames(all map[agentKey]*links) map[agentKey]string {
 	return names
 }
 
-// agent makes the object of an agent that a server reports. before is the object as it was, or nil.
-func agent(name string, key agentKey, l *links, before *v1alpha1.TunnelAgent, now time.Time) *v1alpha1.TunnelAgent {
+// agent makes the object of an agent that a server reports. before is the object as it was, or nil; what is the same is
+// shared with it.
+func agent(name string, key agentKey, of []fromServer, before *v1alpha1.TunnelAgent, now time.Time) *v1alpha1.TunnelAgent {
 	a := &v1alpha1.TunnelAgent{}
-	a.Name, a.UID = name, uidFor("agent", key.id, key.owner)
-	a.Status.AgentID, a.Status.NodeName = key.id, key.owner
-	if key.owner != "" && len(validation.IsValidLabelValue(key.owner)) == 0 {
-		a.Labels = map[string]string{LabelNode: key.owner}
+	var old []metav1.Condition
+	if before != nil {
+		old = before.Status.Conditions
+		a.Name, a.UID, a.Labels, a.CreationTimestamp = before.Name, before.UID, before.Labels, before.CreationTimestamp
+	} else {
+		a.Name, a.UID = name, uidFor("agent", key.id, key.owner)
+		if key.owner != "" && len(validation.IsValidLabelValue(key.owner)) == 0 {
+			a.Labels = map[string]string{LabelNode: key.owner}
+		}
 	}
-	draining := true
-	for _, set := range []map[string][]state.Link{l.fresh, l.stale} {
-		for id, ls := range set {
-			s := agentServer(id, ls, l.at[id])
-			draining = draining && s.Draining
-			a.Status.Servers = append(a.Status.Servers, s)
-			a.Status.Version = cmp.Or(ls[0].AgentVersion, a.Status.Version)
-			if a.Status.Identifiers == nil {
-				a.Status.Identifiers = ls[0].Identifiers
-			}
-			if a.CreationTimestamp.IsZero() || s.Since.Before(&a.CreationTimestamp) {
-				a.CreationTimestamp = s.Since
+	a.Status.AgentID, a.Status.NodeName = key.id, key.owner
+	draining, fresh := true, false
+	a.Status.Servers = make([]v1alpha1.AgentServer, 0, len(of))
+	for _, f := range of {
+		s := agentServer(f)
+		draining, fresh = draining && s.Draining, fresh || f.fresh
+		a.Status.Servers = append(a.Status.Servers, s)
+		if before == nil && (a.CreationTimestamp.IsZero() || s.Since.Before(&a.CreationTimestamp)) {
+			a.CreationTimestamp = s.Since
+		}
+	}
+	for _, first := range []bool{true, false} { // an answer that counts as true goes before one that is old
+		for _, f := range of {
+			if l := f.links[0]; f.fresh == first {
+				a.Status.Version = cmp.Or(a.Status.Version, l.AgentVersion)
+				if a.Status.Identifiers == nil {
+					a.Status.Identifiers = l.Identifiers
+				}
 			}
 		}
 	}
-	slices.SortFunc(a.Status.Servers, func(x, y v1alpha1.AgentServer) int { return strings.Compare(x.ServerID, y.ServerID) })
+	if before != nil && slices.Equal(a.Status.Identifiers, before.Status.Identifiers) {
+		a.Status.Identifiers = before.Status.Identifiers
+	}
 	connected := condition(v1alpha1.ConditionConnected, metav1.ConditionTrue, "LinkEstablished", "A konnectivity-server has a link to the agent.")
-	if len(l.fresh) == 0 {
+	if !fresh {
 		connected = condition(v1alpha1.ConditionConnected, metav1.ConditionUnknown, "ServerUnreachable",
 			"No konnectivity-server that had a link to the agent shows its state now.")
 	}
@@ -100,18 +138,14 @@ func agent(name string, key agentKey, l *links, before *v1alpha1.TunnelAgent, no
 	if draining {
 		drain = condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, "LinksEnd", "All links to the agent end when their connections have ended.")
 	}
-	var old []metav1.Condition
-	if before != nil {
-		old, a.CreationTimestamp = before.Status.Conditions, before.CreationTimestamp
-	}
 	a.Status.Conditions = conditions(old, now, connected, drain)
 	return a
 }
 
 // agentServer sums up the links of an agent to one server.
-func agentServer(id string, ls []state.Link, at time.Time) v1alpha1.AgentServer {
-	s := v1alpha1.AgentServer{ServerID: id, Links: int32(len(ls)), Protocol: ls[0].Protocol, Draining: true, Silent: true, ObservedTime: seconds(at)}
-	for _, l := range ls {
+func agentServer(of fromServer) v1alpha1.AgentServer {
+	s := v1alpha1.AgentServer{ServerID: of.id, Links: int32(len(of.links)), Protocol: of.links[0].Protocol, Draining: true, Silent: true, ObservedTime: seconds(of.at)}
+	for _, l := range of.links {
 		if since := seconds(l.Since); s.Since.IsZero() || since.Before(&s.Since) {
 			s.Since = since
 		}

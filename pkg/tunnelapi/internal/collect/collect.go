@@ -4,6 +4,7 @@ package collect
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -84,6 +85,7 @@ type Collector struct {
 	// found is the error of the last look for servers.
 	found error
 
+	seed    maphash.Seed
 	agents  table
 	servers table
 	// gone is when agents disconnected, by the names of their objects.
@@ -94,7 +96,7 @@ type Collector struct {
 func New(cfg Config) *Collector {
 	cfg.defaults()
 	return &Collector{
-		cfg: cfg, seen: map[string]*server{}, gone: map[string]time.Time{},
+		cfg: cfg, seen: map[string]*server{}, seed: maphash.MakeSeed(), gone: map[string]time.Time{},
 		agents: newTable(cfg.Agents, cfg.AgentsPrefix), servers: newTable(cfg.Servers, cfg.ServersPrefix),
 	}
 }

@@ -183,7 +183,7 @@ func TestServerReasons(t *testing.T) {
 // one chooses what another's name would be.
 func TestNames(t *testing.T) {
 	ids := []agentKey{{"a", ""}, {"A", ""}, {"a/b", ""}, {"ä", ""}, {"", "n"}, {strings.Repeat("x", 256), ""}, {"a", "node-1"}, {"a", "node-2"}, {nameFor("A"), ""}}
-	all := map[agentKey]*links{}
+	all := map[agentKey][]fromServer{}
 	for _, id := range ids {
 		all[id] = nil
 	}

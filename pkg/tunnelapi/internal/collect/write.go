@@ -4,6 +4,7 @@ package collect
 
 import (
 	"cmp"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -25,6 +26,8 @@ type object interface {
 type row struct {
 	obj object
 	at  time.Time
+	// of is the fingerprint of what the object was made of, if it is known.
+	of uint64
 }
 
 // table is what is in a sink.
@@ -36,14 +39,28 @@ type table struct {
 
 func newTable(sink Sink, prefix string) table { return table{sink, prefix, map[string]row{}} }
 
-// put writes an object if it has changed. If only its counts have, it does so when it has not for a while.
+// maxCounts is how many objects per second are written at most because of their counts.
+const maxCounts = 100
+
+// put writes an object if it has changed. If only its counts have, it does so once in every interval. The table keeps the
+// object that is in the sink.
 func (t *table) put(o object, now time.Time, every time.Duration) error {
 	old, ok := t.rows[o.GetName()]
-	if ok && (now.Sub(old.at) < every || equalBut(old.obj, o, keepCounts)) && equalBut(old.obj, o, dropCounts) {
+	if ok && equalBut(old.obj, o, dropCounts) && (!t.due(o.GetName(), old.at, now, every) || equalBut(old.obj, o, keepCounts)) {
 		return nil
 	}
-	t.rows[o.GetName()] = row{o, now}
-	return t.sink.Put(t.prefix+o.GetName(), o.DeepCopyObject())
+	t.rows[o.GetName()] = row{obj: o, at: now}
+	return t.sink.Put(t.prefix+o.GetName(), o)
+}
+
+// due tells whether counts may be written again. Each object has a time of its own in the interval, so that watchers get
+// few changes at a time. With very many objects the interval is longer.
+func (t *table) due(name string, last, now time.Time, every time.Duration) bool {
+	every = max(every, time.Duration(len(t.rows))*time.Second/maxCounts)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	offset := time.Duration(h.Sum64() % uint64(every))
+	return last.Add(offset).Truncate(every).Before(now.Add(offset).Truncate(every))
 }
 
 func (t *table) remove(name string) error {
@@ -62,23 +79,27 @@ func equalBut(a, b object, drop bool) bool {
 	return apiequality.Semantic.DeepEqual(lasting(a, drop), lasting(b, drop))
 }
 
-func lasting(o object, drop bool) runtime.Object {
-	switch o := o.DeepCopyObject().(type) {
+// lasting returns a copy that shares what it does not change. The resource version is the sink's.
+func lasting(o object, drop bool) any {
+	switch o := o.(type) {
 	case *v1alpha1.TunnelAgent:
-		for i := range o.Status.Servers {
-			s := &o.Status.Servers[i]
+		out := *o
+		out.ResourceVersion, out.Status.Servers = "", slices.Clone(o.Status.Servers)
+		for i := range out.Status.Servers {
+			s := &out.Status.Servers[i]
 			s.ObservedTime = metav1.Time{}
 			if drop {
 				*s = v1alpha1.AgentServer{ServerID: s.ServerID, Links: s.Links, Protocol: s.Protocol, Peers: s.Peers, Since: s.Since, Draining: s.Draining, Silent: s.Silent}
 			}
 		}
-		return o
+		return &out
 	case *v1alpha1.TunnelServer:
-		s := &o.Status
-		if drop { // the time stays if counts do: that a server answers is news, and there are few servers
+		out := *o
+		out.ResourceVersion = ""
+		if s := &out.Status; drop { // the time stays if counts do: that a server answers is news, and there are few servers
 			s.ObservedTime, s.PendingDials, s.OpenConnections, s.LocalConnections = nil, 0, 0, 0
 		}
-		return o
+		return &out
 	default:
 		return o
 	}
@@ -119,12 +140,19 @@ func (c *Collector) writeAgents(byID map[string]*server, now time.Time) {
 	all := c.linksOf(byID, now)
 	names := agentNames(all)
 	present := map[string]bool{}
-	for key, l := range all {
+	for key, of := range all {
 		name := names[key]
 		present[name] = true
 		delete(c.gone, name)
-		before, _ := c.agents.rows[name].obj.(*v1alpha1.TunnelAgent)
-		c.note(c.agents.put(agent(name, key, l, before, now), now, c.cfg.CountsInterval))
+		r, print := c.agents.rows[name], c.fingerprint(of)
+		if r.of == print && !c.agents.due(name, r.at, now, c.cfg.CountsInterval) {
+			continue
+		}
+		before, _ := r.obj.(*v1alpha1.TunnelAgent)
+		c.note(c.agents.put(agent(name, key, of, before, now), now, c.cfg.CountsInterval))
+		r = c.agents.rows[name]
+		r.of = print
+		c.agents.rows[name] = r
 	}
 	for name, r := range c.agents.rows {
 		if present[name] {

@@ -20,8 +20,9 @@ import (
 
 // Limits of what a store remembers of the past.
 const (
-	// History is for how long a store remembers changes. Upstream's watch cache wants more than a minute.
-	History = 5 * time.Minute
+	// History is for how long a store remembers changes. Upstream's watch cache keeps at least 75 seconds, and the objects
+	// of the past are most of the memory that many agents take.
+	History = 90 * time.Second
 	// maxChanges is how many changes it remembers at most.
 	maxChanges = 20_000
 )
@@ -40,11 +41,10 @@ type tree = btree.BTreeG[entry]
 
 // change is a change of one object. A deletion has no object, a creation no previous one.
 type change struct {
-	key       string
-	obj, prev runtime.Object
-	rv        uint64
-	at        time.Time
-	after     *tree // all objects after the change
+	key        string
+	obj, prev  runtime.Object
+	rv, prevRV uint64
+	at         time.Time
 }
 
 // Store is the storage of one resource.
@@ -56,7 +56,6 @@ type Store struct {
 	now       *tree
 	rv        uint64
 	compacted uint64 // lists at older resource versions are refused
-	base      *tree  // the objects at compacted
 	changes   []change
 	watchers  map[*watcher]struct{}
 	// patience is how many events may wait for a watcher. One that falls further behind is ended.
@@ -69,8 +68,7 @@ var _ storage.Interface = (*Store)(nil)
 func New(prefix string, newFunc func() runtime.Object, started time.Time) *Store {
 	first := uint64(started.Unix())<<32 | 1
 	storagefeature.DefaultFeatureSupportChecker = supported{}
-	t := btree.NewG(32, less)
-	return &Store{prefix: prefix, newFunc: newFunc, now: t, base: t.Clone(), rv: first, compacted: first - 1, watchers: map[*watcher]struct{}{}, patience: 4 * maxChanges}
+	return &Store{prefix: prefix, newFunc: newFunc, now: btree.NewG(32, less), rv: first, compacted: first - 1, watchers: map[*watcher]struct{}{}, patience: 4 * maxChanges}
 }
 
 // supported says that the store has what the watch cache needs of etcd for streaming lists.
@@ -118,7 +116,7 @@ func (s *Store) putLocked(key string, obj runtime.Object) (uint64, error) {
 		return 0, fmt.Errorf("set the resource version of %s: %w", key, err)
 	}
 	old, _ := s.now.ReplaceOrInsert(entry{key, obj, rv})
-	s.noteLocked(change{key: key, obj: obj, prev: old.obj, rv: rv})
+	s.noteLocked(change{key: key, obj: obj, prev: old.obj, rv: rv, prevRV: old.rv})
 	return rv, nil
 }
 
@@ -134,13 +132,13 @@ func (s *Store) removeLocked(key string) (runtime.Object, error) {
 		return nil, fmt.Errorf("set the resource version of %s: %w", key, err)
 	}
 	s.now.Delete(old)
-	s.noteLocked(change{key: key, prev: last, rv: rv})
+	s.noteLocked(change{key: key, prev: old.obj, rv: rv, prevRV: old.rv})
 	return last, nil
 }
 
 // noteLocked remembers a change and tells the watchers.
 func (s *Store) noteLocked(c change) {
-	s.rv, c.at, c.after = c.rv, time.Now(), s.now.Clone()
+	s.rv, c.at = c.rv, time.Now()
 	s.changes = append(s.changes, c)
 	s.trimLocked(c.at)
 	for w := range s.watchers {
@@ -163,7 +161,6 @@ func (s *Store) trimLocked(now time.Time) {
 func (s *Store) compactLocked(rv uint64) {
 	n := 0
 	for n < len(s.changes) && s.changes[n].rv <= rv {
-		s.base = s.changes[n].after
 		n++
 	}
 	clear(s.changes[:n]) // append copies what is left when there is no more room behind it
@@ -303,13 +300,17 @@ func (s *Store) CompactRevision() int64 {
 	return int64(s.compacted)
 }
 
-// at returns the objects at a resource version.
+// atLocked returns the objects at a resource version: those of now, with later changes undone. To keep them instead would
+// take much more memory, and few clients ask for the past.
 func (s *Store) atLocked(rv uint64) *tree {
-	t := s.base
-	for i := len(s.changes) - 1; i >= 0; i-- {
-		if s.changes[i].rv <= rv {
-			return s.changes[i].after
+	t := s.now.Clone()
+	for i := len(s.changes) - 1; i >= 0 && s.changes[i].rv > rv; i-- {
+		c := &s.changes[i]
+		if c.prev == nil {
+			t.Delete(entry{key: c.key})
+			continue
 		}
+		t.ReplaceOrInsert(entry{c.key, c.prev, c.prevRV})
 	}
 	return t
 }

@@ -55,23 +55,8 @@ func New(source ConnectionSource, started time.Time) (*Group, error) {
 // Info is what an API server installs.
 func (g *Group) Info() *genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, metav1.ParameterCodec, Codecs)
-	info.NegotiatedSerializer = withoutProtobuf{info.NegotiatedSerializer}
 	info.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"tunnelagents": g.Agents, "tunnelservers": g.Servers, "tunnelconnections": g.Connections,
 	}
 	return &info
-}
-
-// withoutProtobuf leaves out protobuf, which the types do not have. A client that prefers protobuf and accepts JSON, as
-// those of Kubernetes do, gets JSON then, and not an error.
-type withoutProtobuf struct{ runtime.NegotiatedSerializer }
-
-// SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (w withoutProtobuf) SupportedMediaTypes() (out []runtime.SerializerInfo) {
-	for _, m := range w.NegotiatedSerializer.SupportedMediaTypes() {
-		if m.MediaType != runtime.ContentTypeProtobuf {
-			out = append(out, m)
-		}
-	}
-	return out
 }

@@ -71,9 +71,10 @@ func (r *resource) prefix() string { return "/" + r.plural + "/" }
 // Watched serves a resource from a store, by get, list and watch only.
 type Watched struct {
 	resource
-	// Store is where the objects are put.
+	// Store has the objects. Writers use Put and Remove of Watched.
 	Store   *memstore.Store
 	generic *genericregistry.Store
+	pace    pacer
 }
 
 var (
@@ -154,7 +155,30 @@ func (w *Watched) List(ctx context.Context, options *metainternalversion.ListOpt
 
 // Watch implements rest.Watcher.
 func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	return w.generic.Watch(ctx, options)
+	in, err := w.generic.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	out := newRelay(in, w.plural)
+	if everything(options) {
+		now, err := w.Store.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			in.Stop()
+			return nil, err
+		}
+		out.seen.Store(now)
+		w.pace.add(out)
+	}
+	go func() {
+		defer w.pace.remove(out)
+		out.run()
+	}()
+	return out, nil
+}
+
+// everything tells whether a watch gets all events.
+func everything(o *metainternalversion.ListOptions) bool {
+	return o == nil || (o.LabelSelector == nil || o.LabelSelector.Empty()) && (o.FieldSelector == nil || o.FieldSelector.Empty())
 }
 
 // ConvertToTable implements rest.TableConvertor.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+)
+
+const (
+	goalResumed = 2 * time.Second
+	replicas    = 3
+	// beat is how often an agent changes, in each second: the gap between two events is seen to that precision.
+	beat = 20
+)
+
+// failover kills the one of three API servers that serves a watch, and measures how long the client sees no events. The
+// goal is for a dead server that is no endpoint any more. While it is one, kube-apiserver answers with status 503 when it
+// chooses it, and client-go waits longer after each of these answers.
+func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
+	src := newSource("failing", 10)
+	url, stop, err := src.serve(b.dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	src.setRate(beat)
+	all := make([]*server, replicas)
+	defer func() {
+		for _, s := range all {
+			if s != nil {
+				s.kill()
+			}
+		}
+	}()
+	for i := range all {
+		if all[i], err = b.replica(ctx, c, i, url); err != nil {
+			return err
+		}
+	}
+	if err := c.kube.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, program, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := c.supervisor.Stop(ctx, program); err != nil {
+		return err
+	}
+	for _, listed := range []bool{false, true} {
+		var gaps []time.Duration
+		for len(gaps) < b.kills {
+			gap, i, err := b.killOne(ctx, c, all, listed)
+			if err != nil {
+				return err
+			}
+			gaps = append(gaps, gap)
+			if all[i], err = b.replica(ctx, c, i, url); err != nil {
+				return err
+			}
+		}
+		if listed {
+			row("the same, and the dead server is still listed as an endpoint", "p50 %v, longest %v", quantile(gaps, 0.5), quantile(gaps, 1))
+			continue
+		}
+		what := fmt.Sprintf("watch without events after its server of %d was killed, %d times: ", replicas, b.kills)
+		row(what+"p50", "%v", quantile(gaps, 0.5))
+		goal(b, what+"longest", quantile(gaps, 1), goalResumed)
+	}
+	return nil
+}
+
+// killOne watches by an informer, as controllers do, and kills the server of its watch.
+func (b *bench) killOne(ctx context.Context, c *embeddedCluster, all []*server, listed bool) (time.Duration, int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return 0, 0, err
+	}
+	var last atomic.Int64
+	seen := func(any) { last.Store(time.Now().UnixNano()) }
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.SchemeGroupVersion.WithResource("tunnelagents")).Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, o any) { seen(o) }}); err != nil {
+		return 0, 0, err
+	}
+	go informer.RunWithContext(ctx)
+	live := func(after int64) func(context.Context) error {
+		return func(context.Context) error {
+			if last.Load() <= after {
+				return errors.New("there are none")
+			}
+			return nil
+		}
+	}
+	if err := b.until(ctx, "events", live(0)); err != nil {
+		return 0, 0, err
+	}
+	if err := wait(ctx, time.Second); err != nil {
+		return 0, 0, err
+	}
+	victim := -1
+	for i, s := range all {
+		n, err := s.metric(ctx, "apiserver_longrunning_requests", "resource", "tunnelagents")
+		if err != nil {
+			return 0, 0, err
+		}
+		if n > 0 {
+			victim = i
+		}
+	}
+	if victim < 0 {
+		return 0, 0, errors.New("no server has the watch")
+	}
+	all[victim].kill()
+	killed := time.Now()
+	if !listed {
+		if err := c.kube.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, sliceName(victim), metav1.DeleteOptions{}); err != nil {
+			return 0, 0, err
+		}
+	}
+	err = b.until(ctx, "events after the loss of a server", live(killed.Add(100*time.Millisecond).UnixNano())) // what was on its way is no resumption
+	if err != nil {
+		err = errors.Join(err, c.available(ctx, "shown"))
+	}
+	return time.Unix(0, last.Load()).Sub(killed), victim, err
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+)
+
+// TestBurst: when far more objects change at once than upstream keeps room for, each of many watches gets all events, also
+// those whose clients begin to read only afterwards.
+func TestBurst(t *testing.T) {
+	const watches, objects = 200, 1000
+	w, err := newWatched(agents, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Destroy()
+	for begin := time.Now(); w.ReadinessCheck() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal(w.ReadinessCheck())
+		}
+	}
+	all := make([]interface {
+		Stop()
+	}, 0, watches)
+	var channels []func() int
+	for range watches {
+		in, err := w.Watch(t.Context(), &metainternalversion.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, in)
+		channels = append(channels, func() (n int) {
+			limit := time.After(time.Minute)
+			for n < objects {
+				select {
+				case _, ok := <-in.ResultChan():
+					if !ok {
+						return n
+					}
+					n++
+				case <-limit:
+					return n
+				}
+			}
+			return n
+		})
+	}
+	for i := range objects {
+		name := fmt.Sprintf("a%04d", i)
+		if err := w.Put(w.Prefix()+name, &v1alpha1.TunnelAgent{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, count := range channels {
+		if n := count(); n != objects {
+			t.Fatalf("watch %d gets %d events of %d", i, n, objects)
+		}
+		all[i].Stop()
+	}
+}
