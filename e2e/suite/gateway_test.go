@@ -38,8 +38,9 @@ func TestGateway(t *testing.T) {
 func helloThroughGateway(ctx context.Context, t *testing.T) {
 	page := "http://" + helloApp(ctx, t) + "." + harness.Namespace + ":8080/"
 	token, ca := userOfGateway(ctx, t, "alice", "hello-app"), gatewayCA(ctx, t)
+	// curl has one user for both proxies, and that is the user of the first. A header of its own goes to the second alone.
 	curl := `curl -sS --fail --max-time 20 --preproxy "$ALL_PROXY" --proxytunnel --proxy-cacert ` + ca +
-		` -x https://token:` + token + `@fairlead-gateway.kube-system.svc:1080 `
+		` -x https://fairlead-gateway.kube-system.svc:1080 --proxy-header 'Proxy-Authorization: Bearer ` + token + `' `
 	out, audit := throughSOCKS5(ctx, t, succeeds, "sh", "-c", curl+page)
 	wantText(t, "the page", out, "Hello, world!", "Hostname: hello-app-")
 	wantText(t, "the audit line of the way to the gateway", audit, `name="fairlead-gateway"`)
