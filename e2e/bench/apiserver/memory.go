@@ -35,7 +35,7 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := openWatch(watching, s.http, s.base, rv)
+	resp, err := openWatch(watching, s.http, s.base, rv) //nolint:bodyclose // closed below, or by the one that reads it
 	if err != nil {
 		return err
 	}

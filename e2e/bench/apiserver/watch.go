@@ -83,7 +83,7 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 	var lazy []*http.Response
 	client := s.client(slowWindow)
 	for range slow {
-		resp, err := openWatch(ctx, client, s.base, rv)
+		resp, err := openWatch(ctx, client, s.base, rv) //nolint:bodyclose // closed below, or by the one that reads it
 		if err != nil {
 			return out, err
 		}
@@ -95,7 +95,7 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 		if i%perConnection == 0 {
 			client = s.client(0)
 		}
-		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil {
+		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil { //nolint:bodyclose // closed below, or by the one that reads it
 			return out, err
 		}
 	}
