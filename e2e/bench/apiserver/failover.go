@@ -28,7 +28,7 @@ const (
 // chooses it, and client-go waits longer after each of these answers.
 func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
 	src := newSource("failing", 10)
-	url, stop, err := src.serve(b.dir)
+	url, stop, err := src.serve(ctx, b.dir)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ const (
 // watch measures how long events take from the konnectivity-server's answer to the watchers.
 func (b *bench) watch(ctx context.Context) error {
 	src := newSource("watched", watchedAgents)
-	url, stop, err := src.serve(b.dir)
+	url, stop, err := src.serve(ctx, b.dir)
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 	var lazy []*http.Response
 	client := s.client(slowWindow)
 	for range slow {
-		resp, err := openWatch(ctx, client, s.base, rv) //nolint:bodyclose // closed below, or by the one that reads it
+		resp, err := openWatch(ctx, client, s.base, rv)
 		if err != nil {
 			return out, err
 		}
 		defer resp.Body.Close()
-		lazy = append(lazy, resp)
+		lazy = append(lazy, resp) //nolint:bodyclose // it is closed above
 	}
 	w := make([]watcher, b.watchers)
 	for i := range w {
