@@ -9,11 +9,16 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +27,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
 const (
@@ -107,7 +108,7 @@ func connect(ctx context.Context, kubeconfig string) (*embeddedCluster, error) {
 		return nil, err
 	}
 	direct := rest.CopyConfig(config)
-	direct.Host = fmt.Sprintf("https://%s:%d", slice.Endpoints[0].Addresses[0], *slice.Ports[0].Port)
+	direct.Host = "https://" + net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(int(*slice.Ports[0].Port)))
 	return &embeddedCluster{config: config, kube: kube, aggregator: agg, supervisor: process.NewClient(layout.SupervisorSocket()), layout: layout, direct: direct, slice: slice}, nil
 }
 

@@ -9,12 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 )
 
 const (
@@ -29,7 +28,7 @@ const (
 // chooses it, and client-go waits longer after each of these answers.
 func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
 	src := newSource("failing", 10)
-	url, stop, err := src.serve(b.dir)
+	url, stop, err := src.serve(ctx, b.dir)
 	if err != nil {
 		return err
 	}

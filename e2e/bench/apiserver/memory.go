@@ -17,7 +17,7 @@ func (b *bench) memory(ctx context.Context) error {
 	for i := range b.servers {
 		src := newSource(fmt.Sprintf("server-%d", i), b.agents)
 		src.counts = true
-		url, stop, err := src.serve(b.dir)
+		url, stop, err := src.serve(ctx, b.dir)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := openWatch(watching, s.http, s.base, rv)
+	resp, err := openWatch(watching, s.http, s.base, rv) //nolint:bodyclose // closed below, or by the one that reads it
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ const (
 func (b *bench) pages(ctx context.Context) error {
 	src := newSource("paged", 2)
 	src.connect(b.connections, b.connections)
-	url, stop, err := src.serve(b.dir)
+	url, stop, err := src.serve(ctx, b.dir)
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // api is the path of the API.
@@ -71,7 +70,7 @@ func (b *bench) alone(ctx context.Context, name string, args ...string) (*server
 
 // start starts an API server and waits until it is ready.
 func (b *bench) start(ctx context.Context, host string, config *tls.Config, args ...string) (*server, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func (b *bench) start(ctx context.Context, host string, config *tls.Config, args
 	}
 	s := &server{base: "https://" + address, port: int32(l.Addr().(*net.TCPAddr).Port), tls: config}
 	s.http = s.client(0)
-	s.cmd = exec.Command(b.apiserver, append(args, "--bind-address="+host, "--secure-port="+port)...)
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), b.apiserver, append(args, "--bind-address="+host, "--secure-port="+port)...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.said, &s.said
 	if err := s.cmd.Start(); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -105,9 +106,9 @@ func (s *source) setRate(rate int) {
 }
 
 // serve shows the state on a socket until stop.
-func (s *source) serve(dir string) (url string, stop func(), err error) {
+func (s *source) serve(ctx context.Context, dir string) (url string, stop func(), err error) {
 	path := filepath.Join(dir, s.id+".socket")
-	l, err := net.Listen("unix", path)
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
 		return "", nil, err
 	}

@@ -33,7 +33,7 @@ const (
 // watch measures how long events take from the konnectivity-server's answer to the watchers.
 func (b *bench) watch(ctx context.Context) error {
 	src := newSource("watched", watchedAgents)
-	url, stop, err := src.serve(b.dir)
+	url, stop, err := src.serve(ctx, b.dir)
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 			return out, err
 		}
 		defer resp.Body.Close()
-		lazy = append(lazy, resp)
+		lazy = append(lazy, resp) //nolint:bodyclose // it is closed above
 	}
 	w := make([]watcher, b.watchers)
 	for i := range w {
 		if i%perConnection == 0 {
 			client = s.client(0)
 		}
-		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil {
+		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil { //nolint:bodyclose // closed below, or by the one that reads it
 			return out, err
 		}
 	}

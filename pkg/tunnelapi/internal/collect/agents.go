@@ -116,16 +116,7 @@ func agent(name string, key agentKey, of []fromServer, before *v1alpha1.TunnelAg
 			a.CreationTimestamp = s.Since
 		}
 	}
-	for _, first := range []bool{true, false} { // an answer that counts as true goes before one that is old
-		for _, f := range of {
-			if l := f.links[0]; f.fresh == first {
-				a.Status.Version = cmp.Or(a.Status.Version, l.AgentVersion)
-				if a.Status.Identifiers == nil {
-					a.Status.Identifiers = l.Identifiers
-				}
-			}
-		}
-	}
+	a.Status.Version, a.Status.Identifiers = saysOfItself(of)
 	if before != nil && slices.Equal(a.Status.Identifiers, before.Status.Identifiers) {
 		a.Status.Identifiers = before.Status.Identifiers
 	}
@@ -140,6 +131,22 @@ func agent(name string, key agentKey, of []fromServer, before *v1alpha1.TunnelAg
 	}
 	a.Status.Conditions = conditions(old, now, connected, drain)
 	return a
+}
+
+// saysOfItself is what an agent has sent to the servers. An answer that counts as true goes before one that is old.
+func saysOfItself(of []fromServer) (version string, identifiers []string) {
+	for _, fresh := range []bool{true, false} {
+		for _, f := range of {
+			if f.fresh != fresh {
+				continue
+			}
+			version = cmp.Or(version, f.links[0].AgentVersion)
+			if identifiers == nil {
+				identifiers = f.links[0].Identifiers
+			}
+		}
+	}
+	return version, identifiers
 }
 
 // agentServer sums up the links of an agent to one server.

@@ -144,14 +144,14 @@ func (c *Collector) writeAgents(byID map[string]*server, now time.Time) {
 		name := names[key]
 		present[name] = true
 		delete(c.gone, name)
-		r, print := c.agents.rows[name], c.fingerprint(of)
-		if r.of == print && !c.agents.due(name, r.at, now, c.cfg.CountsInterval) {
+		r, made := c.agents.rows[name], c.fingerprint(of)
+		if r.of == made && !c.agents.due(name, r.at, now, c.cfg.CountsInterval) {
 			continue
 		}
 		before, _ := r.obj.(*v1alpha1.TunnelAgent)
 		c.note(c.agents.put(agent(name, key, of, before, now), now, c.cfg.CountsInterval))
 		r = c.agents.rows[name]
-		r.of = print
+		r.of = made
 		c.agents.rows[name] = r
 	}
 	for name, r := range c.agents.rows {

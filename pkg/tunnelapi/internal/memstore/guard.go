@@ -11,7 +11,8 @@ import (
 
 // Guard stands above a watch cache. A watch from a resource version that the store has not reached would show nothing
 // until the store has reached it, which is never if the resource version comes from a process that started later.
-// Guard answers such a watch with a timeout and a time to try again.
+// Guard answers such a watch with a timeout. It names no time to try again: client-go would repeat the request for that
+// time ten times, and show no events meanwhile, before it lists again.
 type Guard struct{ storage.Interface }
 
 // Watch implements storage.Interface.
@@ -22,7 +23,7 @@ func (g Guard) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 			return nil, err
 		}
 		if want, err := versioner.ParseResourceVersion(opts.ResourceVersion); err == nil && want > rv {
-			return nil, storage.NewTooLargeResourceVersionError(want, rv, 1)
+			return nil, storage.NewTooLargeResourceVersionError(want, rv, 0)
 		}
 	}
 	return g.Interface.Watch(ctx, key, opts)
