@@ -110,14 +110,20 @@ func kubectl(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// One spec copies its kubectl into a Pod: that is the real one.
 	const script = `#!/bin/sh
-for a; do [ "$a" = proxy ] && proxy=true; done
-[ -z "$proxy" ] && exec %s "$@"
+for a; do
+  shift
+  [ "$a" = "$0" ] && a=%[1]s
+  [ "$a" = proxy ] && proxy=true
+  set -- "$@" "$a"
+done
+[ -z "$proxy" ] && exec %[1]s "$@"
 for a; do
   shift
   case "$a" in proxy | --namespace=*) ;; *) set -- "$@" "$a" ;; esac
 done
-exec %s proxy "$@"
+exec %[2]s proxy "$@"
 `
 	file := filepath.Join(t.TempDir(), "kubectl")
 	if err := os.WriteFile(file, fmt.Appendf(nil, script, path, filepath.Join(suite.Bin, "fairlead")), 0o755); err != nil { //nolint:gosec // a program

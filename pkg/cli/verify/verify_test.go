@@ -271,7 +271,7 @@ func TestRunLeavesTheProcessAlone(t *testing.T) {
 	if err := o.Run(ctx); err == nil || strings.Contains(err.Error(), "canceled") {
 		t.Errorf("the signal was the caller's: %v", err)
 	}
-	klog.Info("still heard")
+	klog.InfoS("still heard")
 	klog.Flush()
 	if !strings.Contains(log.String(), "still heard") {
 		t.Error("the log was turned off")

@@ -16,9 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/go-logr/logr"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )

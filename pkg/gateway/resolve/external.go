@@ -54,7 +54,7 @@ func (r *Resolver) addressOf(ctx context.Context, host string, addr netip.Addr, 
 // otherAddresses returns the other addresses of a host outside of the cluster that lead out of it, too.
 func (r *Resolver) otherAddresses(ctx context.Context, d gateway.Destination) (others []gateway.Destination, err error) {
 	if _, err := netip.ParseAddr(d.Host); err == nil || !d.Addr.IsValid() || r.o.LookUp == nil {
-		return nil, nil //nolint:nilerr // an address has no others
+		return nil, nil
 	}
 	addrs, err := r.lookUpHost(ctx, d.Host)
 	if err != nil {

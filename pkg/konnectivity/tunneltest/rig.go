@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-
-	"github.com/go-logr/logr"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
