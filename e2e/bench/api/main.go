@@ -20,15 +20,14 @@ import (
 	"runtime"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	"github.com/fairlead-dev/fairlead/pkg/interrupt"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // name keeps the benchmark's cluster apart from the user's.

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 )
 
 // apiServer is the program's name at the supervisor.

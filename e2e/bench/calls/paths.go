@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
-	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
 // Ports of the further API servers and of upstream's server for its agents.
@@ -70,7 +70,7 @@ func threePaths(ctx context.Context, c *harness.Cluster, programs string) ([]pat
 		if paths[i].cluster, err = c.At("https://" + net.JoinHostPort(address, strconv.Itoa(p))); err != nil {
 			return nil, err
 		}
-		if paths[i].file, err = kubeconfig(c, paths[i].name, paths[i].cluster.Config.Host); err != nil {
+		if paths[i].file, err = kubeconfig(ctx, c, paths[i].name, paths[i].cluster.Config.Host); err != nil {
 			return nil, err
 		}
 	}
@@ -169,8 +169,8 @@ func write(ctx context.Context, node nodes.Node, file string, data []byte, mode 
 }
 
 // kubeconfig writes one for an API server.
-func kubeconfig(c *harness.Cluster, name, server string) (file string, err error) {
-	text, err := c.Must(context.Background(), "kubeconfig", "--name", c.Name)
+func kubeconfig(ctx context.Context, c *harness.Cluster, name, server string) (file string, err error) {
+	text, err := c.Must(ctx, "kubeconfig", "--name", c.Name)
 	if err != nil {
 		return "", err
 	}

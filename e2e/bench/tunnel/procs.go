@@ -16,8 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
 // proc is a child process.

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
-
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/baseline"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
 // startTLSRelay is the relay with TLS between its two processes, with one connection for

@@ -20,10 +20,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
 const (

@@ -198,7 +198,7 @@ func (c *closers) startWays(o options) (w started, target string, err error) {
 		return w, "", err
 	}
 	*c = append(*c, w.sshd.stop)
-	theirs := c.keep(w.sshd.dynamic())(&err)
+	theirs, err := w.sshd.dynamic()
 	if err != nil {
 		return w, "", err
 	}
@@ -227,8 +227,11 @@ func (d connectDialer) Dial(network, target string) (net.Conn, error) {
 	if err == nil {
 		var resp *http.Response
 		in := bufio.NewReader(nc) // the target sends nothing before it is asked, so this keeps no bytes back
-		if resp, err = http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("CONNECT %s: %s", target, resp.Status)
+		if resp, err = http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err == nil {
+			_ = resp.Body.Close() // a tunnel has none
+			if resp.StatusCode != http.StatusOK {
+				err = fmt.Errorf("CONNECT %s: %s", target, resp.Status)
+			}
 		}
 	}
 	if err != nil {

@@ -206,11 +206,11 @@ func startSSHD(sshd string) (s *sshServer, err error) {
 }
 
 // dynamic runs "ssh -D" to the server. It ends with the server.
-func (s *sshServer) dynamic() (addr string, stop func(), err error) {
+func (s *sshServer) dynamic() (addr string, err error) {
 	socks := freePort()
 	err = s.start(socks, "ssh", "-F", "none", "-N", "-q", "-D", "127.0.0.1:"+strconv.Itoa(socks), "-p", strconv.Itoa(s.port), "-i", s.dir+"/user", "-o", "BatchMode=yes",
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+s.dir+"/known_hosts", s.user+"@127.0.0.1")
-	return "127.0.0.1:" + strconv.Itoa(socks), nil, err
+	return "127.0.0.1:" + strconv.Itoa(socks), err
 }
 
 func freePort() int {

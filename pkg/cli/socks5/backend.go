@@ -64,11 +64,12 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 	return target.Config, nil
 }
 
-// resolveOptions are those of the path: the network path connects to addresses, so it needs those of
-// hosts outside of the cluster, too.
+// resolveOptions are those of the path. The network path connects to addresses, so it needs those of
+// hosts outside of the cluster, too. Where destinations are judged, each is judged by the address that
+// is dialled: the name of a Pod or of a host alone does not say what is behind it.
 func (o *Options) resolveOptions(namespace, apiServer string) resolve.Options {
-	r := resolve.Options{Namespace: namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward, APIServer: apiServer}
-	if o.Via == dial.ViaNetwork {
+	r := resolve.Options{Namespace: namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward && !o.judges(), APIServer: apiServer}
+	if o.Via == dial.ViaNetwork || o.Via == dial.ViaDirect && o.judges() {
 		r.LookUp = resolve.SystemLookUp
 	}
 	return r

@@ -256,8 +256,9 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestUnresolved: an agent resolves any name, as its rules hold after that; the other paths are given the
-// API server's name only. For the network path the proxy resolves names before it judges the address.
+// TestUnresolved: an agent resolves any name, as its rules hold after that, unless the proxy has rules of its own;
+// the other paths are given the API server's name only. For the network path the proxy resolves names before it
+// judges the address.
 func TestUnresolved(t *testing.T) {
 	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {true, false}, "portforward": {true, false}} {
 		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
@@ -267,8 +268,20 @@ func TestUnresolved(t *testing.T) {
 		if got := [2]bool{is("API.inner."), is("other.inner")}; got != want {
 			t.Errorf("--via %s resolves the API server's name and another one: %v, want %v", via, got, want)
 		}
-		if r := o.resolveOptions("default", "api.inner:6443"); (r.LookUp != nil) != (via == "network") {
-			t.Errorf("--via %s: the proxy resolves names: %v", via, r.LookUp != nil)
+		if r := o.resolveOptions("default", "api.inner:6443"); (r.LookUp != nil) != (via == "network") || r.PodsByName != (via == "portforward") {
+			t.Errorf("--via %s: the proxy resolves names: %v, Pods by name: %v", via, r.LookUp != nil, r.PodsByName)
+		}
+		// The agent does not know the proxy's rules, and a Pod's name does not say which address it has.
+		for name, judge := range map[string]func(*Options){
+			"reviews": func(o *Options) { o.AccessReview = true }, "rules": func(o *Options) { o.Rules = "f" }, "deny": func(o *Options) { o.Deny = []string{"192.0.2.1"} },
+		} {
+			o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.Via = via
+			judge(o)
+			r := o.resolveOptions("default", "api.inner:6443")
+			if (r.LookUp != nil) != (via == "network" || via == "direct") || r.PodsByName || o.unresolved("api.inner:6443")("other.inner", 6443) {
+				t.Errorf("--via %s with %s: the proxy resolves names: %v, Pods by name: %v", via, name, r.LookUp != nil, r.PodsByName)
+			}
 		}
 	}
 }

@@ -38,6 +38,7 @@ type Options struct {
 	TokenAudiences             []string
 	InsecureNoAuth             bool
 	InsecureNoTLS              bool
+	InsecureNoAuthorization    bool
 	InsecureAllowLocal         bool
 	Allow, Deny                []string
 	Rules                      string
@@ -121,7 +122,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", o.Listen, "address and port of the proxy; port 0 picks a free one")
-	f.StringVar(&o.Via, "via", o.Via, "path into the cluster: portforward, direct, network, ssh=USER@HOST or api")
+	f.StringVar(&o.Via, "via", o.Via, "path into the cluster: portforward, direct, network or ssh=USER@HOST")
 	f.StringVar(&o.URLFile, "url-file", "", "file for the proxy's URL with the random password (default: in $XDG_RUNTIME_DIR or the state directory)")
 	f.StringVar(&o.PasswordFile, "password-file", "", "file with name:password for clients, readable by its owner only")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "serving certificate; clients then need TLS. Reloaded when it changes")
@@ -130,6 +131,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.TokenReview, "token-review", false, "accept bearer tokens that the API server accepts")
 	f.StringSliceVar(&o.TokenAudiences, "token-audience", nil, "audiences that tokens must be valid for (default: those of the API server)")
 	f.BoolVar(&o.InsecureNoAuth, "insecure-no-auth", false, "let clients in without any credentials")
+	f.BoolVar(&o.InsecureNoAuthorization, "insecure-no-authorization", false, "listen beyond loopback without --access-review and --rules: every client reaches all Services, Pods and nodes")
 	f.BoolVar(&o.InsecureNoTLS, "insecure-no-tls", false, "listen beyond loopback without TLS: credentials and data cross the network in clear text")
 	f.BoolVar(&o.InsecureAllowLocal, "insecure-allow-local", false, "allow loopback, link-local and metadata addresses, for clusters whose nodes run on this machine")
 	f.StringSliceVar(&o.Allow, "allow", nil, "allow these addresses outside of the cluster: CIDRs, addresses or host names (*.example.org), each with an optional :port")
@@ -233,6 +235,8 @@ func (o *Options) validateExposure() error {
 		return fmt.Errorf("--listen %s is beyond loopback and has no TLS: set --tls-cert and --tls-key, or --insecure-no-tls", o.Listen)
 	case o.randomPassword():
 		return fmt.Errorf("--listen %s is beyond loopback: set --client-ca, --token-review or --password-file, or --insecure-no-auth", o.Listen)
+	case !o.AccessReview && o.Rules == "" && !o.InsecureNoAuth && !o.InsecureNoAuthorization:
+		return fmt.Errorf("--listen %s is beyond loopback, and every client would reach all Services, Pods and nodes: set --access-review or --rules, or --insecure-no-authorization", o.Listen)
 	}
 	return nil
 }

@@ -166,10 +166,14 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 	return a, nil
 }
 
+// judges tells whether destinations are judged by more than the kubeconfig's own rights.
+func (o *Options) judges() bool { return o.AccessReview || o.Rules != "" || len(o.Deny) > 0 }
+
 // unresolved tells which names the path may resolve: an agent denies what its rules deny after
-// that. The other paths deny nothing, so they are given the API server's name only.
+// that. It does not know the proxy's rules, so with these, and on the other paths, which deny
+// nothing, that is the API server's name only.
 func (o *Options) unresolved(apiServer string) func(host string, port uint16) bool {
-	if o.Via == dial.ViaDirect {
+	if o.Via == dial.ViaDirect && !o.judges() {
 		return func(string, uint16) bool { return true }
 	}
 	return func(host string, port uint16) bool {

@@ -210,7 +210,13 @@ func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc 
 		}
 		return nil, upgradeError(err, pod)
 	}
-	u.reserve()
+	if !u.reserve() { // it has ended already
+		u.close()
+		if len(pc.conns) == 0 && pc.dialing == 0 {
+			delete(p.pods, pod)
+		}
+		return nil, u.lostError()
+	}
 	pc.conns = append(pc.conns, u)
 	p.goroutines.Go(func() {
 		<-u.down
