@@ -20,6 +20,9 @@ import (
 // an external one as long as it cannot see all objects: that would lead around rules.
 func (r *Resolver) byAddr(ctx context.Context, addr netip.Addr, port uint16) ([]gateway.Destination, string, error) {
 	q := query{host: addr.String(), addr: addr}
+	if d, ok := r.apiServer(q.host, port); ok {
+		return []gateway.Destination{d}, "", nil
+	}
 	var missing error
 	for _, find := range []func(context.Context, string, netip.Addr) ([]service, error){r.servicesWithAddr, r.servicesWithSecondAddr} {
 		found, err := search(ctx, r.o.Namespaces, addr, find)
