@@ -16,13 +16,18 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// byAddr finds the object that a literal address belongs to. It does not take an address for
-// an external one as long as it cannot see all objects: that would lead around rules.
+// byAddr finds what a literal address belongs to: the API server, or an object of it.
 func (r *Resolver) byAddr(ctx context.Context, addr netip.Addr, port uint16) ([]gateway.Destination, string, error) {
-	q := query{host: addr.String(), addr: addr}
-	if d, ok := r.apiServer(q.host, port); ok {
+	if d, ok := r.apiServer(addr.String(), port); ok {
 		return []gateway.Destination{d}, "", nil
 	}
+	return r.objectWithAddr(ctx, addr, port)
+}
+
+// objectWithAddr finds the object that a literal address belongs to. It does not take an address for
+// an external one as long as it cannot see all objects: that would lead around rules.
+func (r *Resolver) objectWithAddr(ctx context.Context, addr netip.Addr, port uint16) ([]gateway.Destination, string, error) {
+	q := query{host: addr.String(), addr: addr}
 	var missing error
 	for _, find := range []func(context.Context, string, netip.Addr) ([]service, error){r.servicesWithAddr, r.servicesWithSecondAddr} {
 		found, err := search(ctx, r.o.Namespaces, addr, find)
