@@ -43,7 +43,8 @@ var areas = []struct {
 	{"conversion webhooks", `CustomResourceConversionWebhook`, 2},
 	{"custom resources", `CustomResourceDefinition resources|CustomResourcePublishOpenAPI|CustomResourceDefinition Watch|CustomResourceFieldSelectors|CustomResourceValidationRules|FieldValidation`, 30},
 	{"aggregation", `Aggregator Should be able to support|AggregatedDiscovery`, 5},
-	{"kubectl", `Kubectl client (Simple pod should|Proxy server|Kubectl copy)`, 13}, // "exec through an HTTP proxy" skips itself: the API server is on loopback
+	{"kubectl proxy", `Kubectl client Proxy server`, 2},
+	{"kubectl", `Kubectl client (Simple pod should|Kubectl copy)`, 11}, // "exec through an HTTP proxy" skips itself: the API server is on loopback
 	{"port-forward", `Kubectl Port forwarding`, 10},
 	{"proxy", `Proxy version v1`, 5},
 }

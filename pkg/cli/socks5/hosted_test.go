@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
@@ -27,12 +30,13 @@ func TestHostedManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	documents := bytes.Split(data, []byte("\n---\n"))
-	if len(documents) != 2 {
+	if len(documents) != 3 {
 		t.Fatalf("%d objects", len(documents))
 	}
 	var d appsv1.Deployment
 	var s corev1.Service
-	for i, into := range []any{&d, &s} {
+	var budget policyv1.PodDisruptionBudget
+	for i, into := range []any{&d, &s, &budget} {
 		if err := yaml.UnmarshalStrict(documents[i], into); err != nil {
 			t.Fatal(err)
 		}
@@ -66,6 +70,9 @@ func TestHostedManifest(t *testing.T) {
 		if pod.Labels[key] != value {
 			t.Errorf("the Service selects %v, the Pods have %v", s.Spec.Selector, pod.Labels)
 		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("the budget selects %v, %v", selector, err)
 	}
 	if port := container.Ports[0]; port.Name != s.Spec.Ports[0].TargetPort.StrVal || !strings.HasSuffix(o.Listen, ":1080") || port.ContainerPort != 1080 {
 		t.Errorf("the Service leads to %v, the container has %v", s.Spec.Ports, container.Ports)
