@@ -78,6 +78,13 @@ type Authorizer interface {
 	Authorize(ctx context.Context, client user.Info, d Destination) error
 }
 
+// HostChecker is an Authorizer that refuses hosts as clients send them, before they are resolved: a
+// name may lead to a destination that has another one.
+type HostChecker interface {
+	// CheckHost returns nil, or an *Error with ReasonDenied.
+	CheckHost(host string, port uint16) error
+}
+
 // Reason is why a connection was not opened. Each has one SOCKS5 reply code and one HTTP
 // status, and is the value of a metric's label.
 type Reason string

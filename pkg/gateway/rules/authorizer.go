@@ -72,6 +72,14 @@ func (a *Authorizer) Authorize(ctx context.Context, client user.Info, d gateway.
 	return nil
 }
 
+// CheckHost implements gateway.HostChecker.
+func (a *Authorizer) CheckHost(host string, port uint16) error {
+	if _, err := (&destinations.Policy{Deny: a.Deny}).CheckName(host, int(port)); err != nil {
+		return denied(gateway.Destination{Host: host, Port: port}, "", "%w", err)
+	}
+	return nil
+}
+
 // checkAddress judges the destination after resolution, and the host as the client sent it.
 // It tells whether a rule of --allow names the destination.
 func (a *Authorizer) checkAddress(d gateway.Destination) (allowed bool, err error) {

@@ -196,6 +196,11 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 }
 
 func (c *conn) dial(ctx context.Context, t target) (gateway.Conn, error) {
+	if checker, ok := c.s.cfg.Authorizer.(gateway.HostChecker); ok {
+		if err := checker.CheckHost(t.host, t.port); err != nil {
+			return nil, err
+		}
+	}
 	d, err := c.s.cfg.Resolver.Resolve(ctx, t.host, t.port)
 	if err != nil {
 		return nil, err
