@@ -127,7 +127,7 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
 RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
-RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/konnectivity/... \
+RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/gateway/... ./pkg/internal/... ./pkg/konnectivity/... \
 	./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition
 
 .PHONY: test-race

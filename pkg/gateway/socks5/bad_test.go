@@ -62,7 +62,7 @@ func talk(t *testing.T, addr, text string) string {
 // connection is closed; a connection beside it is not disturbed; nothing is dialled.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t)
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	beside := mustConnect(t, w, "echo.default")
 	for _, c := range []struct {
 		name, send, want string // want is the whole answer, or its beginning with "..."
@@ -182,7 +182,7 @@ func TestReasons(t *testing.T) {
 			continue // there is no client to tell
 		}
 		fail := gateway.Errorf(reason, "", "as the test wants")
-		w.names["fails.default"] = serveTCP(t, echo)
+		w.name("fails.default", serveTCP(t, echo))
 		w.setDial(fail)
 		if got, want := talk(t, w.addr, greetAndLogin()+socksRequest(1, "fails.default", 7)+"ahead"), loggedIn+reply(a.reply); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)

@@ -29,7 +29,7 @@ func web(t *testing.T, w *world) *httptest.Server {
 		fmt.Fprintf(rw, "hello %s %d", r.Host, len(body))
 	}))
 	t.Cleanup(srv.Close)
-	w.names["web.default"] = netip.MustParseAddrPort(srv.Listener.Addr().String())
+	w.name("web.default", netip.MustParseAddrPort(srv.Listener.Addr().String()))
 	return srv
 }
 
@@ -151,7 +151,7 @@ func TestNetcatAsProxyCommand(t *testing.T) {
 	path := daemontest.Program(t, "nc")
 	for _, protocol := range []string{"5", "connect"} {
 		w := newWorld(t, anonymous)
-		w.names["count.default"] = serveTCP(t, countAtEnd)
+		w.name("count.default", serveTCP(t, countAtEnd))
 		cmd := exec.CommandContext(t.Context(), path, "-N", "-X", protocol, "-x", w.addr, "count.default", "22")
 		cmd.Stdin = strings.NewReader("12345")
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "got 5" {
@@ -165,12 +165,12 @@ func TestOpenSSHThroughProxyCommand(t *testing.T) {
 	ssh, nc := daemontest.Program(t, "ssh"), daemontest.Program(t, "nc")
 	w := newWorld(t, anonymous)
 	greeting := make(chan string, 1)
-	w.names["bastion.default"] = serveTCP(t, func(nc *net.TCPConn) {
+	w.name("bastion.default", serveTCP(t, func(nc *net.TCPConn) {
 		_, _ = io.WriteString(nc, "SSH-2.0-test\r\n") // the server speaks first
 		b := make([]byte, 8)
 		_, _ = io.ReadFull(nc, b)
 		greeting <- string(b)
-	})
+	}))
 	cmd := exec.CommandContext(t.Context(), ssh, "-F", "none", "-o", "ProxyCommand="+nc+" -X 5 -x "+w.addr+" %h %p", "bastion.default")
 	out, err := cmd.CombinedOutput()
 	if err == nil {

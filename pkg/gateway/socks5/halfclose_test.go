@@ -37,13 +37,13 @@ func TestDestinationWithoutHalfClose(t *testing.T) {
 	w := newWorld(t)
 	dialWhole(w)
 	const pieces = 4
-	w.names["slow.default"] = serveTCP(t, func(nc *net.TCPConn) {
+	w.name("slow.default", serveTCP(t, func(nc *net.TCPConn) {
 		_, _ = io.ReadFull(nc, make([]byte, len("request")))
 		for range pieces { // in all longer than the silence after which a destination is closed
 			time.Sleep(drainTime * 2 / 3)
 			_, _ = io.WriteString(nc, "piece")
 		}
-	})
+	}))
 	nc := mustConnect(t, w, "slow.default")
 	_, _ = io.WriteString(nc, "request")
 	_ = nc.CloseWrite()
@@ -61,10 +61,10 @@ func TestSilentDestinationWithoutHalfClose(t *testing.T) {
 	w := newWorld(t)
 	dialWhole(w)
 	closed := make(chan struct{})
-	w.names["waits.default"] = serveTCP(t, func(nc *net.TCPConn) {
+	w.name("waits.default", serveTCP(t, func(nc *net.TCPConn) {
 		defer close(closed)
 		_, _ = io.Copy(io.Discard, nc)
-	})
+	}))
 	nc := mustConnect(t, w, "waits.default")
 	_, _ = io.WriteString(nc, "request")
 	_ = nc.CloseWrite()
@@ -81,12 +81,12 @@ func TestSilentDestinationWithoutHalfClose(t *testing.T) {
 // destination ends, is no failure.
 func TestClientThatHasLeft(t *testing.T) {
 	w := newWorld(t)
-	w.names["late.default"] = serveTCP(t, func(nc *net.TCPConn) {
+	w.name("late.default", serveTCP(t, func(nc *net.TCPConn) {
 		_, _ = io.WriteString(nc, "answer")
 		_, _ = io.Copy(io.Discard, nc) // until the client has gone
 		_, _ = io.WriteString(nc, "bye")
 		time.Sleep(100 * time.Millisecond) // in which the client's system answers with a reset
-	})
+	}))
 	nc := mustConnect(t, w, "late.default")
 	readFull(t, nc, make([]byte, len("answer")))
 	_ = nc.Close()

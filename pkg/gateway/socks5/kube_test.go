@@ -137,7 +137,7 @@ func newAPIWorld(t *testing.T, change ...func(*world, *Config)) (*world, *httpte
 	t.Helper()
 	srv, sent := fakeAPI(t), &tap{}
 	w := newWorld(t, append(change, func(w *world, _ *Config) {
-		w.names[apiServer] = netip.MustParseAddrPort(srv.Listener.Addr().String())
+		w.name(apiServer, netip.MustParseAddrPort(srv.Listener.Addr().String()))
 	})...)
 	w.dial = func(ctx context.Context, d gateway.Destination) (gateway.Conn, error) {
 		nc, err := (&world{}).Dial(ctx, d)

@@ -26,7 +26,7 @@ func TestSilentClients(t *testing.T) {
 	}
 	const clients = 1000
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.HandshakeTimeout = 2 * time.Second })
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	beside := mustConnect(t, w, "echo.default")
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -84,7 +84,7 @@ func TestLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			w := newWorld(t, change, func(_ *world, cfg *Config) { cfg.Metrics = NewMetrics(registry) })
-			w.names["echo.default"] = serveTCP(t, echo)
+			w.name("echo.default", serveTCP(t, echo))
 			first, second := mustConnect(t, w, "echo.default"), mustConnect(t, w, "echo.default")
 			if got := talk(t, w.addr, greetAndLogin()+socksRequest(1, "echo.default", 7)); got != loggedIn+reply(statute.RepServerFailure) {
 				t.Errorf("%q", got)
@@ -135,7 +135,7 @@ func TestLimits(t *testing.T) {
 // that have completed it stay.
 func TestStrangersMakeRoom(t *testing.T) {
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	beside := mustConnect(t, w, "echo.default")
 	var silent []net.Conn
 	for range 3 * minStrangers {
@@ -166,7 +166,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 // another one, however slow that is.
 func TestOneClientMakesRoomForItself(t *testing.T) {
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	slow, err := other.Dial("tcp", w.addr)
 	if err != nil {
@@ -252,7 +252,7 @@ func TestWrongPasswordIsDelayed(t *testing.T) {
 // when it is over, those that are still open are reset.
 func TestShutdown(t *testing.T) {
 	w := newWorld(t)
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	ends, stays := mustConnect(t, w, "echo.default"), mustConnect(t, w, "echo.default")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -55,7 +55,7 @@ func TestOpenSSH(t *testing.T) {
 	b := sshdtest.New(t)
 	login, address, _ := strings.Cut(b.Target, "@")
 	w := newWorld(t)
-	w.names["bastion.default"] = netip.MustParseAddrPort(address)
+	w.name("bastion.default", netip.MustParseAddrPort(address))
 	sent := make([]byte, 1<<20)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(sent)

@@ -55,7 +55,7 @@ func both(t *testing.T, f func(t *testing.T, w *world, connect func(host string)
 // everything of the other one, whichever side it is.
 func TestEachDirectionEndsByItself(t *testing.T) {
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
-		w.names["count.default"] = serveTCP(t, countAtEnd)
+		w.name("count.default", serveTCP(t, countAtEnd))
 		nc := connect("count.default")
 		_, _ = io.WriteString(nc, "12345")
 		_ = nc.CloseWrite()
@@ -64,12 +64,12 @@ func TestEachDirectionEndsByItself(t *testing.T) {
 		}
 
 		late := make(chan string, 1)
-		w.names["first.default"] = serveTCP(t, func(nc *net.TCPConn) {
+		w.name("first.default", serveTCP(t, func(nc *net.TCPConn) {
 			_, _ = io.WriteString(nc, "bye")
 			_ = nc.CloseWrite()
 			got, _ := io.ReadAll(nc)
 			late <- string(got)
-		})
+		}))
 		nc = connect("first.default")
 		if got, err := io.ReadAll(nc); string(got) != "bye" || err != nil {
 			t.Errorf("%q, %v", got, err)
@@ -91,7 +91,7 @@ func TestEachDirectionEndsByItself(t *testing.T) {
 // order, and is counted once.
 func TestBytesAheadOfTheReply(t *testing.T) {
 	w := newWorld(t)
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	ahead := strings.Repeat("0123456789abcdef", 4096) // more than the buffer of the handshake
 	reply := loggedIn + reply(statute.RepSuccess)
 	if got := talk(t, w.addr, greetAndLogin()+socksRequest(1, "echo.default", 7)+ahead); got != reply+ahead {
@@ -112,7 +112,7 @@ func TestBytesAheadOfTheReply(t *testing.T) {
 // TestServerThatSpeaksFirst: its bytes follow the reply, none is lost in it.
 func TestServerThatSpeaksFirst(t *testing.T) {
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
-		w.names["ssh.default"] = serveTCP(t, func(nc *net.TCPConn) { _, _ = io.WriteString(nc, "SSH-2.0-test\r\n") })
+		w.name("ssh.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.WriteString(nc, "SSH-2.0-test\r\n") }))
 		if got, err := io.ReadAll(connect("ssh.default")); string(got) != "SSH-2.0-test\r\n" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -123,11 +123,11 @@ func TestServerThatSpeaksFirst(t *testing.T) {
 // and the audit log tells the difference.
 func TestReset(t *testing.T) {
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
-		w.names["reset.default"] = serveTCP(t, func(nc *net.TCPConn) {
+		w.name("reset.default", serveTCP(t, func(nc *net.TCPConn) {
 			_, _ = io.WriteString(nc, "half an ans")
 			_, _ = io.ReadFull(nc, make([]byte, 1))
 			_ = nc.SetLinger(0)
-		})
+		}))
 		nc := connect("reset.default")
 		readFull(t, nc, make([]byte, 11))
 		_, _ = io.WriteString(nc, "x")
@@ -176,7 +176,7 @@ func TestAnswerOfAServerThatReadsNothing(t *testing.T) {
 	w.mu.Lock()
 	w.dial = func(context.Context, gateway.Destination) (gateway.Conn, error) { return d, nil }
 	w.mu.Unlock()
-	w.names["early.default"] = netip.MustParseAddrPort("192.0.2.1:7")
+	w.name("early.default", netip.MustParseAddrPort("192.0.2.1:7"))
 	nc := mustConnect(t, w, "early.default")
 	if err := nc.SetReadBuffer(16 << 10); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestAnswerOfAServerThatReadsNothing(t *testing.T) {
 // TestClientGoneCancelsDial: the dial ends when the client does, in both protocols.
 func TestClientGoneCancelsDial(t *testing.T) {
 	w := newWorld(t)
-	w.names["slow.default"] = serveTCP(t, echo)
+	w.name("slow.default", serveTCP(t, echo))
 	cancelled := make(chan error, 1)
 	w.mu.Lock()
 	w.dial = func(ctx context.Context, _ gateway.Destination) (gateway.Conn, error) {
@@ -233,7 +233,7 @@ func TestDialTimeout(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	})
-	w.names["slow.default"] = serveTCP(t, echo)
+	w.name("slow.default", serveTCP(t, echo))
 	nc, err := net.Dial("tcp", w.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -248,8 +248,8 @@ func TestDialTimeout(t *testing.T) {
 // TestStalledClient: a client that reads nothing holds up no other one.
 func TestStalledClient(t *testing.T) {
 	w := newWorld(t)
-	w.names["flood.default"] = serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, zeros{}) })
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("flood.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, zeros{}) }))
+	w.name("echo.default", serveTCP(t, echo))
 	stalled := mustConnect(t, w, "flood.default")
 	readFull(t, stalled, make([]byte, 1<<20))
 	beside := mustConnect(t, w, "echo.default")

@@ -45,7 +45,7 @@ func TestTokenReviews(t *testing.T) {
 					return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
 				})
 			})
-			w.names["web.default"] = serveTCP(t, echo)
+			w.name("web.default", serveTCP(t, echo))
 			send := func(from, token string) net.Conn {
 				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 				nc, err := d.Dial("tcp", w.addr)

@@ -38,7 +38,7 @@ func TestLocalAndMetadataAddressesAreRefused(t *testing.T) {
 	for name, addr := range map[string]string{
 		"rebound.example": "127.0.0.1", "metadata.google.internal": "169.254.169.254", "mapped.example": "::ffff:127.0.0.1", "nat64.example": "64:ff9b::7f00:1",
 	} {
-		w.names[name] = netip.AddrPortFrom(netip.MustParseAddr(addr), private.Port())
+		w.name(name, netip.AddrPortFrom(netip.MustParseAddr(addr), private.Port()))
 	}
 	hosts := []string{
 		"127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",

@@ -151,7 +151,7 @@ func TestSOCKS5InTLS(t *testing.T) {
 	ca.server(t)
 	pair := ca.client(t, "carol", "ops")
 	w := newWorld(t, withTLS(t, ca))
-	w.names["count.default"] = serveTCP(t, countAtEnd)
+	w.name("count.default", serveTCP(t, countAtEnd))
 	forward := dialerFunc(func(network, addr string) (net.Conn, error) {
 		return tls.Dial(network, addr, &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{pair}})
 	})
@@ -228,7 +228,7 @@ func TestReplacedClientCA(t *testing.T) {
 	old.server(t)
 	oldPair, newPair := old.client(t, "carol"), renewed.client(t, "dave")
 	w := newWorld(t, withTLS(t, old))
-	w.names["echo.default"] = serveTCP(t, echo)
+	w.name("echo.default", serveTCP(t, echo))
 	connect := func(pair tls.Certificate) (*tls.Conn, string) {
 		nc, err := tls.Dial("tcp", w.addr, &tls.Config{RootCAs: old.pool(), Certificates: []tls.Certificate{pair}})
 		if err != nil {

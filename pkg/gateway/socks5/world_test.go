@@ -48,16 +48,23 @@ type world struct {
 	dial    func(context.Context, gateway.Destination) (gateway.Conn, error)
 }
 
+// name gives an address a name.
+func (w *world) name(host string, addr netip.AddrPort) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names[host] = addr
+}
+
 func (w *world) Resolve(_ context.Context, host string, port uint16) (gateway.Destination, error) {
 	w.mu.Lock()
 	w.asked = append(w.asked, host)
+	addr, ok := w.names[host]
 	w.mu.Unlock()
 	d := gateway.Destination{Host: host, Port: port, Kind: gateway.KindService, Namespace: "default", Name: host}
 	if a, err := netip.ParseAddr(host); err == nil {
 		d.Kind, d.Addr = gateway.KindExternal, netip.AddrPortFrom(a, port)
 		return d, nil
 	}
-	addr, ok := w.names[host]
 	if !ok {
 		return d, gateway.Errorf(gateway.ReasonNotFound, "check the name", "no Service %q", host)
 	}
