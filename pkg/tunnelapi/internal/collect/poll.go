@@ -48,24 +48,25 @@ func (c *Collector) poll(ctx context.Context) {
 		}
 	}
 	var ask []*server
+	var askers []Asker
 	for _, s := range c.seen {
 		if !s.asking {
 			s.asking = true
-			ask = append(ask, s)
+			ask, askers = append(ask, s), append(askers, s.asker)
 		}
 	}
 	c.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, s := range ask {
-		wg.Go(func() { c.ask(ctx, s) })
+	for i, s := range ask {
+		wg.Go(func() { c.ask(ctx, s, askers[i]) })
 	}
 	wg.Wait()
 }
 
-func (c *Collector) ask(ctx context.Context, s *server) {
+func (c *Collector) ask(ctx context.Context, s *server, asker Asker) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	st, err := s.asker.State(ctx)
+	st, err := asker.State(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.asking = false
@@ -83,11 +84,13 @@ func (c *Collector) fresh(s *server, now time.Time) bool {
 	return s.state != nil && now.Sub(s.at) <= c.cfg.StaleAfter
 }
 
-// latest returns the servers that have answered, by their IDs, and those that have not. A server that answers at several
-// addresses is taken once.
+// latest returns copies of the servers that have answered, by their IDs, and of those that have not. A server that answers
+// at several addresses is taken once. mu is held.
 func (c *Collector) latest() (byID map[string]*server, silent []*server) {
 	byID = map[string]*server{}
-	for _, s := range c.seen {
+	for _, known := range c.seen {
+		s := new(server)
+		*s = *known
 		if s.state == nil {
 			silent = append(silent, s)
 			continue
