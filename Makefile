@@ -231,7 +231,7 @@ bench-scheduler: build compile-components ## Measure the second scheduler beside
 compile-components:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	cp pkg/components/components.mod "$$dir/go.mod"; cp pkg/components/components.sum "$$dir/go.sum"; cd "$$dir"; \
-	$(GO) build $$($(GO) list tool | grep -Ev '/(kubectl|kubelet|kubeadm|kube-proxy)$$')
+	$(GO) build $$($(GO) list tool | grep -Ev '/(kubelet|kubeadm|kube-proxy)$$')
 
 ##@ Release
 
