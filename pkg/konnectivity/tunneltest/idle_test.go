@@ -131,15 +131,15 @@ func TestIdleConnections(t *testing.T) {
 			before := costNow(t)
 			idle(t, dial(r), addr, n)
 			after := costNow(t)
-			for end := time.Now().Add(Patience / 4); !withinGoroutines(before, after, n) && time.Now().Before(end); {
-				time.Sleep(100 * time.Millisecond) // what dialled may still be about to end
-				after = costNow(t)
-			}
 			most := map[string]int{"server": idleHeap, "agent": idleHeap}
 			if mode == "grpc" {
 				most["server"] = idleHeapGRPC
 			}
 			most["together"] = most["server"] + most["agent"]
+			for end := time.Now().Add(Patience / 4); !(withinGoroutines(before, after, n) && withinHeap(before, after, n, most)) && time.Now().Before(end); {
+				time.Sleep(100 * time.Millisecond) // what dialled may still be about to end, and buffers about to be freed
+				after = costNow(t)
+			}
 			judgeIdle(t, before, after, n, most)
 		})
 	}
@@ -173,6 +173,15 @@ func idle(t *testing.T, dial Dialer, addr string, n int) {
 func withinGoroutines(before, after cost, n int) bool {
 	for side, ends := range sides {
 		if after.goroutines[side]-before.goroutines[side] > ends*idleGoroutines*n+idleRest {
+			return false
+		}
+	}
+	return true
+}
+
+func withinHeap(before, after cost, n int, most map[string]int) bool {
+	for side := range sides {
+		if (after.heap[side]-before.heap[side])/n > most[side] {
 			return false
 		}
 	}
