@@ -37,15 +37,20 @@ type relay struct {
 	done     chan struct{}
 	stop     sync.Once
 	resource string
-	// seen is the resource version of the last event, or that at which the watch began.
-	seen atomic.Uint64
+	// start is the resource version at which the watch began, and seen that of the last event. Events up to start are those
+	// of the list that a watch may begin with. They do not count as waiting: the list may be longer than maxWaiting, and its
+	// objects are held anyway.
+	start uint64
+	seen  atomic.Uint64
 	// limit and patience are maxWaiting and maxStalled.
 	limit    int
 	patience time.Duration
 }
 
-func newRelay(in watch.Interface, resource string) *relay {
-	return &relay{in: in, out: make(chan watch.Event, 10), done: make(chan struct{}), resource: resource, limit: maxWaiting, patience: maxStalled}
+func newRelay(in watch.Interface, resource string, start uint64) *relay {
+	r := &relay{in: in, out: make(chan watch.Event, 10), done: make(chan struct{}), resource: resource, start: start, limit: maxWaiting, patience: maxStalled}
+	r.seen.Store(start)
+	return r
 }
 
 // ResultChan implements watch.Interface.
@@ -62,6 +67,7 @@ func (r *relay) run() {
 	defer r.in.Stop()
 	in := r.in.ResultChan()
 	var waiting []watch.Event
+	listed := 0 // of those that wait
 	var moved time.Time // when the client last took an event, or needed to take none
 	for in != nil || len(waiting) > 0 {
 		var out chan<- watch.Event
@@ -74,23 +80,27 @@ func (r *relay) run() {
 			return
 		case out <- next:
 			waiting[0] = watch.Event{} // its object may be freed
-			waiting, moved = waiting[1:], time.Now()
+			waiting, moved, listed = waiting[1:], time.Now(), max(0, listed-1)
 		case e, ok := <-in:
 			if !ok {
 				in = nil
 				continue
 			}
-			if rv, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object); err == nil && rv > r.seen.Load() {
+			rv, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object)
+			if err == nil && rv > r.seen.Load() {
 				r.seen.Store(rv)
 			}
 			if len(waiting) == 0 {
 				moved = time.Now()
 			}
-			if len(waiting) >= r.limit || time.Since(moved) > r.patience {
+			if len(waiting)-listed >= r.limit || time.Since(moved) > r.patience {
 				dropped.WithLabelValues(r.resource).Inc()
 				return
 			}
 			waiting = append(waiting, e)
+			if err == nil && rv != 0 && rv <= r.start {
+				listed++
+			}
 		}
 	}
 }

@@ -3,10 +3,12 @@
 package registry
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
@@ -28,7 +30,7 @@ func TestRelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				in := watch.NewFakeWithChanSize(0, false)
-				r := newRelay(in, "tests")
+				r := newRelay(in, "tests", 0)
 				r.limit = c.limit
 				go r.run()
 				sent := 0
@@ -64,11 +66,44 @@ func TestRelay(t *testing.T) {
 	}
 }
 
+// TestRelayOfList: the list that a watch begins with may be longer than what may wait, and the changes after it may not.
+func TestRelayOfList(t *testing.T) {
+	const objects, limit = 500, 10
+	at := func(rv int) *v1alpha1.TunnelAgent {
+		return &v1alpha1.TunnelAgent{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(rv)}}
+	}
+	for name, changes := range map[string]int{"few changes": limit / 2, "too many changes": 3 * limit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := watch.NewFakeWithChanSize(0, false)
+				r := newRelay(in, "tests", objects)
+				r.limit = limit
+				go r.run()
+				for rv := 1; rv <= objects+changes && !in.IsStopped(); rv++ {
+					in.Add(at(rv))
+					synctest.Wait()
+				}
+				if keeps := changes <= limit; keeps == in.IsStopped() {
+					t.Fatalf("with %d changes the watch of the cache is stopped: %v", changes, in.IsStopped())
+				}
+				in.Stop()
+				got := 0
+				for range r.ResultChan() {
+					got++
+				}
+				if changes <= limit && got != objects+changes {
+					t.Errorf("%d events of %d arrive", got, objects+changes)
+				}
+			})
+		})
+	}
+}
+
 // TestRelayStops: a client that goes away ends the watch of the cache.
 func TestRelayStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := watch.NewFakeWithChanSize(0, false)
-		r := newRelay(in, "tests")
+		r := newRelay(in, "tests", 0)
 		go r.run()
 		in.Modify(&v1alpha1.TunnelAgent{})
 		r.Stop()

@@ -159,14 +159,13 @@ func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOp
 	if err != nil {
 		return nil, err
 	}
-	out := newRelay(in, w.plural)
+	now, err := w.Store.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		in.Stop()
+		return nil, err
+	}
+	out := newRelay(in, w.plural, now)
 	if everything(options) {
-		now, err := w.Store.GetCurrentResourceVersion(ctx)
-		if err != nil {
-			in.Stop()
-			return nil, err
-		}
-		out.seen.Store(now)
 		w.pace.add(out)
 	}
 	go func() {
