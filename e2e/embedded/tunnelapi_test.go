@@ -305,7 +305,7 @@ func (w *apiWorld) directTo(path string, pair *pki.KeyPair, user string) (int, s
 		req.Header.Set("X-Remote-User", user)
 		req.Header.Set("X-Remote-Group", "system:masters")
 	}
-	if user == "nobody" {
+	if user == "guest" {
 		req.Header.Del("X-Remote-Group")
 	}
 	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
@@ -341,7 +341,7 @@ func TestTunnelAPIStrangers(t *testing.T) {
 		text string
 	}{
 		{"the front proxy, for an administrator", good, "admin", http.StatusOK, "TunnelServerList"},
-		{"the front proxy, for a user without rights", good, "nobody", http.StatusForbidden, `User \"nobody\"`},
+		{"the front proxy, for a user without rights", good, "guest", http.StatusForbidden, `User \"guest\"`},
 		{"the front proxy, for no user", good, "", http.StatusUnauthorized, "Unauthorized"},
 		{"no certificate", nil, "admin", http.StatusForbidden, `User \"system:anonymous\"`},
 		{"the wrong common name", made(proxy, wrongName, 0), "admin", http.StatusUnauthorized, "Unauthorized"},

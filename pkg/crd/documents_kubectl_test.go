@@ -177,7 +177,7 @@ func (e *env) testControllers(t *testing.T) {
 	}
 	want := func(want string, args ...string) {
 		t.Helper()
-		daemontest.Eventually(t, 4*bound, func() error { // kube-controller-manager discovers resources anew twice a minute
+		daemontest.Eventually(t, 4*bound, func() error { // kube-controller-manager discovers resources again twice a minute
 			if out, err := try("", append(args, "-n", "docs")...); err != nil || out != want {
 				return errors.Join(fmt.Errorf("kubectl %v prints %q, want %q", args, out, want), err)
 			}

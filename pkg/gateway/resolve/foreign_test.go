@@ -98,7 +98,16 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	if err != nil || len(all) != 1 || all[0].Kind == gateway.KindService || all[0].Kind == one.Kind || all[0].Host != "foreign" || all[0].Port != 80 {
 		t.Errorf("alternatives of %s: %+v, %v, want the other endpoint", one.Addr, all, err)
 	}
-	// The API server is one under the address of its node, too: Service kubernetes leads there.
+	// Port-forwarding connects to the Pod of the reference, whatever the address is.
+	named := New(c.Client, Options{Namespace: "shop", PodsByName: true})
+	if d, err := named.Resolve(t.Context(), "to-pod-disguised", 80); err != nil || d.Kind != gateway.KindService || d.Pod.String() != "shop/web-1" {
+		t.Errorf("by the Pod's name: %+v, %v", d, err)
+	}
+	apiServerAtNode(t, c)
+}
+
+// apiServerAtNode: the API server is one under the address of its node, too. Service kubernetes leads there.
+func apiServerAtNode(t *testing.T, c *clustertest.Cluster) {
 	server := New(c.Client, Options{Namespace: "shop", APIServer: "192.0.2.2:22"})
 	for _, host := range []string{"to-node", "192.0.2.2"} {
 		port := map[string]uint16{"to-node": 80, "192.0.2.2": 22}[host]
@@ -108,10 +117,5 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 	}
 	if d, err := server.Resolve(t.Context(), "192.0.2.2", 10250); err != nil || d.Kind != gateway.KindNode {
 		t.Errorf("another port of the API server's node: %+v, %v", d, err)
-	}
-	// Port-forwarding connects to the Pod of the reference, whatever the address is.
-	named := New(c.Client, Options{Namespace: "shop", PodsByName: true})
-	if d, err := named.Resolve(t.Context(), "to-pod-disguised", 80); err != nil || d.Kind != gateway.KindService || d.Pod.String() != "shop/web-1" {
-		t.Errorf("by the Pod's name: %+v, %v", d, err)
 	}
 }

@@ -39,7 +39,7 @@ func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Dest
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return d, false, gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("ask for the right to list Pods in namespace %q, or use --via portforward", d.Namespace),
+		return d, false, gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("ask for the right to list Pods in namespace %q", d.Namespace),
 			"whether the endpoint %s of Service %s/%s is a Pod of its namespace cannot be checked: %w", d.Addr, d.Namespace, d.Name, err)
 	case err != nil:
 		return d, false, apiError(err, fmt.Sprintf("find the Pod with address %s in namespace %q", d.Addr.Addr(), d.Namespace))

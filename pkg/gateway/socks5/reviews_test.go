@@ -18,7 +18,7 @@ import (
 )
 
 // TestTokenReviews: 8 tokens of one client are in review at a time, in whatever form they are sent.
-// The next one is told at once that the proxy is busy and makes no review; a client with another
+// The next one gets the answer that the proxy is busy without a wait and makes no review; a client with another
 // address is reviewed beside them. When reviews end, the client is served again.
 func TestTokenReviews(t *testing.T) {
 	forms := map[string]func(token string) string{

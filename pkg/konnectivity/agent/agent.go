@@ -68,7 +68,7 @@ type Config struct {
 	// Links is the number of connections to each server. 0 uses the number that the
 	// server advertises.
 	Links int
-	// Protocol is what the agent speaks with servers. The zero value is any.
+	// Protocol is what the agent speaks with servers. The zero value is ProtocolAny.
 	Protocol settings.Protocol
 	// PauseSlow handles slow receivers of an upstream server's connections as upstream
 	// does: the agent stops reading, for all connections.

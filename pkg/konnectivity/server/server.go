@@ -95,7 +95,7 @@ type Config struct {
 	MaxPerOwner int
 	// Links is how many connections each Fairlead agent should hold. Default 1.
 	Links int
-	// Protocol is what the server speaks with agents. The zero value is any.
+	// Protocol is what the server speaks with agents. The zero value is ProtocolAny.
 	Protocol settings.Protocol
 	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
 	PauseSlow bool
