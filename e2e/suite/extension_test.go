@@ -11,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
@@ -54,36 +52,22 @@ func TestWebhook(t *testing.T) {
 
 func registerWebhook(ctx context.Context, t *testing.T) {
 	t.Helper()
-	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e.fairlead.dev"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "server.e2e.fairlead.dev",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				CABundle: serverCA,
-				Service:  &admissionregistrationv1.ServiceReference{Namespace: harness.Namespace, Name: harness.ServerName, Path: ptr.To("/validate"), Port: ptr.To[int32](443)},
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: harness.Namespace}},
-			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}
-	hooks := suite.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	if _, err := hooks.Create(ctx, hook, metav1.CreateOptions{}); err != nil {
+	registered(ctx, t, suite.RegisterWebhook)
+}
+
+// registered registers something of the server, until the test ends.
+func registered(ctx context.Context, t *testing.T, register func(context.Context, []byte) (func(context.Context) error, error)) {
+	t.Helper()
+	remove, err := register(ctx, serverCA)
+	if err != nil {
 		t.Fatal(err)
 	}
 	atEnd(ctx, t, func(ctx context.Context) {
-		if err := hooks.Delete(ctx, hook.Name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("removing the webhook: %v", err)
+		if err := remove(ctx); err != nil {
+			t.Errorf("removing what was registered: %v", err)
 		}
 	})
 }
-
-const whoami = "/apis/" + harness.ExtensionGroup + "/v1/whoami"
 
 // The API server reaches an aggregated API through the tunnel. As the front
 // proxy it authenticates with its own certificate and passes on the user that
@@ -101,7 +85,7 @@ func TestAggregatedAPI(t *testing.T) {
 		step{"only the front proxy is accepted", func(ctx context.Context, t *testing.T) {
 			// The Service proxy has no certificate of the front proxy.
 			body, err := suite.Client.CoreV1().RESTClient().Get().Namespace(harness.Namespace).Resource("services").
-				Name("https:" + harness.ServerName + ":https").SubResource("proxy").Suffix(whoami).Do(ctx).Raw()
+				Name("https:" + harness.ServerName + ":https").SubResource("proxy").Suffix(harness.Whoami).Do(ctx).Raw()
 			if !apierrors.IsForbidden(err) || !strings.Contains(fmt.Sprint(string(body), err), "only the front proxy") {
 				t.Errorf("want a refusal by the server, got %q, %v", body, err)
 			}
@@ -114,7 +98,7 @@ func aggregated(ctx context.Context, t *testing.T) {
 	var body []byte
 	err := harness.Wait(ctx, time.Minute, "the aggregated API", func(ctx context.Context) (err error) {
 		// The API server must not pass on the client's own user headers.
-		body, err = suite.Client.CoreV1().RESTClient().Get().AbsPath(whoami).SetHeader("X-Remote-User", "mallory").Do(ctx).Raw()
+		body, err = suite.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).SetHeader("X-Remote-User", "mallory").Do(ctx).Raw()
 		return err
 	})
 	if err != nil {
@@ -149,7 +133,7 @@ func withoutAgents(ctx context.Context, t *testing.T) {
 	ask := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		return suite.Client.CoreV1().RESTClient().Get().AbsPath(whoami).Do(ctx).Error()
+		return suite.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).Do(ctx).Error()
 	}
 	err := harness.Wait(ctx, time.Minute, "the aggregated API to go away", func(ctx context.Context) error {
 		if err := ask(ctx); !apierrors.IsServiceUnavailable(err) {
@@ -170,25 +154,5 @@ func withoutAgents(ctx context.Context, t *testing.T) {
 
 func registerAPI(ctx context.Context, t *testing.T) {
 	t.Helper()
-	object, err := json.Marshal(map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1." + harness.ExtensionGroup},
-		"spec": map[string]any{
-			"group": harness.ExtensionGroup, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15, "caBundle": serverCA,
-			"service": map[string]any{"namespace": harness.Namespace, "name": harness.ServerName, "port": 443},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
-	rest := suite.Client.CoreV1().RESTClient()
-	if err := rest.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(object).Do(ctx).Error(); err != nil {
-		t.Fatal(err)
-	}
-	atEnd(ctx, t, func(ctx context.Context) {
-		if err := rest.Delete().AbsPath(path, "v1."+harness.ExtensionGroup).Do(ctx).Error(); err != nil {
-			t.Errorf("removing the APIService: %v", err)
-		}
-	})
+	registered(ctx, t, suite.RegisterAPI)
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/interrupt"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 // options are the flags.
@@ -37,7 +39,7 @@ type options struct {
 // bench collects figures.
 type bench struct {
 	options
-	missed []string
+	missed goals.Missed
 }
 
 // parts of the benchmark, in their order.
@@ -103,8 +105,8 @@ func run(ctx context.Context, args []string) (err error) {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	if b.strict && len(b.missed) > 0 {
-		return fmt.Errorf("goals missed: %s", strings.Join(b.missed, "; "))
+	if b.strict {
+		return b.missed.Err()
 	}
 	return nil
 }
@@ -116,12 +118,7 @@ func row(what, format string, args ...any) {
 
 // goal prints a figure and whether it is within its goal.
 func goal[T cmp.Ordered](b *bench, what string, got, atMost T) {
-	mark := "reached"
-	if got > atMost {
-		mark = "missed"
-		b.missed = append(b.missed, what)
-	}
-	fmt.Printf("| %s | %v | ≤ %v | %s |\n", what, got, atMost, mark)
+	fmt.Printf("| %s | %v | ≤ %v | %s |\n", what, got, atMost, b.missed.Word(what, got <= atMost))
 }
 
 func quantile(of []time.Duration, q float64) time.Duration {

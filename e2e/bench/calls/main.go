@@ -20,6 +20,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/interrupt"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 // options are the flags.
@@ -106,13 +108,13 @@ type bench struct {
 	paths   []path
 	ca      []byte // of the server's certificate
 	kubectl string
+	missed  goals.Missed
 }
 
 // table measures and prints the rows.
 func (b *bench) table(ctx context.Context) error {
 	fmt.Printf("%d CPUs, %s; medians of %d runs in turns\n\n", runtime.NumCPU(), runtime.Version(), b.reps)
 	fmt.Println("| what | direct | upstream | Fairlead | Fairlead / direct | goal | Fairlead / upstream | |\n|---|--:|--:|--:|--:|--:|--:|---|")
-	var missed []string
 	for _, m := range b.measures() {
 		if len(b.only) > 0 && !slices.ContainsFunc(b.only, func(o string) bool { return strings.HasPrefix(m.name, o) }) {
 			continue
@@ -136,15 +138,13 @@ func (b *bench) table(ctx context.Context) error {
 				for _, values := range got[i] {
 					all = append(all, values[k])
 				}
-				v[i] = quantile(all, 0.5)
+				v[i] = goals.Quantile(all, 0.5)
 			}
-			if !what.print(m.name, v) {
-				missed = append(missed, m.name+", "+what.unit)
-			}
+			b.print(m.name, what, v)
 		}
 	}
-	if b.strict && len(missed) > 0 {
-		return fmt.Errorf("these rows missed their goals: %s", strings.Join(missed, "; "))
+	if b.strict {
+		return b.missed.Err()
 	}
 	return nil
 }
@@ -152,33 +152,18 @@ func (b *bench) table(ctx context.Context) error {
 // figure is one value of a measurement, and what ours has to be of that of the direct path. A figure
 // without a goal is printed only.
 type figure struct {
-	unit          string
-	atMost, least float64
+	unit string
+	goals.Goal
 }
 
-func (f figure) print(name string, v [3]float64) (reached bool) {
-	ratio, other := v[ours]/v[direct], v[ours]/v[upstream]
-	goal, mark := "", ""
-	switch {
-	case f.atMost > 0:
-		goal, reached = fmt.Sprintf("≤ %.2g", f.atMost), ratio <= f.atMost && other <= 1
-	case f.least > 0:
-		goal, reached = fmt.Sprintf("≥ %.2g", f.least), ratio >= f.least && other >= 1
-	default:
-		reached = true
-	}
-	if goal != "" {
-		mark = "reached"
-		if !reached {
-			mark = "missed"
+func (b *bench) print(name string, f figure, v [3]float64) {
+	ratio, other, word := v[ours]/v[direct], v[ours]/v[upstream], ""
+	if f.Goal != (goals.Goal{}) {
+		ahead := other <= 1 // of upstream
+		if f.AtLeast > 0 {
+			ahead = other >= 1
 		}
+		word = b.missed.Word(name+", "+f.unit, f.Reached(ratio) && ahead)
 	}
-	fmt.Printf("| %s, %s | %.4g | %.4g | %.4g | %.2f | %s | %.2f | %s |\n", name, f.unit, v[direct], v[upstream], v[ours], ratio, goal, other, mark)
-	return reached
-}
-
-// quantile of values, which it sorts.
-func quantile(v []float64, q float64) float64 {
-	slices.Sort(v)
-	return v[min(int(q*float64(len(v))), len(v)-1)]
+	fmt.Printf("| %s, %s | %.4g | %.4g | %.4g | %.2f | %s | %.2f | %s |\n", name, f.unit, v[direct], v[upstream], v[ours], ratio, f.Goal, other, word)
 }

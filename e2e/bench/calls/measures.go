@@ -17,14 +17,10 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 const (
@@ -43,9 +39,9 @@ type measure struct {
 }
 
 // latency has a goal for the median, as users feel it; the 99th percentile of few calls is for the eye.
-var latency = []figure{{unit: "p50 ms", atMost: 1.1}, {unit: "p99 ms"}}
+var latency = []figure{{"p50 ms", goals.Goal{AtMost: 1.1}}, {"p99 ms", goals.Goal{}}}
 
-var throughput = []figure{{unit: "MB/s", least: 0.9}}
+var throughput = []figure{{"MB/s", goals.Goal{AtLeast: 0.9}}}
 
 func (b *bench) measures() []measure {
 	return []measure{
@@ -73,7 +69,7 @@ func (b *bench) calls(n int, call func(context.Context, path) error) func(contex
 			}
 			took = append(took, float64(time.Since(start).Microseconds())/1e3)
 		}
-		return []float64{quantile(took, 0.5), quantile(took, 0.99)}, nil
+		return []float64{goals.Quantile(took, 0.5), goals.Quantile(took, 0.99)}, nil
 	}
 }
 
@@ -101,8 +97,10 @@ func (b *bench) prepare(ctx context.Context, c *harness.Cluster) error {
 	if err := b.copyTo(ctx, b.paths[direct]); err != nil {
 		return err
 	}
-	if err := b.register(ctx, c); err != nil {
-		return err
+	for _, register := range []func(context.Context, []byte) (func(context.Context) error, error){c.RegisterWebhook, c.RegisterAPI} {
+		if _, err := register(ctx, b.ca); err != nil { // they go with the cluster
+			return err
+		}
 	}
 	for _, p := range b.paths { // each API server learns of both in a moment
 		err := harness.Wait(ctx, time.Minute, "path "+p.name+" to reach the webhook and the aggregated API", func(ctx context.Context) error {
@@ -117,44 +115,6 @@ func (b *bench) prepare(ctx context.Context, c *harness.Cluster) error {
 		}
 	}
 	return nil
-}
-
-// register makes the webhook and the aggregated API of the cluster's test server.
-func (b *bench) register(ctx context.Context, c *harness.Cluster) error {
-	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "bench.fairlead.dev"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "server.bench.fairlead.dev",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: b.ca,
-				Service: &admissionregistrationv1.ServiceReference{Namespace: harness.Namespace, Name: harness.ServerName, Path: new("/validate"), Port: new(int32(443))}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: harness.Namespace}},
-			FailurePolicy:     new(admissionregistrationv1.Fail), SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-		}},
-	}
-	if _, err := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hook, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	object, err := toUnstructured(&apiregistrationv1.APIService{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
-		ObjectMeta: metav1.ObjectMeta{Name: "v1." + harness.ExtensionGroup},
-		Spec: apiregistrationv1.APIServiceSpec{
-			Group: harness.ExtensionGroup, Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 1, CABundle: b.ca,
-			Service: &apiregistrationv1.ServiceReference{Namespace: harness.Namespace, Name: harness.ServerName, Port: new(int32(443))},
-		},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = client.Resource(schema.GroupVersionResource{Group: apiregistrationv1.GroupName, Version: "v1", Resource: "apiservices"}).Create(ctx, object, metav1.CreateOptions{})
-	return err
 }
 
 func (b *bench) exec(ctx context.Context, p path) error {
@@ -246,7 +206,7 @@ func (b *bench) webhook(ctx context.Context, p path) error {
 }
 
 func (b *bench) aggregated(ctx context.Context, p path) error {
-	result := p.cluster.Client.CoreV1().RESTClient().Get().AbsPath("/apis/" + harness.ExtensionGroup + "/v1/whoami").Do(ctx)
+	result := p.cluster.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).Do(ctx)
 	var code int
 	if result.StatusCode(&code); code != http.StatusOK {
 		return fmt.Errorf("status %d: %w", code, result.Error())
@@ -268,9 +228,4 @@ func (c *counter) want(err error, size int) error {
 		err = fmt.Errorf("%d bytes arrived, want %d", int(*c), size)
 	}
 	return err
-}
-
-func toUnstructured(object any) (*unstructured.Unstructured, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	return &unstructured.Unstructured{Object: fields}, err
 }

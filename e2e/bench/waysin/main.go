@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 // options are what all parts have in common.
@@ -29,23 +31,7 @@ type options struct {
 	// duration is the time of each measurement of a rate.
 	duration time.Duration
 	// missed are the rows that do not reach their goal.
-	missed *[]string
-}
-
-// limit is the goal of a row, for its last column: at least or at most.
-type limit struct{ least, most float64 }
-
-// mark returns the cells that compare a value with its goal.
-func (o options) mark(row string, l limit, v float64) string {
-	sign, goal, ok := "≥", l.least, v >= l.least
-	if l.most > 0 {
-		sign, goal, ok = "≤", l.most, v <= l.most
-	}
-	if !ok {
-		*o.missed = append(*o.missed, row)
-		return fmt.Sprintf("%s %.4g | missed", sign, goal)
-	}
-	return fmt.Sprintf("%s %.4g | reached", sign, goal)
+	missed *goals.Missed
 }
 
 // part is one table.
@@ -93,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 	f.DurationVar(&o.duration, "duration", time.Second, "time of each measurement of a rate")
 	f.StringVar(&o.bin, "bin", "bin", "directory of konnectivity-server and konnectivity-agent")
 	strict := f.Bool("strict", false, "fail if a row does not reach its goal")
-	o.missed = new([]string)
+	o.missed = new(goals.Missed)
 	only := f.String("only", strings.Join(names, ","), "parts to measure")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -116,8 +102,8 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if *strict && len(*o.missed) > 0 {
-		return fmt.Errorf("these rows missed their goals: %s: measure again on a machine that does nothing else, or find out why", strings.Join(*o.missed, "; "))
+	if *strict {
+		return o.missed.Err()
 	}
 	return nil
 }

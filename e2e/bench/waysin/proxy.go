@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +22,8 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 const (
@@ -39,14 +40,14 @@ const (
 type measure struct {
 	name, unit string
 	take       func(ctx context.Context, address string) (float64, error)
-	goal       limit // of fairlead / kubectl
+	goal       goals.Goal // of fairlead / kubectl
 }
 
 var proxyMeasures = []measure{
-	{"small GET, median", "µs", smallGet, limit{most: 1}},
-	{"64 MiB body", "MB/s", largeBody, limit{least: 1}},
-	{"watch event, median delay", "µs", watchDelay, limit{most: 1.05}},
-	{"upgrade (exec), median", "µs", upgradeTime, limit{most: 1.05}},
+	{"small GET, median", "µs", smallGet, goals.Goal{AtMost: 1}},
+	{"64 MiB body", "MB/s", largeBody, goals.Goal{AtLeast: 1}},
+	{"watch event, median delay", "µs", watchDelay, goals.Goal{AtMost: 1.05}},
+	{"upgrade (exec), median", "µs", upgradeTime, goals.Goal{AtMost: 1.05}},
 }
 
 // runProxy compares fairlead proxy with kubectl proxy, in front of one server with TLS.
@@ -86,15 +87,10 @@ func runProxy(ctx context.Context, o options) error {
 				}
 			}
 		}
-		a, b := median(values[0]), median(values[1])
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f | %s |\n", m.name, m.unit, a, b, b/a, o.mark(m.name, m.goal, b/a))
+		a, b := goals.Quantile(values[0], 0.5), goals.Quantile(values[1], 0.5)
+		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f | %s |\n", m.name, m.unit, a, b, b/a, o.missed.Cells(m.name, m.goal, b/a))
 	}
 	return nil
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
 }
 
 // benchServer answers what is measured, and writes a kubeconfig for itself.
@@ -193,7 +189,7 @@ func smallGet(ctx context.Context, address string) (float64, error) {
 		}
 		took = append(took, micros(start))
 	}
-	return median(took), nil
+	return goals.Quantile(took, 0.5), nil
 }
 
 func micros(start time.Time) float64 { return float64(time.Since(start).Nanoseconds()) / 1e3 }
@@ -230,7 +226,7 @@ func watchDelay(ctx context.Context, address string) (float64, error) {
 	if len(delays) != events {
 		return 0, fmt.Errorf("%d events instead of %d: %w", len(delays), events, errors.Join(lines.Err()))
 	}
-	return median(delays), nil
+	return goals.Quantile(delays, 0.5), nil
 }
 
 // upgradeTime is from the connection to the first byte of the upgraded protocol.
@@ -243,7 +239,7 @@ func upgradeTime(ctx context.Context, address string) (float64, error) {
 		}
 		took = append(took, micros(start))
 	}
-	return median(took), nil
+	return goals.Quantile(took, 0.5), nil
 }
 
 func upgradeOnce(ctx context.Context, address string) error {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/net/proxy"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 // socks5Processes are what this program runs as in processes of their own, so that their
@@ -88,7 +90,7 @@ func (w *way) dialTime(target string, n int) (float64, error) {
 		all = append(all, float64(time.Since(start))/1e6)
 		_ = nc.Close()
 	}
-	return middle(all), nil
+	return goals.Quantile(all, 0.5), nil
 }
 
 // dialRate returns dials per second of 16 workers.
@@ -138,12 +140,7 @@ func (w *way) echo(target string, n int) (float64, error) {
 		}
 		all = append(all, float64(time.Since(start))/1e6)
 	}
-	return middle(all), nil
-}
-
-func middle(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
+	return goals.Quantile(all, 0.5), nil
 }
 
 // benchSOCKS5 measures both protocols of the listener, with a password and without a tunnel behind it,
@@ -244,17 +241,17 @@ func (d connectDialer) Dial(network, target string) (net.Conn, error) {
 // measurements are the rows, each with its goal for the first way's value by that of ssh -D.
 func measurements(target string, d time.Duration) []measurement {
 	return []measurement{
-		{"download, 1 connection, MB/s", limit{least: 1}, func(w *way) (float64, error) { return w.download(target, 1, d) }},
-		{"download, 16 connections, MB/s", limit{least: 1}, func(w *way) (float64, error) { return w.download(target, 16, d) }},
-		{"dial p50, ms", limit{most: 1.2}, func(w *way) (float64, error) { return w.dialTime(target, 200) }},
-		{"dials/s, 16 workers", limit{least: 1}, func(w *way) (float64, error) { return w.dialRate(target, d) }},
-		{"echo of 64 bytes p50, ms", limit{most: 1}, func(w *way) (float64, error) { return w.echo(target, 1000) }},
+		{"download, 1 connection, MB/s", goals.Goal{AtLeast: 1}, func(w *way) (float64, error) { return w.download(target, 1, d) }},
+		{"download, 16 connections, MB/s", goals.Goal{AtLeast: 1}, func(w *way) (float64, error) { return w.download(target, 16, d) }},
+		{"dial p50, ms", goals.Goal{AtMost: 1.2}, func(w *way) (float64, error) { return w.dialTime(target, 200) }},
+		{"dials/s, 16 workers", goals.Goal{AtLeast: 1}, func(w *way) (float64, error) { return w.dialRate(target, d) }},
+		{"echo of 64 bytes p50, ms", goals.Goal{AtMost: 1}, func(w *way) (float64, error) { return w.echo(target, 1000) }},
 	}
 }
 
 type measurement struct {
 	name string
-	goal limit
+	goal goals.Goal
 	f    func(*way) (float64, error)
 }
 
@@ -276,11 +273,11 @@ func compare(o options, ways []*way, names []string, target string, judge bool) 
 		}
 		fmt.Printf("| %s |", m.name)
 		for i := range ways {
-			fmt.Printf(" %.3g |", middle(got[i]))
+			fmt.Printf(" %.3g |", goals.Quantile(got[i], 0.5))
 		}
-		ratio, goal := middle(got[0])/middle(got[base]), "– | "
+		ratio, goal := goals.Quantile(got[0], 0.5)/goals.Quantile(got[base], 0.5), "– | "
 		if judge {
-			goal = o.mark(m.name, m.goal, ratio)
+			goal = o.missed.Cells(m.name, m.goal, ratio)
 		}
 		fmt.Printf(" %.2f | %s |\n", ratio, goal)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/goals"
 )
 
 // stalledClients read nothing while others download, and silentClients send nothing.
@@ -43,7 +45,7 @@ func benchStalled(ctx context.Context, o options) error {
 			got[i] = append(got[i], share)
 		}
 	}
-	fmt.Printf("| median of %d | %.0f | %.0f | %s |\n\n", o.reps, middle(got[0]), middle(got[1]), o.mark(row, limit{least: 95}, middle(got[0])))
+	fmt.Printf("| median of %d | %.0f | %.0f | %s |\n\n", o.reps, goals.Quantile(got[0], 0.5), goals.Quantile(got[1], 0.5), o.missed.Cells(row, goals.Goal{AtLeast: 95}, goals.Quantile(got[0], 0.5)))
 	return silent(ctx, o)
 }
 
@@ -99,7 +101,7 @@ func silent(ctx context.Context, o options) error {
 	after := memory(pid)
 	closed := time.Duration(longest.Load()).Seconds()
 	fmt.Printf("| %d silent clients | | goal | |\n| --- | --- | --- | --- |\n| opened within, s | %.1f | | |\n", silentClients, opened.Seconds())
-	fmt.Printf("| each closed within, s | %.1f | %s |\n", closed, o.mark("silent clients closed within", limit{most: 10}, closed))
+	fmt.Printf("| each closed within, s | %.1f | %s |\n", closed, o.missed.Cells("silent clients closed within", goals.Goal{AtMost: 10}, closed))
 	fmt.Printf("| memory before / with them / after, MiB | %.0f / %.0f / %.0f | | |\n", before, during, after)
 	return nil
 }

@@ -62,12 +62,22 @@ func (r *relay) behind(rv uint64) bool { return r.seen.Load() < rv }
 // Stop implements watch.Interface.
 func (r *relay) Stop() { r.stop.Do(func() { close(r.done) }) }
 
+// see notes the resource version of an event, and tells whether the event is one of the list that the watch began with.
+func (r *relay) see(e watch.Event) (ofList bool) {
+	rv, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object)
+	if err != nil || rv == 0 {
+		return false
+	}
+	r.seen.Store(max(rv, r.seen.Load()))
+	return rv <= r.start
+}
+
 func (r *relay) run() {
 	defer close(r.out)
 	defer r.in.Stop()
 	in := r.in.ResultChan()
 	var waiting []watch.Event
-	listed := 0 // of those that wait
+	listed := 0         // of those that wait
 	var moved time.Time // when the client last took an event, or needed to take none
 	for in != nil || len(waiting) > 0 {
 		var out chan<- watch.Event
@@ -86,10 +96,7 @@ func (r *relay) run() {
 				in = nil
 				continue
 			}
-			rv, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(e.Object)
-			if err == nil && rv > r.seen.Load() {
-				r.seen.Store(rv)
-			}
+			ofList := r.see(e)
 			if len(waiting) == 0 {
 				moved = time.Now()
 			}
@@ -98,7 +105,7 @@ func (r *relay) run() {
 				return
 			}
 			waiting = append(waiting, e)
-			if err == nil && rv != 0 && rv <= r.start {
+			if ofList {
 				listed++
 			}
 		}
