@@ -9,12 +9,14 @@
 //
 // Start with server and agent:
 //
-//	server        frontends, choice of an agent, authentication of agents
+//	server        connections of kube-apiserver, choice of an agent, authentication of agents
 //	server/app    flags, validation and start-up of konnectivity-server
 //	agent         links to all servers, dials to destinations
 //	agent/app     flags, validation and start-up of konnectivity-agent
-//	destinations  the rules for which destinations may be dialled
+//	destinations  the rules for which destinations may be dialed
+//	identifiers   what agents claim to reach: addresses, host names, the default route
 //	settings      environment variables and defaults that the bundle shares
+//	state         what a server shows of its agents and connections, and the client that reads it
 //	tunneltest    servers, agents, certificates and clients for tests
 //
 // The packages in internal:
@@ -29,10 +31,10 @@
 //	internal/membudget    the memory limit for slow receivers
 //	internal/apiclient    TokenReviews, Leases and Nodes
 //	internal/tlsreload    certificates that are read again when they change
-//	internal/logthrottle  one log line for attempts that fail again and again
+//	internal/trace        spans of dials
 //	internal/promtext     metrics
 //	internal/cmdutil      flags and start-up that both programs have
 //
 // All other rules follow from this one: a goroutine that reads a shared
-// connection never waits for the receiver of one tunnelled connection.
+// connection never waits for the receiver of one tunneled connection.
 package konnectivity

@@ -41,5 +41,5 @@ func Follow(root, p string) string {
 // lead to a file of this machine.
 const unusable = "/\x00"
 
-// own tells whether root is that of this process, which resolves links itself.
+// own reports whether root is that of this process, which resolves links itself.
 func own(root string) bool { return root == "" || filepath.Clean(root) == "/" }

@@ -50,6 +50,9 @@ func (l Limits) Listener(inner net.Listener) net.Listener {
 	return &listener{Listener: inner, limit: l.conns(), quick: l.Write > 0}
 }
 
+// Most returns how many connections a listener serves at a time in this process: Conns, or what its descriptors allow.
+func (l Limits) Most() int { return l.conns() }
+
 // conns is the number of connections that a listener may have in this process.
 func (l Limits) conns() int {
 	var r syscall.Rlimit

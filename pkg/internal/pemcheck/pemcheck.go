@@ -44,7 +44,7 @@ func Count(data []byte) (good, unreadable int) {
 	return good, unreadable + max(0, max(begins, ends)-blocks)
 }
 
-// isBegin tells whether a line begins a block, or did before it was cut.
+// isBegin reports whether a line begins a block, or did before it was cut.
 func isBegin(line []byte) bool {
 	const begin, least = "-----BEGIN ", len("-----B")
 	return bytes.HasPrefix(line, []byte(begin)) || len(line) >= least && bytes.HasPrefix([]byte(begin), line)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent implements the side of the tunnel that runs next to the nodes. It keeps
-// links to all servers and connects to destinations on their behalf.
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -62,7 +61,7 @@ type Config struct {
 	// MaxDials limits pending dials. MaxConns limits these and open connections
 	// together. Defaults 10,000 and 100,000.
 	MaxDials, MaxConns int
-	// Policy says what may be dialled; the zero value allows everything.
+	// Policy says what may be dialed; the zero value allows everything.
 	Policy destinations.Policy
 
 	// Links is the number of connections to each server. 0 uses the number that the
@@ -73,9 +72,9 @@ type Config struct {
 	// PauseSlow handles slow receivers of an upstream server's connections as upstream
 	// does: the agent stops reading, for all connections.
 	PauseSlow bool
-	// ConnLimit is the number of bytes queued for one slow receiver of an upstream
+	// ConnBuffer is the number of bytes queued for one slow receiver of an upstream
 	// server's connections. Default 16 MiB.
-	ConnLimit int
+	ConnBuffer int
 	// PeerBuffer and TotalBuffer limit the memory for data queued to slow destinations,
 	// per server and in total. 0 means unlimited.
 	PeerBuffer, TotalBuffer int64
@@ -96,24 +95,28 @@ type Config struct {
 	resolver *net.Resolver // resolves destinations' names
 }
 
+// DefaultConfig returns the values that zero fields of a Config take.
+func DefaultConfig() Config {
+	return Config{
+		SyncInterval: time.Second, SyncIntervalCap: 10 * time.Second, KeepaliveTime: time.Hour, ConnectTimeout: 20 * time.Second,
+		DialTimeout: 5 * time.Second, MissingAfter: 30 * time.Second, MaxDials: 10_000, MaxConns: 100_000,
+	}
+}
+
 func (c *Config) defaults() {
-	dur := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
+	d := DefaultConfig()
+	for _, f := range []struct {
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{&c.SyncInterval, d.SyncInterval}, {&c.SyncIntervalCap, d.SyncIntervalCap}, {&c.KeepaliveTime, d.KeepaliveTime},
+		{&c.ConnectTimeout, d.ConnectTimeout}, {&c.DialTimeout, d.DialTimeout}, {&c.MissingAfter, d.MissingAfter},
+	} {
+		if *f.value <= 0 {
+			*f.value = f.zero
 		}
 	}
-	dur(&c.SyncInterval, time.Second)
-	dur(&c.SyncIntervalCap, 10*time.Second)
-	dur(&c.KeepaliveTime, time.Hour)
-	dur(&c.ConnectTimeout, 20*time.Second)
-	dur(&c.DialTimeout, 5*time.Second)
-	dur(&c.MissingAfter, 30*time.Second)
-	if c.MaxDials == 0 {
-		c.MaxDials = 10_000
-	}
-	if c.MaxConns == 0 {
-		c.MaxConns = 100_000
-	}
+	c.MaxDials, c.MaxConns = cmp.Or(c.MaxDials, d.MaxDials), cmp.Or(c.MaxConns, d.MaxConns)
 	if c.Link.Window == 0 {
 		c.Link.Window = settings.DefaultLinkWindow
 	}
@@ -128,12 +131,12 @@ func (c *Config) defaults() {
 
 // Agent holds the links to all servers.
 type Agent struct {
-	cfg     Config
-	m       *Metrics
-	dialing promtext.Value
-	carried promtext.Value // dials and connections together; a dial that succeeds keeps its place
-	book    *membudget.Ledger
-	said    *logthrottle.Log
+	cfg       Config
+	m         *Metrics
+	dialing   promtext.Value
+	carried   promtext.Value // dials and connections together; a dial that succeeds keeps its place
+	memory    *membudget.Budget
+	throttled *logthrottle.Log
 
 	mu       sync.Mutex
 	clients  []*client
@@ -149,16 +152,16 @@ type Agent struct {
 func New(cfg Config, m *Metrics) *Agent {
 	cfg.defaults()
 	a := &Agent{cfg: cfg, m: m, ends: map[*endpoint.End]struct{}{}, changed: make(chan struct{}, 1)}
-	a.said = logthrottle.New(a.cfg.Logger, a.cfg.LogAgain)
+	a.throttled = logthrottle.New(a.cfg.Logger, a.cfg.LogAgain)
 	a.cfg.Pipe.Leaving = a.draining.Load
-	a.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
+	a.memory = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: a.evicted})
 	return a
 }
 
 // evicted counts and logs connections that were reset because of the memory limit.
 func (a *Agent) evicted(server string, connections int, bytes int64) {
 	a.m.evictions.With(membudget.Bound(server)).Add(int64(connections))
-	a.said.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose destinations do not read", Why: []any{"connections", connections, "bytes", bytes,
+	a.throttled.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose destinations do not read", Why: []any{"connections", connections, "bytes", bytes,
 		"reason", membudget.Explain("server", server, a.cfg.PeerBuffer, a.cfg.TotalBuffer)}})
 }
 

@@ -42,7 +42,7 @@ type client struct {
 }
 
 // holder is the link or the session as what holds memory.
-func (c *client) holder() membudget.Payer {
+func (c *client) holder() membudget.ChargedMember {
 	if c.link != nil {
 		return c.link
 	}
@@ -75,7 +75,7 @@ const drainWait = 300 * time.Millisecond
 // the link closed and asks another agent.
 const drainSilence = 500 * time.Millisecond
 
-// deaf tells whether that is over. Only Agent.Drain calls it.
+// deaf reports whether the server has been silent for drainSilence. Only Agent.Drain calls it.
 func (c *client) deaf() bool {
 	now := time.Now()
 	if n := c.link.Taken(); n != c.taken || c.tookAt.IsZero() {
@@ -206,7 +206,7 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	cfg.OnUnknown = func(typ byte, first bool) {
 		a.m.unknownFrames.Inc()
 		if first {
-			a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping frames of an unknown type: the server may be newer",
+			a.throttled.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping frames of an unknown type: the server may be newer",
 				Who: []any{"server", w.ServerID, "address", addr}, Why: []any{"type", typ}})
 		}
 	}
@@ -237,7 +237,7 @@ func (a *Agent) runLink(c *client) error {
 // time.
 func (a *Agent) badServer(id, addr, rule string, first bool) {
 	if first {
-		a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"server", id, "address", addr}, Err: errors.New(rule)})
+		a.throttled.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"server", id, "address", addr}, Err: errors.New(rule)})
 	}
 	a.m.violations.With(rule).Inc()
 }
@@ -282,8 +282,8 @@ func (a *Agent) add(c *client, count int, extra bool) bool {
 	draining := a.draining.Load()
 	a.mu.Unlock()
 	c.since = time.Now()
-	c.account = a.book.Open(c.serverID, c.holder())
-	a.said.Add(logthrottle.Event{Level: 1, Peer: c.serverID, Message: "Connected to a server", Who: []any{"address", c.addr}, Why: []any{"server", c.serverID}})
+	c.account = a.memory.Open(c.serverID, c.holder())
+	a.throttled.Add(logthrottle.Event{Level: 1, Peer: c.serverID, Message: "Connected to a server", Who: []any{"address", c.addr}, Why: []any{"server", c.serverID}})
 	if draining {
 		c.drain()
 	}
@@ -318,9 +318,9 @@ func (a *Agent) serve(c *client, run func() error) {
 	a.mu.Unlock()
 	a.m.serverFailures.With("from_server").Inc()
 	if !broke && time.Since(c.since) >= settled {
-		a.said.Forget(c.addr)
-		a.said.Forget(c.serverID)
+		a.throttled.Forget(c.addr)
+		a.throttled.Forget(c.serverID)
 	}
-	a.said.Add(logthrottle.Event{Level: 1, Peer: c.addr, Message: "The link to a server ended", Who: []any{"server", c.serverID, "address", c.addr}, Err: err})
+	a.throttled.Add(logthrottle.Event{Level: 1, Peer: c.addr, Message: "The link to a server ended", Who: []any{"server", c.serverID, "address", c.addr}, Err: err})
 	a.lose(c)
 }

@@ -41,7 +41,7 @@ type target struct {
 	st     incoming
 	end    atomic.Pointer[endpoint.End]
 	spoke  chan struct{}
-	gone   atomic.Bool // the dialler gave up
+	gone   atomic.Bool // the dialer gave up
 	once   sync.Once   // closes spoke
 	mu     sync.Mutex
 	cancel context.CancelFunc // nil once it was called
@@ -161,14 +161,14 @@ func (t *target) run(ctx context.Context, address string, span *trace.Span, chil
 		t.a.carried.Dec()
 		t.a.forget(end)
 		wrote, read := end.Moved()
-		t.a.cfg.Logger.V(5).Info("A connection is over", "destination", address, "duration", time.Since(since), "bytesSent", wrote, "bytesReceived", read, "end", reason(err))
+		t.a.cfg.Logger.V(5).Info("Connection closed", "destination", address, "duration", time.Since(since), "bytesSent", wrote, "bytesReceived", read, "end", reason(err))
 	}
 	end.Start(t.st)
 	t.a.remember(end)
 	t.end.Store(end)
 	if t.gone.Load() {
-		end.Abort("dial cancelled")
-		span.End("dial cancelled")
+		end.Abort("dial canceled")
+		span.End("dial canceled")
 		return
 	}
 	span.End("")
@@ -283,7 +283,7 @@ func (t *target) giveUp() {
 	t.gone.Store(true)
 	t.release()
 	if e := t.end.Load(); e != nil { // connected in the meantime
-		e.Abort("dial cancelled")
+		e.Abort("dial canceled")
 	}
 }
 

@@ -39,7 +39,7 @@ func (s *search) watchMissing(missing int) {
 	if missing <= 0 {
 		if !s.warnAt.IsZero() {
 			s.warnAt = time.Time{}
-			s.a.said.Forget(missingPeer)
+			s.a.throttled.Forget(missingPeer)
 		}
 		clear(s.held)
 		s.noteMoreAddresses()
@@ -53,7 +53,7 @@ func (s *search) watchMissing(missing int) {
 	}
 	s.warnAt = time.Now().Add(s.a.cfg.MissingAfter)
 	links := s.a.linkAddresses()
-	s.a.said.Add(logthrottle.Event{Peer: missingPeer, Message: "Servers are missing", Why: []any{"connected", len(links), "servers", len(links) + missing, "reason", s.whyMissing(links)}})
+	s.a.throttled.Add(logthrottle.Event{Peer: missingPeer, Message: "Servers are missing", Why: []any{"connected", len(links), "servers", len(links) + missing, "reason", s.whyMissing(links)}})
 }
 
 // whyMissing says what is known of servers that are missing; links are the addresses of

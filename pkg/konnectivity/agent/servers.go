@@ -97,7 +97,7 @@ func (a *Agent) addresses(ctx context.Context) ([]string, error) {
 	}
 	host, port, err := net.SplitHostPort(a.cfg.Address)
 	if err != nil || net.ParseIP(host) != nil {
-		return []string{a.cfg.Address}, nil // the dialler says what is wrong with it
+		return []string{a.cfg.Address}, nil // the dialer says what is wrong with it
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -147,7 +147,7 @@ func (u *resolution) pause(err error, cfg *Config) time.Duration {
 
 // failed counts and logs that an address could not be connected to.
 func (a *Agent) failed(addr string, err error) {
-	a.said.Add(logthrottle.Event{Peer: addr, Message: "Cannot connect to a server", Who: []any{"address", addr}, Err: err})
+	a.throttled.Add(logthrottle.Event{Peer: addr, Message: "Cannot connect to a server", Who: []any{"address", addr}, Err: err})
 	a.m.connectFails.With(failReason(err)).Inc()
 }
 

@@ -120,7 +120,7 @@ func (s *search) run(f func() func()) {
 	}()
 }
 
-// reached tells whether it is time. If not, the search rests no longer than until then.
+// reached reports whether it is time. If not, the search rests no longer than until then.
 func (s *search) reached(t time.Time) bool {
 	if !time.Now().Before(t) {
 		return true
@@ -233,7 +233,7 @@ func (s *search) candidates(used map[string]bool, missing int) (first []string) 
 	return first
 }
 
-// mayTry tells whether an address may be tried: where a link was lost, whatever began
+// mayTry reports whether an address may be tried: where a link was lost, whatever began
 // before that.
 func (s *search) mayTry(r *route) bool {
 	switch n := r.tries - r.old; {

@@ -63,25 +63,25 @@ func (a *Agent) openUpstream(ctx context.Context, nc *tls.Conn, addr, token stri
 func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) upstream.Config {
 	welcomed := false
 	return upstream.Config{
-		ConnLimit: a.cfg.ConnLimit, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
+		ConnBuffer: a.cfg.ConnBuffer, Pause: a.cfg.PauseSlow, Observe: a.m.observe, OnOverflow: a.m.overflows.Inc,
 		OnBad: func(err error, first bool) {
 			a.m.violations.With("packet").Inc()
 			if first {
-				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server sent a bad packet", Who: []any{"address", addr}, Err: err})
+				a.throttled.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server sent a bad packet", Who: []any{"address", addr}, Err: err})
 			}
 		},
 		OnStray: func(t wire.Type, id int64, never bool) {
 			a.m.strays.With(t.String()).Inc()
 			if never {
 				a.m.violations.With("unknown connection").Inc()
-				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"address", addr},
+				a.throttled.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "The server breaks the protocol", Who: []any{"address", addr},
 					Err: fmt.Errorf("%s for connection %d, which it never had", t, id)})
 			}
 		},
 		OnUnknown: func(t wire.Type, first bool) {
 			a.m.unknownFrames.Inc()
 			if first {
-				a.said.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping packets whose type is unknown or needs another message: the server may be newer",
+				a.throttled.Add(logthrottle.Event{Level: 1, Peer: addr, Message: "Skipping packets whose type is unknown or needs another message: the server may be newer",
 					Who: []any{"address", addr}, Why: []any{"type", t}})
 			}
 		},

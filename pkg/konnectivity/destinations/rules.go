@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package destinations holds the rules for addresses that may be dialled, and the list of those
+// Package destinations holds the rules for addresses that may be dialed, and the list of those
 // that are denied by default: the machine itself, link-local addresses and the metadata services
 // of clouds. The agent and the ways into the cluster (pkg/gateway/rules) share it, so that an
 // address that one denies is denied by the other in the same forms.
@@ -134,7 +134,7 @@ func (r *Rule) matchAddr(a netip.Addr, port int) bool {
 	return r.prefix.IsValid() && r.prefix.Contains(a.Unmap()) && r.matchPort(port)
 }
 
-// matchAny tells whether one of these addresses matches.
+// matchAny reports whether one of these addresses matches.
 func (r *Rule) matchAny(addrs []netip.Addr, port int) bool {
 	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return r.matchAddr(a, port) })
 }
@@ -149,7 +149,22 @@ func (r *Rule) matchHost(host string, port int) bool {
 	return host == r.host
 }
 
-// Policy decides which destinations may be dialled.
+// AnyAddress reports whether one of these rules has addresses at this port.
+func AnyAddress(rules []Rule, port int) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.host == "" && r.matchPort(port) })
+}
+
+// HasAddresses reports whether one of these rules has addresses at any port.
+func HasAddresses(rules []Rule) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.host == "" })
+}
+
+// HasNames reports whether one of these rules has the name of a host.
+func HasNames(rules []Rule) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.host != "" })
+}
+
+// Policy decides which destinations may be dialed.
 type Policy struct {
 	Allow []Rule // empty allows everything that is not denied
 	Deny  []Rule

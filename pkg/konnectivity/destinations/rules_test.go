@@ -80,7 +80,7 @@ func TestPolicy(t *testing.T) {
 
 // TestDefaultDeny: the metadata services of clouds and each IPv6 form of a denied IPv4 address
 // are denied, also where a name of the node leads there, while the same forms of other
-// addresses, and neighbours of what is denied, are not.
+// addresses, and neighbors of what is denied, are not.
 func TestDefaultDeny(t *testing.T) {
 	deny, err := ParseRules(DefaultDeny + ",10.9.0.0/16:22")
 	if err != nil {
@@ -124,6 +124,21 @@ func TestDefaultDeny(t *testing.T) {
 	allow := Policy{Allow: []Rule{{prefix: netip.MustParsePrefix("10.0.0.0/8")}}}
 	if allow.CheckAddr("[64:ff9b::10.0.0.1]:80", GrantNone) == nil {
 		t.Error("an IPv4 rule allows the translated address, which may be another machine")
+	}
+}
+
+// TestAnyAddress: rules for addresses at a port are told from those for names and for other ports.
+func TestAnyAddress(t *testing.T) {
+	for list, want := range map[string]bool{
+		"": false, "a.test,*.test:443": false, "10.0.0.0/8:80,[fd00::1]:22": false, "10.0.0.0/8": true, "a.test,10.0.0.1:443": true, ":443": true, ":80": false,
+	} {
+		rules, err := ParseRules(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := AnyAddress(rules, 443); got != want {
+			t.Errorf("%q has addresses at port 443: %v, want %v", list, got, want)
+		}
 	}
 }
 

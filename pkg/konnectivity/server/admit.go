@@ -26,7 +26,7 @@ func (s *Server) admit(ctx context.Context, nc *tls.Conn, token, identifiers str
 	ctx, cancel := context.WithTimeout(ctx, s.admission())
 	defer cancel()
 	if s.cfg.Tokens != nil {
-		if node, err = s.cfg.Tokens.Check(ctx, nc.RemoteAddr().String(), token); err != nil {
+		if node, ids.pod, err = s.checkToken(ctx, nc.RemoteAddr().String(), token); err != nil {
 			s.m.tokenReview.With("refused").Inc()
 			return ids, "token", s.tokenError(err)
 		}
@@ -34,7 +34,7 @@ func (s *Server) admit(ctx context.Context, nc *tls.Conn, token, identifiers str
 	}
 	if len(ids.problems) > 0 {
 		peer := nc.RemoteAddr().String()
-		s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent has identifiers that match no destination", Who: []any{"address", peer},
+		s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent has identifiers that match no destination", Who: []any{"address", peer},
 			Why: []any{"identifiers", strings.Join(ids.problems[:min(len(ids.problems), maxNamed)], "; ")}})
 	}
 	state := nc.ConnectionState()
@@ -48,6 +48,15 @@ func (s *Server) admit(ctx context.Context, nc *tls.Conn, token, identifiers str
 		return ids, "limit", err
 	}
 	return ids, "", nil
+}
+
+// checkToken returns what a token is bound to, as far as the checker knows that.
+func (s *Server) checkToken(ctx context.Context, peer, token string) (node, pod string, err error) {
+	if c, ok := s.cfg.Tokens.(PodTokenChecker); ok {
+		return c.CheckPod(ctx, peer, token)
+	}
+	node, err = s.cfg.Tokens.Check(ctx, peer, token)
+	return node, "", err
 }
 
 // seat reserves a place for an agent's connection, unless the server or the agent's owner

@@ -89,7 +89,7 @@ func (s *Server) agentTLS(cfg *tls.Config) *tls.Config {
 
 func (s *Server) refuse(nc net.Conn, reason string, err error) {
 	peer := nc.RemoteAddr().String()
-	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Refused an agent", Who: []any{"address", peer}, Why: []any{"reason", reason}, Err: errors.New(detailed(err))})
+	s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Refused an agent", Who: []any{"address", peer}, Why: []any{"reason", reason}, Err: errors.New(detailed(err))})
 	s.m.refused.With(reason).Inc()
 }
 
@@ -200,7 +200,7 @@ func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Iden
 	cfg.OnUnknown = func(typ byte, first bool) {
 		s.m.unknownFrames.Inc()
 		if first {
-			s.said.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "Skipping frames of an unknown type: the agent may be newer", Who: b.who(), Why: []any{"type", typ}})
+			s.throttled.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "Skipping frames of an unknown type: the agent may be newer", Who: b.who(), Why: []any{"type", typ}})
 		}
 	}
 	cfg.Counters = link.Counters{Sent: s.m.segments["to_agent"], Received: s.m.segments["from_agent"]}
@@ -224,7 +224,7 @@ func (s *Server) runLink(nc net.Conn, pc *plainConn, hello *link.Hello, ids Iden
 // first of its kind.
 func (s *Server) badAgent(b *Backend, first bool, err error) {
 	if first {
-		s.said.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "The agent breaks the protocol", Who: b.who(), Err: err})
+		s.throttled.Add(logthrottle.Event{Level: 1, Peer: b.peer, Message: "The agent breaks the protocol", Who: b.who(), Err: err})
 	}
 	s.m.badInput.With("agent").Inc()
 }
@@ -249,7 +249,7 @@ func (s *Server) newBackend(id string, ids Identifiers, nc net.Conn) *Backend {
 
 func (s *Server) join(b *Backend, protocol string) {
 	b.since = time.Now()
-	b.account = s.book.Open(b.key(), b.holder())
+	b.account = s.memory.Open(b.key(), b.holder())
 	s.disputed(s.reg.add(b))
 	if b.draining.Load() {
 		s.vacate(b) // an upstream agent may have announced that it drains before it joined
@@ -267,7 +267,7 @@ const settled = time.Minute
 // and owner: otherwise a host that connects in a loop would fill the log, whatever agent
 // IDs it uses.
 func (s *Server) noteAgent(level int, b *Backend, message string, err error, why ...any) {
-	s.said.Add(logthrottle.Event{Level: level, Peer: b.logPeer(), Message: message, Who: b.who(), Why: why, Err: err})
+	s.throttled.Add(logthrottle.Event{Level: level, Peer: b.logPeer(), Message: message, Who: b.who(), Why: why, Err: err})
 }
 
 // who names an agent in the log.
@@ -297,7 +297,7 @@ func (s *Server) leave(b *Backend, protocol string, err error) {
 	}
 	var pe *link.ProtocolError
 	if !errors.As(err, &pe) && time.Since(b.since) >= settled {
-		s.said.Forget(b.logPeer())
+		s.throttled.Forget(b.logPeer())
 	}
 	level := 2
 	if b.tenure.expired.Load() {

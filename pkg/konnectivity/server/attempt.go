@@ -35,7 +35,7 @@ func (at *attempt) drop() {
 	st := at.st
 	at.p.mu.Unlock()
 	if st != nil {
-		st.Reset("dial cancelled", false)
+		st.Reset("dial canceled", false)
 	}
 }
 
@@ -67,7 +67,7 @@ func (at *attempt) pass() {
 		return
 	}
 	others, room := p.triedBut(at.b)
-	if !room || !p.s.reg.hasOther(p.address, at.b, others) || !p.takeBack(at) {
+	if !room || !p.hasOther(at.b, others) || !p.takeBack(at) {
 		return
 	}
 	p.mu.Lock()
@@ -90,7 +90,7 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 	if late {
 		if st != nil {
 			p.s.m.dialFailures.With("unrecognized_response").Inc()
-			st.Reset("dial cancelled", false)
+			st.Reset("dial canceled", false)
 		}
 		return
 	}

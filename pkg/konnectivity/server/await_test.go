@@ -107,18 +107,18 @@ func TestAgentIsComing(t *testing.T) {
 			r.Server.Age(time.Hour)
 			r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-check.asked
-			dialled := make(chan error, 1)
+			dialed := make(chan error, 1)
 			go func() {
 				c, err := tunneltest.Connect(r.Connect)(t.Context(), tunneltest.Target(t, tunneltest.Echo))
 				if err == nil {
 					_ = c.Close()
 				}
-				dialled <- err
+				dialed <- err
 			}()
-			tunneltest.Eventually(t, tunneltest.Patience, "the dial waits, or has failed", func() bool { return r.Server.Established() == 1 || len(dialled) > 0 })
+			tunneltest.Eventually(t, tunneltest.Patience, "the dial waits, or has failed", func() bool { return r.Server.Established() == 1 || len(dialed) > 0 })
 			time.Sleep(50 * time.Millisecond) // longer than a refusal takes
 			close(check.answer)
-			if err := <-dialled; err != nil {
+			if err := <-dialed; err != nil {
 				t.Error(err)
 			}
 		})

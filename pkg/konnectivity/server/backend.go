@@ -28,6 +28,7 @@ type Identifiers struct {
 	owner string // whom the agent belongs to: a node, or the common name of a certificate
 	owned bool   // the owner is known, though a certificate may have no common name
 	seat  *seat  // among the owner's links; nil if the owner is not known
+	pod   string // that the agent's token is bound to; "" if it is not known
 
 	exclusive bool              // hosts were compared with those of the owner, a node
 	contested map[string]string // hosts that are not the owner's alone, and why
@@ -99,7 +100,7 @@ func (b *Backend) key() string {
 }
 
 // holder is the link or the session as what holds memory.
-func (b *Backend) holder() membudget.Payer {
+func (b *Backend) holder() membudget.ChargedMember {
 	if b.link != nil {
 		return b.link
 	}
@@ -153,7 +154,7 @@ func (b *Backend) load() int {
 }
 
 // streams is the number of connections that have not ended on the agent's link, those
-// being dialled included.
+// being dialed included.
 func (b *Backend) streams() int {
 	if b.link != nil {
 		return b.link.Streams()
@@ -161,19 +162,19 @@ func (b *Backend) streams() int {
 	return b.session.Len()
 }
 
-// takesDials tells whether the agent's link takes new dials. One that the agent drains
+// takesDials reports whether the agent's link takes new dials. One that the agent drains
 // does so only where no other can, and not for long. One that the server drains is that
 // until it is barred.
 func (b *Backend) takesDials() bool { return !b.draining.Load() && !b.tenure.barred.Load() }
 
-// full tells whether there are as many connections on the agent's link as may be.
+// full reports whether there are as many connections on the agent's link as may be.
 func (b *Backend) full() bool { return b.most > 0 && b.streams() >= b.most }
 
 // suspectAfter is for how long an agent may leave a ping unanswered before it
 // gets no new dials.
 const suspectAfter = 2 * time.Second
 
-// suspect tells whether the agent seems to be frozen or cut off.
+// suspect reports whether the agent seems to be frozen or cut off.
 func (b *Backend) suspect() bool {
 	if b.link != nil {
 		silent, overdue := b.link.Silence()

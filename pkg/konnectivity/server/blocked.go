@@ -7,7 +7,7 @@ package server
 // itself, and the data path counts nothing. The connections are counted when metrics
 // are read.
 
-// blocker is a client connection that knows how many of its tunnelled connections are
+// blocker is a client connection that knows how many of its tunneled connections are
 // blocked: up, because the agent's side does not take what the client sends, and
 // down, because the client does not take what the agent sends.
 type blocker interface{ blocked() (up, down int) }

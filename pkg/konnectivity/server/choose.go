@@ -161,7 +161,7 @@ func better(a, b *Backend, tried []*Backend) *Backend {
 	return b
 }
 
-// takesDials tells whether new dials go to one of the links.
+// takesDials reports whether new dials go to one of the links.
 func (g *group) takesDials() bool {
 	return !g.disputed && slices.ContainsFunc(g.links, (*Backend).takesDials)
 }
@@ -215,7 +215,7 @@ func (p *pool) full(host string, tried []*Backend) *Backend {
 	return nil
 }
 
-// serves tells whether choose may return b for the host.
+// serves reports whether choose may return b for the host.
 func (p *pool) serves(host string, b *Backend) bool {
 	keys := p.keys(b)
 	if p.strategy == StrategyDestHost {

@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
 // headerTimeout is for how long a client may take to send its request, or with gRPC to
@@ -25,20 +27,17 @@ const headerTimeout = 60 * time.Second
 func (s *Server) serveConnect(nc net.Conn) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
-	c := &connectClient{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
 	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
-	if !s.track(c) {
-		_ = nc.Close()
+	c := s.connectClient(nc)
+	if c == nil {
 		return
 	}
-	s.opening.Add(1)
-	c.open.Store(true)
-	defer c.dialling()
+	defer c.dialing()
 	request, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
 			s.badClient(nc, fmt.Errorf("HTTP CONNECT: %w", err))
-			_, _ = nc.Write(httpError(status, err.Error(), err.Error()))
+			_, _ = nc.Write(httpconnect.Refusal(status, err.Error(), err.Error()))
 		}
 		s.untrack(c)
 		_ = nc.Close()
@@ -46,6 +45,34 @@ func (s *Server) serveConnect(nc net.Conn) {
 	}
 	c.begun()
 	c.run(request)
+}
+
+// Connect implements state.Connector, for clients whose request another listener has read.
+func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state.Agent) {
+	s.m.httpConns.Inc()
+	defer s.m.httpConns.Dec()
+	c := s.connectClient(nc)
+	if c == nil {
+		return
+	}
+	defer c.dialing()
+	if len(ahead) > 0 {
+		c.in.Unread(ahead)
+	}
+	c.begun()
+	c.run(connectRequest{address: address, agent: agent})
+}
+
+// connectClient takes up a client. It closes the connection and returns nil if the server has stopped.
+func (s *Server) connectClient(nc net.Conn) *connectClient {
+	c := &connectClient{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
+	if !s.track(c) {
+		_ = nc.Close()
+		return nil
+	}
+	s.opening.Add(1)
+	c.open.Store(true)
+	return c
 }
 
 // connectClient is one HTTP CONNECT client.
@@ -57,12 +84,12 @@ type connectClient struct {
 	mu       sync.Mutex
 	asked    bool // the request is there
 	up, gone bool
-	spoke    atomic.Bool // the client has sent tunnelled bytes
+	spoke    atomic.Bool // the client has sent tunneled bytes
 	open     atomic.Bool // counted in Server.opening
 }
 
-// dialling notes that the client has dialled, or will not.
-func (c *connectClient) dialling() {
+// dialing notes that the client has dialed, or will not.
+func (c *connectClient) dialing() {
 	if c.open.CompareAndSwap(true, false) {
 		c.s.opening.Add(-1)
 	}
@@ -107,8 +134,8 @@ func (c *connectClient) run(request connectRequest) {
 		}
 		c.s.untrack(c)
 	}
-	p := c.s.DialTraced(request.address, c.end, request.trace)
-	c.dialling()
+	p := c.s.dialThrough(request.agent, request.address, c.end, request.trace)
+	c.dialing()
 	// Reading now shows a client that goes away during the dial.
 	chunk, err := c.in.ReadChunk(buffer.MaxPayload)
 	if err != nil {
@@ -162,7 +189,7 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 		if !errors.As(err, &de) {
 			de = &tunnel.DialError{Message: err.Error()}
 		}
-		_ = c.end.Out().Write(httpError(statusOf(de.Code), dialReason(de), de.Message))
+		_ = c.end.Out().Write(httpconnect.Refusal(statusOf(de.Code), dialReason(de), de.Message))
 		c.end.Out().Close()
 		c.s.untrack(c)
 		c.answered <- false

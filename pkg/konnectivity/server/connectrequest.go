@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
 // maxRequest bounds the head of a request in bytes.
@@ -20,6 +21,7 @@ const maxRequest = 16 << 10
 type connectRequest struct {
 	address string
 	trace   trace.Context
+	agent   *state.Agent // that a client of the state's listeners chooses; nil leaves the choice to the server
 }
 
 // readRequest reads the head of the request. A status of 0 means that the client has gone and gets no answer.
@@ -99,7 +101,7 @@ func parseConnect(head []byte) (connectRequest, int, error) {
 		return connectRequest{}, http.StatusBadRequest, err
 	}
 	// The clone does not keep the whole request in memory.
-	return connectRequest{strings.Clone(address), trace.Parse(req.Header.Get(trace.Header))}, 0, nil
+	return connectRequest{strings.Clone(address), trace.Parse(req.Header.Get(trace.Header)), nil}, 0, nil
 }
 
 // checkLines rejects what http.ReadRequest accepts and a strict RFC 9112 parser does not.

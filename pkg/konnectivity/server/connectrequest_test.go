@@ -71,3 +71,14 @@ func TestBareLineFeed(t *testing.T) {
 		t.Errorf("status %d, %v", status, err)
 	}
 }
+
+// TestFrontendChoosesNoAgent: a client of the frontend cannot choose an agent, which would go past the strategies and
+// --local-destinations. Only the listeners for state let clients choose, with --state-connect.
+func TestFrontendChoosesNoAgent(t *testing.T) {
+	for _, value := range []string{"id=one", "id=one&owner=node-1", "no agent"} {
+		got, status, err := parseConnect([]byte("CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: x\r\nFairlead-Agent: " + value + "\r\n\r\n"))
+		if got.agent != nil || status != 0 || err != nil {
+			t.Errorf("%q: agent %v, status %d, %v", value, got.agent, status, err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
 // Pending is a dial for a frontend. It may go through several agents; the
@@ -20,6 +21,7 @@ import (
 type Pending struct {
 	s       *Server
 	address string
+	agent   *state.Agent // that the dial must go through; nil for any
 	user    tunnel.Receiver
 	start   time.Time
 	serial  int64 // tells connections apart, see Server.Connections
@@ -70,7 +72,12 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 
 // DialTraced is Dial for a client that has sent a trace context.
 func (s *Server) DialTraced(address string, user tunnel.Receiver, parent trace.Context) *Pending {
-	p := &Pending{s: s, address: address, user: user, start: time.Now(), serial: s.serial.Add(1)}
+	return s.dialThrough(nil, address, user, parent)
+}
+
+// dialThrough is DialTraced through one agent, or through any if that is nil.
+func (s *Server) dialThrough(agent *state.Agent, address string, user tunnel.Receiver, parent trace.Context) *Pending {
+	p := &Pending{s: s, address: address, agent: agent, user: user, start: time.Now(), serial: s.serial.Add(1)}
 	p.span, p.trace = s.cfg.Tracer.Start(parent, "konnectivity-server dial", trace.Server)
 	p.span.Set("address", address)
 	if reason, err := s.beginDial(address); err != nil {
@@ -155,7 +162,7 @@ func (p *Pending) next(mayWait bool) {
 		stale := p.done && !at.dialed
 		p.mu.Unlock()
 		if stale {
-			st.Reset("dial cancelled", false)
+			st.Reset("dial canceled", false)
 		}
 		return
 	}
@@ -167,7 +174,7 @@ func (p *Pending) none() (again bool) {
 	p.mu.Lock()
 	tried, deaf := p.tried, p.deaf
 	p.mu.Unlock()
-	if b := p.s.reg.full(p.address, tried); b != nil {
+	if b := p.full(tried); b != nil {
 		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q has %d connections and dials, the server's limit for one agent", b.agentID, b.most), "no_agent")
 		return false
 	}
@@ -177,11 +184,13 @@ func (p *Pending) none() (again bool) {
 	}
 	asked := p.asked()
 	switch {
-	case p.s.awaitAgent(p): // next is called when an agent comes
+	case p.agent == nil && p.s.awaitAgent(p): // next is called when an agent comes
 	case p.pick() != nil: // it was full a moment ago
 		return true
 	case asked:
 		p.finish(nil, tunnel.Errorf(tunnel.CodeAgentGone, "the agent went away during the dial"), "backend_close")
+	case p.agent != nil:
+		p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "agent %q has no link to this server", p.agent.ID), "no_agent")
 	default:
 		p.finish(nil, tunnel.Errorf(tunnel.CodeNoAgent, "No agent available"), "no_agent")
 	}
@@ -221,6 +230,9 @@ func (p *Pending) pick() *Backend {
 	p.mu.Unlock()
 	if !p.mayTry(len(tried)) {
 		return nil
+	}
+	if p.agent != nil {
+		return p.s.reg.through(*p.agent, tried)
 	}
 	if b, own := p.s.pickLocal(p.address, tried); own {
 		return b

@@ -52,8 +52,8 @@ func (m *dialModel) checkFront(f *front) {
 	switch {
 	case f.answers > 1 || f.ended > 1:
 		m.Fatalf("dial %d has %d answers and %d ends", f.number, f.answers, f.ended)
-	case f.answers == 1 && f.cancelled:
-		m.Fatalf("dial %d has an answer though it was cancelled", f.number)
+	case f.answers == 1 && f.canceled:
+		m.Fatalf("dial %d has an answer though it was canceled", f.number)
 	case f.answers == 0 || f.judged:
 		return
 	case f.err == nil && f.st == nil:

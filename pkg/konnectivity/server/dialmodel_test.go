@@ -19,14 +19,14 @@ import (
 
 // front is a frontend of TestDialModel with the answers that it got.
 type front struct {
-	number    int
-	p         *Pending
-	start     time.Time
-	cancelled bool
-	hungUp    bool // it has closed its connection, or noticed its end
-	judged    bool // its answer was checked
-	at        *attempt
-	since     time.Time // when at was first seen
+	number   int
+	p        *Pending
+	start    time.Time
+	canceled bool
+	hungUp   bool // it has closed its connection, or noticed its end
+	judged   bool // its answer was checked
+	at       *attempt
+	since    time.Time // when at was first seen
 
 	mu       sync.Mutex
 	answers  int
@@ -139,7 +139,7 @@ func (m *dialModel) step() {
 		}
 	case "cancel":
 		if f := m.any(func(f *front) bool { return f.pending() }); f != nil {
-			f.cancelled = true
+			f.canceled = true
 			f.p.Cancel()
 		}
 	case "hang up":
@@ -213,7 +213,7 @@ func (m *dialModel) any(want func(*front) bool) *front {
 func (f *front) pending() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.answers == 0 && !f.cancelled
+	return f.answers == 0 && !f.canceled
 }
 
 // alive reports whether the frontend has a connection.

@@ -81,7 +81,7 @@ func (r *registry) recontest(b *Backend, contested map[string]string) (disputes 
 func (s *Server) disputed(disputes []string) {
 	for _, why := range disputes {
 		s.m.disputed.Inc()
-		s.said.Add(logthrottle.Event{Level: 1, Peer: "disputed host", Message: "Strategy destHost skips a host by --agent-claims=node: correct the addresses in the status of the named Nodes", Why: []any{"reason", why}})
+		s.throttled.Add(logthrottle.Event{Level: 1, Peer: "disputed host", Message: "Strategy destHost skips a host by --agent-claims=node: correct the addresses in the status of the named Nodes", Why: []any{"reason", why}})
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *Server) recheckClaims() {
 			}
 			contested, err := s.cfg.Claims.contested(s.ctx, b.ids.owner, &b.ids)
 			if err != nil {
-				s.said.Add(logthrottle.Event{Level: 1, Peer: "recheck", Message: "Cannot compare the identifiers of agents with Nodes for --agent-claims=node", Err: err})
+				s.throttled.Add(logthrottle.Event{Level: 1, Peer: "recheck", Message: "Cannot compare the identifiers of agents with Nodes for --agent-claims=node", Err: err})
 				break
 			}
 			s.disputed(s.reg.recontest(b, contested))

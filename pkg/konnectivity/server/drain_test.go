@@ -67,7 +67,7 @@ func TestShutdownSparesFreshClients(t *testing.T) {
 }
 
 // TestShutdownRefusesFurtherDials checks that, once the server is stopping, a client
-// that has already dialled on a stream cannot dial on it again and gets the reason.
+// that has already dialed on a stream cannot dial on it again and gets the reason.
 // Its existing connection continues.
 func TestShutdownRefusesFurtherDials(t *testing.T) {
 	r := tunneltest.NewRig(t, server.Config{})

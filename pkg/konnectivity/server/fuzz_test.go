@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
@@ -112,7 +113,7 @@ func FuzzReason(f *testing.F) {
 	f.Add("")
 	f.Add(strings.Repeat("\u00e9 long", 1000))
 	f.Fuzz(func(t *testing.T, text string) {
-		answer := string(httpError(http.StatusBadGateway, text, text))
+		answer := string(httpconnect.Refusal(http.StatusBadGateway, text, text))
 		line, rest, _ := strings.Cut(answer, "\r\n")
 		if len(line) > 300 || strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
 			t.Errorf("status line %q", line)

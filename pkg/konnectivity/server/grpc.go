@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// grpcStream is one stream of a client. It carries one tunnelled connection or
+// grpcStream is one stream of a client. It carries one tunneled connection or
 // several.
 type grpcStream struct {
 	s        *Server

@@ -48,18 +48,18 @@ type grpcClient struct {
 	conn  *h2.Conn
 	since time.Time
 	fresh atomic.Bool // has had no stream yet; counted in Server.opening
-	// several says that more than one tunnelled connection is or was carried, as
+	// several says that more than one tunneled connection is or was carried, as
 	// kube-apiserver never has it: then its reader may wait for none of them. While
 	// the first one is alone, it may; a second one can begin when that wait is over.
 	several atomic.Bool
-	// cut says that the connection ended while tunnelled connections were open.
+	// cut says that the connection ended while tunneled connections were open.
 	cut atomic.Bool
 }
 
 // connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
 func (g *grpcClient) connect(nc net.Conn) {
 	cfg := g.s.cfg.Frontend
-	cfg.Budget = g.s.book
+	cfg.Budget = g.s.memory
 	cfg.OnStream = g.open
 	cfg.OnSent = g.s.m.wrote
 	cfg.OnBreach = func(err *h2.ConnError) { g.bad(err) }
@@ -67,7 +67,7 @@ func (g *grpcClient) connect(nc net.Conn) {
 	g.conn = h2.NewServer(nc, cfg)
 }
 
-// ended logs why a connection was cut off. A client whose tunnelled connections are over ends its own in an orderly
+// ended logs why a connection was cut off. A client whose tunneled connections are over ends its own in an orderly
 // way, with GOAWAY or with a reset if it has not read all of the answers: that is no event. Breaches are logged by bad.
 func (g *grpcClient) ended(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -75,7 +75,7 @@ func (g *grpcClient) ended(err error) {
 	}
 	if g.cut.Load() || errors.Is(err, os.ErrDeadlineExceeded) {
 		peer := netx.Peer(g.conn.Net())
-		g.s.said.Add(logthrottle.Event{Level: 4, Peer: peer, Message: "The connection of a client was cut off", Who: []any{"client", peer}, Err: err})
+		g.s.throttled.Add(logthrottle.Event{Level: 4, Peer: peer, Message: "The connection of a client was cut off", Who: []any{"client", peer}, Err: err})
 	}
 }
 
@@ -91,14 +91,14 @@ func (g *grpcClient) unknown(first bool, t wire.Type) {
 func (s *Server) unknown(first bool, peer string, who []any, t wire.Type) {
 	s.m.unknownFrames.Inc()
 	if first {
-		s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Skipping packets whose type is unknown or needs another message: the sender may be newer", Who: who, Why: []any{"type", t}})
+		s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "Skipping packets whose type is unknown or needs another message: the sender may be newer", Who: who, Why: []any{"type", t}})
 	}
 }
 
 // badClient counts and logs what a client sent against the rules.
 func (s *Server) badClient(nc net.Conn, err error) {
 	peer := netx.Peer(nc)
-	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "A client breaks the protocol", Who: []any{"client", peer}, Err: err})
+	s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "A client breaks the protocol", Who: []any{"client", peer}, Err: err})
 	s.m.badInput.With("client").Inc()
 }
 

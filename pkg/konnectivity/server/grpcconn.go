@@ -15,7 +15,7 @@ import (
 
 type counterValue = promtext.Value
 
-// grpcConn is one tunnelled connection of a gRPC client. It has no goroutine: the
+// grpcConn is one tunneled connection of a gRPC client. It has no goroutine: the
 // client's reader sends up, to the agent, and the link's reader sends down, to
 // the client.
 type grpcConn struct {
@@ -221,7 +221,7 @@ func (c *grpcConn) guardUp(left int) {
 		return // Close follows the last byte
 	case left:
 		c.dropUp()
-		c.st.Reset("the dialler is gone, and the destination takes none of the last bytes", false)
+		c.st.Reset("the client closed the connection, and the destination does not accept the last bytes", false)
 		return
 	}
 	c.mu.Lock()

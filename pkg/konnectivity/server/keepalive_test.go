@@ -13,6 +13,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
+// answerTime is the keepalive timeout: a busy machine answers in it.
+const answerTime = 2 * time.Second
+
 // TestAgentKeepalive checks that the server gives up an upstream agent that answers
 // nothing after the keepalive time and the keepalive timeout, and not before.
 func TestAgentKeepalive(t *testing.T) {
@@ -22,10 +25,10 @@ func TestAgentKeepalive(t *testing.T) {
 	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := tunneltest.NewRig(t, server.Config{Protocol: settings.ProtocolUpstream, AgentKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			r := tunneltest.NewRig(t, server.Config{Protocol: settings.ProtocolUpstream, AgentKeepalive: c.keepalive, KeepaliveTimeout: answerTime})
 			p := tunneltest.NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{}, p.Addr)
-			time.Sleep(3 * time.Second) // silent, and answers pings
+			time.Sleep(2 * (500*time.Millisecond + answerTime)) // silent, and answers pings
 			links := func() float64 {
 				return tunneltest.Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="upstream"}`)
 			}
@@ -56,7 +59,7 @@ func TestFrontendKeepalive(t *testing.T) {
 	}{"short": {500 * time.Millisecond, true}, "long": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := tunneltest.NewRig(t, server.Config{FrontendKeepalive: c.keepalive, KeepaliveTimeout: 500 * time.Millisecond})
+			r := tunneltest.NewRig(t, server.Config{FrontendKeepalive: c.keepalive, KeepaliveTimeout: answerTime})
 			r.StartAgent(agent.Config{}, "")
 			frontend, _ := r.FrontendsTLS()
 			cfg, err := r.AgentTLSConfig()()
@@ -66,7 +69,7 @@ func TestFrontendKeepalive(t *testing.T) {
 			p := tunneltest.NewProxy(t, frontend)
 			defer p.Freeze(false) // before the client closes, so that the server sees the close
 			conn := tunneltest.MustDial(t, tunneltest.GRPCTLS(p.Addr, cfg), tunneltest.Target(t, tunneltest.Echo))
-			time.Sleep(3 * time.Second) // silent, and answers pings
+			time.Sleep(2 * (500*time.Millisecond + answerTime)) // silent, and answers pings
 			if _, err := conn.Write([]byte{1}); err != nil {
 				t.Fatalf("a client that answers pings: %v", err)
 			}

@@ -22,7 +22,7 @@ type local struct {
 func (s *Server) AddLocal(nc net.Conn, match func(address string) bool) {
 	b := &Backend{peer: "local", since: time.Now(), dials: map[*attempt]time.Time{}}
 	b.link = link.New(nc, s.cfg.Link.Window, s.cfg.Link)
-	b.account = s.book.Open(b.key(), b.link)
+	b.account = s.memory.Open(b.key(), b.link)
 	s.local = &local{b, match}
 	lc := &linkConn{s, b}
 	s.track(lc)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
@@ -145,6 +146,6 @@ func (s *Server) refuseConnect(nc net.Conn, cfg *tls.Config) {
 	}
 	s.countFailure("no_agent", tunnel.CodeLimit)
 	e := tunnel.Errorf(tunnel.CodeLimit, noDescriptors)
-	_, _ = nc.Write(httpError(statusOf(e.Code), dialReason(e), e.Message))
+	_, _ = nc.Write(httpconnect.Refusal(statusOf(e.Code), dialReason(e), e.Message))
 	_ = nc.Close() // with TLS, sends the close alert
 }

@@ -111,12 +111,12 @@ func (s *Server) reviewToken(r TokenReviewer, b *Backend) bool {
 		return false
 	case err != nil:
 		s.m.tokenAgain.With("failed").Inc()
-		s.said.Add(logthrottle.Event{Level: 1, Peer: "reviews", Message: "Cannot review tokens of connected agents: their connections stay", Err: err})
+		s.throttled.Add(logthrottle.Event{Level: 1, Peer: "reviews", Message: "Cannot review tokens of connected agents: their connections stay", Err: err})
 		t.reviewAt = time.Now().Add(soon)
 		return false
 	case refused == nil:
 		s.m.tokenAgain.With("accepted").Inc()
-		s.said.Forget("reviews")
+		s.throttled.Forget("reviews")
 		t.doubted, t.reviewAt = false, s.nextReview()
 	case expired(t.token, time.Now()): // as each projected token does, within the hour
 		s.m.tokenAgain.With("expired").Inc()
@@ -150,7 +150,7 @@ func (s *Server) expel(b *Backend, credential string, old bool, why error) {
 	if old { // in normal operation: the agent comes back with its next one
 		level, message = 5, "Draining the connection of an agent whose credential has expired"
 	}
-	s.said.Add(logthrottle.Event{Level: level, Peer: b.peer, Message: message, Who: b.who(), Why: []any{"credential", credential}, Err: why})
+	s.throttled.Add(logthrottle.Event{Level: level, Peer: b.peer, Message: message, Who: b.who(), Why: []any{"credential", credential}, Err: why})
 }
 
 // endExpelled ends an expelled link behind its last connection. Until then it is the last
@@ -173,7 +173,7 @@ func (s *Server) endExpelled(b *Backend, now time.Time) {
 	}
 }
 
-// expired tells whether a token that was accepted once says that its time is over.
+// expired reports whether a token that was accepted once says that its time is over.
 func expired(token string, now time.Time) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

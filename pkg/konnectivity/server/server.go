@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server accepts kube-apiserver on one side and agents on the other. It makes
-// the connections that kube-apiserver asks for through the agents.
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"net"
@@ -33,6 +32,13 @@ type TokenChecker interface {
 	// the node that the token is bound to, if that is known. peer is the sender, as
 	// "ADDRESS:PORT". ctx is done when the sender has disconnected.
 	Check(ctx context.Context, peer, token string) (node string, err error)
+}
+
+// PodTokenChecker is a TokenChecker that also knows the Pods of agents.
+type PodTokenChecker interface {
+	TokenChecker
+	// CheckPod does what Check does. It also returns the name of the Pod that the token is bound to, if that is known.
+	CheckPod(ctx context.Context, peer, token string) (node, pod string, err error)
 }
 
 // Config says how a server behaves. A zero field takes its default.
@@ -83,10 +89,10 @@ type Config struct {
 	// Default 20 s.
 	HandshakeTimeout time.Duration
 	// MaxPending limits dials without an answer. MaxConns limits these and the
-	// tunnelled connections together. MaxAgents limits the connections of agents.
+	// tunneled connections together. MaxAgents limits the connections of agents.
 	// Defaults 10,000, 200,000 and 20,000.
 	MaxPending, MaxConns, MaxAgents int
-	// MaxPerAgent is the limit for the dials and tunnelled connections, counted as for
+	// MaxPerAgent is the limit for the dials and tunneled connections, counted as for
 	// MaxConns, on each connection of an agent. Beyond it, dials go to another agent
 	// that fits. Default 100,000.
 	MaxPerAgent int
@@ -97,9 +103,9 @@ type Config struct {
 	Links int
 	// Protocol is what the server speaks with agents. The zero value is ProtocolAny.
 	Protocol settings.Protocol
-	// PauseSlow and ConnLimit: as in the agent's Config, for upstream agents.
-	PauseSlow bool
-	ConnLimit int
+	// PauseSlow and ConnBuffer: as in the agent's Config, for upstream agents.
+	PauseSlow  bool
+	ConnBuffer int
 	// PeerBuffer and TotalBuffer limit the memory for data queued to slow receivers,
 	// per agent and in total. 0 means unlimited.
 	PeerBuffer, TotalBuffer int64
@@ -122,59 +128,59 @@ type Config struct {
 // much. If all of it waits for an agent, one buffer of the second size holds it.
 const firstWindow = 15 << 10
 
+// DefaultConfig returns the values that zero fields of a Config take.
+func DefaultConfig() Config {
+	return Config{
+		DialTimeout: 35 * time.Second, RetryAfter: time.Second, ExpelGrace: expelGraceDefault, LastResort: lastResortDefault,
+		FirstStream: 500 * time.Millisecond, AgentKeepalive: time.Hour, FrontendKeepalive: time.Hour,
+		KeepaliveTimeout: 20 * time.Second, HandshakeTimeout: 20 * time.Second,
+		MaxPending: 10_000, MaxConns: 200_000, MaxAgents: 20_000, MaxPerAgent: 100_000, Links: 1, ServerCount: 1,
+		Strategies: []Strategy{StrategyDefault},
+	}
+}
+
 func (c *Config) defaults() {
-	dur := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
+	d := DefaultConfig()
+	for _, f := range []struct {
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{&c.DialTimeout, d.DialTimeout}, {&c.RetryAfter, d.RetryAfter}, {&c.ExpelGrace, d.ExpelGrace}, {&c.LastResort, d.LastResort},
+		{&c.FirstStream, d.FirstStream}, {&c.AgentKeepalive, d.AgentKeepalive}, {&c.FrontendKeepalive, d.FrontendKeepalive},
+		{&c.KeepaliveTimeout, d.KeepaliveTimeout}, {&c.HandshakeTimeout, d.HandshakeTimeout},
+		{&c.Claims.Recheck, recheckDefault}, {&c.Pipe.Stall, endpoint.DefaultStall},
+	} {
+		if *f.value <= 0 {
+			*f.value = f.zero
 		}
 	}
-	num := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	dur(&c.DialTimeout, 35*time.Second)
-	dur(&c.RetryAfter, time.Second)
-	dur(&c.ExpelGrace, expelGraceDefault)
-	dur(&c.LastResort, lastResortDefault)
-	dur(&c.FirstStream, 500*time.Millisecond)
-	dur(&c.AgentKeepalive, time.Hour)
-	dur(&c.FrontendKeepalive, time.Hour)
-	dur(&c.KeepaliveTimeout, 20*time.Second)
-	dur(&c.HandshakeTimeout, 20*time.Second)
-	dur(&c.Claims.Recheck, recheckDefault)
-	dur(&c.Pipe.Stall, endpoint.DefaultStall)
-	num(&c.MaxPending, 10_000)
-	num(&c.MaxConns, 200_000)
-	num(&c.MaxAgents, 20_000)
-	num(&c.MaxPerAgent, 100_000)
-	num(&c.Links, 1)
-	num(&c.MaxPerOwner, max(64, 4*c.Links))
-	num(&c.ServerCount, 1)
-	num(&c.Link.Window, settings.DefaultLinkWindow)
-	num(&c.Frontend.StreamWindow, 192<<10)
-	num(&c.Frontend.FirstWindow, min(firstWindow, c.Frontend.StreamWindow))
+	c.MaxPending, c.MaxConns, c.MaxAgents = cmp.Or(c.MaxPending, d.MaxPending), cmp.Or(c.MaxConns, d.MaxConns), cmp.Or(c.MaxAgents, d.MaxAgents)
+	c.MaxPerAgent, c.Links, c.ServerCount = cmp.Or(c.MaxPerAgent, d.MaxPerAgent), cmp.Or(c.Links, d.Links), cmp.Or(c.ServerCount, d.ServerCount)
+	c.MaxPerOwner = cmp.Or(c.MaxPerOwner, max(64, 4*c.Links))
+	c.Link.Window = cmp.Or(c.Link.Window, settings.DefaultLinkWindow)
+	c.Frontend.StreamWindow = cmp.Or(c.Frontend.StreamWindow, 192<<10)
+	c.Frontend.FirstWindow = cmp.Or(c.Frontend.FirstWindow, min(firstWindow, c.Frontend.StreamWindow))
 	if c.Link.Budget == nil {
 		c.Link.Budget = link.NewBudget(settings.DefaultLinkBudget)
 	}
 	if len(c.Strategies) == 0 {
-		c.Strategies = []Strategy{StrategyDefault}
+		c.Strategies = d.Strategies
 	}
 }
 
 // Server is the server side of the tunnel.
 type Server struct {
-	cfg     Config
-	m       *Metrics
-	reg     *registry
-	book    *membudget.Ledger
-	said    *logthrottle.Log
-	started atomic.Int64 // when this server began, unix nanoseconds
-	lost    atomic.Int64 // when the last agent went away, unix nanoseconds
-	nextID  atomic.Int64 // last connection ID given to a client
-	serial  atomic.Int64 // the last dial's serial number
-	opening atomic.Int64 // clients that are connected and have not dialled yet
-	coming  atomic.Int64 // agents that have sent their hello and are not connected yet
+	cfg       Config
+	m         *Metrics
+	reg       *registry
+	memory    *membudget.Budget
+	throttled *logthrottle.Log
+	started   atomic.Int64 // when this server began, unix nanoseconds
+	lost      atomic.Int64 // when the last agent went away, unix nanoseconds
+	nextID    atomic.Int64 // last connection ID given to a client
+	serial    atomic.Int64 // the last dial's serial number
+	opening   atomic.Int64 // clients that are connected and have not dialed yet
+	coming    atomic.Int64 // agents that have sent their hello and are not connected yet
 	// carried counts pending dials and connections together: a dial that succeeds
 	// keeps its place.
 	carried promtext.Value
@@ -207,10 +213,10 @@ func New(cfg Config, m *Metrics) *Server {
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, owners: map[string]ownerLinks{}, stop: make(chan struct{}),
 		turns: newTurns(runtime.GOMAXPROCS(0)), clientTurns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
-	s.said = logthrottle.New(cfg.Logger, cfg.LogAgain)
+	s.throttled = logthrottle.New(cfg.Logger, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reg = newRegistry(cfg.Strategies, m)
-	s.book = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
+	s.memory = membudget.New(membudget.Config{Peer: cfg.PeerBuffer, Total: cfg.TotalBuffer, OnReset: s.evicted})
 	m.Registry.Before(s.countBlocked)
 	m.Registry.Before(s.reg.gauges)
 	s.spare.take()
@@ -230,7 +236,7 @@ func New(cfg Config, m *Metrics) *Server {
 // evicted counts and logs connections that were reset because of the memory limit.
 func (s *Server) evicted(agent string, connections int, bytes int64) {
 	s.m.evictions.With(membudget.Bound(agent)).Add(int64(connections))
-	s.said.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose clients do not read", Why: []any{"connections", connections, "bytes", bytes,
+	s.throttled.Add(logthrottle.Event{Level: 1, Peer: "memory", Message: "Reset connections whose clients do not read", Why: []any{"connections", connections, "bytes", bytes,
 		"reason", membudget.Explain("agent", agent, s.cfg.PeerBuffer, s.cfg.TotalBuffer)}})
 }
 

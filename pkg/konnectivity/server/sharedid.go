@@ -23,6 +23,6 @@ func (s *Server) noteDuplicate(peer string, hello *link.Hello) {
 		return
 	}
 	s.m.sharedID.Inc()
-	s.said.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent is connected to another server with this server's ID: give each server its own --server-id",
+	s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "The agent is connected to another server with this server's ID: give each server its own --server-id",
 		Who: []any{"address", peer}, Why: []any{"serverID", s.cfg.ServerID}})
 }

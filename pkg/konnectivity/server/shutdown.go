@@ -53,7 +53,7 @@ func (s *Server) spawn(f func()) bool {
 	return true
 }
 
-// Established is the number of tunnelled connections and pending dials.
+// Established is the number of tunneled connections and pending dials.
 func (s *Server) Established() int64 { return s.carried.Get() }
 
 // acceptLast is how long a stopping server still accepts connections that were already in
@@ -61,7 +61,7 @@ func (s *Server) Established() int64 { return s.carried.Get() }
 const acceptLast = 10 * time.Millisecond
 
 // Shutdown stops accepting connections, asks agents to use other servers, waits until the
-// tunnelled connections have ended or ctx is done, and closes the rest. A connection has
+// tunneled connections have ended or ctx is done, and closes the rest. A connection has
 // ended when its agent has received all of its data, which can be long after its client has
 // disconnected.
 func (s *Server) Shutdown(ctx context.Context) {

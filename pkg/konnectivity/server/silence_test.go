@@ -33,17 +33,17 @@ func TestOnlyAgentPauses(t *testing.T) {
 			}
 			addr := tunneltest.Target(t, tunneltest.Echo)
 			p.Freeze(true)
-			dialled := make(chan error, 1)
+			dialed := make(chan error, 1)
 			go func() {
 				c, err := tunneltest.Connect(r.Connect)(t.Context(), addr)
 				if err == nil {
 					_ = c.Close()
 				}
-				dialled <- err
+				dialed <- err
 			}()
 			time.Sleep(4 * time.Second) // longer than any agent is asked for a sign of life
 			p.Freeze(false)
-			if err := <-dialled; err != nil {
+			if err := <-dialed; err != nil {
 				t.Error(err)
 			}
 			if other != nil && tunneltest.Metric(other.Metrics.Registry, "konnectivity_network_proxy_agent_dial_duration_seconds_count") > 0 {
@@ -65,20 +65,20 @@ func TestOtherAgentTakesOver(t *testing.T) {
 			addr := tunneltest.Target(t, tunneltest.Echo)
 			p.Freeze(true)
 			start := time.Now()
-			dialled := make(chan error, 10)
-			for range cap(dialled) {
+			dialed := make(chan error, 10)
+			for range cap(dialed) {
 				go func() {
 					c, err := tunneltest.Connect(r.Connect)(t.Context(), addr)
 					if err == nil {
 						_ = c.Close()
 					}
-					dialled <- err
+					dialed <- err
 				}()
 			}
-			tunneltest.Eventually(t, tunneltest.Patience, "dials are pending", func() bool { return r.Server.Established() == int64(cap(dialled)) })
+			tunneltest.Eventually(t, tunneltest.Patience, "dials are pending", func() bool { return r.Server.Established() == int64(cap(dialed)) })
 			r.StartAgent(agent.Config{AgentID: "other", Identifiers: "ipv4=127.0.0.1"}, "")
-			for range cap(dialled) {
-				if err := <-dialled; err != nil {
+			for range cap(dialed) {
+				if err := <-dialed; err != nil {
 					t.Error(err)
 				}
 			}

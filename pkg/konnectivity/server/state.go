@@ -39,7 +39,7 @@ func (b *Backend) state() state.Link {
 	pending := len(b.dials)
 	b.mu.Unlock()
 	l := state.Link{
-		AgentID: b.agentID, Owner: b.ids.owner, Peer: b.peer, AgentVersion: b.version, Protocol: state.ProtocolUpstream,
+		AgentID: b.agentID, Owner: b.ids.owner, Pod: b.ids.pod, Peer: b.peer, AgentVersion: b.version, Protocol: state.ProtocolUpstream,
 		Identifiers: b.ids.list(), Since: b.since.UTC(),
 		OpenConnections: max(0, b.streams()-pending), PendingDials: pending,
 		DialsTotal: b.tally.dials.Load(), DialFailures: b.tally.failures.Load(),

@@ -3,8 +3,10 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +30,20 @@ func echo(t *testing.T, c net.Conn, n int) {
 	}
 }
 
-// TestState: the server shows each link with what the agent sent and with counts of dials, failures, open connections
+// podTokens accepts tokens that say themselves what they are bound to.
+type podTokens struct{}
+
+func (p podTokens) Check(ctx context.Context, peer, token string) (string, error) {
+	node, _, err := p.CheckPod(ctx, peer, token)
+	return node, err
+}
+
+func (podTokens) CheckPod(_ context.Context, _, token string) (node, pod string, err error) {
+	node, pod, _ = strings.Cut(token, "/")
+	return node, pod, nil
+}
+
+// TestState: the server shows each link with what the agent sent, what its token is bound to, and with counts of dials, failures, open connections
 // and bytes, and each connection with its destination and bytes, in pages. What has ended is not shown.
 func TestState(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
@@ -38,8 +53,8 @@ func TestState(t *testing.T) {
 }
 
 func testState(t *testing.T, upstreamOnly bool, protocol string) {
-	r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly)})
-	r.StartAgent(agent.Config{AgentID: "one", Identifiers: "host=a&ipv4=192.0.2.1&default-route=true"}, "")
+	r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly), Tokens: podTokens{}})
+	r.StartAgent(agent.Config{AgentID: "one", Identifiers: "host=a&ipv4=192.0.2.1&default-route=true", Token: func() (string, error) { return "node-1/pod-1", nil }}, "")
 	target := tunneltest.Target(t, tunneltest.Echo)
 	dial := tunneltest.Connect(r.Connect)
 	var conns []net.Conn
@@ -53,7 +68,7 @@ func testState(t *testing.T, upstreamOnly bool, protocol string) {
 	}
 	if c, err := dial(t.Context(), "127.0.0.1:1"); err == nil {
 		c.Close()
-		t.Fatal("dialled a port that is closed")
+		t.Fatal("dialed a port that is closed")
 	}
 	echo(t, conns[1], 1000)
 
@@ -63,13 +78,13 @@ func testState(t *testing.T, upstreamOnly bool, protocol string) {
 	}
 	l := st.Links[0]
 	type counts struct {
-		ID, Protocol              string
+		ID, Owner, Pod, Protocol  string
 		Identifiers               []string
 		Open, Pending             int
 		Dials, Failures, To, From int64
 	}
-	got := counts{l.AgentID, l.Protocol, l.Identifiers, l.OpenConnections, l.PendingDials, l.DialsTotal, l.DialFailures, l.BytesToAgent, l.BytesFromAgent}
-	want := counts{"one", protocol, []string{"host=a", "ipv4=192.0.2.1", "default-route=true"}, 3, 0, 4, 1, 1000, 1000}
+	got := counts{l.AgentID, l.Owner, l.Pod, l.Protocol, l.Identifiers, l.OpenConnections, l.PendingDials, l.DialsTotal, l.DialFailures, l.BytesToAgent, l.BytesFromAgent}
+	want := counts{"one", "node-1", "pod-1", protocol, []string{"host=a", "ipv4=192.0.2.1", "default-route=true"}, 3, 0, 4, 1, 1000, 1000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("link (-want +got):\n%s", diff)
 	}

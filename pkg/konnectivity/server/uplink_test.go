@@ -94,7 +94,7 @@ func TestLeftUploadEnds(t *testing.T) {
 // TestSlowDestinationGetsAll: a destination that takes what is left in steps gets all of
 // it, though its client has long been gone.
 func TestSlowDestinationGetsAll(t *testing.T) {
-	const stall, size = 400 * time.Millisecond, 2 << 20
+	const stall, size = 1500 * time.Millisecond, 2 << 20
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			times := endpoint.Config{Stall: stall}
@@ -103,7 +103,7 @@ func TestSlowDestinationGetsAll(t *testing.T) {
 			got := make(chan int, 1)
 			c := tunneltest.MustDial(t, tunneltest.Connect(r.Connect), tunneltest.Target(t, func(c net.Conn) {
 				n := 0
-				for b := make([]byte, 128<<10); ; time.Sleep(stall / 4) {
+				for b := make([]byte, 128<<10); ; time.Sleep(stall / 5) {
 					m, err := io.ReadFull(c, b)
 					n += m
 					if err != nil {

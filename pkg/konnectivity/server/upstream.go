@@ -101,7 +101,7 @@ func (c *upstreamConn) stream(st *h2.Stream, fields []h2.Field) {
 func (s *Server) sessionConfig(b *Backend) upstream.Config {
 	to, from := s.m.segments["to_agent"], s.m.segments["from_agent"]
 	return upstream.Config{
-		ConnLimit: s.cfg.ConnLimit, MaxConns: s.cfg.MaxPerAgent, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
+		ConnBuffer: s.cfg.ConnBuffer, MaxConns: s.cfg.MaxPerAgent, Pause: s.cfg.PauseSlow, OnOverflow: s.m.overflows.Inc,
 		OnDrain: func() {
 			if !b.draining.Swap(true) {
 				s.vacate(b)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDialsThatWait checks that a dial that waits for an agent leaves no goroutine
-// when it is cancelled, and gets its answer when the server stops.
+// when it is canceled, and gets its answer when the server stops.
 func TestDialsThatWait(t *testing.T) {
 	s := New(Config{AgentWait: time.Hour, DialTimeout: time.Hour}, NewMetrics())
 	before := runtime.NumGoroutine()

@@ -21,6 +21,8 @@ const (
 	AllowedClientNames = "FAIRLEAD_SERVER_ALLOWED_CLIENT_NAMES"
 	// StatePort overrides the default of --state-port.
 	StatePort = "FAIRLEAD_STATE_PORT"
+	// StateConnect overrides the default of --state-connect; its value is "true" or nothing.
+	StateConnect = "FAIRLEAD_STATE_CONNECT"
 	// StateServiceAccount overrides the default of --state-service-account.
 	StateServiceAccount = "FAIRLEAD_STATE_SERVICE_ACCOUNT"
 	// LocalDestinations overrides the default of --local-destinations; its value is a comma-separated list.

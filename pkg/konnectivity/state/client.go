@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,6 +24,8 @@ type Client struct {
 	HTTP *http.Client
 	// Base is the URL of the server without a path.
 	Base string
+	// Dial connects to the server, for Connect.
+	Dial func(ctx context.Context) (net.Conn, error)
 	// Token returns the bearer token. It may be nil.
 	Token func() (string, error)
 }

@@ -77,6 +77,8 @@ type Link struct {
 	// Owner is the node that the agent's token is bound to, or the common name of its certificate, if the server
 	// knows one.
 	Owner string `json:"owner,omitempty"`
+	// Pod is the name of the Pod that the agent's token is bound to, if the server knows it.
+	Pod string `json:"pod,omitempty"`
 	// Peer is the address that the agent connects from.
 	Peer string `json:"peer"`
 	// AgentVersion is the version of the agent's program, if it sends one.

@@ -26,7 +26,7 @@ import (
 // fail with an error that names the limit.
 func TestManyDialsAtOnce(t *testing.T) {
 	const limit, n = 5, 40
-	hole := blackHole(t)
+	hole := BlackHole(t)
 	for name, c := range map[string]struct {
 		server server.Config
 		agent  agent.Config

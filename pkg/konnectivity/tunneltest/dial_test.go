@@ -13,42 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
-
-// blackHole returns an address that answers nothing: a listener whose backlog is full.
-func blackHole(t *testing.T) string {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
-	for range 4 { // one is taken, the others wait for nothing
-		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
-		if err != nil {
-			return addr
-		}
-		t.Cleanup(func() { _ = c.Close() })
-	}
-	t.Fatal("the backlog takes everything")
-	return ""
-}
 
 // TestDialErrors checks that kinds of failures can be distinguished: by the text with gRPC
 // and with HTTP CONNECT, by the status with HTTP CONNECT, and in metrics of server and
@@ -58,7 +26,7 @@ func TestDialErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hole := blackHole(t)
+	hole := BlackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
@@ -107,7 +75,7 @@ func TestDialErrors(t *testing.T) {
 // status lines. kube-apiserver passes on only the status line of an answer to HTTP
 // CONNECT.
 func TestStatusLines(t *testing.T) {
-	hole := blackHole(t)
+	hole := BlackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
 		r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 		r.StartAgent(agent.Config{DialTimeout: 500 * time.Millisecond}, "")

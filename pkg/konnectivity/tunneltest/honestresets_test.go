@@ -64,7 +64,7 @@ func TestFailedDialsAreNoFlood(t *testing.T) {
 		a.gate.Lock() // after the first data this agent answers nothing
 		defer a.gate.Unlock()
 		stuck := rogueOver(kept.Conn(), "/ProxyService/Proxy")
-		stuck.SendData(stuck.dial(t, rogueHost+":1", 4000), nobody{}, buffer.From([]byte("x")))
+		stuck.SendData(stuck.dial(t, rogueHost+":1", 4000), ignored{}, buffer.From([]byte("x")))
 		Settled(t)
 		var waiting []*rogueStream
 		for i := range int64(manyDials) {

@@ -21,7 +21,7 @@ type hop struct {
 
 // TestBadNetworkOutside: where the network between client and server or between agent
 // and destination delays, crumbles, is silent for a while and resets, what it delivers
-// is whole and in order, and a neighbour notices nothing.
+// is whole and in order, and a neighbor notices nothing.
 func TestBadNetworkOutside(t *testing.T) {
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
@@ -40,16 +40,16 @@ func TestBadNetworkOutside(t *testing.T) {
 		"destination, http-connect": {dc, Connect(r.Connect), dc.Addr},
 	} {
 		t.Run(name, func(t *testing.T) {
-			neighbour := MustDial(t, Connect(r.Connect), echo)
-			defer neighbour.Close()
-			h.spoil(t, neighbour)
-			Eventually(t, Patience, "only the neighbour is left", func() bool { return r.Server.Established() == 1 })
+			neighbor := MustDial(t, Connect(r.Connect), echo)
+			defer neighbor.Close()
+			h.spoil(t, neighbor)
+			Eventually(t, Patience, "only the neighbor is left", func() bool { return r.Server.Established() == 1 })
 		})
 	}
 }
 
 // spoil does to the hop's network what can be done to one.
-func (h hop) spoil(t *testing.T, neighbour net.Conn) {
+func (h hop) spoil(t *testing.T, neighbor net.Conn) {
 	bad := MustDial(t, h.dial, h.addr)
 	h.proxy.Slow(4 * time.Millisecond)
 	echoes(t, bad, 1, 256<<10)
@@ -60,7 +60,7 @@ func (h hop) spoil(t *testing.T, neighbour net.Conn) {
 	h.proxy.Freeze(true)
 	over := make(chan struct{})
 	go func() { defer close(over); echoes(t, bad, 3, 4<<20) }()
-	echoes(t, neighbour, 4, 4<<20)
+	echoes(t, neighbor, 4, 4<<20)
 	select {
 	case <-over:
 		t.Error("bytes passed a frozen network")
@@ -73,5 +73,5 @@ func (h hop) spoil(t *testing.T, neighbour net.Conn) {
 		t.Errorf("behind a reset the client reads %d bytes, %v", n, err)
 	}
 	_ = bad.Close()
-	echoes(t, neighbour, 5, 256<<10)
+	echoes(t, neighbor, 5, 256<<10)
 }

@@ -95,7 +95,7 @@ func costNow(t *testing.T) cost {
 	return c
 }
 
-// passes tells whether a function with this in its name is in a stack.
+// passes reports whether a function with this in its name is in a stack.
 func passes(stack []uintptr, name string) bool {
 	frames := runtime.CallersFrames(stack)
 	for {
@@ -137,7 +137,7 @@ func TestIdleConnections(t *testing.T) {
 			}
 			most["together"] = most["server"] + most["agent"]
 			for end := time.Now().Add(Patience / 4); !(withinGoroutines(before, after, n) && withinHeap(before, after, n, most)) && time.Now().Before(end); {
-				time.Sleep(100 * time.Millisecond) // what dialled may still be about to end, and buffers about to be freed
+				time.Sleep(100 * time.Millisecond) // what dialed may still be about to end, and buffers about to be freed
 				after = costNow(t)
 			}
 			judgeIdle(t, before, after, n, most)

@@ -97,7 +97,7 @@ func TestRevokedAgentIsDrained(t *testing.T) {
 			})
 			time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over
 			load.NoneFailed(t)
-			before := dialled(out)
+			before := dialed(out)
 			if before == 0 {
 				t.Fatal("dials of the agent are not counted")
 			}
@@ -108,7 +108,7 @@ func TestRevokedAgentIsDrained(t *testing.T) {
 				_ = c.Close()
 				t.Error("a dial got an agent, though only the revoked one is left")
 			}
-			if n := dialled(out) - before; n != 0 {
+			if n := dialed(out) - before; n != 0 {
 				t.Errorf("the agent got %v dials after its grace", n)
 			}
 			if _, err := held.Write([]byte("x")); err != nil {
@@ -205,7 +205,7 @@ func connected(r *Rig) float64 {
 		Metric(r.Metrics.Registry, `fairlead_tunnel_server_links{protocol="upstream"}`)
 }
 
-func dialled(a *Agent) float64 {
+func dialed(a *Agent) float64 {
 	return Metric(a.Metrics.Registry, "konnectivity_network_proxy_agent_dial_duration_seconds_count")
 }
 

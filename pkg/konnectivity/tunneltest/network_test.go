@@ -106,7 +106,7 @@ func TestLossByReset(t *testing.T) {
 	}
 }
 
-// inside is for both sides of TLS inside of a tunnelled connection.
+// inside is for both sides of TLS inside of a tunneled connection.
 func (r *Rig) inside() *tls.Config {
 	r.t.Helper()
 	cfg, err := r.AgentTLSConfig()()

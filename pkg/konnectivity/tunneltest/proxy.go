@@ -18,7 +18,7 @@ type Proxy struct {
 
 	to      atomic.Pointer[string]
 	forth   atomic.Bool // passes nothing on from the one who connected
-	back    atomic.Bool // passes nothing on towards the one who connected
+	back    atomic.Bool // passes nothing on toward the one who connected
 	refuses atomic.Bool // turns new connections away
 	delay   atomic.Int64
 	pieces  atomic.Int64 // greatest size of a piece; 0 is any

@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/kasdial"
 )
 
-// Dialer makes a tunnelled connection.
+// Dialer makes a tunneled connection.
 type Dialer func(ctx context.Context, address string) (net.Conn, error)
 
 // GRPC dials as kube-apiserver does with GRPC over UDS.
@@ -51,11 +51,11 @@ func connectOver(dial func(context.Context) (net.Conn, error)) Dialer {
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-		tunnelled, err := kasdial.Handshake(c, address)
+		tunneled, err := kasdial.Handshake(c, address)
 		if !stop() && err == nil {
 			return nil, ctx.Err()
 		}
-		return tunnelled, err
+		return tunneled, err
 	}
 }
 

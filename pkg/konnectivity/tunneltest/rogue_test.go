@@ -291,7 +291,7 @@ func TestRogueStream(t *testing.T) {
 			_, _ = nc.Write(c.send(id))
 			Eventually(t, Patience, "it is counted", func() bool { return r.badInput() > before })
 			if err := <-done; ctx.Err() != nil {
-				t.Errorf("the dialler does not see the end: %v", err)
+				t.Errorf("the dialer does not see the end: %v", err)
 			}
 			if c.lives {
 				_, _ = nc.Write(frame(fPing, 0, "12345678"))

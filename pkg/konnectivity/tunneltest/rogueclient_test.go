@@ -49,92 +49,23 @@ func (r *rogueClients) open(t *testing.T, method string) *rogueStream {
 // with who it is; its other connections go on.
 func TestRogueClient(t *testing.T) {
 	r := newRogueClients(t)
-	peer := fmt.Sprintf("process %d", os.Getpid())
-	wantBad := func(t *testing.T, before float64, text string) {
-		t.Helper()
-		Eventually(t, Patience, "it is counted and logged", func() bool { return r.badInput() == before+1 && len(r.logged(text)) > 0 })
-		if lines := r.logged(text); len(lines) != 1 || !strings.Contains(lines[0], peer) {
-			t.Errorf("logged %q, want one line with %q", lines, peer)
-		}
+	for _, sub := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"unknown method", r.unknownMethod},
+		{"garbage", r.garbage},
+		{"cut off within a message", r.cutOff},
+		{"ended between messages", r.endedInOrder},
+		{"packet of an agent", r.packetOfAgent},
+		{"unknown type", r.unknownType},
+		{"window beyond what there is", r.window},
+		{"long address", r.longAddress},
+		{"CONNECT, nothing", r.connectNothing},
+		{"connections that are not there", r.strayPackets},
+	} {
+		t.Run(sub.name, sub.run)
 	}
-	t.Run("unknown method", func(t *testing.T) {
-		before := r.badInput()
-		r.open(t, "/Nothing/Of")
-		wantBad(t, before, "/Nothing/Of")
-	})
-	t.Run("garbage", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		s.SendControl([]byte("\x01\x00\x00\x00\x01x"))
-		t.Logf("closed: %v", <-s.closed)
-		wantBad(t, before, "bad packet")
-	})
-	t.Run("cut off within a message", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		s.SendControl([]byte("\x00\x00\x00\x00\x05x"))
-		s.Finish(nil)
-		wantBad(t, before, "within a message")
-	})
-	t.Run("ended between messages", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		s.Finish(nil)
-		t.Logf("the stream ended: %v", <-s.closed)
-		if r.badInput() != before {
-			t.Error("an orderly end is counted")
-		}
-	})
-	t.Run("packet of an agent", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		s.send(wire.Packet{Payload: wire.Drain})
-		wantBad(t, before, "DRAIN, which a client never sends")
-		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
-		if p := s.next(t, wire.DialRsp); p.Error != "" {
-			t.Errorf("the stream does not go on: %s", p.Error)
-		}
-	})
-	t.Run("unknown type", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		for range 2 {
-			s.SendControl([]byte("\x00\x00\x00\x00\x02\x08\x63"))
-		}
-		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
-		if p := s.next(t, wire.DialRsp); p.Error != "" {
-			t.Errorf("the stream does not go on: %s", p.Error)
-		}
-		r.wantOneOf(t, `Skipping packets`, `type="`, peer)
-		if n := Metric(r.Metrics.Registry, "fairlead_tunnel_server_unknown_frames_total"); n != 2 || r.badInput() != before {
-			t.Errorf("%v unknown packets are counted and %v as bad input, want 2 and none", n, r.badInput()-before)
-		}
-	})
-	t.Run("window beyond what there is", func(t *testing.T) {
-		before := r.badInput()
-		nc, err := net.Dial("unix", r.GRPC)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		_, _ = io.WriteString(nc, http2.ClientPreface)
-		fr := http2.NewFramer(nc, nc)
-		_ = fr.WriteSettings()
-		_ = fr.WriteWindowUpdate(0, 1<<31-1)
-		if _, err := io.Copy(io.Discard, nc); err != nil {
-			t.Errorf("the connection stays: %v", err)
-		}
-		wantBad(t, before, "connection window")
-	})
-	t.Run("long address", func(t *testing.T) {
-		before := r.badInput()
-		s := r.open(t, "/ProxyService/Proxy")
-		s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: strings.Repeat("x", 5000) + ":1", Random: 1})
-		if p := s.next(t, wire.DialRsp); p.Error == "" {
-			t.Error("the dial succeeds")
-		}
-		wantBad(t, before, "address has 5002 bytes")
-	})
 	for name, c := range map[string]struct{ in, text string }{
 		"CONNECT, cut off":   {"CONNECT 127.0.0.1:1 HT", "cut off after 22 bytes"},
 		"CONNECT, garbage":   {"\x00\xff\r\n\r\n", "malformed HTTP"},
@@ -153,26 +84,124 @@ func TestRogueClient(t *testing.T) {
 			if answer, err := io.ReadAll(nc); !strings.HasPrefix(string(answer), "HTTP/1.1 4") {
 				t.Errorf("answered %q, %v", answer, err)
 			}
-			wantBad(t, before, c.text)
+			r.wantBad(t, before, c.text)
 		})
 	}
-	t.Run("CONNECT, nothing", func(t *testing.T) { // as probes do
-		before := r.badInput()
-		nc, err := net.Dial("unix", r.Connect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = nc.(*net.UnixConn).CloseWrite()
-		_, _ = io.ReadAll(nc)
-		_ = nc.Close()
-		if r.badInput() != before {
-			t.Error("a connection without a request is counted")
-		}
-	})
-	t.Run("connections that are not there", func(t *testing.T) { strayPackets(t, r, wantBad) })
 }
 
-func strayPackets(t *testing.T, r *rogueClients, wantBad func(*testing.T, float64, string)) {
+// wantBad waits until one bad input more is counted, and one line with the text is logged.
+func (r *rogueClients) wantBad(t *testing.T, before float64, text string) {
+	t.Helper()
+	Eventually(t, Patience, "it is counted and logged", func() bool { return r.badInput() == before+1 && len(r.logged(text)) > 0 })
+	if lines := r.logged(text); len(lines) != 1 || !strings.Contains(lines[0], thisProcess) {
+		t.Errorf("logged %q, want one line with %q", lines, thisProcess)
+	}
+}
+
+// thisProcess is how the server logs clients of this test.
+var thisProcess = fmt.Sprintf("process %d", os.Getpid())
+
+func (r *rogueClients) unknownMethod(t *testing.T) {
+	before := r.badInput()
+	r.open(t, "/Nothing/Of")
+	r.wantBad(t, before, "/Nothing/Of")
+}
+
+func (r *rogueClients) garbage(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	s.SendControl([]byte("\x01\x00\x00\x00\x01x"))
+	t.Logf("closed: %v", <-s.closed)
+	r.wantBad(t, before, "bad packet")
+}
+
+func (r *rogueClients) cutOff(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	s.SendControl([]byte("\x00\x00\x00\x00\x05x"))
+	s.Finish(nil)
+	r.wantBad(t, before, "within a message")
+}
+
+func (r *rogueClients) endedInOrder(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	s.Finish(nil)
+	t.Logf("the stream ended: %v", <-s.closed)
+	if r.badInput() != before {
+		t.Error("an orderly end is counted")
+	}
+}
+
+func (r *rogueClients) packetOfAgent(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	s.send(wire.Packet{Payload: wire.Drain})
+	r.wantBad(t, before, "DRAIN, which a client never sends")
+	s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
+	if p := s.next(t, wire.DialRsp); p.Error != "" {
+		t.Errorf("the stream does not go on: %s", p.Error)
+	}
+}
+
+func (r *rogueClients) unknownType(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	for range 2 {
+		s.SendControl([]byte("\x00\x00\x00\x00\x02\x08\x63"))
+	}
+	s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})
+	if p := s.next(t, wire.DialRsp); p.Error != "" {
+		t.Errorf("the stream does not go on: %s", p.Error)
+	}
+	r.wantOneOf(t, `Skipping packets`, `type="`, thisProcess)
+	if n := Metric(r.Metrics.Registry, "fairlead_tunnel_server_unknown_frames_total"); n != 2 || r.badInput() != before {
+		t.Errorf("%v unknown packets are counted and %v as bad input, want 2 and none", n, r.badInput()-before)
+	}
+}
+
+func (r *rogueClients) window(t *testing.T) {
+	before := r.badInput()
+	nc, err := net.Dial("unix", r.GRPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_, _ = io.WriteString(nc, http2.ClientPreface)
+	fr := http2.NewFramer(nc, nc)
+	_ = fr.WriteSettings()
+	_ = fr.WriteWindowUpdate(0, 1<<31-1)
+	if _, err := io.Copy(io.Discard, nc); err != nil {
+		t.Errorf("the connection stays: %v", err)
+	}
+	r.wantBad(t, before, "connection window")
+}
+
+func (r *rogueClients) longAddress(t *testing.T) {
+	before := r.badInput()
+	s := r.open(t, "/ProxyService/Proxy")
+	s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: strings.Repeat("x", 5000) + ":1", Random: 1})
+	if p := s.next(t, wire.DialRsp); p.Error == "" {
+		t.Error("the dial succeeds")
+	}
+	r.wantBad(t, before, "address has 5002 bytes")
+}
+
+func (r *rogueClients) connectNothing(t *testing.T) { // as probes do
+	before := r.badInput()
+	nc, err := net.Dial("unix", r.Connect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nc.(*net.UnixConn).CloseWrite()
+	_, _ = io.ReadAll(nc)
+	_ = nc.Close()
+	if r.badInput() != before {
+		t.Error("a connection without a request is counted")
+	}
+}
+
+func (r *rogueClients) strayPackets(t *testing.T) {
 	strays := func(typ wire.Type) float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_stray_packets_total{peer="client",packet_type="`+typ.String()+`"}`)
 	}
@@ -200,7 +229,7 @@ func strayPackets(t *testing.T, r *rogueClients, wantBad func(*testing.T, float6
 	if n := strays(wire.Data); n != 3 {
 		t.Errorf("%v stray packets of data are counted, want 3", n)
 	}
-	wantBad(t, before, "never had")
+	r.wantBad(t, before, "never had")
 	s.SendControl(append(wire.AppendDataHead(nil, ids[1], 1), 'x'))
 	Eventually(t, Patience, "the other connection goes on", func() bool {
 		return Metric(r.Metrics.Registry, `konnectivity_network_proxy_server_stream_packets_total{segment="to_client",packet_type="DATA"}`) == 1

@@ -16,12 +16,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
-// nobody is a Sender that ignores the callback.
-type nobody struct{}
+// ignored is a Sender that ignores the callback.
+type ignored struct{}
 
-func (nobody) Sent(int) {}
+func (ignored) Sent(int) {}
 
-// dial makes a tunnelled connection on the stream and returns its connection ID.
+// dial makes a tunneled connection on the stream and returns its connection ID.
 func (s *rogueStream) dial(t *testing.T, address string, random int64) int64 {
 	t.Helper()
 	s.send(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: address, Random: random})
@@ -55,10 +55,10 @@ func TestSharedClientConnection(t *testing.T) {
 	open := sync.OnceFunc(a.gate.Unlock)
 	defer open()
 	for range 256 { // more than the kernel's socket buffers hold
-		stalled.SendData(to, nobody{}, buffer.From(make([]byte, buffer.MaxPayload)))
+		stalled.SendData(to, ignored{}, buffer.From(make([]byte, buffer.MaxPayload)))
 	}
 	Settled(t)
-	other.SendData(from, nobody{}, buffer.From([]byte("hello")))
+	other.SendData(from, ignored{}, buffer.From([]byte("hello")))
 	select {
 	case err := <-got:
 		if err != nil {

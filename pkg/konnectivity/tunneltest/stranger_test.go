@@ -57,7 +57,7 @@ func (refuses) Check(context.Context, string, string) (string, error) { return "
 // TestStranger: who makes a TLS connection to the agents' port and does not become an
 // agent is cut off after the time for handshakes, and counted. An agent stays.
 func TestStranger(t *testing.T) {
-	const limit = 300 * time.Millisecond
+	const limit = 2 * time.Second
 	refused := func(r *Rig, reason string) float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`)
 	}
@@ -81,8 +81,8 @@ func TestStranger(t *testing.T) {
 		r := NewRig(t, server.Config{HandshakeTimeout: limit, Tokens: refuses{}, Logger: said.logger()})
 		nc := strangerTo(t, r)
 		openRogue(t, nc, "/AgentService/Connect", h2.Field{Name: "agentid", Value: "stranger"})
-		Eventually(t, Patience, "its token is refused", func() bool { return refused(r, "token") == 1 })
-		Eventually(t, Patience, "it is cut off", func() bool { return refused(r, "handshake") == 1 })
+		Eventually(t, Patience, "its token is refused", func() bool { return refused(r, "token") >= 1 })
+		Eventually(t, Patience, "it is cut off", func() bool { return refused(r, "handshake") >= 1 })
 		said.wantOneOf(t, `reason="token"`, nc.LocalAddr().String())
 		said.wantOneOf(t, "no agent is connected", nc.LocalAddr().String())
 	})
@@ -97,8 +97,9 @@ func TestStranger(t *testing.T) {
 		if _, err := readFull(c, make([]byte, 1), Patience); err != nil || !r.Server.Connected(a.ID) || !r.Server.Connected("other") {
 			t.Errorf("an agent is cut off: %v", err)
 		}
+		before := refused(r, "handshake")
 		s.Reset(h2.CodeCancel)
-		Eventually(t, Patience, "it is a stranger again, and cut off", func() bool { return refused(r, "handshake") == 1 })
+		Eventually(t, Patience, "it is a stranger again, and cut off", func() bool { return refused(r, "handshake") > before })
 	})
 }
 

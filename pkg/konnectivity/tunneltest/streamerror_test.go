@@ -33,7 +33,7 @@ func TestStreamErrors(t *testing.T) {
 		code string
 	}{
 		"connection lost": {func(st *h2.Stream) { st.Conn().Close() }, "Unavailable"},
-		"cancelled":       {func(st *h2.Stream) { st.Reset(h2.CodeCancel) }, "Canceled"},
+		"canceled":        {func(st *h2.Stream) { st.Reset(h2.CodeCancel) }, "Canceled"},
 		"too much":        {func(st *h2.Stream) { st.Reset(h2.CodeEnhanceCalm) }, "ResourceExhausted"},
 		"status":          {trailers("16"), "Unauthenticated"},
 		"garbage":         {func(st *h2.Stream) { st.SendControl([]byte("\x00\x00\x00\x00\x03\xff\xff\xff")) }, "Internal"},

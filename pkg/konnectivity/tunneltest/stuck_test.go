@@ -15,7 +15,7 @@ import (
 
 // promptly is more than an end takes on a busy machine, and less than TLS waits to say
 // goodbye.
-const promptly = 3 * time.Second
+const promptly = 4500 * time.Millisecond
 
 // wantPrompt fails the test if f takes longer.
 func wantPrompt(t *testing.T, what string, f func()) {

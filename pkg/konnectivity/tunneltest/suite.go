@@ -17,7 +17,7 @@ import (
 type Pair struct {
 	Dial Dialer
 	// MayLose is how many of 20 connections that write and then close may lose data.
-	// Fairlead's server can only delay its close towards upstream's agent, which discards
+	// Fairlead's server can only delay its close toward upstream's agent, which discards
 	// what it has not passed on. Upstream's pair loses most of them.
 	MayLose int
 	// SlowClients and SlowTargets: a connection whose client, or whose target, does not read
@@ -118,7 +118,7 @@ func MustDial(t testing.TB, d Dialer, addr string) net.Conn {
 	return c
 }
 
-// readFull reads with a time limit, because tunnelled connections support no deadlines.
+// readFull reads with a time limit, because tunneled connections support no deadlines.
 func readFull(c net.Conn, b []byte, limit time.Duration) (int, error) {
 	type result struct {
 		n   int

@@ -178,7 +178,7 @@ func TestTraceOff(t *testing.T) {
 	_ = c.Close()
 	if c, err := GRPC(r.GRPC)(t.Context(), target+"\x00"+parent); err == nil {
 		_ = c.Close()
-		t.Error("an address with a zero byte was dialled")
+		t.Error("an address with a zero byte was dialed")
 	}
 }
 

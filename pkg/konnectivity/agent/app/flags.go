@@ -3,8 +3,13 @@
 package app
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
@@ -22,15 +27,15 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.AdminBindAddress, "admin-bind-address", o.AdminBindAddress, "Address on which to serve the admin endpoints. Empty means all interfaces.")
 	f.BoolVar(&o.EnableProfiling, "enable-profiling", o.EnableProfiling, "Serve pprof profiles at /debug/pprof on the admin port.")
 	f.BoolVar(&o.EnableContentionProfiling, "enable-contention-profiling", o.EnableContentionProfiling, "Serve profiles of lock contention at /debug/pprof/block on the admin port. Requires --enable-profiling.")
-	f.StringVar(&o.AgentID, "agent-id", o.AgentID, "Unique ID of this agent. Defaults to the environment variable PROXY_AGENT_ID, or else to a generated UUID.")
-	f.DurationVar(&o.SyncInterval, "sync-interval", o.SyncInterval, "Initial interval between checks that the agent is connected to every server.")
+	f.StringVar(&o.Agent.AgentID, "agent-id", o.Agent.AgentID, "Unique ID of this agent. Defaults to the environment variable PROXY_AGENT_ID, or else to a generated UUID.")
+	f.DurationVar(&o.Agent.SyncInterval, "sync-interval", o.Agent.SyncInterval, "Initial interval between checks that the agent is connected to every server.")
 	f.DurationVar(&o.ProbeInterval, "probe-interval", o.ProbeInterval, "Has no effect; accepted so that upstream's command lines work. The agent notices the loss of a connection immediately.")
-	f.DurationVar(&o.SyncIntervalCap, "sync-interval-cap", o.SyncIntervalCap, "Maximum interval between these checks while the agent backs off because it cannot connect.")
-	f.DurationVar(&o.KeepaliveTime, "keepalive-time", o.KeepaliveTime, "Time without traffic after which the agent pings the server.")
+	f.DurationVar(&o.Agent.SyncIntervalCap, "sync-interval-cap", o.Agent.SyncIntervalCap, "Maximum interval between these checks while the agent backs off because it cannot connect.")
+	f.DurationVar(&o.Agent.KeepaliveTime, "keepalive-time", o.Agent.KeepaliveTime, "Time without traffic after which the agent pings the server.")
 	f.StringVar(&o.ServiceAccountTokenPath, "service-account-token-path", o.ServiceAccountTokenPath, "File with the ServiceAccount token that the agent sends to the server. Empty sends none.")
-	f.StringVar(&o.AgentIdentifiers, "agent-identifiers", o.AgentIdentifiers, "Destinations that the server prefers this agent for, URL-encoded: host=NAME, ipv4=ADDRESS, ipv6=ADDRESS and default-route=true, joined by &. Example: host=node-1&ipv4=10.0.0.1.")
+	f.StringVar(&o.Agent.Identifiers, "agent-identifiers", o.Agent.Identifiers, "Destinations that the server prefers this agent for, URL-encoded: host=NAME, ipv4=ADDRESS, ipv6=ADDRESS and default-route=true, joined by &. Example: host=node-1&ipv4=10.0.0.1.")
 	f.BoolVar(&o.WarnOnChannelLimit, "warn-on-channel-limit", o.WarnOnChannelLimit, "Has no effect; accepted so that upstream's command lines work. There are no channels that can be full.")
-	f.BoolVar(&o.SyncForever, "sync-forever", o.SyncForever, "Continue to look for servers after the agent is connected to all of them, so that it follows changes of the server count.")
+	f.BoolVar(&o.Agent.SyncForever, "sync-forever", o.Agent.SyncForever, "Continue to look for servers after the agent is connected to all of them, so that it follows changes of the server count.")
 	f.IntVar(&o.XfrChannelSize, "xfr-channel-size", o.XfrChannelSize, "Has no effect; accepted so that upstream's command lines work. --link-window and --conn-buffer bound buffers in bytes.")
 	f.BoolVar(&o.CountServerLeases, "count-server-leases", o.CountServerLeases, "Count the servers by their Leases. Requires access to the Kubernetes API.")
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "Namespace of the servers' Leases.")
@@ -44,11 +49,37 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 func (o *Options) addOwnFlags(f *pflag.FlagSet) {
 	o.Link.AddFlags(f, "server", "destination")
 	f.StringVar(&o.TracingConfigFile, "tracing-config-file", o.TracingConfigFile, "File with a TracingConfiguration, as for kube-apiserver: the collector that gets spans of dials, and the share of dials to record. Empty turns tracing off.")
-	f.IntVar(&o.Links, "links", o.Links, "TCP connections to each server. 0 uses the number that the server advertises.")
-	f.DurationVar(&o.DialTimeout, "dial-timeout", o.DialTimeout, "Time limit for connecting to a destination, including DNS.")
-	f.IntVar(&o.MaxPendingDials, "max-pending-dials", o.MaxPendingDials, "Maximum number of dials to destinations in progress.")
-	f.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "Maximum number of connections to destinations.")
+	f.IntVar(&o.Agent.Links, "links", o.Agent.Links, "TCP connections to each server. 0 uses the number that the server advertises.")
+	f.DurationVar(&o.Agent.DialTimeout, "dial-timeout", o.Agent.DialTimeout, "Time limit for connecting to a destination, including DNS.")
+	f.IntVar(&o.Agent.MaxDials, "max-pending-dials", o.Agent.MaxDials, "Maximum number of dials to destinations in progress.")
+	f.IntVar(&o.Agent.MaxConns, "max-connections", o.Agent.MaxConns, "Maximum number of connections to destinations.")
 	f.StringVar(&o.AllowDestinations, "allow-destinations", o.AllowDestinations, "Allowed destinations: a comma-separated list of CIDRs, addresses, or host names, each with an optional port. Empty allows every destination that --deny-destinations does not deny.")
-	f.StringVar(&o.DenyDestinations, "deny-destinations", o.DenyDestinations, "Denied destinations, in the same form. Rules for all loopback or all link-local addresses do not apply to the addresses and hosts in --agent-identifiers. Empty denies nothing, as upstream's agent does.")
+	f.StringVar(&o.DenyDestinations, "deny-destinations", o.DenyDestinations, "Denied destinations, in the form of --allow-destinations. Rules for all loopback or all link-local addresses do not apply to the addresses and hosts in --agent-identifiers. Empty denies nothing, as upstream's agent does.")
 	f.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "Time limit for open connections after the first SIGTERM. The agent exits when the last one ends. Defaults to the value of the environment variable "+settings.DrainTimeout+".")
+}
+
+func (o *Options) validateOwn() error {
+	if o.graceErr != nil {
+		return o.graceErr
+	}
+	if err := o.Link.Validate(); err != nil {
+		return err
+	}
+	if o.Agent.Links < 0 || o.GracefulShutdownTimeout < 0 {
+		return errors.New("--links and --graceful-shutdown-timeout must not be negative")
+	}
+	if o.Agent.Links > link.MaxLinks {
+		return fmt.Errorf("--links must be at most %d", link.MaxLinks)
+	}
+	if err := cmdutil.AtLeastOne(map[string]int{"max-pending-dials": o.Agent.MaxDials, "max-connections": o.Agent.MaxConns}); err != nil {
+		return err
+	}
+	if len(o.Agent.AgentID) > link.MaxAgentID {
+		return fmt.Errorf("--agent-id has %d bytes and may have %d", len(o.Agent.AgentID), link.MaxAgentID)
+	}
+	if o.Agent.DialTimeout <= 0 {
+		return fmt.Errorf("--dial-timeout must be more than 0, not %v", o.Agent.DialTimeout)
+	}
+	_, err := o.policy()
+	return err
 }

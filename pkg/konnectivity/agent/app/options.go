@@ -8,12 +8,16 @@ package app
 import (
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
 )
 
 // Options are the flags.
 type Options struct {
+	// Agent has what flags set in the agent's own configuration.
+	Agent agent.Config
+
 	AgentCert, AgentKey, CaCert string
 	ProxyServerHost             string
 	ProxyServerPort             int
@@ -24,15 +28,9 @@ type Options struct {
 	AdminServerPort             int
 	EnableProfiling             bool
 	EnableContentionProfiling   bool
-	AgentID                     string
-	AgentIdentifiers            string
-	SyncInterval                time.Duration
 	ProbeInterval               time.Duration
-	SyncIntervalCap             time.Duration
-	KeepaliveTime               time.Duration
 	ServiceAccountTokenPath     string
 	WarnOnChannelLimit          bool
-	SyncForever                 bool
 	XfrChannelSize              int
 	CountServerLeases           bool
 	LeaseNamespace, LeaseLabel  string
@@ -43,10 +41,6 @@ type Options struct {
 	// Our own.
 	Link                    cmdutil.LinkOptions
 	TracingConfigFile       string
-	Links                   int
-	DialTimeout             time.Duration
-	MaxPendingDials         int
-	MaxConnections          int
 	AllowDestinations       string
 	DenyDestinations        string
 	GracefulShutdownTimeout time.Duration
@@ -57,15 +51,15 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	grace, err := cmdutil.DrainTimeout(DefaultDrainTimeout)
-	return &Options{
-		ProxyServerHost: "127.0.0.1", ProxyServerPort: 8091, HealthServerPort: 8093, AdminBindAddress: "127.0.0.1", AdminServerPort: 8094,
-		AgentID: cmdutil.DefaultID("PROXY_AGENT_ID"), SyncInterval: time.Second, ProbeInterval: time.Second, SyncIntervalCap: 10 * time.Second,
-		KeepaliveTime: time.Hour, XfrChannelSize: 150, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
+	o := &Options{
+		Agent: agent.DefaultConfig(), ProxyServerHost: "127.0.0.1", ProxyServerPort: 8091, HealthServerPort: 8093, AdminBindAddress: "127.0.0.1", AdminServerPort: 8094,
+		ProbeInterval: time.Second, XfrChannelSize: 150, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
 		ServerCountSource: "default", APIContentType: "application/vnd.kubernetes.protobuf",
-		Link:        cmdutil.DefaultLinkOptions(),
-		DialTimeout: 5 * time.Second, MaxPendingDials: 10_000, MaxConnections: 100_000,
+		Link:             cmdutil.DefaultLinkOptions(),
 		DenyDestinations: destinations.DefaultDeny, GracefulShutdownTimeout: grace, graceErr: err,
 	}
+	o.Agent.AgentID = cmdutil.DefaultID("PROXY_AGENT_ID")
+	return o
 }
 
 // DefaultDrainTimeout is for how long connections may go on after the first

@@ -88,7 +88,7 @@ func TestWarningIsLogged(t *testing.T) {
 }
 
 // TestFlagsReachTheAgent: what flags say arrives in the agent's configuration, and
-// what the agent is known by may be dialled though it is on loopback.
+// what the agent is known by may be dialed though it is on loopback.
 func TestFlagsReachTheAgent(t *testing.T) {
 	o := parse(t, "--proxy-server-host=::1", "--proxy-server-port=99", "--agent-id=me", "--agent-identifiers=ipv4=127.0.0.1&host=Self",
 		"--keepalive-time=1m", "--dial-timeout=2s", "--peer-buffer=2000000", "--total-buffer=3000000", "--links=3", "--max-connections=4",
@@ -135,7 +135,7 @@ func TestServerHostInBrackets(t *testing.T) {
 	}
 }
 
-// TestDestinationsReachTheAgent: with --allow-destinations nothing else is dialled, and nothing that
+// TestDestinationsReachTheAgent: with --allow-destinations nothing else is dialed, and nothing that
 // --deny-destinations has.
 func TestDestinationsReachTheAgent(t *testing.T) {
 	o := parse(t, "--proxy-server-host=::1", "--allow-destinations=192.0.2.0/24:443,web.svc", "--deny-destinations=192.0.2.9")

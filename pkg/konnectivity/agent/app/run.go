@@ -29,6 +29,10 @@ func NewCommand() *cobra.Command {
 	o := NewOptions()
 	return cmdutil.Program{
 		Name: "konnectivity-agent", About: "Connects to the servers and connects to destinations on their behalf.", Flags: o.AddFlags,
+		Example: `  # in a Pod, with a projected token
+  konnectivity-agent --proxy-server-host=10.0.0.1 --proxy-server-port=8132 \
+    --ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt \
+    --service-account-token-path=/var/run/secrets/tokens/konnectivity-agent-token`,
 		Run: func(ctx context.Context, signals *daemon.Signals) error { return Run(ctx, o, signals) },
 	}.Command()
 }
@@ -45,7 +49,7 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmdutil.LimitProcessors(o.Links)
+	cmdutil.LimitProcessors(o.Agent.Links)
 	m := agent.NewMetrics()
 	cfg, err := o.config(ctx, m)
 	if err != nil {
@@ -109,16 +113,11 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 		return agent.Config{}, err
 	}
 	base := &tls.Config{ServerName: cmdutil.Host(o.ProxyServerHost), NextProtos: o.AlpnProtos, MinVersion: tls.VersionTLS12}
-	cfg := agent.Config{
-		Address: address, Proxy: proxy,
-		TLS:     func() (*tls.Config, error) { return loader.Client(base), nil },
-		AgentID: o.AgentID, Identifiers: o.AgentIdentifiers,
-		SyncInterval: o.SyncInterval, SyncIntervalCap: o.SyncIntervalCap, SyncForever: o.SyncForever, KeepaliveTime: o.KeepaliveTime,
-		DialTimeout: o.DialTimeout, MaxDials: o.MaxPendingDials, MaxConns: o.MaxConnections, Policy: policy,
-		Links: o.Links, Protocol: o.Link.PeerProtocol(), PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, Link: o.Link.Config(),
-		PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer,
-		Logger: klog.Background(),
-	}
+	cfg := o.Agent
+	cfg.Address, cfg.Proxy, cfg.Policy, cfg.Logger = address, proxy, policy, klog.Background()
+	cfg.TLS = func() (*tls.Config, error) { return loader.Client(base), nil }
+	cfg.Protocol, cfg.PauseSlow, cfg.ConnBuffer, cfg.Link = o.Link.PeerProtocol(), o.Link.Pause(), o.Link.ConnBuffer, o.Link.Config()
+	cfg.PeerBuffer, cfg.TotalBuffer = o.Link.PeerBuffer, o.Link.TotalBuffer
 	if path := o.ServiceAccountTokenPath; path != "" {
 		cfg.Token = func() (string, error) {
 			b, err := os.ReadFile(path)

@@ -13,7 +13,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/apiclient"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 )
 
 // Validate checks the flags as upstream's agent does.
@@ -41,8 +40,8 @@ func (o *Options) Validate() error {
 	if o.EnableContentionProfiling && !o.EnableProfiling {
 		return errors.New("if --enable-contention-profiling is set, --enable-profiling must also be set")
 	}
-	if o.SyncInterval > o.SyncIntervalCap {
-		return fmt.Errorf("sync interval %v must be less than sync interval cap %v", o.SyncInterval, o.SyncIntervalCap)
+	if o.Agent.SyncInterval > o.Agent.SyncIntervalCap {
+		return fmt.Errorf("sync interval %v must be less than sync interval cap %v", o.Agent.SyncInterval, o.Agent.SyncIntervalCap)
 	}
 	if s := o.ServerCountSource; s != "" && s != "default" && s != "max" {
 		return fmt.Errorf("--server-count-source must be one of '', 'default', 'max', got %v", s)
@@ -52,36 +51,10 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--lease-label: %w", err)
 		}
 	}
-	if err := validateIdentifiers(o.AgentIdentifiers); err != nil {
+	if err := validateIdentifiers(o.Agent.Identifiers); err != nil {
 		return fmt.Errorf("agent address is invalid: %w", err)
 	}
 	return o.validateOwn()
-}
-
-func (o *Options) validateOwn() error {
-	if o.graceErr != nil {
-		return o.graceErr
-	}
-	if err := o.Link.Validate(); err != nil {
-		return err
-	}
-	if o.Links < 0 || o.GracefulShutdownTimeout < 0 {
-		return errors.New("--links and --graceful-shutdown-timeout must not be negative")
-	}
-	if o.Links > link.MaxLinks {
-		return fmt.Errorf("--links must be at most %d", link.MaxLinks)
-	}
-	if err := cmdutil.AtLeastOne(map[string]int{"max-pending-dials": o.MaxPendingDials, "max-connections": o.MaxConnections}); err != nil {
-		return err
-	}
-	if len(o.AgentID) > link.MaxAgentID {
-		return fmt.Errorf("--agent-id has %d bytes and may have %d", len(o.AgentID), link.MaxAgentID)
-	}
-	if o.DialTimeout <= 0 {
-		return fmt.Errorf("--dial-timeout must be more than 0, not %v", o.DialTimeout)
-	}
-	_, err := o.policy()
-	return err
 }
 
 func validateIdentifiers(query string) error {
@@ -102,14 +75,14 @@ func validateIdentifiers(query string) error {
 // warnOfIdentifiers says which identifiers match no destination. They are no errors: upstream
 // accepts them, and strategies that do not use them work.
 func (o *Options) warnOfIdentifiers(logger logr.Logger) {
-	v, _ := url.ParseQuery(o.AgentIdentifiers)
+	v, _ := url.ParseQuery(o.Agent.Identifiers)
 	for _, problem := range identifiers.Problems(v) {
 		logger.Error(nil, "An identifier matches no destination: correct --agent-identifiers", "identifier", problem)
 	}
 }
 
 // policy builds the rules for destinations. What the agent is known by may be on the
-// loopback device: kubelets and the like on its own node are dialled by these names.
+// loopback device: kubelets and the like on its own node are dialed by these names.
 func (o *Options) policy() (destinations.Policy, error) {
 	var p destinations.Policy
 	var err error
@@ -120,7 +93,7 @@ func (o *Options) policy() (destinations.Policy, error) {
 		return p, err
 	}
 	p.Self = map[string]bool{}
-	v, _ := url.ParseQuery(o.AgentIdentifiers)
+	v, _ := url.ParseQuery(o.Agent.Identifiers)
 	for _, kind := range []string{"ipv4", "ipv6", "host"} {
 		for _, id := range v[kind] {
 			p.Self[identifiers.Canonical(id)] = true

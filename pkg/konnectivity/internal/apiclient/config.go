@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiclient is a small client for the few calls to kube-apiserver that the
-// tunnel makes: TokenReview and Lease. client-go would be most of the memory of an
-// idle server.
 package apiclient
 
 import (

@@ -98,16 +98,19 @@ func TestTokenCache(t *testing.T) {
 	var n atomic.Int32
 	cl := clientFor(t, func(w http.ResponseWriter, _ *http.Request) {
 		n.Add(1)
-		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa","extra":{"authentication.kubernetes.io/node-name":["n1"]}}}}`))
+		_, _ = w.Write([]byte(`{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa","extra":{"authentication.kubernetes.io/node-name":["n1"],"authentication.kubernetes.io/pod-name":["p1"]}}}}`))
 	})
 	a := &TokenAuth{Client: cl, Namespace: "ns", ServiceAccount: "sa", Audience: "aud", Keep: time.Hour}
 	for range 10 {
 		if node, err := a.Check(context.Background(), "", "t"); err != nil || node != "n1" {
 			t.Fatal(node, err)
 		}
+		if node, pod, err := a.CheckPod(context.Background(), "", "t"); err != nil || node != "n1" || pod != "p1" {
+			t.Fatal(node, pod, err)
+		}
 	}
 	if n.Load() != 1 {
-		t.Errorf("%d reviews for 10 checks", n.Load())
+		t.Errorf("%d reviews for 20 checks", n.Load())
 	}
 	a.mu.Lock()
 	for k, seen := range a.seen { // an hour passes
@@ -201,7 +204,7 @@ func TestRefusedTokenCache(t *testing.T) {
 // another has accepted.
 func TestAcceptedTokenStays(t *testing.T) {
 	a := &TokenAuth{Keep: time.Hour}
-	a.remember([32]byte{1}, seenToken{node: "n"})
+	a.remember([32]byte{1}, seenToken{bound: bound{node: "n"}})
 	a.rememberRefused([32]byte{1}, ErrBadToken)
 	if s, ok := a.fresh([32]byte{1}); !ok || s.err != nil || s.node != "n" {
 		t.Errorf("it is known as %+v, %v", s, ok)

@@ -58,7 +58,7 @@ func (t *MicroTime) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// Valid tells whether the holder has renewed in time.
+// Valid reports whether the holder has renewed in time.
 func (l *Lease) Valid(now time.Time) bool {
 	at := l.Spec.RenewTime
 	if at == nil {

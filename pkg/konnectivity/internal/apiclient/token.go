@@ -31,9 +31,9 @@ type TokenAuth struct {
 // seenToken is what was said of a token.
 type seenToken struct {
 	until time.Time
-	node  string
-	err   error         // why it was refused
-	kept  time.Duration // for how long that is not asked about again
+	bound
+	err  error         // why it was refused
+	kept time.Duration // for how long that is not asked about again
 }
 
 // For how long a refused token is refused again without a review, Keep at most: agents with
@@ -45,8 +45,14 @@ const (
 	refusedMost  = 10 * time.Second
 )
 
-// nodeKey is where a TokenReview names the node that a token is bound to.
-const nodeKey = "authentication.kubernetes.io/node-name"
+// bound is what a token is bound to. A name is empty if it is not known.
+type bound struct{ node, pod string }
+
+// Where a TokenReview names what a token is bound to. A token that is bound to a Pod names its node, too.
+const (
+	nodeKey = "authentication.kubernetes.io/node-name"
+	podKey  = "authentication.kubernetes.io/pod-name"
+)
 
 // publicError is as much of a refusal as a peer may know that is not authenticated.
 type publicError string
@@ -84,24 +90,30 @@ type tokenReview struct {
 
 // Check implements server.TokenChecker.
 func (a *TokenAuth) Check(ctx context.Context, peer, token string) (node string, err error) {
+	node, _, err = a.CheckPod(ctx, peer, token)
+	return node, err
+}
+
+// CheckPod implements server.PodTokenChecker.
+func (a *TokenAuth) CheckPod(ctx context.Context, peer, token string) (node, pod string, err error) {
 	if token == "" {
-		return "", ErrNoToken
+		return "", "", ErrNoToken
 	}
 	key := sha256.Sum256([]byte(token))
 	if t, ok := a.fresh(key); ok {
-		return t.node, t.err
+		return t.node, t.pod, t.err
 	}
-	node, refused, err := a.ask(ctx, peer, token)
+	to, refused, err := a.ask(ctx, peer, token)
 	switch {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case refused != nil:
 		a.rememberRefused(key, refused)
-		return "", refused
+		return "", "", refused
 	}
 	a.Client.known.add(peer)
-	a.remember(key, seenToken{node: node})
-	return node, nil
+	a.remember(key, seenToken{bound: to})
+	return to.node, to.pod, nil
 }
 
 // reviewsPeer stands for all connected agents among the hosts whose reviews take turns.
@@ -110,7 +122,7 @@ const reviewsPeer = "connected agents"
 // Review implements server.TokenReviewer.
 func (a *TokenAuth) Review(ctx context.Context, token string) (refused, err error) {
 	key := sha256.Sum256([]byte(token))
-	node, refused, err := a.ask(ctx, reviewsPeer, token)
+	to, refused, err := a.ask(ctx, reviewsPeer, token)
 	switch {
 	case err != nil:
 		return nil, err
@@ -119,25 +131,28 @@ func (a *TokenAuth) Review(ctx context.Context, token string) (refused, err erro
 		a.rememberRefused(key, refused)
 		return refused, nil
 	}
-	a.remember(key, seenToken{node: node})
+	a.remember(key, seenToken{bound: to})
 	return nil, nil
 }
 
 // ask has the API server review a token. refused says that it did and why the token is not
 // accepted.
-func (a *TokenAuth) ask(ctx context.Context, peer, token string) (node string, refused, err error) {
+func (a *TokenAuth) ask(ctx context.Context, peer, token string) (to bound, refused, err error) {
 	tr := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	tr.Spec.Token, tr.Spec.Audiences = token, []string{a.Audience}
 	if err := a.Client.doFor(ctx, peer, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &tr, &tr); err != nil {
-		return "", nil, fmt.Errorf("reviewing token: %w", err)
+		return bound{}, nil, fmt.Errorf("reviewing token: %w", err)
 	}
 	if err := a.judge(&tr); err != nil {
-		return "", err, nil
+		return bound{}, err, nil
 	}
-	if n := tr.Status.User.Extra[nodeKey]; len(n) == 1 {
-		node = n[0]
+	only := func(key string) string {
+		if n := tr.Status.User.Extra[key]; len(n) == 1 {
+			return n[0]
+		}
+		return ""
 	}
-	return node, nil, nil
+	return bound{node: only(nodeKey), pod: only(podKey)}, nil, nil
 }
 
 func (a *TokenAuth) judge(tr *tokenReview) error {

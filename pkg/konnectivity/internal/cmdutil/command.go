@@ -27,7 +27,7 @@ import (
 
 // Program is one of the two commands.
 type Program struct {
-	Name, About string
+	Name, About, Example string
 	// Flags adds the program's own flags.
 	Flags func(*pflag.FlagSet)
 	// Run serves until it is asked to stop.
@@ -38,7 +38,7 @@ type Program struct {
 // global.
 func (p Program) Command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: p.Name, Long: p.About, Args: cobra.NoArgs, SilenceErrors: true,
+		Use: p.Name, Long: p.About, Example: p.Example, Args: cobra.NoArgs, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
 			defer heedLimit(os.Getenv, "/")()

@@ -42,8 +42,8 @@ func DefaultLinkOptions() LinkOptions {
 // receiver what takes the bytes that it sends.
 func (o *LinkOptions) AddFlags(f *pflag.FlagSet, peer, receiver string) {
 	f.StringVar(&o.Protocol, "link", o.Protocol, "Protocol for "+peer+"s: auto uses Fairlead's own protocol with peers that support it and upstream's with others; fairlead refuses peers that do not support it; upstream always uses upstream's.")
-	f.IntVar(&o.Window, "link-window", o.Window, "Bytes that a "+peer+" may send on a connection before the "+receiver+" accepts them.")
-	f.IntVar(&o.MaxWindow, "link-max-window", o.MaxWindow, "Maximum to which this window grows while the "+receiver+" accepts bytes quickly.")
+	f.IntVar(&o.Window, "link-window", o.Window, "Bytes that can be sent by the "+peer+" on a connection before the "+receiver+" accepts them.")
+	f.IntVar(&o.MaxWindow, "link-max-window", o.MaxWindow, "Maximum in bytes to which the window of --link-window grows while the "+receiver+" accepts bytes quickly.")
 	f.Int64Var(&o.Budget, "link-budget", o.Budget, "Bytes by which the sum of all windows may exceed --link-window per connection.")
 	f.StringVar(&o.SlowReceivers, "slow-receivers", o.SlowReceivers, "What to do about a slow "+receiver+" behind an upstream "+peer+", whose protocol has no flow control: reset (reset its connection when --conn-buffer is full) or pause (stop reading from that "+peer+", which stalls all its connections).")
 	f.IntVar(&o.ConnBuffer, "conn-buffer", o.ConnBuffer, "Memory limit for data queued to a slow "+receiver+" behind an upstream "+peer+", per connection.")
@@ -65,12 +65,12 @@ func (o *LinkOptions) Validate() error {
 	case o.Budget < 0 || o.ConnBuffer < 64<<10:
 		return errors.New("--link-budget must not be negative, and --conn-buffer at least 65536")
 	case tooSmall(o.PeerBuffer) || tooSmall(o.TotalBuffer):
-		return errors.New("--peer-buffer and --total-buffer must be at least 1048576, or 0 for no bound")
+		return errors.New("--peer-buffer and --total-buffer must be at least 1048576, or 0 for unlimited")
 	}
 	return nil
 }
 
-// tooSmall tells whether a bound would leave no room for healthy connections.
+// tooSmall reports whether a limit would leave no room for healthy connections.
 func tooSmall(bound int64) bool { return bound != 0 && bound < 1<<20 }
 
 // Config returns what the flags say about links.
@@ -87,5 +87,5 @@ func (o *LinkOptions) PeerProtocol() settings.Protocol {
 	return settings.ProtocolAny
 }
 
-// Pause tells whether all wait for one that lags.
+// Pause reports whether a slow receiver stops all connections of its peer: --slow-receivers=pause.
 func (o *LinkOptions) Pause() bool { return o.SlowReceivers == "pause" }

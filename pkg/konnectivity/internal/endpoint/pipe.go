@@ -57,6 +57,24 @@ func (c *Config) defaults() {
 	set(&c.HalfClosed, time.Hour)
 }
 
+// socketState is what the socket's other end still does.
+type socketState byte
+
+const (
+	socketOpen   socketState = iota
+	socketEnded              // it sends no more
+	socketClosed             // it has closed the socket and takes no more
+)
+
+// firstData is what has become of the first data for the socket.
+type firstData byte
+
+const (
+	firstAwaited firstData = iota
+	firstHeld              // it waits for Open
+	firstPassed
+)
+
 // End is one socket at the end of a stream. It implements the stream's
 // tunnel.Receiver.
 type End struct {
@@ -78,12 +96,10 @@ type End struct {
 
 	mu      sync.Mutex
 	st      tunnel.Stream
-	readEnd bool // the socket's other end sends no more
-	deaf    bool // the socket's other end has closed it and takes no more
+	socket  socketState
+	first   firstData
 	linkEnd bool // the link sends no more
 	closed  bool
-	holding bool
-	started bool
 	// peerClosed is set when the peer no longer reads what the socket sends.
 	peerClosed bool
 	why        error // closed for this reason; nil for an orderly end
@@ -125,7 +141,7 @@ func (e *End) Moved() (wrote, read int64) {
 	return e.wrote, e.read
 }
 
-// Out returns the write half of the socket, for data that precedes the tunnelled
+// Out returns the write half of the socket, for data that precedes the tunneled
 // bytes.
 func (e *End) Out() *netx.Out { return e.out }
 
@@ -235,7 +251,7 @@ func (e *End) readEnded(err error) {
 	}
 	if orderly && !e.in.HungUp() && e.endReading() {
 		e.stream().CloseWrite()
-		e.halfClosed(&e.readEnd)
+		e.halfClosed(false)
 		if e.in.WaitHangup() {
 			e.peerGone()
 		}
@@ -255,8 +271,11 @@ func (e *End) readEnded(err error) {
 func (e *End) endReading() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.readEnd = e.readEnd || !e.deaf
-	return !e.deaf
+	if e.socket == socketClosed {
+		return false
+	}
+	e.socket = socketEnded
+	return true
 }
 
 // peerGone handles a socket whose other end has closed both directions. What it wrote
@@ -266,13 +285,14 @@ func (e *End) peerGone() {
 	e.shut(nil, false)
 }
 
-// halfClosed notes the end of one direction and closes the socket when both have
-// ended. Held data goes first: Open ends the link's direction again.
-func (e *End) halfClosed(dir *bool) {
+// halfClosed notes the end of one direction, that of the link or that of the socket, and
+// closes the socket when both have ended. Held data goes first: Open ends the link's
+// direction again.
+func (e *End) halfClosed(link bool) {
 	e.mu.Lock()
-	*dir = true
-	linkEnd := e.linkEnd && !e.holding
-	both := e.readEnd && linkEnd
+	e.linkEnd = e.linkEnd || link
+	linkEnd := e.linkEnd && e.first != firstHeld
+	both := e.socket == socketEnded && linkEnd
 	if !both && !e.closed {
 		e.idleFor = e.cfg.HalfClosed
 		e.watch(e.cfg.HalfClosed)
@@ -297,8 +317,8 @@ var (
 	errGone     = errors.New("connection is closed")
 	errIdle     = errors.New("idle after close")
 	errStuck    = errors.New("takes none of the last bytes")
-	errLeft     = errors.New("the dialler is gone, and the destination takes none of the last bytes")
-	errUnwanted = errors.New("goes on sending after the dialler has gone")
+	errLeft     = errors.New("the client closed the connection, and the destination does not accept the last bytes")
+	errUnwanted = errors.New("goes on sending after the client has closed the connection")
 )
 
 // ReadEnded ends the direction from the socket, for a caller that has read the socket

@@ -275,7 +275,7 @@ func TestHold(t *testing.T) {
 }
 
 // TestHeldIsNotLost: what has to wait goes out also if the stream ends meanwhile and
-// the dialler's patience is over before it may.
+// the dialer's patience is over before it may.
 func TestHeldIsNotLost(t *testing.T) {
 	for name, end := range map[string]func(*rig){
 		"closed": func(r *rig) { r.End.End(); r.PeerClosed() },
@@ -303,7 +303,7 @@ func TestHeldIsNotLost(t *testing.T) {
 // TestCutOffIsNoEnd: a socket that is given up with bytes waiting for it sees a reset:
 // an orderly end would make what it got look like all.
 func TestCutOffIsNoEnd(t *testing.T) {
-	r := newRig(t, endpoint.Config{Linger: 20 * time.Millisecond, Stall: 50 * time.Millisecond}, 1<<20)
+	r := newRig(t, endpoint.Config{Linger: 100 * time.Millisecond, Stall: 500 * time.Millisecond}, 1<<20)
 	const size = 16 << 20 // more than the kernel takes
 	r.data(make([]byte, size))
 	r.End.End()
@@ -316,12 +316,12 @@ func TestCutOffIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestDiallerIsGone: a destination that goes on sending to a dialler that is gone,
+// TestDialerIsGone: a destination that goes on sending to a dialer that is gone,
 // and one that is silent, are closed after their time.
-func TestDiallerIsGone(t *testing.T) {
+func TestDialerIsGone(t *testing.T) {
 	for name, sends := range map[string]bool{"silent": false, "sends": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, endpoint.Config{Linger: 50 * time.Millisecond, Stall: 50 * time.Millisecond}, 1<<30)
+			r := newRig(t, endpoint.Config{Linger: 500 * time.Millisecond, Stall: 600 * time.Millisecond}, 1<<30)
 			r.data([]byte("bye"))
 			r.End.End()
 			r.PeerClosed()
@@ -345,7 +345,7 @@ func TestDiallerIsGone(t *testing.T) {
 				t.Error("the socket stays")
 			}
 			if n, _, _ := r.st.state(); n > 0 {
-				t.Errorf("%d bytes were sent to a dialler that is gone", n)
+				t.Errorf("%d bytes were sent to a dialer that is gone", n)
 			}
 		})
 	}

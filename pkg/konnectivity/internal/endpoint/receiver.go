@@ -24,11 +24,13 @@ func (e *End) Dialed(st tunnel.Stream, err error) {
 // Data implements tunnel.Receiver.
 func (e *End) Data(cs ...*buffer.Chunk) {
 	e.mu.Lock()
-	if !e.started {
-		e.started = true
-		e.holding = e.cfg.FirstData != nil && e.cfg.FirstData()
+	if e.first == firstAwaited {
+		e.first = firstPassed
+		if e.cfg.FirstData != nil && e.cfg.FirstData() {
+			e.first = firstHeld
+		}
 	}
-	if e.holding {
+	if e.first == firstHeld {
 		for _, c := range cs {
 			e.held = buffer.Enqueue(e.held, c)
 		}
@@ -51,7 +53,9 @@ func (e *End) Open() {
 	for {
 		e.mu.Lock()
 		if len(e.held) == 0 {
-			e.holding = false
+			if e.first == firstHeld {
+				e.first = firstPassed
+			}
 			linkEnd, cut := e.linkEnd, e.cut
 			e.mu.Unlock()
 			if cut != nil {
@@ -71,7 +75,7 @@ func (e *End) Open() {
 // End implements tunnel.Receiver.
 func (e *End) End() {
 	e.mu.Lock()
-	if e.holding {
+	if e.first == firstHeld {
 		e.linkEnd = true
 		e.mu.Unlock()
 		return
@@ -80,7 +84,7 @@ func (e *End) End() {
 	e.ended()
 }
 
-func (e *End) ended() { e.halfClosed(&e.linkEnd) }
+func (e *End) ended() { e.halfClosed(true) }
 
 // PeerClosed is called behind End when the other side reads nothing any more.
 // The socket stays until its far end has had time to read and close; what that
@@ -105,7 +109,7 @@ func (e *End) Aborted(err error) {
 		// what is in the receive queue.
 		e.mu.Lock()
 		e.cut, e.peerClosed = err, true
-		holding := e.holding
+		holding := e.first == firstHeld
 		e.mu.Unlock()
 		if !holding { // else Open does it
 			e.finish(err, true)
@@ -141,9 +145,11 @@ func (e *End) written(n int) {
 func (e *End) writeFailed(err error) {
 	closed := errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) && e.in.HungUp()
 	e.mu.Lock()
-	st, readEnd := e.st, e.readEnd
+	st, readEnd := e.st, e.socket == socketEnded
 	wanted := closed && st != nil && !e.closed && !e.peerClosed
-	e.deaf = e.deaf || wanted
+	if wanted && !readEnd {
+		e.socket = socketClosed
+	}
 	e.mu.Unlock()
 	switch {
 	case wanted && readEnd:

@@ -60,7 +60,7 @@ func (c *Conn) gotHeaders(hb *headerBlock, fields []Field) error {
 		return nil
 	}
 	c.mu.Lock()
-	late := st.peerEnd
+	late := st.recv != recvOpen
 	c.mu.Unlock()
 	if late {
 		st.breach(CodeStreamClosed, "HEADERS behind the end of the stream")

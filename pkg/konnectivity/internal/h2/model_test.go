@@ -20,7 +20,7 @@ const (
 	modelFirst  = 16_000
 	modelBudget = 3 * (modelWindow - modelFirst)
 	// controlByte represents a control message in what an end has sent or got. Data
-	// bytes are smaller values, different ones for each tunnelled connection.
+	// bytes are smaller values, different ones for each tunneled connection.
 	controlByte = 255
 )
 

@@ -105,7 +105,7 @@ func (m *modelEnd) hasten() {
 	m.consume(true)
 }
 
-// over tells whether the stream has ended there.
+// over reports whether the stream has ended there.
 func (m *modelEnd) over() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,7 +39,7 @@ func (c *Conn) dataStart(id uint32, length int) error {
 	}
 	st.recvWin -= length
 	st.pressed = st.pressed || st.recvWin < st.window/4
-	over, late := st.recvWin+c.unsettled() < 0, st.peerEnd
+	over, late := st.recvWin+c.unsettled() < 0, st.recv != recvOpen
 	c.mu.Unlock()
 	switch {
 	case over:

@@ -40,7 +40,7 @@ func (b *resetBudget) spent() bool { return b.used > maxResets }
 // for that, or broke a rule to get it. A client may reset what has ended on this side:
 // grpc-go does, behind each call that the server ends first.
 func (c *Conn) resetLocked(st *Stream) {
-	if c.client || c.streams[st.id] != st || st.ended && !st.answered {
+	if c.client || c.streams[st.id] != st || st.send == sendEnded && !st.answered {
 		return
 	}
 	if st.answered {

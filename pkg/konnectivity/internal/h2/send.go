@@ -45,7 +45,7 @@ type round struct {
 
 var rounds = sync.Pool{New: func() any { return &round{hdrs: make([]byte, 0, maxHeads)} }}
 
-// dueLocked tells whether a stream may have something to send now.
+// dueLocked reports whether a stream may have something to send now.
 func (c *Conn) dueLocked() bool { return len(c.pump) > 0 || len(c.starved) > 0 && c.sendWin > 0 }
 
 func (c *Conn) sendRounds() {
@@ -87,7 +87,7 @@ func (c *Conn) takeLocked() *Stream {
 // shut, on the list of those that wait for that. One whose own window is shut waits for
 // that first.
 func (st *Stream) starveLocked() {
-	if !st.pumping && !st.ended && len(st.queue) > 0 && st.c.sendWin <= 0 && st.sendWin > 0 {
+	if !st.pumping && st.send != sendEnded && len(st.queue) > 0 && st.c.sendWin <= 0 && st.sendWin > 0 {
 		st.pumping, st.starving = true, true
 		st.c.starved = append(st.c.starved, st)
 	}
@@ -128,9 +128,9 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 			done = append(done, finished)
 		}
 	}
-	if len(st.queue) == 0 && st.trailing && !st.ended {
+	if len(st.queue) == 0 && st.send == sendTrailing {
 		r.iov = append(r.iov, st.trailer)
-		st.ended = true
+		st.send = sendEnded
 	}
 	if len(r.iov) > 0 {
 		_ = c.out.Write(r.iov...)
@@ -146,7 +146,7 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 
 // afterRound forgets a stream that is over.
 func (c *Conn) afterRound(st *Stream) {
-	if st.ended && st.endTold && !st.dead {
+	if st.send == sendEnded && st.recv == recvDelivered && !st.dead {
 		st.dead = true
 		c.removeLocked(st)
 		if st.h != nil {

@@ -75,6 +75,24 @@ func (m *message) next() {
 // and one is two frames.
 const maxPacket = buffer.MaxPayload / 2
 
+// sendState is how far this side's direction of a stream has got.
+type sendState byte
+
+const (
+	sendOpen     sendState = iota
+	sendTrailing           // the trailer is sent after the queue
+	sendEnded              // END_STREAM or RST_STREAM was sent
+)
+
+// recvState is how far the peer's direction of a stream has got.
+type recvState byte
+
+const (
+	recvOpen      recvState = iota
+	recvEnded               // the peer sends no more
+	recvDelivered           // the handler knows
+)
+
 // Stream is one HTTP/2 stream.
 type Stream struct {
 	c  *Conn
@@ -89,10 +107,8 @@ type Stream struct {
 	consumed int  // received bytes not yet returned to the window
 	queue    []*message
 	trailer  []byte
-	trailing bool // trailer is sent after the queue
-	ended    bool // this side has sent END_STREAM or RST_STREAM
-	peerEnd  bool
-	endTold  bool // the handler knows of peerEnd
+	send     sendState
+	recv     recvState
 	dead     bool
 	answered bool      // data was sent
 	wasted   bool      // counted in Conn.resets
@@ -116,7 +132,7 @@ func (st *Stream) Conn() *Conn { return st.c }
 func (st *Stream) WriteHeaders(fields []Field) {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
-	if !st.ended {
+	if st.send != sendEnded {
 		st.c.ctrl = appendHeaders(st.c.ctrl, st.id, fields, false)
 	}
 }
@@ -132,10 +148,10 @@ func (st *Stream) Flush() {
 func (st *Stream) Finish(trailers []Field) {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
-	if st.ended || st.trailing {
+	if st.send != sendOpen {
 		return
 	}
-	st.trailing = true
+	st.send = sendTrailing
 	st.trailer = appendHeaders(nil, st.id, trailers, true)
 	st.wantLocked()
 	st.c.flushLocked()
@@ -150,7 +166,7 @@ func (st *Stream) Reset(code uint32) {
 	if c.streams[st.id] != st {
 		return
 	}
-	st.ended = true
+	st.send = sendEnded
 	c.ctrl = appendRST(c.ctrl, st.id, code) // also if only the peer has more to send
 	c.forgetLocked(st)
 	c.flushLocked()
@@ -201,7 +217,7 @@ func (st *Stream) SendData(connID int64, from Sender, chunks ...*buffer.Chunk) b
 
 // openLocked reports whether the stream can send.
 func (st *Stream) openLocked() bool {
-	return !st.ended && !st.trailing && !st.dead && st.c.deaf.Load() == nil
+	return st.send == sendOpen && !st.dead && st.c.deaf.Load() == nil
 }
 
 // Consumed returns n received bytes to the window of the stream.
@@ -216,7 +232,7 @@ func (st *Stream) consume(n int, now bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st.consumed += n
-	if !now && st.consumed < st.window/2 || st.dead || st.peerEnd {
+	if !now && st.consumed < st.window/2 || st.dead || st.recv != recvOpen {
 		return
 	}
 	more := st.consumed + st.growLocked()
@@ -263,7 +279,7 @@ func (st *Stream) wantLocked() {
 	if st.starving && len(st.queue) == 0 {
 		st.unlistLocked() // trailers need no window
 	}
-	if !st.pumping && (len(st.queue) > 0 || st.trailing) && !st.ended {
+	if !st.pumping && (len(st.queue) > 0 || st.send == sendTrailing) && st.send != sendEnded {
 		st.pumping = true
 		st.c.pump = append(st.c.pump, st)
 	}

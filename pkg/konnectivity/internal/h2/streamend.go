@@ -32,7 +32,7 @@ func (st *Stream) Drop(from Sender) {
 	st.queue = kept
 }
 
-// started tells whether a part of the current packet is sent.
+// started reports whether a part of the current packet is sent.
 func (m *message) started() bool {
 	size := min(m.chunk.Len(), maxPacket) // of a packet that is not started
 	return m.left < size || len(m.head) < len(wire.AppendDataHead(nil, m.connID, m.left))
@@ -53,12 +53,12 @@ func (st *Stream) dropLocked() {
 
 func (st *Stream) peerEnded() {
 	st.c.mu.Lock()
-	if st.peerEnd || st.dead {
+	if st.recv != recvOpen || st.dead {
 		st.c.mu.Unlock()
 		return
 	}
-	st.peerEnd = true
-	if !st.ended && !st.trailing {
+	st.recv = recvEnded
+	if st.send == sendOpen {
 		st.c.wasteLocked(st)
 	}
 	st.c.mu.Unlock()
@@ -66,8 +66,8 @@ func (st *Stream) peerEnded() {
 		st.h.End()
 	}
 	st.c.mu.Lock()
-	st.endTold = true
-	done := st.ended && !st.dead
+	st.recv = recvDelivered
+	done := st.send == sendEnded && !st.dead
 	if done {
 		st.dead = true
 		st.c.removeLocked(st)
@@ -94,7 +94,7 @@ func (st *Stream) kill(err error) {
 		st.c.mu.Unlock()
 		return
 	}
-	st.dead, st.ended = true, true
+	st.dead, st.send = true, sendEnded
 	st.dropLocked()
 	st.c.removeLocked(st)
 	st.c.mu.Unlock()

@@ -25,7 +25,7 @@ func (b *Budget) take(n int) bool {
 	return false
 }
 
-// has tells whether half of the budget is left behind n bytes.
+// has reports whether half of the budget is left behind n bytes.
 func (b *Budget) has(n int) bool { return b.left.Load()-int64(n) >= b.whole/2 }
 
 func (b *Budget) give(n int) { b.left.Add(int64(n)) }

@@ -201,7 +201,7 @@ func (st *Stream) gotDialed() error {
 	st.dialing = false
 	st.l.mu.Unlock()
 	if !ok {
-		return violation("DIALED for a stream that is not being dialled")
+		return violation("DIALED for a stream that is not being dialed")
 	}
 	st.r.Dialed(st, nil)
 	return nil
@@ -215,7 +215,7 @@ func (st *Stream) gotDialFail(p []byte) error {
 	}
 	st.l.mu.Unlock()
 	if !ok { // the stream ends with the link
-		return violation("DIALFAIL without a reason, or for a stream that is not being dialled")
+		return violation("DIALFAIL without a reason, or for a stream that is not being dialed")
 	}
 	st.r.Dialed(nil, &tunnel.DialError{Code: tunnel.Code(p[0]), Message: text(p[1:])})
 	return nil

@@ -29,7 +29,7 @@ func (*tape) SetWriteDeadline(time.Time) error { return nil }
 // join concatenates frames.
 func join(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 
-// FuzzServer feeds a server that is dialling with what an agent might send.
+// FuzzServer feeds a server that is dialing with what an agent might send.
 // Whatever that is, the link ends, all streams end and nothing stays in memory.
 func FuzzServer(f *testing.F) {
 	f.Add(join(frame(typeDialed, 1, nil), frame(typeData, 1, []byte("hello")), frame(typeFin, 1, nil)))

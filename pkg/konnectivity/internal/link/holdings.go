@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// Bill says on whose account goes what receivers hold. It is called before Run.
-func (l *Link) Bill(a *membudget.Account) {
+// SetAccount says on whose account goes what receivers hold. It is called before Run.
+func (l *Link) SetAccount(a *membudget.Account) {
 	l.mu.Lock()
 	l.account = a
 	l.mu.Unlock()

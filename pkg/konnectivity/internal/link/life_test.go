@@ -51,7 +51,7 @@ func TestBusyLink(t *testing.T) {
 				far.Conn = nc
 				return far
 			}
-			near := func(nc net.Conn) net.Conn { return tunnelled{NewBatchConn(nc, nil)} }
+			near := func(nc net.Conn) net.Conn { return tunneled{NewBatchConn(nc, nil)} }
 			cfg := Config{Window: 4 << 20, MaxWindow: 4 << 20, PingAfter: 500 * time.Millisecond, DeadAfter: deadAfter}
 			var e *ends
 			if fromAgent {

@@ -203,10 +203,10 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// tunnelled is a connection over another, as TLS is.
-type tunnelled struct{ net.Conn }
+// tunneled is a connection over another, as TLS is.
+type tunneled struct{ net.Conn }
 
-func (c tunnelled) NetConn() net.Conn { return c.Conn }
+func (c tunneled) NetConn() net.Conn { return c.Conn }
 
 // TestSlowFrameIsLife checks that a peer from which parts of a frame arrive does
 // not count as silent.
@@ -214,12 +214,12 @@ func TestSlowFrameIsLife(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	defer near.Close()
-	l := New(tunnelled{NewBatchConn(near, nil)}, 1<<20, Config{})
+	l := New(tunneled{NewBatchConn(near, nil)}, 1<<20, Config{})
 	long := int64(-time.Hour)
 	l.lastRecv.Store(long)
 	l.life.moved = long
 	go func() { _, _ = far.Write([]byte{typeData}) }()
-	if _, err := l.nc.(tunnelled).Read(make([]byte, 8)); err != nil {
+	if _, err := l.nc.(tunneled).Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
 	l.tick(false)

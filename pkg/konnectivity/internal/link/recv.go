@@ -155,7 +155,7 @@ func (l *Link) broke(rule string) {
 	l.cfg.OnViolation(rule, l.first(rule))
 }
 
-// first tells whether the link has had nothing of a kind before.
+// first reports whether the link has had nothing of a kind before.
 func (l *Link) first(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

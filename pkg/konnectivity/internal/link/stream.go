@@ -26,7 +26,7 @@ const (
 	endReset
 )
 
-// Stream is one tunnelled connection on a link.
+// Stream is one tunneled connection on a link.
 type Stream struct {
 	l  *Link
 	id uint32

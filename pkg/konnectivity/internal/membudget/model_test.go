@@ -18,9 +18,9 @@ const (
 	modelOne   = 2_000 // what one step adds at most
 )
 
-// modelBook is a Ledger together with the model's own count of what is held.
+// modelBook is a Budget together with the model's own count of what is held.
 type modelBook struct {
-	l     *Ledger
+	l     *Budget
 	mu    sync.Mutex
 	used  int64
 	peers []*modelPeerLink
@@ -53,8 +53,8 @@ func (p *modelPeerLink) Holdings() (all []Holding) {
 	return all
 }
 
-// Bill implements Payer.
-func (p *modelPeerLink) Bill(a *Account) { p.account = a }
+// SetAccount implements ChargedMember.
+func (p *modelPeerLink) SetAccount(a *Account) { p.account = a }
 
 // pass adds n bytes to a connection, or removes them if n is negative.
 func (p *modelPeerLink) pass(c *modelConn, n int) {

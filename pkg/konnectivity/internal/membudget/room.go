@@ -4,7 +4,7 @@ package membudget
 
 import "github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 
-// Queues towards peers make their sources wait, so nothing on them is reset: they get
+// Queues toward peers make their sources wait, so nothing on them is reset: they get
 // shorter. With half of the memory used, each may take shortRoom, with all of it
 // leastRoom, which lets every connection go on: a buffer of the second size and of the
 // first.
@@ -23,12 +23,12 @@ func (a *Account) Room(most int) int {
 	return min(most, max(leastRoom, int(shortRoom*free/half)))
 }
 
-func (l *Ledger) tight() bool { return l.cfg.Total > 0 && l.cfg.Used() > l.cfg.Total/2 }
+func (l *Budget) tight() bool { return l.cfg.Total > 0 && l.cfg.Used() > l.cfg.Total/2 }
 
 // Take asks for n bytes by which the windows of one client may grow. What a window
 // promises can come at any time, so all of these together have an eighth of the memory,
 // and get no more of it while the queues have to be short.
-func (l *Ledger) Take(n int) bool {
+func (l *Budget) Take(n int) bool {
 	if l.cfg.Total <= 0 {
 		return true
 	}
@@ -43,7 +43,7 @@ func (l *Ledger) Take(n int) bool {
 }
 
 // Give returns what Take gave.
-func (l *Ledger) Give(n int) {
+func (l *Budget) Give(n int) {
 	if l.cfg.Total > 0 {
 		l.lent.Add(-int64(n))
 	}

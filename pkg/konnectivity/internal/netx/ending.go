@@ -111,7 +111,7 @@ func inner(nc net.Conn) net.Conn {
 	}
 }
 
-// hungUp tells whether a connection is over, with what was not delivered before. Poll
+// hungUp reports whether a connection is over, with what was not delivered before. Poll
 // says so as well of one that has ended in both directions and is still delivering.
 func hungUp(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd)}}

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 )
 
-// Stream is one tunnelled connection as its local user sees it. None of the
+// Stream is one tunneled connection as its local user sees it. None of the
 // methods waits, except Send with mayWait.
 type Stream interface {
 	// Window is the number of bytes that may be sent now. When it is 0, the
@@ -38,7 +38,7 @@ type Stream interface {
 // Receiver is the local end of a Stream. Its methods are called by the goroutine
 // that reads the link, one at a time except Writable, and must not wait.
 type Receiver interface {
-	// Dialed says whether the other side could connect; dialling side only.
+	// Dialed says whether the other side could connect; dialing side only.
 	Dialed(st Stream, err error)
 	// Data passes on chunks, which the receiver owns from then on. The slice stays
 	// the caller's.
@@ -64,7 +64,7 @@ const (
 	CodeDenied         // the agent's rules forbid the destination
 	CodeLimit          // a limit or lack of descriptors
 	CodeNoAgent        // no agent is connected
-	CodeAgentGone      // the agent went away while it was dialling
+	CodeAgentGone      // the agent went away while it was dialing
 )
 
 var codeNames = [...]string{"other", "refused", "timeout", "no_route", "dns", "denied", "limit", "no_agent", "agent_gone"}

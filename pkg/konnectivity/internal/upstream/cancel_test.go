@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
 
-// TestCancelMeetsAnswer: a dial that is cancelled while its answer comes in ends at the
+// TestCancelMeetsAnswer: a dial that is canceled while its answer comes in ends at the
 // agent, whichever is first.
 func TestCancelMeetsAnswer(t *testing.T) {
 	p := newPair(t, upstream.Config{}, upstream.Config{})
@@ -22,7 +22,7 @@ func TestCancelMeetsAnswer(t *testing.T) {
 		<-p.come // the answer is being sent
 		for spin := time.Now(); time.Since(spin) < time.Duration(i%200)*time.Microsecond; {
 		}
-		st.Reset("cancelled", false)
+		st.Reset("canceled", false)
 	}
 	sinktest.Eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
 }

@@ -181,12 +181,12 @@ func TestDialErrors(t *testing.T) {
 	sinktest.Eventually(t, "nothing is left", func() bool { return p.server.Len() == 0 && p.agent.Len() == 0 })
 }
 
-// TestOverflow checks that a receiver that exceeds ConnLimit loses its connection, that
+// TestOverflow checks that a receiver that exceeds ConnBuffer loses its connection, that
 // both ends are notified, and that another connection continues. With Pause, the whole
 // stream waits instead.
 func TestOverflow(t *testing.T) {
 	overflows := make(chan struct{}, 10)
-	p := newPair(t, upstream.Config{ConnLimit: 1 << 20, OnOverflow: func() { overflows <- struct{}{} }}, upstream.Config{})
+	p := newPair(t, upstream.Config{ConnBuffer: 1 << 20, OnOverflow: func() { overflows <- struct{}{} }}, upstream.Config{})
 	slow, source := p.open(t, true)
 	healthy, other := p.open(t, false)
 	go send(t, source, 4<<20, 0)
@@ -202,7 +202,7 @@ func TestOverflow(t *testing.T) {
 		t.Errorf("%d bytes were given to a receiver that may hold %d", n, 1<<20)
 	}
 	t.Run("pause", func(t *testing.T) {
-		p := newPair(t, upstream.Config{ConnLimit: 1 << 20, Pause: true}, upstream.Config{})
+		p := newPair(t, upstream.Config{ConnBuffer: 1 << 20, Pause: true}, upstream.Config{})
 		slow, source := p.open(t, true)
 		done := make(chan struct{})
 		go func() { send(t, source, 3<<20, 0); close(done) }()
@@ -226,7 +226,7 @@ func TestAccount(t *testing.T) {
 	p := newPair(t, upstream.Config{}, upstream.Config{})
 	book := membudget.New(membudget.Config{})
 	account := book.Join("agent", p.server)
-	p.server.Bill(account)
+	p.server.SetAccount(account)
 	slow, source := p.open(t, true)
 	send(t, source, 300_000, 0)
 	sinktest.Eventually(t, "it is held", func() bool { return account.Held() == 300_000 })

@@ -11,6 +11,15 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
+// sendState is how far this side's direction of a connection has got.
+type sendState byte
+
+const (
+	sendOpen    sendState = iota
+	sendClosing           // the close is sent after the queue
+	sendClosed            // the close was sent
+)
+
 // Conn is one connection of a session.
 type Conn struct {
 	s      *Session
@@ -24,15 +33,13 @@ type Conn struct {
 	held    int       // bytes the receiver has not consumed
 	moved   time.Time // when the receiver last consumed while it was slow
 	listed  bool
-	closing bool // close after the queue
-	closed  bool // close was sent
-	gotEnd  bool
+	send    sendState
 	dead    bool
 	waiting bool
 	deaf    bool  // the receiver no longer reads
 	heard   bool  // data arrived since the last check by hearOut
 	mark    int64 // Session.given after the last data or, at an agent, after the close
-	lag     lag   // what the brake knows of the receiver
+	demand  demand
 
 	lastData time.Time // when data was given to HTTP/2
 	replied  bool      // something arrived after the last data had left
@@ -65,7 +72,7 @@ func (c *Conn) Window() int {
 }
 
 func (c *Conn) windowLocked() int {
-	if c.dead || c.closing {
+	if c.dead || c.send != sendOpen {
 		return buffer.MaxPayload
 	}
 	return max(0, c.s.account.Room(maxQueued)-c.queued)
@@ -75,7 +82,7 @@ func (c *Conn) windowLocked() int {
 func (c *Conn) Send(chunk *buffer.Chunk, _ bool) {
 	s := c.s
 	s.mu.Lock()
-	if c.dead || c.closing || s.closed {
+	if c.dead || c.send != sendOpen || s.closed {
 		s.mu.Unlock()
 		chunk.Release()
 		return
@@ -83,7 +90,7 @@ func (c *Conn) Send(chunk *buffer.Chunk, _ bool) {
 	c.queue = append(c.queue, chunk)
 	c.queued += chunk.Len()
 	c.listLocked()
-	c.lag.run = 0
+	c.demand.run = 0
 	c.askLocked()
 	s.mu.Unlock()
 	s.kick()
@@ -117,8 +124,8 @@ func (c *Conn) nextLocked() (chunk *buffer.Chunk, end, wake bool) {
 	}
 	if len(c.queue) > 0 {
 		c.listLocked()
-	} else if c.queue = nil; c.closing && !c.closed && !c.dead && !c.holdLocked() {
-		c.closed, end = true, true
+	} else if c.queue = nil; c.send == sendClosing && !c.dead && !c.holdLocked() {
+		c.send, end = sendClosed, true
 		if !c.s.server { // the agent's close is final; a server waits for CLOSE_RSP
 			c.listenOnLocked()
 		}
@@ -135,7 +142,7 @@ func (c *Conn) Consumed(n int) {
 	c.s.mu.Lock()
 	n = c.passedOnLocked(n)
 	c.s.mu.Unlock()
-	c.s.repay(false)
+	c.s.openWindow(0)
 	c.s.consumed(n)
 }
 
@@ -151,7 +158,7 @@ func (c *Conn) CloseWrite() { c.closeSend() }
 func (c *Conn) Close() {
 	c.s.mu.Lock()
 	c.deaf = true
-	if c.closed && !c.s.server { // the receiver no longer waits for late data
+	if c.send == sendClosed && !c.s.server { // the receiver no longer waits for late data
 		c.forgetLocked()
 	}
 	c.s.mu.Unlock()
@@ -162,7 +169,7 @@ func (c *Conn) Close() {
 func (c *Conn) closeSend() {
 	s := c.s
 	s.mu.Lock()
-	if c.dead || c.closing {
+	if c.dead || c.send != sendOpen {
 		s.mu.Unlock()
 		return
 	}
@@ -174,7 +181,7 @@ func (c *Conn) closeSend() {
 		s.send(&wire.Packet{Payload: wire.DialCls, Random: c.random})
 		return
 	}
-	c.closing = true
+	c.send = sendClosing
 	c.listLocked()
 	c.askLocked()
 	s.mu.Unlock()
@@ -190,7 +197,7 @@ func (c *Conn) Reset(reason string, ordered bool) {
 		c.Close()
 		return
 	}
-	send := !c.dead && !c.closed
+	send := !c.dead && c.send != sendClosed
 	if !c.dead {
 		c.dropLocked()
 		c.forgetLocked()
@@ -206,8 +213,8 @@ func (c *Conn) Reset(reason string, ordered bool) {
 // it.
 func (c *Conn) forgetLocked() {
 	c.dead = true
-	c.releaseLocked()
 	c.answeredLocked()
+	c.releaseWindowLocked()
 	delete(c.s.conns, c.id)
 }
 

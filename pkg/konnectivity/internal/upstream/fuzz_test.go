@@ -83,7 +83,7 @@ func play(t *testing.T, in *tape, server bool, cfg Config, begin func(*Session),
 	})
 }
 
-// FuzzServer feeds a server that is dialling with what an agent might send.
+// FuzzServer feeds a server that is dialing with what an agent might send.
 func FuzzServer(f *testing.F) {
 	accept := wire.Packet{Type: wire.DialRsp, Payload: wire.DialRsp, ConnID: 1, Random: 1}
 	refuse := wire.Packet{Type: wire.DialRsp, Payload: wire.DialRsp, Random: 2, Error: "connection refused"}
@@ -95,7 +95,7 @@ func FuzzServer(f *testing.F) {
 	f.Add(append(messages(accept, data), 0, 0, 0, 0, 9, 0xff), 100)
 	f.Fuzz(func(t *testing.T, in []byte, size int) {
 		var sinks []*sinktest.Sink
-		play(t, record(in, max(1, size%(16<<10))), true, Config{ConnLimit: 1 << 10}, func(s *Session) {
+		play(t, record(in, max(1, size%(16<<10))), true, Config{ConnBuffer: 1 << 10}, func(s *Session) {
 			for random := range int64(2) {
 				e := sinktest.NewSink(nil, len(in)%2 == 0)
 				if _, err := s.Dial("a:1", e); err != nil {
@@ -143,7 +143,7 @@ func FuzzAgent(f *testing.F) {
 	f.Add(append(messages(dial(1, "a:1"), data), 0, 0, 0, 0, 9, 0xff), 100)
 	f.Fuzz(func(t *testing.T, in []byte, size int) {
 		var sinks []*sinktest.Sink
-		cfg := Config{ConnLimit: 1 << 10, OnDial: func(c *Conn, address string) {
+		cfg := Config{ConnBuffer: 1 << 10, OnDial: func(c *Conn, address string) {
 			e := sinktest.NewSink(c, len(in)%2 == 0)
 			c.SetReceiver(e)
 			switch len(address) % 3 {

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 )
 
-// Bill says on whose account goes what receivers hold.
-func (s *Session) Bill(a *membudget.Account) {
+// SetAccount says on whose account goes what receivers hold.
+func (s *Session) SetAccount(a *membudget.Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -36,7 +36,7 @@ func (c *Conn) gotLocked(n int) {
 	}
 	c.held += n
 	c.s.account.Add(n)
-	c.brakeLocked()
+	c.holdWindowLocked()
 }
 
 // passedOnLocked notes that the receiver has passed on n bytes, or all it has if
@@ -50,7 +50,6 @@ func (c *Conn) passedOnLocked(n int) int {
 	c.s.account.Add(-n)
 	c.tookLocked()
 	if c.held == 0 {
-		c.dryLocked()
 		delete(c.s.flushing, c)
 	}
 	return n

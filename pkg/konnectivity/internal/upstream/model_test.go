@@ -83,11 +83,11 @@ func (c *modelConn) judge(rt *rapid.T, cut bool) {
 }
 
 // TestModel checks random schedules. Bytes arrive in order and on their own connection, all of them before an
-// orderly close. A refused or cancelled dial, a reset and a receiver that exceeds its limit affect no other
+// orderly close. A refused or canceled dial, a reset and a receiver that exceeds its limit affect no other
 // connection. The end of the stream ends all connections, and nothing is left.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		limit := upstream.Config{ConnLimit: 256 << 10, HoldClose: 5 * time.Millisecond}
+		limit := upstream.Config{ConnBuffer: 256 << 10, HoldClose: 5 * time.Millisecond}
 		p := newPair(t, limit, limit)
 		var all []*modelConn
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
@@ -98,7 +98,7 @@ func TestModel(t *testing.T) {
 			case op == 1:
 				p.refused(t, rt)
 			case op == 2:
-				p.cancelled(t, rt)
+				p.canceled(t, rt)
 			default:
 				all[rapid.IntRange(0, len(all)-1).Draw(rt, "connection")].step(rt)
 			}
@@ -140,8 +140,8 @@ func (p *pair) refused(t *testing.T, rt *rapid.T) {
 	}
 }
 
-// cancelled dials and gives the dial up before or while it is answered.
-func (p *pair) cancelled(t *testing.T, rt *rapid.T) {
+// canceled dials and gives the dial up before or while it is answered.
+func (p *pair) canceled(t *testing.T, rt *rapid.T) {
 	address := rapid.SampledFrom([]string{"pending", "x:1"}).Draw(rt, "address")
 	st, err := p.server.Dial(address, sinktest.NewSink(nil, false))
 	if err != nil {
@@ -150,6 +150,6 @@ func (p *pair) cancelled(t *testing.T, rt *rapid.T) {
 	if address != "pending" {
 		defer func() { <-p.come }() // the agent has accepted it
 	}
-	time.Sleep(time.Duration(rapid.IntRange(0, 300).Draw(rt, "us before it is cancelled")) * time.Microsecond)
-	st.Reset("cancelled", false)
+	time.Sleep(time.Duration(rapid.IntRange(0, 300).Draw(rt, "us before it is canceled")) * time.Microsecond)
+	st.Reset("canceled", false)
 }

@@ -37,7 +37,7 @@ func (s *Session) flushAcc() {
 	s.cfg.Observe(true, wire.Data)
 	s.mu.Lock()
 	c := s.conns[s.accID]
-	if c == nil || c.gotEnd || c.deaf {
+	if c == nil || c.deaf {
 		s.mu.Unlock()
 		n := chunk.Len()
 		chunk.Release()
@@ -51,7 +51,7 @@ func (s *Session) flushAcc() {
 	c.cameLocked(chunk.Len())
 	c.gotLocked(chunk.Len())
 	c.heard = true
-	over := c.held > s.cfg.ConnLimit && !s.cfg.Pause
+	over := c.held > s.cfg.ConnBuffer && !s.cfg.Pause
 	account := s.account
 	s.mu.Unlock()
 	if over {
@@ -186,14 +186,13 @@ func (s *Session) peerClosed(id int64, reason string) {
 // The caller holds mu, and endUnlock releases it.
 func (c *Conn) endUnlock(reason string) {
 	s := c.s
-	c.gotEnd = true
 	c.forgetLocked()
 	c.dropLocked()
 	if c.held > 0 {
 		s.flushing[c] = struct{}{}
 	}
 	s.mu.Unlock()
-	s.repay(false)
+	s.openWindow(0)
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
 		c.settle()
@@ -228,7 +227,7 @@ func (s *Session) fromServer(p *wire.Packet) {
 		}
 	case wire.DialCls:
 		if c := s.takeDial(p.Random); c != nil {
-			s.peerClosed(c.id, "dial cancelled")
+			s.peerClosed(c.id, "dial canceled")
 		}
 	case wire.CloseReq:
 		s.closeReq(p.ConnID)
@@ -248,8 +247,8 @@ func (s *Session) closeReq(id int64) {
 		s.sendClose(id, "Unknown connectID")
 		return
 	}
-	said := c.closed
-	c.closed = true
+	said := c.send == sendClosed
+	c.send = sendClosed
 	s.mu.Unlock()
 	if !said {
 		s.sendClose(id, "")

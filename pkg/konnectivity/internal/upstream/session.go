@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upstream carries tunnelled connections over a stream of upstream's
+// Package upstream carries tunneled connections over a stream of upstream's
 // protocol, for a peer that is upstream's server or agent. The protocol has no flow
 // control per connection and no half-close. This package isolates connections from
 // each other as far as that allows: it never blocks the shared reader, it slows a
 // peer down only as far as the peer's other connections have little to do, and it
-// resets a connection whose receiver exceeds ConnLimit (brake.go).
+// resets a connection whose receiver exceeds ConnBuffer (hold.go).
 package upstream
 
 import (
@@ -19,13 +19,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
 // Config limits what a session queues for slow receivers. A zero field takes its
 // default.
 type Config struct {
-	// ConnLimit is the number of bytes held for one connection. Default 16 MiB.
-	ConnLimit int
+	// ConnBuffer is the number of bytes held for one connection. Default [settings.DefaultConnBuffer].
+	ConnBuffer int
 	// MaxConns is the limit for dials and connections that have not ended. Beyond it,
 	// Dial fails with tunnel.ErrFull. Default 0, no limit.
 	MaxConns int
@@ -68,7 +69,7 @@ const maxQueued = 4 * buffer.MaxSize
 // fairly.
 const maxInFlight = 2 * buffer.MaxSize
 
-// ErrOverflow reports that a slow receiver exceeded ConnLimit.
+// ErrOverflow reports that a slow receiver exceeded ConnBuffer.
 var ErrOverflow = fmt.Errorf("%w: its peer has no flow control", tunnel.ErrEvicted)
 
 // Session is one stream of upstream's protocol between server and agent.
@@ -97,15 +98,15 @@ type Session struct {
 	given    int64     // bytes handed to HTTP/2 so far; all but inFlight have been written
 	sentAt   time.Time // when some of them were written
 	pumping  bool
-	brake    brake
+	hold     hold
 	err      error
 	closed   bool
 }
 
 // New returns a session over an HTTP/2 stream, which must get it as its handler.
 func New(st *h2.Stream, server bool, cfg Config) *Session {
-	if cfg.ConnLimit == 0 {
-		cfg.ConnLimit = 16 << 20
+	if cfg.ConnBuffer == 0 {
+		cfg.ConnBuffer = settings.DefaultConnBuffer
 	}
 	if cfg.HoldClose == 0 {
 		cfg.HoldClose = holdClose
@@ -161,7 +162,7 @@ func (s *Session) Data(p []byte) error {
 	if s.cfg.Pause {
 		s.st.Consumed(len(p) - int(s.payload-before)) // the payload follows later
 	} else {
-		s.credit(len(p))
+		s.openWindow(len(p))
 	}
 	return err
 }

@@ -48,7 +48,7 @@ const (
 	modeBody
 )
 
-// Idle tells whether the stream stands between two messages.
+// Idle reports whether the stream stands between two messages.
 func (d *StreamDecoder) Idle() bool { return d.mode == modeHead && d.nhead == 0 }
 
 // Feed reads the next piece of the stream.
@@ -154,7 +154,7 @@ const (
 	headData
 )
 
-// dataHead recognises a DATA packet in the order in which every generated
+// dataHead recognizes a DATA packet in the order in which every generated
 // encoder writes it, with nothing behind the data. at is where the data starts.
 func dataHead(b []byte, size int) (connID int64, data, at int, res byte) {
 	c := cursor{b: b}

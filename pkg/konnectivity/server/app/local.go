@@ -49,7 +49,7 @@ func (o *Options) addLocal(s *server.Server) error {
 	return nil
 }
 
-// isLocal tells whether a destination is in the list.
+// isLocal reports whether a destination is in the list.
 func isLocal(p *destinations.Policy, address string) bool {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

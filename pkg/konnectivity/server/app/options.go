@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
@@ -75,6 +76,7 @@ type Options struct {
 	// Where the server shows its state.
 	StateSocket, StateBindAddress      string
 	StatePort                          int
+	StateConnect                       bool
 	StateServiceAccount, StateAudience string
 	// LocalDestinations are those that the server connects to itself.
 	LocalDestinations []string
@@ -89,15 +91,16 @@ type Options struct {
 func NewOptions() *Options {
 	grace, err := cmdutil.DrainTimeout(0)
 	statePort, stateErr := statePort()
+	d := server.DefaultConfig()
 	return &Options{
 		GracefulShutdownTimeout: grace, graceErr: err,
-		StatePort: statePort, stateErr: stateErr, StateServiceAccount: os.Getenv(settings.StateServiceAccount), StateAudience: settings.DefaultStateAudience,
+		StatePort: statePort, stateErr: stateErr, StateConnect: os.Getenv(settings.StateConnect) == "true", StateServiceAccount: os.Getenv(settings.StateServiceAccount), StateAudience: settings.DefaultStateAudience,
 		LocalDestinations: list(os.Getenv(settings.LocalDestinations)),
 		Mode:              "grpc", DeleteUDSFile: true, ServerPort: 8090, AgentPort: 8091, HealthPort: 8092, AdminPort: 8095,
-		AdminBindAddress: "127.0.0.1", KeepaliveTime: time.Hour, FrontendKeepaliveTime: time.Hour,
-		ServerID: cmdutil.DefaultID("PROXY_SERVER_ID"), ServerCount: 1, APIContentType: "application/vnd.kubernetes.protobuf",
+		AdminBindAddress: "127.0.0.1", KeepaliveTime: d.AgentKeepalive, FrontendKeepaliveTime: d.FrontendKeepalive,
+		ServerID: cmdutil.DefaultID("PROXY_SERVER_ID"), ServerCount: d.ServerCount, APIContentType: "application/vnd.kubernetes.protobuf",
 		ProxyStrategies: "default", XfrChannelSize: 10, LeaseNamespace: "kube-system", LeaseLabel: "k8s-app=konnectivity-server",
-		Link: cmdutil.DefaultLinkOptions(), LinksPerAgent: 1, MaxPendingDials: 10_000, MaxConnections: 200_000, MaxPerAgent: 100_000, MaxAgents: 20_000,
+		Link: cmdutil.DefaultLinkOptions(), LinksPerAgent: d.Links, MaxPendingDials: d.MaxPending, MaxConnections: d.MaxConns, MaxPerAgent: d.MaxPerAgent, MaxAgents: d.MaxAgents,
 		AgentWait: 5 * time.Second, TokenCache: time.Minute, TokenReviewInterval: 10 * time.Minute, AgentClaims: cmp.Or(os.Getenv(settings.AgentClaims), "any"),
 		NonNodeCIDRs: list(os.Getenv(settings.NonNodeCIDRs)),
 		DefaultRoute: list(os.Getenv(settings.DefaultRouteAgents)), AllowedClientNames: list(os.Getenv(settings.AllowedClientNames)),

@@ -74,7 +74,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 	c := o.config(nil)
 	for name, ok := range map[string]bool{
 		"keepalive": c.AgentKeepalive == time.Minute && c.FrontendKeepalive == 2*time.Minute,
-		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnLimit == 70_000 && c.PauseSlow,
+		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnBuffer == 70_000 && c.PauseSlow,
 		"limits":    c.MaxAgents == 7 && c.MaxConns == 8 && c.MaxPerAgent == 6 && c.MaxPending == 9 && c.Links == 2 && c.ServerCount == 5,
 		"times":     c.AgentWait == 3*time.Second && c.DialTimeout == 4*time.Second,
 		"choice":    c.Protocol == settings.ProtocolUpstream && len(c.Strategies) == 2 && c.Strategies[0] == server.StrategyDestHost,

@@ -28,6 +28,11 @@ func NewCommand() *cobra.Command {
 	o := NewOptions()
 	return cmdutil.Program{
 		Name: "konnectivity-server", About: "Accepts connections of kube-apiserver and forwards them through agents.", Flags: o.AddFlags,
+		Example: `  # beside kube-apiserver, for agents that show tokens of their ServiceAccount
+  konnectivity-server --mode=grpc --uds-name=/run/konnectivity/server.socket --server-port=0 --agent-port=8132 \
+    --cluster-cert=/etc/kubernetes/pki/apiserver.crt --cluster-key=/etc/kubernetes/pki/apiserver.key \
+    --kubeconfig=/etc/kubernetes/konnectivity-server.conf --agent-namespace=kube-system \
+    --agent-service-account=konnectivity-agent --authentication-audience=system:konnectivity-server`,
 		Run: func(ctx context.Context, signals *daemon.Signals) error { return Run(ctx, o, signals) },
 	}.Command()
 }
@@ -123,7 +128,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		AgentKeepalive: o.KeepaliveTime, FrontendKeepalive: o.FrontendKeepaliveTime,
 		MaxPending: o.MaxPendingDials, MaxConns: o.MaxConnections, MaxPerAgent: o.MaxPerAgent, MaxAgents: o.MaxAgents, MaxPerOwner: o.MaxPerOwner,
 		Links: o.LinksPerAgent, Protocol: o.Link.PeerProtocol(),
-		PauseSlow: o.Link.Pause(), ConnLimit: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
+		PauseSlow: o.Link.Pause(), ConnBuffer: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
 		Logger:         klog.Background(),

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
@@ -30,6 +31,10 @@ var stateLimits = func() httplimits.Limits {
 	l.Conns = 32
 	return l
 }()
+
+// maxStateConnects is how many connections through agents a listener for state carries at a time, at most. fairlead-apiserver
+// has limits of its own, which are lower.
+const maxStateConnects = 4096
 
 // stateSource is what the server knows of itself, and what its options add.
 type stateSource struct {
@@ -60,6 +65,48 @@ func (a *stateSource) Connections(after int64, limit int) state.Connections {
 	return a.s.Connections(after, limit)
 }
 
+// stateHandler answers the clients of the listeners for state.
+func (o *Options) stateHandler(src *stateSource) http.Handler {
+	h := state.Handler(src)
+	if o.StateConnect {
+		l := o.stateLimits()
+		h = limitConnects(state.Connecting(h, src.s), connectPlaces(l.Most()))
+	}
+	return h
+}
+
+// connectPlaces returns how many of a listener's connections may go through agents. The others are for requests for state.
+func connectPlaces(conns int) int {
+	return min(maxStateConnects, max(conns-stateLimits.Conns, conns/2))
+}
+
+// limitConnects answers CONNECT requests with 503 while n others are served. A connection holds its place until it ends.
+func limitConnects(next http.Handler, n int) http.Handler {
+	places := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			next.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			httpconnect.Refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("limit: %d connections through agents are open here", n))
+		}
+	})
+}
+
+// stateLimits are the limits of these listeners. A connection through an agent takes a place until it ends.
+func (o *Options) stateLimits() httplimits.Limits {
+	l := stateLimits
+	if o.StateConnect {
+		l.Conns += maxStateConnects
+	}
+	return l
+}
+
 // serveState opens the listeners for state.
 func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateSource, client *apiclient.Client) error {
 	if o.StateSocket != "" {
@@ -67,7 +114,7 @@ func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateS
 		if err != nil {
 			return fmt.Errorf("--state-socket: %w", err)
 		}
-		serveOn(ctx, "state socket", l, state.Handler(src))
+		serveOn(ctx, "state socket", l, o.stateHandler(src), o.stateLimits())
 	}
 	if o.StatePort == 0 {
 		return nil
@@ -83,7 +130,7 @@ func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateS
 	if err != nil {
 		return fmt.Errorf("--state-port: %w", err)
 	}
-	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, state.Handler(src)))
+	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, o.stateHandler(src)), o.stateLimits())
 	return nil
 }
 
@@ -104,7 +151,7 @@ func authenticated(auth *apiclient.TokenAuth, next http.Handler) http.Handler {
 			if errors.As(err, &public) {
 				status, text = http.StatusUnauthorized, public.Public()
 			}
-			http.Error(w, text, status)
+			httpconnect.Refuse(w, r, status, text)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -89,7 +89,7 @@ func (o *Options) validatePorts() error {
 	return nil
 }
 
-// usesTokens tells whether agents prove themselves by token.
+// usesTokens reports whether agents prove themselves by token.
 func (o *Options) usesTokens() bool {
 	return o.AgentNamespace != "" || o.AgentServiceAccount != "" || o.AuthenticationAudience != ""
 }

@@ -64,7 +64,7 @@ func Connect(c net.Conn) {
 	Join(c, t)
 }
 
-// grpcStream is one tunnelled connection of the gRPC floor.
+// grpcStream is one tunneled connection of the gRPC floor.
 type grpcStream struct {
 	st  *h2.Stream
 	dec wire.StreamDecoder

@@ -124,7 +124,7 @@ func (s *Sink) DialErr() error {
 // SetSlow says whether what comes waits for Consume.
 func (s *Sink) SetSlow(slow bool) { s.mu.Lock(); s.slow = slow; s.mu.Unlock() }
 
-// Slow tells whether what comes waits for Consume.
+// Slow reports whether what comes waits for Consume.
 func (s *Sink) Slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

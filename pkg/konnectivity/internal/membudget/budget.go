@@ -43,11 +43,11 @@ type Holding struct {
 }
 
 // Member is a link or a session that knows its connections. Holdings must not
-// call the Ledger.
+// call the Budget.
 type Member interface{ Holdings() []Holding }
 
-// Ledger accounts for the memory of one process.
-type Ledger struct {
+// Budget accounts for the memory of one process.
+type Budget struct {
 	cfg  Config
 	busy atomic.Bool  // a goroutine is looking for connections to reset
 	lent atomic.Int64 // see Take
@@ -57,39 +57,39 @@ type Ledger struct {
 	accounts map[string]*Account
 }
 
-// New returns an empty Ledger.
-func New(cfg Config) *Ledger {
+// New returns an empty Budget.
+func New(cfg Config) *Budget {
 	if cfg.Used == nil {
 		cfg.Used = buffer.InUse
 	}
-	return &Ledger{cfg: cfg, accounts: map[string]*Account{}}
+	return &Budget{cfg: cfg, accounts: map[string]*Account{}}
 }
 
 // Account counts the bytes held for one peer. A nil Account counts nothing.
 type Account struct {
-	l       *Ledger
+	l       *Budget
 	name    string
 	held    atomic.Int64
 	members []Member // guarded by l.mu
 }
 
-// Payer is a Member that charges the bytes it holds to an account.
-type Payer interface {
+// ChargedMember is a Member that charges the bytes it holds to an account.
+type ChargedMember interface {
 	Member
-	Bill(a *Account)
+	SetAccount(a *Account)
 }
 
 // Open joins a connection of a peer and makes it charge the bytes it holds to the
 // peer's account.
-func (l *Ledger) Open(peer string, p Payer) *Account {
+func (l *Budget) Open(peer string, p ChargedMember) *Account {
 	a := l.Join(peer, p)
-	p.Bill(a)
+	p.SetAccount(a)
 	return a
 }
 
 // Join adds a connection of a peer and returns the peer's account. It returns nil
-// for a nil Ledger.
-func (l *Ledger) Join(peer string, m Member) *Account {
+// for a nil Budget.
+func (l *Budget) Join(peer string, m Member) *Account {
 	if l == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ const pause = 100 * time.Millisecond
 
 // relieve brings the process below both limits, with an eighth to spare, so that
 // the next search through all connections is not due soon.
-func (l *Ledger) relieve(a *Account) {
+func (l *Budget) relieve(a *Account) {
 	now := time.Now()
 	if now.UnixNano() < l.rest.Load() || !l.busy.CompareAndSwap(false, true) {
 		return
@@ -186,7 +186,7 @@ func (l *Ledger) relieve(a *Account) {
 }
 
 // held returns the bytes that the connections of all peers hold.
-func (l *Ledger) held() (sum int64) {
+func (l *Budget) held() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.accounts {
@@ -196,7 +196,7 @@ func (l *Ledger) held() (sum int64) {
 }
 
 // membersOf returns the connections of one peer, or of all.
-func (l *Ledger) membersOf(a *Account) (all []Member) {
+func (l *Budget) membersOf(a *Account) (all []Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a != nil {
@@ -210,7 +210,7 @@ func (l *Ledger) membersOf(a *Account) (all []Member) {
 
 // reset resets the worst connections until they held want bytes, and reports
 // whether there were enough.
-func (l *Ledger) reset(now time.Time, peer string, members []Member, want int64) bool {
+func (l *Budget) reset(now time.Time, peer string, members []Member, want int64) bool {
 	var all []Holding
 	for _, m := range members {
 		all = append(all, m.Holdings()...)

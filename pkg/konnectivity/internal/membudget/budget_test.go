@@ -37,7 +37,7 @@ func (p *peer) Holdings() (all []Holding) {
 	return all
 }
 
-func join(l *Ledger, used *int64, name string) *peer {
+func join(l *Budget, used *int64, name string) *peer {
 	p := &peer{holds: map[string]Holding{}, used: used}
 	p.account = l.Join(name, p)
 	return p
@@ -133,8 +133,8 @@ func TestAccounts(t *testing.T) {
 	none.Add(5)
 	none.Relieve()
 	none.Leave(m)
-	if none.Room(1) != 1 || (*Ledger)(nil).Join("a", m) != nil {
-		t.Error("no ledger counts")
+	if none.Room(1) != 1 || (*Budget)(nil).Join("a", m) != nil {
+		t.Error("no budget counts")
 	}
 }
 

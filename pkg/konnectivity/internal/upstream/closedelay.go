@@ -77,7 +77,7 @@ func (c *Conn) closeHeld() {
 	s.mu.Lock()
 	wait := time.Duration(0)
 	switch {
-	case c.dead || c.closed || s.closed:
+	case c.dead || c.send == sendClosed || s.closed:
 		s.mu.Unlock()
 		return
 	case !c.leftLocked():
@@ -85,7 +85,9 @@ func (c *Conn) closeHeld() {
 	case c.leaving:
 		c.leaving, wait = false, s.cfg.HoldClose
 	}
-	c.closed = wait == 0
+	if wait == 0 {
+		c.send = sendClosed
+	}
 	s.mu.Unlock()
 	if wait > 0 {
 		time.AfterFunc(wait, c.closeHeld)
