@@ -9,7 +9,7 @@
 //     objects of the answers.
 //   - internal/memstore keeps these objects. Upstream's watch cache stands above it.
 //   - internal/registry serves them: get, list, watch and tables.
-//   - app is the command: flags, delegated authentication and authorisation, and start-up, by k8s.io/apiserver.
+//   - app is the command: flags, delegated authentication and authorization, and start-up, by k8s.io/apiserver.
 //
 // The types are in pkg/apis/tunnel/v1alpha1.
 package tunnelapi

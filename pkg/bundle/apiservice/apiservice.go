@@ -128,7 +128,7 @@ func (r Request) Objects(caBundle []byte, serving pki.KeyPair) ([]component.Obje
 		r.APIService(caBundle)), nil
 }
 
-// Bindings give the server's ServiceAccount the rights that delegated authentication and authorisation need.
+// Bindings give the server's ServiceAccount the rights that delegated authentication and authorization need.
 func (r Request) Bindings() []component.Object {
 	subject, name := rbac.ServiceAccount(r.Namespace, r.ServiceAccount), r.Namespace+":"+r.ServiceAccount
 	return []component.Object{

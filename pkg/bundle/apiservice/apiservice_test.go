@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -49,12 +51,26 @@ func TestObjects(t *testing.T) {
 	if !ok || secret.Type != corev1.SecretTypeTLS {
 		t.Fatalf("secret: %+v", objects[3])
 	}
-	if pair, err := pki.ParseKeyPair(secret.Data["tls.crt"], secret.Data["tls.key"]); err != nil || pair.Cert.VerifyHostname("my-api.apis.svc") != nil {
+	pair, err := pki.ParseKeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Cert.VerifyHostname("my-api.apis.svc"); err != nil {
 		t.Errorf("certificate: %v", err)
 	}
+	if err := pair.Cert.CheckSignatureFrom(ca.Cert); err != nil {
+		t.Errorf("signature of the certificate: %v", err)
+	}
 	api, ok := objects[len(objects)-1].(*apiregistrationv1.APIService)
-	if !ok || api.Name != "v1beta1.example.com" || *api.Spec.Service.Port != 443 || string(api.Spec.CABundle) != string(ca.CertPEM()) || api.Spec.InsecureSkipTLSVerify {
-		t.Errorf("APIService: %+v", objects[len(objects)-1])
+	if !ok || api.Name != "v1beta1.example.com" {
+		t.Fatalf("APIService: %+v", objects[len(objects)-1])
+	}
+	want := apiregistrationv1.APIServiceSpec{
+		Group: "example.com", Version: "v1beta1", GroupPriorityMinimum: 1000, VersionPriority: 15, CABundle: ca.CertPEM(),
+		Service: &apiregistrationv1.ServiceReference{Namespace: "apis", Name: "my-api", Port: ptr.To(int32(443))},
+	}
+	if diff := cmp.Diff(want, api.Spec); diff != "" {
+		t.Errorf("APIService (-want +got):\n%s", diff)
 	}
 }
 

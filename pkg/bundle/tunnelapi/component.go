@@ -30,8 +30,13 @@ const (
 	stateToken = "token"
 )
 
-// Enabled tells whether a bundle has the API server.
+// Enabled reports whether a bundle has the API server.
 func Enabled(b *v1alpha1.Bundle) bool { return ptr.Deref(b.Defaulted().TunnelAPI.Enabled, false) }
+
+// Connects reports whether the API server opens connections through agents.
+func Connects(b *v1alpha1.Bundle) bool {
+	return Enabled(b) && ptr.Deref(b.Defaulted().TunnelAPI.Connect, false)
+}
 
 // Labels select the API server's Pods.
 func Labels() map[string]string { return map[string]string{nameLabel: v1alpha1.TunnelAPIName} }
@@ -91,7 +96,7 @@ func Flags(b *v1alpha1.Bundle) []component.Flag {
 // OwnFlags are the flags that the bundle sets and extraArgs may not.
 func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 	b = b.Defaulted()
-	return []component.Flag{
+	flags := []component.Flag{
 		component.PortFlag("secure-port", PortAPI, b.TunnelAPI.Port),
 		component.PathFlag("tls-cert-file", tlsDir+"/"+corev1.TLSCertKey),
 		component.PathFlag("tls-private-key-file", tlsDir+"/"+corev1.TLSPrivateKeyKey),
@@ -99,6 +104,10 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 		component.PathFlag("konnectivity-server-ca-file", konnectivity.CAFile),
 		component.PathFlag("konnectivity-server-token-file", stateDir+"/"+stateToken),
 	}
+	if Connects(b) {
+		flags = append(flags, component.PlainFlag("connect", "true"))
+	}
+	return flags
 }
 
 // StateURL is where the Konnectivity servers show their state: at the host that agents dial, for which their certificate is.

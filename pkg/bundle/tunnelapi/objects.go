@@ -40,6 +40,7 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 	b = b.Defaulted()
 	objects := append([]component.Object{component.ServiceAccount(meta(b, v1alpha1.TunnelAPIName)), viewerRole()}, bindings(b)...)
 	objects = append(objects, service(b), priorityLevel(), clientsSchema(), serverSchema(b))
+	objects = append(objects, connectObjects(b)...)
 	if ptr.Deref(b.TunnelAPI.Replicas, 1) > 1 {
 		objects = append(objects, component.DisruptionBudget(meta(b, v1alpha1.TunnelAPIName), Labels()))
 	}

@@ -75,6 +75,7 @@ func TestObjects(t *testing.T) {
 // only read.
 func TestRights(t *testing.T) {
 	var bound []string
+	var viewer []rbacv1.PolicyRule
 	for _, o := range objects(t, "namespace: tunnel\ntunnelAPI: {enabled: true}") {
 		switch o := o.(type) {
 		case *rbacv1.ClusterRoleBinding:
@@ -82,12 +83,20 @@ func TestRights(t *testing.T) {
 		case *rbacv1.RoleBinding:
 			bound = append(bound, o.Namespace+"/"+o.RoleRef.Name+" to "+o.Subjects[0].Namespace+"/"+o.Subjects[0].Name)
 		case *rbacv1.ClusterRole:
+			viewer = append(viewer, o.Rules...)
 			for _, rule := range o.Rules {
 				if !slices.Equal(rule.APIGroups, []string{"tunnel.fairlead.dev"}) || slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
 					t.Errorf("%s allows %+v", o.Name, rule)
 				}
 			}
 		}
+	}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"tunnel.fairlead.dev"}, Resources: []string{"tunnelagents", "tunnelservers"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"tunnel.fairlead.dev"}, Resources: []string{"tunnelconnections"}, Verbs: []string{"get", "list"}},
+	}
+	if diff := cmp.Diff(rules, viewer); diff != "" {
+		t.Errorf("the viewer's role (-want +got):\n%s", diff)
 	}
 	want := []string{"system:auth-delegator to tunnel/fairlead-apiserver", "kube-system/extension-apiserver-authentication-reader to tunnel/fairlead-apiserver"}
 	if diff := cmp.Diff(want, bound); diff != "" {

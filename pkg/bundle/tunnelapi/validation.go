@@ -33,6 +33,7 @@ func flagOwners() map[string]string {
 		"cert-dir": set("certificateSecret"), "tls-sni-cert-key": set("certificateSecret"), "bind-address": "the Service reaches all Pods by their own addresses",
 		"konnectivity-server": set("statePort") + ", or konnectivity.serverHost", "konnectivity-server-ca-file": "it is the cluster's CA, which is mounted there",
 		"konnectivity-server-token-file": "the token is mounted there",
+		"connect":                        set("connect"),
 		"kubeconfig":                     identity, "authentication-kubeconfig": identity, "authorization-kubeconfig": identity,
 		"authentication-tolerate-lookup-failure": "everyone would be anonymous without the front proxy's CA",
 		"authorization-always-allow-paths":       "health paths are allowed already, and nothing else is public",

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,10 +48,20 @@ func showState(t *testing.T, r *tunneltest.Rig) string {
 	return path
 }
 
-// start runs the API server without a kube-apiserver: only its own loopback client is authorised.
+// start runs the API server and waits until it is ready.
 func start(t *testing.T, servers ...string) *rest.Config {
 	t.Helper()
-	o := NewOptions()
+	cfg := launch(t, NewOptions(), servers...)
+	tunneltest.Eventually(t, time.Minute, "the API server is ready", func() bool {
+		_, err := get(cfg, "/readyz", "")
+		return err == nil
+	})
+	return cfg
+}
+
+// launch runs the API server without a kube-apiserver: only its own loopback client is authorized.
+func launch(t *testing.T, o *Options, servers ...string) *rest.Config {
+	t.Helper()
 	o.Servers, o.CountsInterval = servers, 100*time.Millisecond
 	o.PollInterval = 100 * time.Millisecond
 	o.Authentication.RemoteKubeConfigFileOptional, o.Authorization.RemoteKubeConfigFileOptional = true, true
@@ -86,10 +97,6 @@ func start(t *testing.T, servers ...string) *rest.Config {
 			t.Error(err)
 		}
 	})
-	tunneltest.Eventually(t, time.Minute, "the API server is ready", func() bool {
-		_, err := get(s.LoopbackClientConfig, "/readyz", "")
-		return err == nil
-	})
 	return s.LoopbackClientConfig
 }
 
@@ -118,6 +125,19 @@ func get(cfg *rest.Config, path, accept string) ([]byte, error) {
 	return body, err
 }
 
+// podTokens accepts tokens that say themselves which node and Pod they are bound to.
+type podTokens struct{}
+
+func (p podTokens) Check(ctx context.Context, peer, token string) (string, error) {
+	node, _, err := p.CheckPod(ctx, peer, token)
+	return node, err
+}
+
+func (podTokens) CheckPod(_ context.Context, _, token string) (node, pod string, err error) {
+	node, pod, _ = strings.Cut(token, "/")
+	return node, pod, nil
+}
+
 func connected(o *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -131,9 +151,11 @@ func connected(o *unstructured.Unstructured) string {
 // TestAPI: with two real konnectivity-servers and a real agent at both, a client reads, lists, watches and prints what
 // the servers know. What goes away is shown as that.
 func TestAPI(t *testing.T) {
-	one, two := tunneltest.NewRig(t, server.Config{ServerID: "one"}), tunneltest.NewRig(t, server.Config{ServerID: "Two_2"})
-	one.StartAgent(agent.Config{AgentID: "a1", Identifiers: "host=x"}, "")
-	two.StartAgent(agent.Config{AgentID: "a1", Identifiers: "host=x"}, "")
+	one := tunneltest.NewRig(t, server.Config{ServerID: "one", Tokens: podTokens{}})
+	two := tunneltest.NewRig(t, server.Config{ServerID: "Two_2", Tokens: podTokens{}})
+	for _, r := range []*tunneltest.Rig{one, two} {
+		r.StartAgent(agent.Config{AgentID: "a1", Identifiers: "host=x", Token: func() (string, error) { return "node-1/pod-1", nil }}, "")
+	}
 	leaving := one.StartAgent(agent.Config{AgentID: "Agent/Two"}, "")
 	cfg := start(t, "unix://"+showState(t, one), "unix://"+showState(t, two), "unix://"+filepath.Join(t.TempDir(), "none"))
 	client, err := dynamic.NewForConfig(cfg)
@@ -160,16 +182,33 @@ func TestAPI(t *testing.T) {
 			t.Errorf("delete: %v", err)
 		}
 	})
+	list, err := agents.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	leaving.Stop()
+	untilGone(t, w, watch.Added, watch.Modified)
+	limit := int64(60)
+	if w, err = agents.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	untilGone(t, w, watch.Modified) // what has changed since the list
+}
+
+// untilGone reads a watch, which may have events of some types, up to the event that the second agent has gone.
+func untilGone(t *testing.T, w watch.Interface, types ...watch.EventType) {
+	t.Helper()
 	for e := range w.ResultChan() {
 		o, ok := e.Object.(*unstructured.Unstructured)
-		if !ok {
+		if !ok || !slices.Contains(types, e.Type) {
 			t.Fatalf("%v: %v", e.Type, e.Object)
 		}
 		if strings.HasPrefix(o.GetName(), "agent-two-") && connected(o) == "False" {
-			break
+			return
 		}
 	}
+	t.Fatal("the watch ended before the agent had gone")
 }
 
 // watching begins a watch with a streaming list and returns once that has ended.
@@ -201,7 +240,8 @@ func merged(t *testing.T, agents dynamic.ResourceInterface) {
 		t.Fatal(err)
 	}
 	servers, _, _ := unstructured.NestedSlice(o.Object, "status", "servers")
-	if len(servers) != 2 || connected(o) != "True" || o.GetUID() == "" || o.GetResourceVersion() == "" {
+	pod, _, _ := unstructured.NestedString(o.Object, "status", "podName")
+	if len(servers) != 2 || pod != "pod-1" || connected(o) != "True" || o.GetUID() == "" || o.GetResourceVersion() == "" {
 		t.Errorf("%v", o.Object)
 	}
 	if _, err := agents.Get(t.Context(), "other", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -233,7 +273,7 @@ func checkServers(t *testing.T, servers dynamic.ResourceInterface) {
 }
 
 func selectors(t *testing.T, agents dynamic.ResourceInterface) {
-	for selector, want := range map[string]int{"metadata.name=a1": 1, "status.agentID=Agent/Two": 1, "status.draining=false": 2, "status.nodeName=x": 0} {
+	for selector, want := range map[string]int{"metadata.name=a1": 1, "status.agentID=Agent/Two": 1, "status.draining=false": 2, "status.nodeName=x": 0, "status.nodeName=node-1": 1} {
 		list, err := agents.List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		if err != nil || len(list.Items) != want {
 			t.Errorf("%s: %v, %v", selector, list, err)
@@ -299,6 +339,10 @@ func formats(t *testing.T, cfg *rest.Config) {
 	}
 	if err != nil || len(table.Rows) != 2 || table.ColumnDefinitions[1].Name != "Node" || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
 		t.Errorf("table: %v, %s", err, body)
+	}
+	last := len(table.ColumnDefinitions) - 1
+	if c := table.ColumnDefinitions[last]; c.Name != "Pod" || c.Priority != 1 || !strings.Contains(string(body), `"pod-1"`) {
+		t.Errorf("the last column is %+v of %s", c, body)
 	}
 	for name, c := range map[string]struct{ path, accept, want string }{
 		"metadata":  {path + "/tunnelagents", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"kind":"PartialObjectMetadataList"`},
@@ -375,6 +419,7 @@ func TestValidate(t *testing.T) {
 		"no token":       {func(o *Options) { o.Servers = []string{"https://a:1"} }, "needs --konnectivity-server-token-file"},
 		"stale too soon": {func(o *Options) { o.StaleAfter = o.PollInterval }, "at least twice --poll-interval"},
 		"no requests":    {func(o *Options) { o.MaxRequestsInFlight = 0 }, "--max-requests-inflight must be at least 1"},
+		"no watches":     {func(o *Options) { o.MaxWatches = 0 }, "--max-watches must be at least 1"},
 	} {
 		o := NewOptions()
 		o.Servers = []string{"unix:///a"}

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/memstore"
 )
 
 const groupPath = "/apis/tunnel.fairlead.dev/v1alpha1"
@@ -68,20 +69,26 @@ func token(content string) string {
 	return url.QueryEscape(base64.RawURLEncoding.EncodeToString([]byte(content)))
 }
 
-// TestBadInput: each wrong request gets the status that Kubernetes has for it, in the body as well, and soon.
+// TestBadInput: each wrong request gets the status that Kubernetes has for it, in the body as well, and soon. Requests with a
+// resource version that can be had are answered.
 func TestBadInput(t *testing.T) {
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	rig.StartAgent(agent.Config{AgentID: "a1"}, "")
+	rig.StartAgent(agent.Config{AgentID: "a2"}, "")
 	cfg := start(t, "unix://"+showState(t, rig))
-	tunneltest.Eventually(t, tunneltest.Patience, "an agent", func() bool {
-		code, _ := ask(t, cfg, http.MethodGet, "/tunnelagents/a1", "")
-		return code == http.StatusOK
+	var all v1alpha1.TunnelAgentList
+	tunneltest.Eventually(t, tunneltest.Patience, "two agents", func() bool {
+		_, body := ask(t, cfg, http.MethodGet, "/tunnelagents", "")
+		all = v1alpha1.TunnelAgentList{}
+		return json.Unmarshal([]byte(body), &all) == nil && len(all.Items) == 2
 	})
-	future := strconv.FormatUint(uint64(time.Now().Add(time.Hour).Unix())<<32, 10) // of a process that started later
+	current := all.ResourceVersion
+	future := strconv.FormatUint(memstore.Epoch(time.Now().Add(time.Hour)), 10) // of a process that started later
 	for _, c := range []struct {
 		method, path, accept string
 		code                 int
 		text                 string
+		without              string
 	}{
 		{path: "/tunnelagents?fieldSelector=status.color%3Dred", code: http.StatusBadRequest, text: "status.draining"},
 		{path: "/tunnelagents?labelSelector=a+in", code: http.StatusBadRequest},
@@ -92,17 +99,32 @@ func TestBadInput(t *testing.T) {
 		{path: "/tunnelagents?limit=1&continue=abc", code: http.StatusBadRequest, text: "continue"},
 		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"../tunnelservers/one"}`), code: http.StatusBadRequest, text: "continue"},
 		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: "Expired"},
+		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: `"continue":"`}, // to go on with
+		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+current+`,"start":"a1\u0000"}`), code: http.StatusOK, text: `"name":"a2"`, without: `"name":"a1"`},
+		{path: "/tunnelagents?limit=1&resourceVersion=" + current + "&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+current+`,"start":"a1\u0000"}`), code: http.StatusBadRequest, text: "continue"},
+		{path: "/tunnelagents", code: http.StatusOK, text: `"name":"a2"`, without: `"continue"`},
+		{path: "/tunnelagents?limit=1", code: http.StatusOK, text: `"continue":"`, without: `"name":"a2"`},
+		{path: "/tunnelagents?resourceVersion=0", code: http.StatusOK, text: `"name":"a2"`, without: `"continue"`},
+		{path: "/tunnelagents?resourceVersion=0&limit=1", code: http.StatusOK, text: `"name":"a2"`, without: `"continue"`}, // as Kubernetes answers from its watch cache
+		{path: "/tunnelagents?resourceVersion=" + current, code: http.StatusOK, text: `"name":"a2"`, without: `"continue"`},
+		{path: "/tunnelagents?resourceVersion=" + current + "&limit=1", code: http.StatusOK, text: `"continue":"`, without: `"name":"a2"`},
+		{path: "/tunnelagents/a1?resourceVersion=0", code: http.StatusOK, text: `"name":"a1"`},
+		{path: "/tunnelagents/a1?resourceVersion=" + current, code: http.StatusOK, text: `"name":"a1"`},
+		{path: "/tunnelagents/a1?resourceVersion=abc", code: http.StatusBadRequest},
 		{path: "/tunnelagents?resourceVersion=abc", code: http.StatusBadRequest},
 		{path: "/tunnelagents?resourceVersion=99999999999999999999", code: http.StatusBadRequest},
 		{path: "/tunnelagents?resourceVersion=1&resourceVersionMatch=Exact", code: http.StatusGone, text: "Expired"},
 		{path: "/tunnelagents?resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
+		{path: "/tunnelagents?resourceVersion=" + future + "&limit=1", code: http.StatusGatewayTimeout, text: `"retryAfterSeconds":1`},
 		{path: "/tunnelagents?resourceVersionMatch=Exact", code: http.StatusUnprocessableEntity},
 		{path: "/tunnelagents?resourceVersion=1&resourceVersionMatch=Newest", code: http.StatusUnprocessableEntity},
 		{path: "/tunnelagents?sendInitialEvents=true", code: http.StatusUnprocessableEntity},
 		{path: "/tunnelagents?watch=1&sendInitialEvents=true", code: http.StatusUnprocessableEntity, text: "resourceVersionMatch"},
 		{path: "/tunnelagents?watch=1&resourceVersion=1", code: http.StatusOK, text: `"code":410`}, // an event of the watch
-		{path: "/tunnelagents?watch=1&resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
+		{path: "/tunnelagents?watch=1&resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge", without: "retryAfterSeconds"},
 		{path: "/tunnelagents/a1?resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
+		{path: "/tunnelagents?watch=1&resourceVersion=abc", code: http.StatusBadRequest},
+		{path: "/tunnelconnections/one-000000000001?resourceVersion=abc", code: http.StatusBadRequest},
 		{path: "/tunnelagents/none", code: http.StatusNotFound, text: "none"},
 		{path: "/tunnelagents/a1/connections", code: http.StatusNotFound},
 		{path: "/tunnels", code: http.StatusNotFound},
@@ -110,7 +132,7 @@ func TestBadInput(t *testing.T) {
 		{path: "/tunnelconnections?fieldSelector=spec.port%3D1", code: http.StatusBadRequest, text: "status.destination"},
 		{path: "/tunnelconnections?limit=-1", code: http.StatusOK, text: `"items":[]`},
 		{path: "/tunnelconnections?limit=1&continue=abc", code: http.StatusBadRequest},
-		{path: "/tunnelconnections?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: "Expired"},
+		{path: "/tunnelconnections?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: "Expired", without: `"continue":"`},
 		{path: "/tunnelconnections?resourceVersion=1&resourceVersionMatch=Exact", code: http.StatusGone, text: "Expired"},
 		{path: "/tunnelconnections?resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
 		{path: "/tunnelconnections?resourceVersion=abc", code: http.StatusBadRequest},
@@ -128,8 +150,8 @@ func TestBadInput(t *testing.T) {
 		t.Run(method+" "+c.path+" "+c.accept, func(t *testing.T) {
 			begin := time.Now()
 			code, body := ask(t, cfg, method, c.path, c.accept)
-			if code != c.code || !strings.Contains(body, c.text) {
-				t.Errorf("%d %s, want %d and %q", code, body, c.code, c.text)
+			if code != c.code || !strings.Contains(body, c.text) || c.without != "" && strings.Contains(body, c.without) {
+				t.Errorf("%d %s, want %d and %q, without %q", code, body, c.code, c.text, c.without)
 			}
 			if took := time.Since(begin); took > 10*time.Second {
 				t.Errorf("it took %v", took)
@@ -139,6 +161,19 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("the body of status %d is %s", code, body)
 			}
 		})
+	}
+}
+
+// TestRetryAfter: a list at a resource version that is not reached yet has the header that says when to try again, and a
+// watch has none.
+func TestRetryAfter(t *testing.T) {
+	cfg := start(t, "unix://"+showState(t, tunneltest.NewRig(t, server.Config{ServerID: "one"})))
+	future := strconv.FormatUint(memstore.Epoch(time.Now().Add(time.Hour)), 10)
+	for path, want := range map[string]string{"/tunnelagents?resourceVersion=": "1", "/tunnelconnections?resourceVersion=": "1", "/tunnelagents?watch=1&resourceVersion=": ""} {
+		body, header := fetch(t, cfg, path+future)
+		if got := header.Get("Retry-After"); got != want || !strings.Contains(body, "ResourceVersionTooLarge") {
+			t.Errorf("%s: Retry-After is %q, want %q: %s", path, got, want, body)
+		}
 	}
 }
 
@@ -193,14 +228,101 @@ func TestBadServers(t *testing.T) {
 	}
 	for _, path := range []string{"/tunnelagents", "/tunnelagents/a1", "/tunnelservers/good"} {
 		begin := time.Now()
-		if code, body := ask(t, cfg, http.MethodGet, path, ""); code != http.StatusOK || time.Since(begin) > time.Second {
+		if code, body := ask(t, cfg, http.MethodGet, path, ""); code != http.StatusOK || time.Since(begin) > 2500*time.Millisecond { // less than a request to a server may take
 			t.Errorf("%s: %d %s after %v", path, code, body, time.Since(begin))
 		}
 	}
-	for path, want := range map[string]int{"/tunnelconnections": http.StatusOK, "/tunnelconnections/good-000000000001": http.StatusServiceUnavailable} {
+	_, warnings := askWarned(t, cfg, "/tunnelagents")
+	for _, path := range []string{frozen, old, gone} {
+		if !strings.Contains(warnings, path) {
+			t.Errorf("no warning that agents of %s may be missing: %s", path, warnings)
+		}
+	}
+	if _, warnings := askWarned(t, cfg, "/tunnelservers"); warnings != "" {
+		t.Errorf("all servers are shown, with the warnings %s", warnings)
+	}
+	for path, want := range map[string]int{"/tunnelconnections": http.StatusOK, "/tunnelconnections/good-000000000001": http.StatusNotFound,
+		"/tunnelconnections/other-000000000001": http.StatusServiceUnavailable} {
 		begin := time.Now()
-		if code, body := ask(t, cfg, http.MethodGet, path, ""); code != want || time.Since(begin) > 10*time.Second {
+		if code, body := ask(t, cfg, http.MethodGet, path, ""); code != want || time.Since(begin) > 2500*time.Millisecond { // a frozen server would take 3 s
 			t.Errorf("%s: %d %s after %v, want %d", path, code, body, time.Since(begin), want)
 		}
 	}
+}
+
+// TestNoServers: a server whose konnectivity-servers cannot be found, or do not answer, is not ready. It does not know which
+// agents and connections there are: lists and watches of them say why, and are not empty.
+func TestNoServers(t *testing.T) {
+	o := NewOptions()
+	o.ServerCAFile, o.ServerTokenFile = filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "token")
+	lost := launch(t, o, "https://konnectivity-server.invalid:8093")
+	tunneltest.Eventually(t, tunneltest.Patience, "the servers are looked for", func() bool {
+		_, body := ask(t, lost, http.MethodGet, "/tunnelconnections", "")
+		return strings.Contains(body, "konnectivity-server.invalid")
+	})
+	frozen := launch(t, NewOptions(), "unix://"+freeze(t))
+	tunneltest.Eventually(t, tunneltest.Patience, "the frozen server is shown", func() bool {
+		_, body := ask(t, frozen, http.MethodGet, "/tunnelservers", "")
+		return strings.Contains(body, "NoAnswer")
+	})
+	for name, cfg := range map[string]*rest.Config{"not found": lost, "frozen": frozen} {
+		if body, err := get(cfg, "/readyz", ""); err == nil || !strings.Contains(err.Error(), "[-]konnectivity-servers failed") {
+			t.Errorf("%s: /readyz: %s, %v", name, body, err)
+		}
+		for _, path := range []string{"/tunnelconnections", "/tunnelconnections?limit=1", "/tunnelconnections/one-000000000001",
+			"/tunnelagents", "/tunnelagents?resourceVersion=0", "/tunnelagents?watch=1", "/tunnelagents/a1"} {
+			if code, body := ask(t, cfg, http.MethodGet, path, ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "konnectivity-server") {
+				t.Errorf("%s: %s: %d %s", name, path, code, body)
+			}
+		}
+	}
+}
+
+// TestSomeServersNotFound: lists show what the servers that were found know, and warn that others may be missing. Watchers
+// and clients of single objects get no warning.
+func TestSomeServersNotFound(t *testing.T) {
+	rig := tunneltest.NewRig(t, server.Config{ServerID: "good"})
+	rig.StartAgent(agent.Config{AgentID: "a1"}, "")
+	good := "unix://" + showState(t, rig)
+	o := NewOptions()
+	o.ServerCAFile, o.ServerTokenFile = filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "token")
+	some := launch(t, o, good, "https://konnectivity-server.invalid:8093")
+	for name, cfg := range map[string]*rest.Config{"some": some, "all": start(t, good)} {
+		for path, part := range map[string]string{"/tunnelagents": "tunnelagents of", "/tunnelservers": "tunnelservers of", "/tunnelagents/a1": ""} {
+			var body, warnings string
+			tunneltest.Eventually(t, tunneltest.Patience, name+" servers found: "+path, func() bool {
+				body, warnings = askWarned(t, cfg, path)
+				return strings.Contains(body, `"status"`) && (warnings != "") == (name == "some" && part != "")
+			})
+			if warnings != "" && (!strings.Contains(warnings, part) || !strings.Contains(warnings, "konnectivity-server.invalid")) {
+				t.Errorf("%s servers found: %s: warnings %s", name, path, warnings)
+			}
+		}
+	}
+}
+
+// askWarned returns the body and the warnings of an answer.
+func askWarned(t *testing.T, cfg *rest.Config, path string) (body, warnings string) {
+	t.Helper()
+	body, header := fetch(t, cfg, path)
+	return body, strings.Join(header.Values("Warning"), "\n")
+}
+
+// fetch returns the body and the headers of an answer.
+func fetch(t *testing.T, cfg *rest.Config, path string) (body string, header http.Header) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Get(strings.TrimSuffix(cfg.Host, "/") + groupPath + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all), resp.Header
 }

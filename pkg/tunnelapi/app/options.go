@@ -18,6 +18,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 
+	"github.com/fairlead-dev/fairlead/pkg/gateway/resolve"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/collect"
 )
@@ -39,6 +40,12 @@ type Options struct {
 	PollInterval, CountsInterval    time.Duration
 	StaleAfter, KeepGone            time.Duration
 	MaxRequestsInFlight, MaxWatches int
+
+	// ServeConnect serves tunnelagents/portforward.
+	ServeConnect                              bool
+	ClusterDomain                             string
+	ConnectTimeout, ConnectIdle, ConnectDrain time.Duration
+	ConnectMaxConnections, ConnectMaxPerUser  int
 }
 
 // NewOptions returns the defaults.
@@ -51,7 +58,10 @@ func NewOptions() *Options {
 		Logging:        logs.NewOptions(),
 		ServerCAFile:   "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
 		PollInterval:   time.Second, CountsInterval: 10 * time.Second, StaleAfter: 10 * time.Second, KeepGone: 10 * time.Minute,
-		MaxRequestsInFlight: 400,
+		MaxRequestsInFlight: 400, MaxWatches: 2000,
+		ClusterDomain:  resolve.DefaultClusterDomain,
+		ConnectTimeout: 30 * time.Second, ConnectIdle: 4 * time.Hour, ConnectDrain: 10 * time.Second,
+		ConnectMaxConnections: 1000, ConnectMaxPerUser: 100,
 	}
 	// The server needs no privileges, and its port none either: the Service maps 443 to it.
 	o.SecureServing.BindPort = 6443
@@ -72,10 +82,19 @@ func (o *Options) Flags() (all flag.NamedFlagSets) {
 	f.DurationVar(&o.CountsInterval, "counts-interval", o.CountsInterval, "How often an object is updated at most if only its counts have changed.")
 	f.DurationVar(&o.StaleAfter, "stale-after", o.StaleAfter, "How long the answer of a server counts as true if no newer one comes.")
 	f.DurationVar(&o.KeepGone, "keep-gone", o.KeepGone, "How long agents that have disconnected, and servers that do not answer, are shown.")
+	c := all.FlagSet("connect")
+	c.BoolVar(&o.ServeConnect, "connect", o.ServeConnect, "Serve tunnelagents/portforward: TCP connections through agents, for users who may connect to the destination. It needs --state-connect of the konnectivity-servers.")
+	c.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "Suffix of the cluster's DNS names.")
+	c.DurationVar(&o.ConnectTimeout, "connect-timeout", o.ConnectTimeout, "Time limit for opening a connection.")
+	c.DurationVar(&o.ConnectIdle, "connect-idle-timeout", o.ConnectIdle, "How long a connection may carry no bytes before it is reset. 0 never resets it.")
+	c.DurationVar(&o.ConnectDrain, "connect-drain-timeout", o.ConnectDrain, "Time that open connections have to end after SIGTERM, before they are reset.")
+	c.IntVar(&o.ConnectMaxConnections, "connect-max-connections", o.ConnectMaxConnections, "Connections at a time. Further ones are refused with status 429.")
+	c.IntVar(&o.ConnectMaxPerUser, "connect-max-connections-per-user", o.ConnectMaxPerUser, "Connections of one user at a time.")
 	k := all.FlagSet("kubernetes")
 	k.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig for kube-apiserver. Empty uses the Pod's ServiceAccount. It is the default of --authentication-kubeconfig and --authorization-kubeconfig.")
 	k.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "Requests at a time, watches aside. Further ones are refused with status 429.")
-	k.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof, to clients that are authorised for the path.")
+	k.IntVar(&o.MaxWatches, "max-watches", o.MaxWatches, "Watches at a time. Further ones are refused with status 429.")
+	k.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof, to clients that are authorized for the path.")
 	o.SecureServing.AddFlags(all.FlagSet("secure serving"))
 	o.Authentication.AddFlags(all.FlagSet("authentication"))
 	o.Authorization.AddFlags(all.FlagSet("authorization"))
@@ -113,8 +132,11 @@ func (o *Options) Validate() error {
 	if o.StaleAfter < 2*o.PollInterval {
 		errs = append(errs, fmt.Errorf("--stale-after (%v) must be at least twice --poll-interval (%v): one late answer would make all agents unknown", o.StaleAfter, o.PollInterval))
 	}
-	if o.MaxRequestsInFlight < 1 {
-		errs = append(errs, fmt.Errorf("--max-requests-inflight must be at least 1, not %d", o.MaxRequestsInFlight))
+	errs = append(errs, o.validateConnect()...)
+	for name, n := range map[string]int{"max-requests-inflight": o.MaxRequestsInFlight, "max-watches": o.MaxWatches} {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("--%s must be at least 1, not %d", name, n))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -137,9 +159,11 @@ func (o *Options) complete() error {
 func NewCommand() *cobra.Command {
 	o := NewOptions()
 	cmd := &cobra.Command{
-		Use:           "fairlead-apiserver",
-		Short:         "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev",
-		Long:          "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev, behind kube-apiserver's aggregation layer.",
+		Use:   "fairlead-apiserver",
+		Short: "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev",
+		Long:  "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev, behind kube-apiserver's aggregation layer.",
+		Example: `  # in a Pod beside the konnectivity-server of each control plane node
+  fairlead-apiserver --secure-port=8443 --konnectivity-server=unix:///run/konnectivity/state.socket`,
 		Args:          cobra.NoArgs,
 		Version:       version.Get().String(),
 		SilenceUsage:  true,

@@ -8,15 +8,18 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/openapi"
+	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/collect"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/registry"
@@ -35,17 +38,18 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the API server: %w", err)
 	}
-	if err := o.install(s); err != nil {
+	if err := o.install(s); err != nil { //nolint:contextcheck // connections have time to end after ctx has
 		return err
 	}
 	return s.PrepareRun().RunWithContext(ctx)
 }
 
-// config is the configuration of the generic API server: delegated authentication and authorisation, no admission and no
+// config is the configuration of the generic API server: delegated authentication and authorization, no admission and no
 // priority and fairness, because requests have passed those of kube-apiserver.
 func (o *Options) config() (*genericapiserver.Config, error) {
 	cfg := genericapiserver.NewConfig(registry.Codecs)
 	cfg.EffectiveVersion, cfg.FeatureGate = compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultFeatureGate
+	cfg.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString(v1alpha1.SubresourceConnect))
 	cfg.EnableProfiling, cfg.MaxRequestsInFlight = o.Profiling, o.MaxRequestsInFlight
 	namer := openapinamer.NewDefinitionNamer(registry.Scheme)
 	cfg.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
@@ -63,7 +67,7 @@ func (o *Options) config() (*genericapiserver.Config, error) {
 			frontProxy: cfg.Authentication.RequestHeaderConfig.CAContentProvider, patience: caPatience}
 	}
 	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
-		return nil, fmt.Errorf("delegated authorisation: %w", err)
+		return nil, fmt.Errorf("delegated authorization: %w", err)
 	}
 	if err := o.Audit.ApplyTo(cfg); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
@@ -77,7 +81,7 @@ type late struct{ *collect.Collector }
 // install adds the API group, and the collector that fills it.
 func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 	source := &late{}
-	group, err := registry.New(source, time.Now())
+	group, err := registry.New(source, time.Now(), o.MaxWatches)
 	if err != nil {
 		return err
 	}
@@ -87,6 +91,9 @@ func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 		Interval: o.PollInterval, CountsInterval: o.CountsInterval, StaleAfter: o.StaleAfter, KeepGone: o.KeepGone,
 		Logger: klog.Background(),
 	})
+	if err := o.installConnect(s, group, source); err != nil {
+		return err
+	}
 	if err := s.InstallAPIGroup(group.Info()); err != nil {
 		return fmt.Errorf("install the API group: %w", err)
 	}

@@ -4,8 +4,10 @@ package v1alpha1
 
 import (
 	"fmt"
+	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -29,7 +31,8 @@ var (
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&TunnelAgent{}, &TunnelAgentList{}, &TunnelServer{}, &TunnelServerList{}, &TunnelConnection{}, &TunnelConnectionList{})
+		&TunnelAgent{}, &TunnelAgentList{}, &TunnelServer{}, &TunnelServerList{}, &TunnelConnection{}, &TunnelConnectionList{},
+		&TunnelAgentConnectOptions{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	for kind, fields := range map[string][]string{
 		"TunnelAgent":      AgentFields,
@@ -40,7 +43,10 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 			return err
 		}
 	}
-	return nil
+	return scheme.AddConversionFunc((*url.Values)(nil), (*TunnelAgentConnectOptions)(nil), func(from, to any, _ conversion.Scope) error {
+		connectOptionsOf(*from.(*url.Values), to.(*TunnelAgentConnectOptions))
+		return nil
+	})
 }
 
 // Fields that a field selector may name.

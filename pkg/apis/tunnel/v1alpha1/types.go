@@ -47,7 +47,7 @@ type TunnelAgentStatus struct {
 	// +optional
 	// +listType=atomic
 	Identifiers []string `json:"identifiers,omitempty" protobuf:"bytes,4,rep,name=identifiers"`
-	// servers are the konnectivity-servers that the agent is connected to.
+	// servers are the konnectivity-servers that the agent is connected to, or was when they last showed their state.
 	// +optional
 	// +listType=map
 	// +listMapKey=serverID
@@ -58,6 +58,10 @@ type TunnelAgentStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" protobuf:"bytes,6,rep,name=conditions"`
+	// podName is the Pod that the agent's token is bound to, in the namespace of the agents. It is empty if the servers do
+	// not know it, for example with client certificates.
+	// +optional
+	PodName string `json:"podName,omitempty" protobuf:"bytes,7,opt,name=podName"`
 }
 
 // AgentServer is what one server reports of an agent. If the agent has several links to the server, the counts are
@@ -109,6 +113,10 @@ type AgentServer struct {
 	// observedTime is when the server reported these values. Counts may be some seconds old.
 	// +required
 	ObservedTime metav1.Time `json:"observedTime" protobuf:"bytes,15,opt,name=observedTime"`
+	// stale means that the server has stopped to show its state: these are its last values, and the agent may have lost
+	// its links to it.
+	// +optional
+	Stale bool `json:"stale,omitempty" protobuf:"varint,16,opt,name=stale"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -18,6 +18,11 @@ func (in TunnelAgent) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TunnelAgentConnectOptions) OpenAPIModelName() string {
+	return "dev.fairlead.tunnel.v1alpha1.TunnelAgentConnectOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TunnelAgentList) OpenAPIModelName() string {
 	return "dev.fairlead.tunnel.v1alpha1.TunnelAgentList"
 }

@@ -62,6 +62,7 @@ func (c *Collector) fingerprint(of []fromServer) uint64 {
 		flag(s.fresh)
 		for _, l := range s.links {
 			text(l.Peer)
+			text(l.Pod)
 			text(l.AgentVersion)
 			text(l.Protocol)
 			for _, i := range l.Identifiers {
@@ -75,20 +76,45 @@ func (c *Collector) fingerprint(of []fromServer) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// agentNames gives each agent a name. Agents of several owners that share an ID get names of both.
-func agentNames(all map[agentKey][]fromServer) map[agentKey]string {
-	keys := slices.SortedFunc(maps.Keys(all), func(a, b agentKey) int {
-		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
-	})
+// keyOf is the key of the agent that an object shows.
+func keyOf(a *v1alpha1.TunnelAgent) agentKey { return agentKey{a.Status.AgentID, a.Status.NodeName} }
+
+// agentNames gives each agent a name. Agents of several owners that share an ID get names of both, except for one of them.
+// That is the one that has had the name before or, if none has, the one whose link is the oldest: an agent must not get the
+// name of another that is connected, and with it the rights to connections through that one, by the choice of its ID.
+func agentNames(all map[agentKey][]fromServer, held map[agentKey]string) map[agentKey]string {
 	names, taken := map[agentKey]string{}, map[string]bool{}
-	for _, k := range keys {
+	var others []agentKey
+	for k := range all {
+		if name, ok := held[k]; ok {
+			names[k], taken[name] = name, true
+		} else {
+			others = append(others, k)
+		}
+	}
+	slices.SortFunc(others, func(a, b agentKey) int {
+		return cmp.Or(oldest(all[a]).Compare(oldest(all[b])), cmp.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
+	})
+	for _, k := range others {
 		name := nameFor(k.id)
-		if taken[name] {
-			name = readable(k.id) + hash(k.id, k.owner)
+		for more := []string{k.id, k.owner}; taken[name]; more = append(more, "") {
+			name = readable(k.id) + hash(more...)
 		}
 		names[k], taken[name] = name, true
 	}
 	return names
+}
+
+// oldest is when the oldest link was established.
+func oldest(of []fromServer) (since time.Time) {
+	for _, f := range of {
+		for _, l := range f.links {
+			if since.IsZero() || l.Since.Before(since) {
+				since = l.Since
+			}
+		}
+	}
+	return since
 }
 
 // agent makes the object of an agent that a server reports. before is the object as it was, or nil; what is the same is
@@ -117,6 +143,7 @@ func agent(name string, key agentKey, of []fromServer, before *v1alpha1.TunnelAg
 		}
 	}
 	a.Status.Version, a.Status.Identifiers = saysOfItself(of)
+	a.Status.PodName = podOf(of)
 	if before != nil && slices.Equal(a.Status.Identifiers, before.Status.Identifiers) {
 		a.Status.Identifiers = before.Status.Identifiers
 	}
@@ -149,9 +176,24 @@ func saysOfItself(of []fromServer) (version string, identifiers []string) {
 	return version, identifiers
 }
 
+// podOf is the Pod of the agent's newest link, because Pods replace each other. An answer that counts as true goes before
+// one that is old.
+func podOf(of []fromServer) (pod string) {
+	var fresh bool
+	var since time.Time
+	for _, f := range of {
+		for _, l := range f.links {
+			if l.Pod != "" && (pod == "" || f.fresh && !fresh || f.fresh == fresh && l.Since.After(since)) {
+				pod, fresh, since = l.Pod, f.fresh, l.Since
+			}
+		}
+	}
+	return pod
+}
+
 // agentServer sums up the links of an agent to one server.
 func agentServer(of fromServer) v1alpha1.AgentServer {
-	s := v1alpha1.AgentServer{ServerID: of.id, Links: int32(len(of.links)), Protocol: of.links[0].Protocol, Draining: true, Silent: true, ObservedTime: seconds(of.at)}
+	s := v1alpha1.AgentServer{ServerID: of.id, Links: int32(len(of.links)), Protocol: of.links[0].Protocol, Draining: true, Silent: true, ObservedTime: seconds(of.at), Stale: !of.fresh}
 	for _, l := range of.links {
 		if since := seconds(l.Since); s.Since.IsZero() || since.Before(&s.Since) {
 			s.Since = since

@@ -4,7 +4,9 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +22,13 @@ type Asker interface {
 	Connections(ctx context.Context, after int64, limit int) (*state.Connections, error)
 }
 
-// Finder returns the servers, by their addresses.
+// Finder returns the servers, by their addresses. If some cannot be looked for, it returns an error as well, and those of
+// them that it found before.
 type Finder interface {
 	Find(ctx context.Context) (map[string]Asker, error)
 }
 
-// Sink is where objects go. *memstore.Store is one.
+// Sink is where objects go. *memstore.Store is one. It may hold up who writes.
 type Sink interface {
 	Put(key string, obj runtime.Object) error
 	Remove(key string) error
@@ -62,7 +65,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Interval, time.Second)
-	set(&c.Timeout, 3*time.Second)
+	set(&c.Timeout, requestTimeout)
 	set(&c.CountsInterval, 10*time.Second)
 	set(&c.StaleAfter, 10*time.Second)
 	set(&c.KeepGone, 10*time.Minute)
@@ -81,8 +84,14 @@ type Collector struct {
 	mu    sync.Mutex
 	seen  map[string]*server // by address
 	ready bool
-	// found is the error of the last look for servers.
-	found error
+	// finding is set while servers are looked for, and found is the error of the last look.
+	finding bool
+	found   error
+	// late gets to know of answers that came after their round.
+	late       chan struct{}
+	background sync.WaitGroup
+
+	// What follows belongs to write.
 
 	seed    maphash.Seed
 	agents  table
@@ -95,26 +104,33 @@ type Collector struct {
 func New(cfg Config) *Collector {
 	cfg.defaults()
 	return &Collector{
-		cfg: cfg, seen: map[string]*server{}, seed: maphash.MakeSeed(), gone: map[string]time.Time{},
+		cfg: cfg, seen: map[string]*server{}, late: make(chan struct{}, 1), seed: maphash.MakeSeed(), gone: map[string]time.Time{},
 		agents: newTable(cfg.Agents, cfg.AgentsPrefix), servers: newTable(cfg.Servers, cfg.ServersPrefix),
 	}
 }
 
 // Run collects until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
+	defer c.background.Wait()
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
 	for {
 		c.Round(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		for ticked := false; !ticked; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.late:
+				c.write(c.cfg.Now())
+			case <-tick.C:
+				ticked = true
+			}
 		}
 	}
 }
 
-// Round asks all servers once and writes what has changed.
+// Round asks all servers once and writes what has changed. The first rounds wait for all answers, and later ones for those
+// that come soon: Run writes the others when they come.
 func (c *Collector) Round(ctx context.Context) {
 	c.poll(ctx)
 	if ctx.Err() != nil {
@@ -122,16 +138,51 @@ func (c *Collector) Round(ctx context.Context) {
 	}
 	c.write(c.cfg.Now())
 	c.mu.Lock()
-	c.ready = true
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.ready = c.ready || c.answeredLocked()
 }
 
-// Ready returns nil once all servers were asked.
+// answeredLocked reports whether a server has answered, or all of them are known to show nothing. If no server answers, it
+// is not known which agents there are: an empty list would be wrong.
+func (c *Collector) answeredLocked() bool {
+	older := 0
+	for _, s := range c.seen {
+		switch {
+		case s.state != nil:
+			return true
+		case errors.Is(s.err, state.ErrOlder):
+			older++
+		}
+	}
+	return older > 0 && older == len(c.seen)
+}
+
+// Ready returns nil once servers were found, all of them were asked, and one has answered.
 func (c *Collector) Ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ready {
-		return errNotReady
+	if c.ready {
+		return nil
 	}
-	return nil
+	_, silent := c.latest()
+	return noAnswer(c.missingLocked(silent), "agents")
+}
+
+// Missing returns the servers of which nothing is known: those that could not be found, and those that have never answered.
+func (c *Collector) Missing() []Missing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, silent := c.latest()
+	return c.missingLocked(silent)
+}
+
+func (c *Collector) missingLocked(silent []*server) (out []Missing) {
+	if c.found != nil {
+		out = append(out, Missing{"", c.found})
+	}
+	for _, s := range silent {
+		out = append(out, Missing{s.address, s.err})
+	}
+	slices.SortFunc(out, byServer)
+	return out
 }

@@ -25,6 +25,7 @@ import (
 type sink struct {
 	objects map[string]runtime.Object
 	writes  int
+	removed []string
 }
 
 func (s *sink) Put(key string, obj runtime.Object) error {
@@ -36,6 +37,7 @@ func (s *sink) Put(key string, obj runtime.Object) error {
 func (s *sink) Remove(key string) error {
 	delete(s.objects, strings.TrimPrefix(key, "/"))
 	s.writes++
+	s.removed = append(s.removed, strings.TrimPrefix(key, "/"))
 	return nil
 }
 
@@ -130,6 +132,92 @@ func TestAgentComesAndGoes(t *testing.T) {
 	}
 }
 
+// TestDeadServer: an agent shows that a server which it had a link to has stopped to show its state. After a while
+// neither the server nor its links are shown, although its address is still found.
+func TestDeadServer(t *testing.T) {
+	one, two := &fake{state: answer("one", state.Link{AgentID: "a"})}, &fake{state: answer("two", state.Link{AgentID: "a"}, state.Link{AgentID: "b"})}
+	w := newWorld(t, finder{"1": one, "2": two})
+	w.c.cfg.CountsInterval = 24 * time.Hour // that a server is stale shows at once
+	shown := func() string {
+		var out []string
+		for _, s := range w.agents.objects["a"].(*v1alpha1.TunnelAgent).Status.Servers {
+			out = append(out, fmt.Sprintf("%s stale=%t", s.ServerID, s.Stale))
+		}
+		return fmt.Sprintf("%v, servers %v, b=%s", out, slices.Sorted(maps.Keys(w.objects.objects)), w.condition("b"))
+	}
+	w.after(0)
+	two.err = errors.New("no answer")
+	for _, step := range []struct {
+		wait time.Duration
+		want string
+	}{
+		{9 * time.Second, "[one stale=false two stale=false], servers [one two], b=True"},
+		{2 * time.Second, "[one stale=false two stale=true], servers [one two], b=Unknown"},
+		{9 * time.Minute, "[one stale=false two stale=true], servers [one two], b=Unknown"},
+		{time.Minute, "[one stale=false], servers [one], b=False"},
+		{11 * time.Minute, "[one stale=false], servers [one], b="},
+	} {
+		w.after(step.wait)
+		if got := shown(); got != step.want {
+			t.Errorf("after %v more: %s, want %s", step.wait, got, step.want)
+		}
+	}
+	two.err = nil
+	w.after(time.Second)
+	if got, want := shown(), "[one stale=false two stale=false], servers [one two], b=True"; got != want {
+		t.Errorf("when the server is back: %s, want %s", got, want)
+	}
+}
+
+// TestAllServersDead: when no server has answered for long, the servers and their agents are still shown, as unreachable
+// and unknown.
+func TestAllServersDead(t *testing.T) {
+	one, two := &fake{state: answer("one", state.Link{AgentID: "a"})}, &fake{state: answer("two", state.Link{AgentID: "a"})}
+	w := newWorld(t, finder{"1": one, "2": two})
+	w.after(0)
+	one.err, two.err = errors.New("no answer"), errors.New("no answer")
+	for _, wait := range []time.Duration{11 * time.Minute, time.Hour} {
+		w.after(wait)
+		for _, name := range []string{"one", "two"} {
+			if s, ok := w.objects.objects[name].(*v1alpha1.TunnelServer); !ok || s.Status.Conditions[0].Status != metav1.ConditionFalse {
+				t.Errorf("after %v more: server %s is %+v", wait, name, s)
+			}
+		}
+		if got := w.condition("a"); got != "Unknown" {
+			t.Errorf("after %v more: Connected is %q", wait, got)
+		}
+	}
+}
+
+// TestPod: an agent shows the Pod of its newest link, and none if the servers know none.
+func TestPod(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	first := state.Link{AgentID: "a", Pod: "first", Since: began}
+	second := state.Link{AgentID: "a", Pod: "second", Since: began.Add(time.Minute)}
+	older := state.Link{AgentID: "a", Since: began.Add(time.Hour)}
+	one, two := &fake{state: answer("one")}, &fake{state: answer("two")}
+	w := newWorld(t, finder{"1": one, "2": two})
+	for _, c := range []struct {
+		one, two []state.Link
+		fail     error
+		want     string
+	}{
+		{[]state.Link{older}, nil, nil, ""},
+		{[]state.Link{first}, nil, nil, "first"},
+		{[]state.Link{first}, []state.Link{second}, nil, "second"},
+		{[]state.Link{second, first, older}, nil, nil, "second"},
+		{[]state.Link{first}, []state.Link{second}, errors.New("no answer"), "first"},
+	} {
+		one.state.Links, two.state.Links, two.err = c.one, c.two, nil
+		w.after(time.Second)
+		two.err = c.fail
+		w.after(time.Minute)
+		if got := w.agents.objects["a"].(*v1alpha1.TunnelAgent).Status.PodName; got != c.want {
+			t.Errorf("links %v and %v: the Pod is %q, want %q", c.one, c.two, got, c.want)
+		}
+	}
+}
+
 // TestCountsAreBounded: a change of counts alone is written once in ten seconds, every other change at once.
 func TestCountsAreBounded(t *testing.T) {
 	s := &fake{state: answer("one", state.Link{AgentID: "a"})}
@@ -187,7 +275,7 @@ func TestNames(t *testing.T) {
 	for _, id := range ids {
 		all[id] = nil
 	}
-	names := agentNames(all)
+	names := agentNames(all, nil)
 	unique := slices.Compact(slices.Sorted(maps.Values(names)))
 	if len(unique) != len(ids) {
 		t.Errorf("%d agents have the names %v", len(ids), unique)
@@ -196,6 +284,65 @@ func TestNames(t *testing.T) {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			t.Errorf("%q has the name %q: %v", key, name, problems)
 		}
+	}
+}
+
+// TestNameOfAnother: an agent that takes over the ID of another, whose links have ended, takes over nothing else of its
+// object: clients see that one deleted, and a new one created.
+func TestNameOfAnother(t *testing.T) {
+	s := &fake{state: answer("one", state.Link{AgentID: "a", Owner: "node-b"})}
+	w := newWorld(t, finder{"1": s})
+	w.after(time.Second)
+	before := w.agents.objects["a"].(*v1alpha1.TunnelAgent)
+	s.state.Links[0].Owner = "node-a"
+	w.after(time.Second)
+	after := w.agents.objects["a"].(*v1alpha1.TunnelAgent)
+	if after.Status.NodeName != "node-a" || after.Labels[LabelNode] != "node-a" || after.UID == before.UID || after.UID != uidFor("agent", "a", "node-a") {
+		t.Errorf("the agent of node-a: %+v, that of node-b before: %+v", after, before)
+	}
+	if !slices.Equal(w.agents.removed, []string{"a"}) {
+		t.Errorf("removed: %v", w.agents.removed)
+	}
+}
+
+// TestTakenID: an agent that chooses the ID of another one, or the name that another one has because of its ID, does not
+// get that one's name, whatever the order of their owners. In a process that starts later, the agent with the older link
+// has the name of the ID.
+func TestTakenID(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	victim := state.Link{AgentID: "a", Owner: "node-b", Since: began}
+	second := state.Link{AgentID: "a", Owner: "node-c", Since: began.Add(time.Minute)}
+	for name, attacker := range map[string]state.Link{
+		"the same ID":           {AgentID: "a", Owner: "node-a", Since: began.Add(time.Hour)},
+		"the same ID, later":    {AgentID: "a", Owner: "node-x", Since: began.Add(time.Hour)},
+		"the name of the other": {AgentID: readable("a") + hash("a", "node-c"), Owner: "node-a", Since: began.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &fake{state: answer("one", victim, second)}
+			running, later := newWorld(t, finder{"1": s}), newWorld(t, finder{"1": s})
+			running.after(time.Second)
+			s.state.Links = []state.Link{attacker, victim, second}
+			running.after(time.Second)
+			later.after(time.Second)
+			for when, w := range map[string]*world{"before": running, "later": later} {
+				owners := map[string]string{}
+				for name, o := range w.agents.objects {
+					owners[name] = o.(*v1alpha1.TunnelAgent).Status.NodeName
+				}
+				if len(owners) != 3 || owners["a"] != "node-b" || owners[readable("a")+hash("a", "node-c")] != "node-c" {
+					t.Errorf("a process that started %s has the agents %v", when, owners)
+				}
+			}
+			s.state.Links = []state.Link{attacker, second}
+			running.after(time.Second)
+			back := victim
+			back.Since = began.Add(2 * time.Hour)
+			s.state.Links = []state.Link{attacker, back, second}
+			running.after(time.Second)
+			if a := running.agents.objects["a"].(*v1alpha1.TunnelAgent); a.Status.NodeName != "node-b" || running.condition("a") != "True" {
+				t.Errorf("the agent that comes back is %+v", a.Status)
+			}
+		})
 	}
 }
 

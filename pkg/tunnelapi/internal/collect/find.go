@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
+
+// requestTimeout bounds a request to a server, and by itself the connection that is made for it.
+const requestTimeout = 3 * time.Second
 
 // Endpoints finds servers at fixed sockets and at all addresses of host names.
 type Endpoints struct {
@@ -31,7 +35,8 @@ type Endpoints struct {
 	Lookup func(ctx context.Context, host string) ([]string, error)
 
 	mu     sync.Mutex
-	askers map[string]Asker
+	askers map[string]Asker    // of the last addresses
+	last   map[string][]string // addresses of each URL when its host was last found
 }
 
 // ParseURL checks the URL of an endpoint.
@@ -65,14 +70,35 @@ func (e *Endpoints) Find(ctx context.Context) (map[string]Asker, error) {
 		addrs, err := e.lookup(ctx, u.Hostname())
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("look up the servers of %s: %w", text, err))
-			continue
 		}
-		for _, a := range addrs {
+		for _, a := range e.lastOf(text, addrs, err) {
 			address := net.JoinHostPort(a, u.Port())
 			out[address] = e.asker(address, func() Asker { return e.tlsAsker(u, address) })
 		}
 	}
+	e.keepOnly(out)
 	return out, failed
+}
+
+// lastOf returns the addresses of a URL: those before if it cannot be looked up.
+func (e *Endpoints) lastOf(text string, addrs []string, err error) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		return e.last[text]
+	}
+	if e.last == nil {
+		e.last = map[string][]string{}
+	}
+	e.last[text] = addrs
+	return addrs
+}
+
+// keepOnly forgets the askers of other addresses.
+func (e *Endpoints) keepOnly(found map[string]Asker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.askers, func(address string, _ Asker) bool { return found[address] == nil })
 }
 
 func (e *Endpoints) lookup(ctx context.Context, host string) ([]string, error) {
@@ -102,17 +128,37 @@ func (e *Endpoints) asker(address string, newAsker func() Asker) Asker {
 	return a
 }
 
+// client asks one server. What clients of the API ask for has a transport of its own, with few connections: a server takes
+// a limited number from one host, and those for its state must be among them.
+type client struct {
+	*state.Client
+	lists *state.Client
+}
+
+// Connections implements Asker.
+func (c *client) Connections(ctx context.Context, after int64, limit int) (*state.Connections, error) {
+	return c.lists.Connections(ctx, after, limit)
+}
+
+// newClient returns a client that connects by dial.
+func newClient(base string, dial func(context.Context) (net.Conn, error), token func() (string, error)) *client {
+	with := func(conns int) *state.Client {
+		toServer := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+		return &state.Client{Base: base, Dial: dial, Token: token, HTTP: &http.Client{Transport: &http.Transport{
+			DialContext: toServer, DialTLSContext: toServer, MaxConnsPerHost: conns, IdleConnTimeout: 20 * time.Second, MaxIdleConns: 2,
+		}}}
+	}
+	return &client{with(0), with(MaxScans + 1)} // one more, so that single connections are asked for beside scans
+}
+
 func unixAsker(path string) Asker {
-	var d net.Dialer
-	return &state.Client{Base: "http://konnectivity-server", HTTP: &http.Client{Transport: &http.Transport{
-		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", path) },
-		IdleConnTimeout: 20 * time.Second, MaxIdleConns: 2,
-	}}}
+	d := net.Dialer{Timeout: requestTimeout}
+	return newClient("http://konnectivity-server", func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "unix", path) }, nil)
 }
 
 // tlsAsker asks the server at one address of a host. The CA file is read for each connection, so that it may be replaced.
 func (e *Endpoints) tlsAsker(u *url.URL, address string) Asker {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context) (net.Conn, error) {
 		pool := x509.NewCertPool()
 		pem, err := os.ReadFile(e.CAFile)
 		if err != nil {
@@ -121,14 +167,12 @@ func (e *Endpoints) tlsAsker(u *url.URL, address string) Asker {
 		if !pool.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("CA file %s has no certificate in it", e.CAFile)
 		}
-		d := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}}
+		// The time is that of a request for state: a server that has frozen takes connections, and ends no handshake.
+		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: requestTimeout}, Config: &tls.Config{RootCAs: pool, ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}}
 		return d.DialContext(ctx, "tcp", address)
 	}
-	return &state.Client{
-		Base: "https://" + u.Host, HTTP: &http.Client{Transport: &http.Transport{DialTLSContext: dial, IdleConnTimeout: 20 * time.Second, MaxIdleConns: 2}},
-		Token: func() (string, error) {
-			token, err := os.ReadFile(e.TokenFile)
-			return strings.TrimSpace(string(token)), err
-		},
-	}
+	return newClient("https://"+u.Host, dial, func() (string, error) {
+		token, err := os.ReadFile(e.TokenFile)
+		return strings.TrimSpace(string(token)), err
+	})
 }

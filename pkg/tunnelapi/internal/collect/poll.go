@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
@@ -24,16 +25,55 @@ type server struct {
 	asking  bool         // a request has not ended
 }
 
-// poll asks all servers. A server that hangs delays the round by no more than the timeout. It is asked again when its
-// request has ended.
+// poll looks for servers and asks them. Once the collector is ready, what hangs delays the round by a part of the interval
+// only. It is asked again when its request has ended.
 func (c *Collector) poll(ctx context.Context) {
-	found, err := c.cfg.Finder.Find(ctx)
+	soon := ctx
+	if c.Ready() == nil {
+		limited, cancel := context.WithTimeout(ctx, c.cfg.Interval/4)
+		defer cancel()
+		soon = limited
+	}
+	await(soon, c.find(ctx))
+	var over atomic.Bool
+	await(soon, c.askAll(ctx, &over))
+	over.Store(true)
+}
+
+func await(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// find looks for servers, unless it does so already. The channel is closed when it has ended.
+func (c *Collector) find(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finding {
+		close(done)
+		return done
+	}
+	c.finding = true
+	c.background.Go(func() {
+		defer close(done)
+		found, err := c.cfg.Finder.Find(ctx)
+		c.known(found, err)
+	})
+	return done
+}
+
+// known notes the servers that were found.
+func (c *Collector) known(found map[string]Asker, err error) {
 	now := c.cfg.Now()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err != nil && (c.found == nil || c.found.Error() != err.Error()) {
 		c.cfg.Logger.Error(err, "Cannot find konnectivity-servers, keeping those that are known")
 	}
-	c.found = err
+	c.finding, c.found = false, err
 	for address, asker := range found {
 		s := c.seen[address]
 		if s == nil {
@@ -43,30 +83,49 @@ func (c *Collector) poll(ctx context.Context) {
 		s.asker, s.known = asker, now
 	}
 	for address, s := range c.seen {
-		if err == nil && now.Sub(s.known) > c.cfg.KeepGone {
+		if now.Sub(s.known) > c.cfg.KeepGone {
 			delete(c.seen, address)
 		}
 	}
-	var ask []*server
-	var askers []Asker
+}
+
+// askAll asks the servers of which no request is on its way. The channel is closed when all have answered, and answers that
+// come when the round is over are announced.
+func (c *Collector) askAll(ctx context.Context, over *atomic.Bool) <-chan struct{} {
+	var all sync.WaitGroup
+	c.mu.Lock()
 	for _, s := range c.seen {
-		if !s.asking {
-			s.asking = true
-			ask, askers = append(ask, s), append(askers, s.asker)
+		if s.asking {
+			continue
 		}
+		s.asking = true
+		asker := s.asker
+		all.Add(1)
+		c.background.Go(func() {
+			defer all.Done()
+			c.ask(ctx, s, asker)
+			if over.Load() {
+				select {
+				case c.late <- struct{}{}:
+				default: // it was announced already
+				}
+			}
+		})
 	}
 	c.mu.Unlock()
-	var wg sync.WaitGroup
-	for i, s := range ask {
-		wg.Go(func() { c.ask(ctx, s, askers[i]) })
-	}
-	wg.Wait()
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	return done
 }
 
 func (c *Collector) ask(ctx context.Context, s *server, asker Asker) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	st, err := asker.State(ctx)
+	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.asking = false
@@ -75,11 +134,11 @@ func (c *Collector) ask(ctx context.Context, s *server, asker Asker) {
 	}
 	s.err = err
 	if err == nil {
-		s.state, s.at = st, c.cfg.Now()
+		s.state, s.at = st, now
 	}
 }
 
-// fresh tells whether the last answer counts as true.
+// fresh reports whether the last answer counts as true.
 func (c *Collector) fresh(s *server, now time.Time) bool {
 	return s.state != nil && now.Sub(s.at) <= c.cfg.StaleAfter
 }

@@ -53,7 +53,7 @@ func (t *table) put(o object, now time.Time, every time.Duration) error {
 	return t.sink.Put(t.prefix+o.GetName(), o)
 }
 
-// due tells whether counts may be written again. Each object has a time of its own in the interval, so that watchers get
+// due reports whether counts may be written again. Each object has a time of its own in the interval, so that watchers get
 // few changes at a time. With very many objects the interval is longer.
 func (t *table) due(name string, last, now time.Time, every time.Duration) bool {
 	every = max(every, time.Duration(len(t.rows))*time.Second/maxCounts)
@@ -89,7 +89,7 @@ func lasting(o object, drop bool) any {
 			s := &out.Status.Servers[i]
 			s.ObservedTime = metav1.Time{}
 			if drop {
-				*s = v1alpha1.AgentServer{ServerID: s.ServerID, Links: s.Links, Protocol: s.Protocol, Peers: s.Peers, Since: s.Since, Draining: s.Draining, Silent: s.Silent}
+				*s = v1alpha1.AgentServer{ServerID: s.ServerID, Links: s.Links, Protocol: s.Protocol, Peers: s.Peers, Since: s.Since, Draining: s.Draining, Silent: s.Silent, Stale: s.Stale}
 			}
 		}
 		return &out
@@ -105,13 +105,28 @@ func lasting(o object, drop bool) any {
 	}
 }
 
-// write brings the sinks in step with what is known.
+// write brings the sinks in step with what is known. It is called by one goroutine at a time. A sink may take its time, so
+// mu is not held meanwhile.
 func (c *Collector) write(now time.Time) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	byID, silent := c.latest()
+	c.mu.Unlock()
+	c.forgetLost(byID, now)
 	c.writeServers(byID, silent, now)
 	c.writeAgents(byID, now)
+}
+
+// forgetLost removes servers that have not answered for long, if one answers that may have taken their places. If none
+// does, it is the servers or the way to them that has failed, and not their number that has changed.
+func (c *Collector) forgetLost(byID map[string]*server, now time.Time) {
+	answers := false
+	for _, s := range byID {
+		answers = answers || c.fresh(s, now)
+	}
+	if !answers {
+		return
+	}
+	maps.DeleteFunc(byID, func(_ string, s *server) bool { return !c.fresh(s, now) && now.Sub(s.at) > c.cfg.KeepGone })
 }
 
 func (c *Collector) writeServers(byID map[string]*server, silent []*server, now time.Time) {
@@ -123,14 +138,11 @@ func (c *Collector) writeServers(byID map[string]*server, silent []*server, now 
 		want[unknownServer(s)] = s
 	}
 	for name, s := range want {
-		if s.state != nil && now.Sub(s.at) > c.cfg.KeepGone && len(byID) > 1 {
-			continue // another server has taken its place
-		}
 		before, _ := c.servers.rows[name].obj.(*v1alpha1.TunnelServer)
 		c.note(c.servers.put(c.serverObject(name, s, before, now), now, c.cfg.CountsInterval))
 	}
 	for name := range c.servers.rows {
-		if s := want[name]; s == nil || s.state != nil && now.Sub(s.at) > c.cfg.KeepGone && len(byID) > 1 {
+		if want[name] == nil {
 			c.note(c.servers.remove(name))
 		}
 	}
@@ -138,17 +150,21 @@ func (c *Collector) writeServers(byID map[string]*server, silent []*server, now 
 
 func (c *Collector) writeAgents(byID map[string]*server, now time.Time) {
 	all := c.linksOf(byID, now)
-	names := agentNames(all)
+	names := agentNames(all, c.heldNames())
 	present := map[string]bool{}
 	for key, of := range all {
 		name := names[key]
 		present[name] = true
 		delete(c.gone, name)
 		r, made := c.agents.rows[name], c.fingerprint(of)
+		before, _ := r.obj.(*v1alpha1.TunnelAgent)
+		if before != nil && keyOf(before) != key { // of another agent, which has disconnected
+			c.note(c.agents.remove(name))
+			r, before = row{}, nil
+		}
 		if r.of == made && !c.agents.due(name, r.at, now, c.cfg.CountsInterval) {
 			continue
 		}
-		before, _ := r.obj.(*v1alpha1.TunnelAgent)
 		c.note(c.agents.put(agent(name, key, of, before, now), now, c.cfg.CountsInterval))
 		r = c.agents.rows[name]
 		r.of = made
@@ -166,6 +182,17 @@ func (c *Collector) writeAgents(byID map[string]*server, now time.Time) {
 		}
 	}
 	c.forgetGone(now)
+}
+
+// heldNames returns the names that agents have, or had when they disconnected.
+func (c *Collector) heldNames() map[agentKey]string {
+	out := make(map[agentKey]string, len(c.agents.rows))
+	for name, r := range c.agents.rows {
+		if a, ok := r.obj.(*v1alpha1.TunnelAgent); ok {
+			out[keyOf(a)] = name
+		}
+	}
+	return out
 }
 
 // forgetGone removes agents that disconnected long ago, and the oldest of those above the limit.

@@ -8,10 +8,11 @@
 //
 // # Resource versions
 //
-// A resource version is an epoch in the upper 32 bits and a sequence number in the lower ones. The epoch is the time, in
-// seconds, at which the store was made. So the resource versions of a process are greater than those of each process
-// that started before it, and a client that brings one from elsewhere gets the answers that the API promises: 410 for
-// one that is too old, a timeout with a time to try again for one from the future. See [Guard].
+// The resource versions of a store begin with an epoch, and each change adds one. The epoch is the time, in nanoseconds, at
+// which the process started. So the resource versions of a process are greater than those of each process that started
+// before it. Replicas start together, but not within the nanoseconds that their numbers of changes differ by. A client that
+// brings a resource version from elsewhere gets the answers that the API promises: 410 for one that is too old, a timeout
+// with a time to try again for one from the future. See [Guard] and [Epoch].
 //
 // # History
 //

@@ -32,15 +32,22 @@ func rvOf(t *testing.T, s *Store) string {
 }
 
 // TestEpochs: the resource versions of a store are unknown to one that was made at another time, below the watch cache
-// and above it. A client that brings one from an earlier store gets 410, and a client that brings one from a later store
-// a timeout. Neither gets a watch that shows nothing. Above the watch cache the timeout has no time to try again: a client
-// that waits for it would see no events meanwhile, and the version is never reached.
+// and above it, also if the two were made within a moment, as those of replicas. A client that brings one from an earlier
+// store gets 410, and a client that brings one from a later store a timeout. Neither gets a watch that shows nothing.
 func TestEpochs(t *testing.T) {
+	for _, apart := range []time.Duration{time.Hour, time.Second, time.Millisecond, 100 * time.Microsecond} {
+		t.Run(apart.String(), func(t *testing.T) { epochs(t, apart) })
+	}
+}
+
+// epochs compares three stores. Above the watch cache a timeout has no time to try again: a client that waits for it would
+// see no events meanwhile, and the version is never reached.
+func epochs(t *testing.T, apart time.Duration) {
 	started := time.Now()
-	early, now, late := New(prefix, newPod, started.Add(-time.Hour)), New(prefix, newPod, started), New(prefix, newPod, started.Add(time.Second))
-	for _, s := range []*Store{early, now, late} {
-		for i := range 10 {
-			put(t, s, fmt.Sprint("pod-", i))
+	early, now, late := New(prefix, newPod, started.Add(-apart)), New(prefix, newPod, started), New(prefix, newPod, started.Add(apart))
+	for changes, s := range map[int]*Store{101: early, 100: now, 90: late} {
+		for i := range changes {
+			put(t, s, fmt.Sprint("pod-", i%10))
 		}
 	}
 	for name, st := range map[string]storage.Interface{"store": now, "cached": Guard{cached(t, now, true)}} {
@@ -71,6 +78,25 @@ func TestEpochs(t *testing.T) {
 				t.Errorf("watch from a later store's version: %v, and to try again after %d s", err, seconds)
 			}
 		})
+	}
+}
+
+// TestLateEpoch: resource versions also fit into continue tokens, which have them with a sign, long after 2038.
+func TestLateEpoch(t *testing.T) {
+	s := New(prefix, newPod, time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
+	for i := range 4 {
+		put(t, s, fmt.Sprint("pod-", i))
+	}
+	list, opts := &example.PodList{}, storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	opts.Predicate.Limit = 2
+	if err := s.GetList(t.Context(), prefix, opts, list); err != nil || list.Continue == "" {
+		t.Fatal(list, err)
+	}
+	first := list.ResourceVersion
+	put(t, s, "pod-9")
+	opts.Predicate.Limit, opts.Predicate.Continue = 0, list.Continue
+	if err := s.GetList(t.Context(), prefix, opts, list); err != nil || len(list.Items) != 2 || list.ResourceVersion != first {
+		t.Errorf("the second page has %d objects at %s, want 2 at %s: %v", len(list.Items), list.ResourceVersion, first, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package memstore
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
@@ -13,16 +14,31 @@ import (
 // until the store has reached it, which is never if the resource version comes from a process that started later.
 // Guard answers such a watch with a timeout. It names no time to try again: client-go would repeat the request for that
 // time ten times, and show no events meanwhile, before it lists again.
+//
+// A resource version that is no number is a bad request. The watch cache returns an error for it that would be answered
+// with status 500.
 type Guard struct{ storage.Interface }
+
+// Get implements storage.Interface.
+func (g Guard) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if _, err := versioner.ParseResourceVersion(opts.ResourceVersion); err != nil {
+		return badVersion(err)
+	}
+	return g.Interface.Get(ctx, key, opts, out)
+}
 
 // Watch implements storage.Interface.
 func (g Guard) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+	want, err := versioner.ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, badVersion(err)
+	}
+	if want > 0 {
 		rv, err := g.GetCurrentResourceVersion(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if want, err := versioner.ParseResourceVersion(opts.ResourceVersion); err == nil && want > rv {
+		if want > rv {
 			return nil, storage.NewTooLargeResourceVersionError(want, rv, 0)
 		}
 	}

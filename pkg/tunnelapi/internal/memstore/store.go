@@ -64,9 +64,14 @@ type Store struct {
 
 var _ storage.Interface = (*Store)(nil)
 
+// Epoch is the number after which a process that started at a time begins to count changes. Each change adds one. No
+// process makes a change in each nanosecond, so its numbers stay below the epochs of all that start later. Below 2262 an
+// epoch fits into an int64, as it must in continue tokens.
+func Epoch(started time.Time) uint64 { return uint64(started.UnixNano()) }
+
 // New returns an empty store for keys below prefix, which begins and ends with a slash.
 func New(prefix string, newFunc func() runtime.Object, started time.Time) *Store {
-	first := uint64(started.Unix())<<32 | 1
+	first := Epoch(started) + 1
 	storagefeature.DefaultFeatureSupportChecker = supported{}
 	return &Store{prefix: prefix, newFunc: newFunc, now: btree.NewG(32, less), rv: first, compacted: first - 1, watchers: map[*watcher]struct{}{}, patience: 4 * maxChanges}
 }
@@ -315,7 +320,7 @@ func (s *Store) atLocked(rv uint64) *tree {
 	return t
 }
 
-// within tells whether a key is below a prefix.
+// within reports whether a key is below a prefix.
 func within(key, prefix string, recursive bool) bool {
 	if recursive {
 		return strings.HasPrefix(key, prefix)

@@ -73,6 +73,13 @@ var setups = []setup{
 // cached puts upstream's watch cache above a store, with the indexes that upstream's own tests use.
 func cached(t *testing.T, s *Store, clusterScoped bool) storage.Interface {
 	t.Helper()
+	d, c := newCache(t, s, clusterScoped)
+	t.Cleanup(func() { StopCache(d, c) })
+	return d
+}
+
+func newCache(t *testing.T, s *Store, clusterScoped bool) (*cacher.CacheDelegator, *cacher.Cacher) {
+	t.Helper()
 	key := storage.NamespaceKeyFunc
 	if clusterScoped {
 		key = storage.NoNamespaceKeyFunc
@@ -92,9 +99,7 @@ func cached(t *testing.T, s *Store, clusterScoped bool) storage.Interface {
 	if err := c.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d := cacher.NewCacheDelegator(c, s)
-	t.Cleanup(func() { d.Stop(); c.Stop() })
-	return d
+	return cacher.NewCacheDelegator(c, s), c
 }
 
 // settled returns from Create when the watch cache has the object, as the storage of upstream's own tests does.

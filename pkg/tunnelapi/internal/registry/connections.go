@@ -25,11 +25,18 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/collect"
+	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/memstore"
 )
 
-// ConnectionSource asks for connections. *collect.Collector is one.
-type ConnectionSource interface {
+// Source asks for connections, and says what objects may be missing. *collect.Collector is one.
+type Source interface {
+	// Ready is nil once it is known which agents there are.
+	Ready() error
+	// Missing returns the servers of which nothing is known.
+	Missing() []collect.Missing
 	Connections(ctx context.Context, keep func(*v1alpha1.TunnelConnection) bool, limit int) ([]*v1alpha1.TunnelConnection, []collect.Missing, error)
+	// Connection asks for one connection. It is nil if there is none of the name.
+	Connection(ctx context.Context, name string) (*v1alpha1.TunnelConnection, error)
 }
 
 // Limits of lists of connections.
@@ -40,7 +47,7 @@ const (
 	snapshotAge = time.Second
 	// snapshotKept is how long a snapshot is kept for later pages.
 	snapshotKept = 5 * time.Minute
-	// snapshotsKept and snapshotItems bound what is kept.
+	// snapshotsKept bounds the snapshots with and those without later pages, and snapshotItems what all of them have.
 	snapshotsKept, snapshotItems = 16, 2 * MaxConnections
 )
 
@@ -53,12 +60,16 @@ type snapshot struct {
 	at       time.Time
 	items    []*v1alpha1.TunnelConnection // ordered by name
 	missing  []collect.Missing
+	// paged is set once a client has a token for a later page. Others are for new lists only, for snapshotAge. It is
+	// guarded by Connections.mu.
+	paged bool
 }
 
 // Connections serves connections by get and list. A list takes a snapshot, whose pages are consistent.
 type Connections struct {
-	source ConnectionSource
+	source Source
 	now    func() time.Time
+	scans  *scans
 
 	mu    sync.Mutex
 	rv    uint64
@@ -74,9 +85,9 @@ var (
 	_ rest.SingularNameProvider = (*Connections)(nil)
 )
 
-func newConnections(source ConnectionSource, started time.Time) *Connections {
-	first := uint64(started.Unix()) << 32 // as in memstore
-	return &Connections{source: source, now: time.Now, rv: first, first: first}
+func newConnections(source Source, started time.Time) *Connections {
+	first := memstore.Epoch(started)
+	return &Connections{source: source, now: time.Now, scans: newScans(), rv: first, first: first}
 }
 
 // New implements rest.Storage.
@@ -102,22 +113,29 @@ func (c *Connections) ConvertToTable(ctx context.Context, object, options runtim
 	return connectionTable.ConvertToTable(ctx, object, options)
 }
 
-// Get implements rest.Getter.
+// Get implements rest.Getter. It asks the server that the name is of.
 func (c *Connections) Get(ctx context.Context, name string, opts *metav1.GetOptions) (runtime.Object, error) {
-	s, err := c.fresh(ctx, labels.Everything(), fields.OneTermEqualSelector(v1alpha1.FieldName, name))
+	o, err := c.source.Connection(ctx, name)
 	if err != nil {
+		return nil, apierrors.NewServiceUnavailable(err.Error())
+	}
+	rv := c.next()
+	if err := notFuture(opts.ResourceVersion, rv); err != nil {
 		return nil, err
 	}
-	if err := notFuture(opts.ResourceVersion, s.rv); err != nil {
-		return nil, err
-	}
-	if len(s.items) == 0 {
-		if len(s.missing) > 0 {
-			return nil, apierrors.NewServiceUnavailable(missingText(s.missing[0]))
-		}
+	if o == nil {
 		return nil, apierrors.NewNotFound(v1alpha1.Resource("tunnelconnections"), name)
 	}
-	return s.items[0].DeepCopy(), nil
+	o.ResourceVersion = strconv.FormatUint(rv, 10)
+	return o, nil
+}
+
+// next returns the resource version of what was just asked for.
+func (c *Connections) next() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv++
+	return c.rv
 }
 
 func notFuture(version string, rv uint64) error {
@@ -156,20 +174,20 @@ func (c *Connections) List(ctx context.Context, options *metainternalversion.Lis
 		return nil, err
 	}
 	for _, m := range s.missing {
-		warning.AddWarning(ctx, "", missingText(m))
+		warning.AddWarning(ctx, "", m.Of("connections"))
 	}
-	return page(s, from, opts)
-}
-
-func missingText(m collect.Missing) string {
-	if m.Err == nil {
-		return fmt.Sprintf("konnectivity-server %s has not answered yet: its connections are not shown", m.Server)
+	list, err := page(s, from, opts)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("konnectivity-server %s does not show its connections: %v", m.Server, m.Err)
+	if list.Continue != "" {
+		c.keep(s)
+	}
+	return list, nil
 }
 
 // page is a part of a snapshot.
-func page(s *snapshot, from string, opts storage.ListOptions) (runtime.Object, error) {
+func page(s *snapshot, from string, opts storage.ListOptions) (*v1alpha1.TunnelConnectionList, error) {
 	name := strings.TrimPrefix(from, connectionsPrefix)
 	start := sort.Search(len(s.items), func(i int) bool { return s.items[i].Name >= name })
 	rest := s.items[start:]
@@ -207,12 +225,21 @@ func (c *Connections) fresh(ctx context.Context, label labels.Selector, field fi
 		}
 	}
 	c.mu.Unlock()
+	return c.scans.do(ctx, key, func(ctx context.Context) (*snapshot, error) { return c.take(ctx, key, label, field) })
+}
+
+// take asks the servers for a snapshot.
+func (c *Connections) take(ctx context.Context, key string, label labels.Selector, field fields.Selector) (*snapshot, error) {
+	now := c.now()
 	keep := func(o *v1alpha1.TunnelConnection) bool {
 		return label.Matches(labels.Set(o.Labels)) && field.Matches(connectionFields(o))
 	}
 	items, missing, err := c.source.Connections(ctx, keep, MaxConnections)
 	if errors.Is(err, collect.ErrTooMany) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%v: select fewer of them with a field selector, for example status.agentID=ID", err))
+	}
+	if errors.Is(err, collect.ErrNoAnswer) {
+		return nil, apierrors.NewServiceUnavailable(err.Error())
 	}
 	if err != nil {
 		return nil, err
@@ -234,15 +261,39 @@ func connectionFields(o *v1alpha1.TunnelConnection) fields.Set {
 		v1alpha1.FieldServerID: o.Status.ServerID, v1alpha1.FieldDestination: o.Status.Destination}
 }
 
-// trimLocked drops the oldest snapshots, but not the last one.
+// keep keeps a snapshot for later pages.
+func (c *Connections) keep(s *snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.paged = true
+	if !slices.Contains(c.kept, s) { // other requests have dropped it meanwhile
+		c.kept = append(c.kept, s)
+	}
+	c.trimLocked(c.now())
+}
+
+// trimLocked drops the oldest snapshots, those without later pages first, but not the last one.
 func (c *Connections) trimLocked(now time.Time) {
+	last := c.kept[len(c.kept)-1]
+	c.kept = slices.DeleteFunc(c.kept, func(s *snapshot) bool {
+		age := now.Sub(s.at)
+		return s != last && (age > snapshotKept || !s.paged && age > snapshotAge)
+	})
 	total := 0
+	number := map[bool]int{}
 	for _, s := range c.kept {
 		total += len(s.items)
+		number[s.paged]++
 	}
-	for len(c.kept) > 1 && (len(c.kept) > snapshotsKept || total > snapshotItems || now.Sub(c.kept[0].at) > snapshotKept) {
-		total -= len(c.kept[0].items)
-		c.kept = c.kept[1:]
+	for _, paged := range []bool{false, true} {
+		c.kept = slices.DeleteFunc(c.kept, func(s *snapshot) bool {
+			if s == last || s.paged != paged || number[paged] <= snapshotsKept && total <= snapshotItems {
+				return false
+			}
+			number[paged]--
+			total -= len(s.items)
+			return true
+		})
 	}
 }
 

@@ -35,16 +35,21 @@ func init() { //nolint:gochecknoinits // schemes are filled as the API groups of
 type Group struct {
 	Agents, Servers *Watched
 	Connections     *Connections
+	connect         *Connect
 }
 
-// New returns the group. started is when the process started: it is the epoch of resource versions.
-func New(source ConnectionSource, started time.Time) (*Group, error) {
-	codec := Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)
-	a, err := newWatched(agents, codec, started)
+// Serve adds the subresource tunnelagents/portforward, before Info.
+func (g *Group) Serve(s ConnectServer) { g.connect = &Connect{agents: g.Agents, server: s} }
+
+// New returns the group. started is when the process started: it is the epoch of resource versions. maxWatches bounds the
+// watches of all resources together.
+func New(source Source, started time.Time, maxWatches int) (*Group, error) {
+	codec, watches := Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), &places{most: int64(maxWatches)}
+	a, err := newWatched(agents, source, codec, started, watches)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newWatched(servers, codec, started)
+	s, err := newWatched(servers, source, codec, started, watches)
 	if err != nil {
 		a.Destroy()
 		return nil, err
@@ -54,9 +59,11 @@ func New(source ConnectionSource, started time.Time) (*Group, error) {
 
 // Info is what an API server installs.
 func (g *Group) Info() *genericapiserver.APIGroupInfo {
-	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, metav1.ParameterCodec, Codecs)
-	info.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"tunnelagents": g.Agents, "tunnelservers": g.Servers, "tunnelconnections": g.Connections,
+	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, runtime.NewParameterCodec(Scheme), Codecs)
+	resources := map[string]rest.Storage{"tunnelagents": g.Agents, "tunnelservers": g.Servers, "tunnelconnections": g.Connections}
+	if g.connect != nil {
+		resources["tunnelagents/"+v1alpha1.SubresourceConnect] = g.connect
 	}
+	info.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = resources
 	return &info
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 const (
@@ -27,6 +28,21 @@ type pacer struct {
 	relays map[*relay]struct{}
 }
 
+// start relays a watch of the cache. Writers wait for it while it gets all events. over is called when it has ended.
+func (p *pacer) start(in watch.Interface, resource string, from uint64, all bool, over func()) *relay {
+	r := newRelay(in, resource, from)
+	if all {
+		p.add(r)
+		r.ended = func() { p.remove(r) }
+	}
+	go func() {
+		defer over()
+		defer p.remove(r)
+		r.run()
+	}()
+	return r
+}
+
 func (p *pacer) add(r *relay) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +58,7 @@ func (p *pacer) remove(r *relay) {
 	delete(p.relays, r)
 }
 
-// passed tells whether all watches have the events up to a resource version.
+// passed reports whether all watches have the events up to a resource version.
 func (p *pacer) passed(rv uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

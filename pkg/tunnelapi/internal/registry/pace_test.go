@@ -7,17 +7,63 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 )
 
+// TestWatchesAreBounded: above the limit, which is for all resources together, a watch is refused with the time to try again.
+// The place of a watch that has ended is free, also of one that could not begin.
+func TestWatchesAreBounded(t *testing.T) {
+	g, err := New(&fixed{}, time.Now(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Agents.Destroy()
+	defer g.Servers.Destroy()
+	for begin := time.Now(); g.Agents.ReadinessCheck() != nil || g.Servers.ReadinessCheck() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("the watch caches are not ready")
+		}
+	}
+	for range 3 {
+		if _, err := g.Agents.Watch(t.Context(), &metainternalversion.ListOptions{ResourceVersion: "bad"}); err == nil || apierrors.IsTooManyRequests(err) {
+			t.Fatalf("a watch from no version: %v", err)
+		}
+	}
+	first, err := g.Agents.Watch(t.Context(), &metainternalversion.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := g.Servers.Watch(t.Context(), &metainternalversion.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Stop()
+	_, err = g.Agents.Watch(t.Context(), &metainternalversion.ListOptions{})
+	if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds == 0 {
+		t.Errorf("a third watch: %v, and to try again after %d s", err, seconds)
+	}
+	first.Stop()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		third, err := g.Servers.Watch(t.Context(), &metainternalversion.ListOptions{})
+		if err == nil {
+			third.Stop()
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("after the end of a watch: %v", err)
+		}
+	}
+}
+
 // TestBurst: when far more objects change at once than upstream keeps room for, each of many watches gets all events, also
 // those whose clients begin to read only afterwards.
 func TestBurst(t *testing.T) {
 	const watches, objects = 200, 1000
-	w, err := newWatched(agents, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), time.Now())
+	w, err := newWatched(agents, &fixed{}, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), time.Now(), &places{most: watches})
 	if err != nil {
 		t.Fatal(err)
 	}

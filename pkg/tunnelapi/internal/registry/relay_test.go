@@ -114,3 +114,102 @@ func TestRelayStops(t *testing.T) {
 		}
 	})
 }
+
+// TestRelayGathers: events that come together can be read together, and soon.
+func TestRelayGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := watch.NewFakeWithChanSize(0, false)
+		r := newRelay(in, "tests", 0)
+		go r.run()
+		for range piece {
+			in.Modify(&v1alpha1.TunnelAgent{})
+			synctest.Wait()
+			if n := len(r.ResultChan()); n != 0 {
+				t.Fatalf("%d events can be read before the others have come", n)
+			}
+		}
+		time.Sleep(gather)
+		synctest.Wait()
+		if n := len(r.ResultChan()); n != piece {
+			t.Errorf("%d events of %d can be read together", n, piece)
+		}
+		in.Stop()
+	})
+}
+
+// TestRelayWithoutEvents: a client that reads nothing loses its watch in time, also if no further event comes, and if the watch
+// of the cache has ended. One that reads slowly keeps it.
+func TestRelayWithoutEvents(t *testing.T) {
+	for name, c := range map[string]struct{ ends, reads, dropped bool }{
+		"silent": {dropped: true}, "silent, and the cache's watch ends": {ends: true, dropped: true},
+		"slow": {reads: true}, "slow, and the cache's watch ends": {ends: true, reads: true},
+		"slow, then silent": {reads: true, dropped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := watch.NewFakeWithChanSize(0, false)
+				r := newRelay(in, "tests", 0)
+				over := make(chan struct{})
+				go func() { defer close(over); r.run() }()
+				for range 2 * piece { // half of them wait in the channel
+					in.Modify(&v1alpha1.TunnelAgent{})
+				}
+				if c.ends {
+					in.Stop()
+				}
+				if c.reads {
+					for range 4 {
+						time.Sleep(maxStalled - time.Second)
+						<-r.ResultChan()
+					}
+				}
+				wait := maxStalled - time.Second
+				if c.dropped {
+					wait = maxStalled + time.Second
+				}
+				time.Sleep(wait)
+				synctest.Wait()
+				select {
+				case <-over:
+					if !c.dropped {
+						t.Error("the watch is over")
+					}
+				default:
+					if c.dropped {
+						t.Error("the client keeps its watch")
+					}
+				}
+				r.Stop()
+			})
+		})
+	}
+}
+
+// TestEndedRelayDelaysNoWriter: once the watch of the cache has ended, changes do not wait for the relay to have them.
+func TestEndedRelayDelaysNoWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := watch.NewFakeWithChanSize(0, false)
+		var p pacer
+		r := p.start(in, "tests", 1, true, func() {})
+		defer r.Stop()
+		for range 2 * piece { // more than the channel has room for: the relay stays
+			in.Modify(&v1alpha1.TunnelAgent{})
+		}
+		synctest.Wait()
+		if p.passed(2) {
+			t.Error("the relay counts as one that has what it has not got")
+		}
+		in.Stop()
+		synctest.Wait()
+		select {
+		case _, ok := <-r.ResultChan():
+			if !ok {
+				t.Fatal("the relay has ended")
+			}
+		default:
+		}
+		if !p.passed(2) {
+			t.Error("changes wait for a relay that gets no more events")
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/memstore"
@@ -29,6 +31,8 @@ type resource struct {
 	newFunc, newList        func() runtime.Object
 	fields                  func(runtime.Object) fields.Set
 	table                   rest.TableConvertor
+	// ofAnswers means that only the answers of servers tell which objects there are.
+	ofAnswers bool
 }
 
 var agents = resource{
@@ -43,7 +47,7 @@ var agents = resource{
 		return fields.Set{v1alpha1.FieldNodeName: a.Status.NodeName, v1alpha1.FieldAgentID: a.Status.AgentID,
 			v1alpha1.FieldDraining: strconv.FormatBool(isTrue(a.Status.Conditions, v1alpha1.ConditionDraining))}
 	},
-	table: agentTable,
+	table: agentTable, ofAnswers: true,
 }
 
 var servers = resource{
@@ -73,8 +77,10 @@ type Watched struct {
 	resource
 	// Store has the objects. Writers use Put and Remove of Watched.
 	Store   *memstore.Store
+	source  Source
 	generic *genericregistry.Store
 	pace    pacer
+	watches *places
 }
 
 var (
@@ -87,7 +93,7 @@ var (
 	_ rest.CategoriesProvider   = (*Watched)(nil)
 )
 
-func newWatched(r resource, codec runtime.Codec, started time.Time) (*Watched, error) {
+func newWatched(r resource, source Source, codec runtime.Codec, started time.Time, watches *places) (*Watched, error) {
 	store := memstore.New(r.prefix(), r.newFunc, started)
 	key := func(obj runtime.Object) (string, error) { return storage.NoNamespaceKeyFunc(r.prefix(), obj) }
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -111,9 +117,9 @@ func newWatched(r resource, codec runtime.Codec, started time.Time) (*Watched, e
 		},
 		Storage:            genericregistry.DryRunnableStorage{Storage: memstore.Guard{Interface: delegator}, Codec: codec},
 		ReadinessCheckFunc: delegator.ReadinessCheck,
-		DestroyFunc:        func() { delegator.Stop(); c.Stop() },
+		DestroyFunc:        func() { memstore.StopCache(delegator, c) },
 	}
-	return &Watched{resource: r, Store: store, generic: g}, nil
+	return &Watched{resource: r, source: source, Store: store, generic: g, watches: watches}, nil
 }
 
 // Prefix is what the keys of the objects begin with.
@@ -145,37 +151,61 @@ func (w *Watched) GetSingularName() string { return w.singular }
 
 // Get implements rest.Getter.
 func (w *Watched) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	if err := w.unknown(); err != nil {
+		return nil, err
+	}
 	return w.generic.Get(ctx, name, options)
 }
 
-// List implements rest.Lister.
+// unknown is the answer while it is not known which objects there are. With an empty list, clients that keep the state
+// would take all objects for deleted.
+func (w *Watched) unknown() error {
+	if err := w.source.Ready(); w.ofAnswers && err != nil {
+		return apierrors.NewServiceUnavailable(err.Error())
+	}
+	return nil
+}
+
+// List implements rest.Lister. It warns if the objects of some servers may be missing: those that are known are listed.
 func (w *Watched) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	return w.generic.List(ctx, options)
+	if err := w.unknown(); err != nil {
+		return nil, err
+	}
+	list, err := w.generic.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range w.source.Missing() {
+		if m.Server == "" || w.ofAnswers { // servers that do not answer have objects themselves
+			warning.AddWarning(ctx, "", m.Of(w.plural))
+		}
+	}
+	return list, nil
 }
 
 // Watch implements rest.Watcher.
 func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if err := w.unknown(); err != nil {
+		return nil, err
+	}
+	if err := w.watches.take(); err != nil {
+		return nil, err
+	}
 	in, err := w.generic.Watch(ctx, options)
 	if err != nil {
+		w.watches.give()
 		return nil, err
 	}
 	now, err := w.Store.GetCurrentResourceVersion(ctx)
 	if err != nil {
+		w.watches.give()
 		in.Stop()
 		return nil, err
 	}
-	out := newRelay(in, w.plural, now)
-	if everything(options) {
-		w.pace.add(out)
-	}
-	go func() {
-		defer w.pace.remove(out)
-		out.run()
-	}()
-	return out, nil
+	return w.pace.start(in, w.plural, now, everything(options), w.watches.give), nil
 }
 
-// everything tells whether a watch gets all events.
+// everything reports whether a watch gets all events.
 func everything(o *metainternalversion.ListOptions) bool {
 	return o == nil || (o.LabelSelector == nil || o.LabelSelector.Empty()) && (o.FieldSelector == nil || o.FieldSelector.Empty())
 }

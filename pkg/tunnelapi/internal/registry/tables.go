@@ -68,7 +68,7 @@ var agentTable rest.TableConvertor = convertor[*v1alpha1.TunnelAgent]{
 		nameColumn,
 		column("Node", "string", 0, "Node of the agent."),
 		column("Connected", "string", 0, "Whether a konnectivity-server has a link to the agent."),
-		column("Servers", "integer", 0, "Number of konnectivity-servers that the agent is connected to."),
+		column("Servers", "integer", 0, "Number of konnectivity-servers that the agent is connected to, without those that have stopped to show their state."),
 		column("RTT", "string", 0, "Longest of the shortest round trips to the servers."),
 		column("Open", "integer", 0, "Connections that the agent carries."),
 		column("Fails", "integer", 0, "Dials that failed."),
@@ -79,11 +79,16 @@ var agentTable rest.TableConvertor = convertor[*v1alpha1.TunnelAgent]{
 		column("Received", "integer", 1, "Bytes from the agent."),
 		column("Version", "string", 1, "Version of the agent's program."),
 		column("Agent ID", "string", 1, "ID that the agent chose."),
+		column("Pod", "string", 1, "Pod of the agent."),
 	},
 	cells: func(a *v1alpha1.TunnelAgent) []any {
 		var sum v1alpha1.AgentServer
+		live := int64(0)
 		for _, s := range a.Status.Servers {
-			sum.RTTMicroseconds = max(sum.RTTMicroseconds, s.RTTMicroseconds)
+			if !s.Stale {
+				live++
+				sum.RTTMicroseconds = max(sum.RTTMicroseconds, s.RTTMicroseconds)
+			}
 			sum.OpenConnections += s.OpenConnections
 			sum.DialFailures += s.DialFailures
 			sum.DialsTotal += s.DialsTotal
@@ -94,9 +99,9 @@ var agentTable rest.TableConvertor = convertor[*v1alpha1.TunnelAgent]{
 		if sum.RTTMicroseconds > 0 {
 			rtt = fmt.Sprintf("%.1fms", float64(sum.RTTMicroseconds)/1000)
 		}
-		return []any{a.Name, cmp.Or(a.Status.NodeName, "<none>"), statusOf(a.Status.Conditions, v1alpha1.ConditionConnected), int64(len(a.Status.Servers)), rtt,
+		return []any{a.Name, cmp.Or(a.Status.NodeName, "<none>"), statusOf(a.Status.Conditions, v1alpha1.ConditionConnected), live, rtt,
 			sum.OpenConnections, sum.DialFailures, age(a.CreationTimestamp), statusOf(a.Status.Conditions, v1alpha1.ConditionDraining),
-			sum.DialsTotal, sum.BytesToAgent, sum.BytesFromAgent, cmp.Or(a.Status.Version, "<none>"), a.Status.AgentID}
+			sum.DialsTotal, sum.BytesToAgent, sum.BytesFromAgent, cmp.Or(a.Status.Version, "<none>"), a.Status.AgentID, cmp.Or(a.Status.PodName, "<none>")}
 	},
 }
 
