@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -224,7 +225,7 @@ func (e *env) compareObjects(t *testing.T, c *testCase, d *crd.Definition) {
 			if o.Old == nil {
 				got = e.served(t, d, http.MethodPost, url(d, body, "", mode), body)
 			} else {
-				old := e.do(t, http.MethodPost, url(d, body, ""), c.body(d, o, i, o.Old))
+				old := e.served(t, d, http.MethodPost, url(d, body, ""), c.body(d, o, i, o.Old))
 				if old.status != nil {
 					t.Fatalf("the old object is refused: %+v", old.status)
 				}
@@ -319,3 +320,5 @@ func (e *env) compareRatcheting(t *testing.T, c *testCase) {
 		})
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(daemontest.RunParallel(m, 8)) }

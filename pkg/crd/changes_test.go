@@ -105,16 +105,19 @@ func TestSet(t *testing.T) {
 }
 
 // TestRows proves that each case names rows of docs/requirements.md, none of them twice, and
-// that each row there that is observed by cases or changes has one.
+// that each row there that is observed by cases, changes or steps of TestDocuments has one. No step is there without a row.
 func TestRows(t *testing.T) {
 	page, err := os.ReadFile("../../docs/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, missing := map[string]bool{}, map[string]bool{}
+	known, missing, observed := map[string]bool{}, map[string]bool{}, map[string][]string{}
 	for _, line := range regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+.*?) \|.*$`).FindAllStringSubmatch(string(page), -1) {
 		for _, id := range strings.Split(line[1], ", ") {
 			known[id] = true
+			for _, step := range regexp.MustCompile("`TestDocuments/(\\w+)`").FindAllStringSubmatch(line[0], -1) {
+				observed[step[1]] = append(observed[step[1]], id)
+			}
 			for _, file := range []string{"cases_test.go", "changes_test.go"} {
 				if strings.Contains(line[0], "crd/"+file) {
 					missing[file+" "+id] = true
@@ -138,6 +141,15 @@ func TestRows(t *testing.T) {
 	}
 	for _, c := range changes(t) {
 		check("changes_test.go", c.Name, c.Rows)
+	}
+	for _, step := range documents {
+		if len(observed[step.name]) == 0 {
+			t.Errorf("docs/requirements.md has no row that TestDocuments/%s observes", step.name)
+		}
+		delete(observed, step.name)
+	}
+	for step, rows := range observed {
+		t.Errorf("docs/requirements.md says that TestDocuments/%s observes %v, but there is no such step", step, rows)
 	}
 	for row := range missing {
 		t.Errorf("docs/requirements.md says that a case observes it, but none does: %s", row)

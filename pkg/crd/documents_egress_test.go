@@ -26,7 +26,7 @@ type egressProxy struct {
 	targets []string
 }
 
-func (p *egressProxy) dialled(target string) bool {
+func (p *egressProxy) dialed(target string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Contains(p.targets, target)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,29 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
+
+// documents are the steps of TestDocuments.
+var documents = []struct {
+	name string
+	run  func(*env, *testing.T)
+}{
+	{"kubectl", (*env).testKubectl}, // the first, because others have definitions with the same names in other groups
+	{"controllers", (*env).testControllers},
+	{"deletion", (*env).testDeletion},
+	{"discovery", (*env).testDiscovery},
+	{"requests", (*env).testRequests},
+	{"finalizers", (*env).testFinalizers},
+	{"stored", (*env).testStored},
+	{"columns", (*env).testColumns},
+	{"selectors", (*env).testSelectors},
+	{"subresources", (*env).testSubresources},
+	{"defaults", (*env).testDefaults},
+	{"openapi", (*env).testOpenAPI},
+	{"versions", (*env).testVersions},
+	{"priority", (*env).testPriority},
+	{"webhook", (*env).testWebhook},
+	{"service", (*env).testService},
+}
 
 // TestDocuments does with a real control plane what the pages of the Kubernetes documentation
 // on CustomResourceDefinitions and their versions describe, with the definitions and objects
@@ -31,22 +55,9 @@ func TestDocuments(t *testing.T) {
 		"--kubeconfig="+e.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
 		"--controllers=namespace-controller,disruption-controller,horizontal-pod-autoscaler-controller,serviceaccount-controller",
 		"--horizontal-pod-autoscaler-sync-period=1s")
-	t.Run("kubectl", e.testKubectl) // the first, because others have definitions with the same names in other groups
-	t.Run("controllers", e.testControllers)
-	t.Run("deletion", e.testDeletion)
-	t.Run("discovery", e.testDiscovery)
-	t.Run("requests", e.testRequests)
-	t.Run("finalizers", e.testFinalizers)
-	t.Run("stored", e.testStored)
-	t.Run("columns", e.testColumns)
-	t.Run("selectors", e.testSelectors)
-	t.Run("subresources", e.testSubresources)
-	t.Run("defaults", e.testDefaults)
-	t.Run("openapi", e.testOpenAPI)
-	t.Run("versions", e.testVersions)
-	t.Run("priority", e.testPriority)
-	t.Run("webhook", e.testWebhook)
-	t.Run("service", e.testService)
+	for _, step := range documents {
+		t.Run(step.name, func(t *testing.T) { step.run(e, t) })
+	}
 }
 
 // reply is a response in full.
@@ -58,6 +69,17 @@ type reply struct {
 
 // raw sends a request with any media types.
 func (e *env) raw(t *testing.T, method, path, contentType, accept, body string) reply {
+	t.Helper()
+	for end := time.Now().Add(bound); ; time.Sleep(time.Second) {
+		r := e.once(t, method, path, contentType, accept, body)
+		// kube-apiserver answers so while it fills the cache of a changed definition. Clients send the request again.
+		if r.code != http.StatusTooManyRequests || r.header.Get("Retry-After") == "" || time.Now().After(end) {
+			return r
+		}
+	}
+}
+
+func (e *env) once(t *testing.T, method, path, contentType, accept, body string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, e.cfg.Host+path, strings.NewReader(body))
 	if err != nil {

@@ -255,7 +255,7 @@ func (e *env) testService(t *testing.T) {
 			return nil
 		})
 		for selection, proxy := range e.egress {
-			if went := proxy.dialled(fmt.Sprintf("localhost:%d", ports[test.use])); went != (selection == test.selection) {
+			if went := proxy.dialed(fmt.Sprintf("localhost:%d", ports[test.use])); went != (selection == test.selection) {
 				t.Errorf("%s: through %s: %v", test.use, selection, went)
 			}
 		}

@@ -27,8 +27,10 @@ func (e *env) testMigrate(t *testing.T) {
 		"every object":          (*env).migrateAll,
 		"interrupted":           (*env).migrateInterrupted,
 		"object that resists":   (*env).migrateRefused,
+		"requests that stall":   (*env).migrateStalled,
 		"storage version moves": (*env).migrateMoving,
 		"without permissions":   (*env).migrateForbidden,
+		"loses data":            (*env).migrateLossy,
 		"nothing to migrate":    (*env).migrateNothing,
 		"by the controller":     (*env).migrateController,
 	} {
@@ -251,6 +253,42 @@ func (e *env) migrateRefused(t *testing.T) {
 		t.Errorf("%d objects are stored in v1, want 4", n)
 	}
 	e.wantStoredVersions(t, d, "v1beta1", "v1")
+}
+
+// migrateLossy proves that fields that only the old version has, and that nothing converts, are not removed unless the user
+// accepts that: clients of the old version read them until then.
+func (e *env) migrateLossy(t *testing.T) {
+	d := e.stored(t, 2)
+	e.change(t, d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Versions[0].Served = true
+		delete(d.Spec.Versions[1].Schema.OpenAPIV3Schema.Properties, "hostPort")
+		d.Spec.Versions[1].Schema.OpenAPIV3Schema.Properties["host"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	})
+	hostPorts := func() (n int) {
+		t.Helper()
+		for _, u := range e.etcd(t, d.Spec.Group+"/"+d.Spec.Names.Plural+"/") {
+			if u.Object["hostPort"] == "localhost:1234" {
+				n++
+			}
+		}
+		return n
+	}
+	for _, o := range []migrate.Options{{}, {DryRun: true}} {
+		if _, err := e.migrator(t, o).Run(t.Context(), d.Name); err == nil || !strings.Contains(err.Error(), "v1 lacks .hostPort") || !strings.Contains(err.Error(), "--accept-data-loss") {
+			t.Errorf("%+v: error %v", o, err)
+		}
+	}
+	if n := hostPorts(); n != 2 {
+		t.Errorf("%d objects have their data, want 2", n)
+	}
+	e.wantStoredVersions(t, d, "v1beta1", "v1")
+	if _, err := e.migrator(t, migrate.Options{AcceptLoss: true}).Run(t.Context(), d.Name); err != nil {
+		t.Error(err)
+	}
+	if n := hostPorts(); n != 0 {
+		t.Errorf("%d objects still have their data, so that nothing was to be refused", n)
+	}
+	e.wantStoredVersions(t, d, "v1")
 }
 
 // migrateMoving proves that nothing is dropped if the storage version changes meanwhile.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,6 +39,7 @@ const (
 const (
 	maxDrift   = 32
 	maxMessage = 1024
+	maxName    = 512
 )
 
 // BundleReconciler applies the Bundle and reports what it sees.
@@ -49,34 +52,42 @@ type BundleReconciler struct {
 	Version string
 	// Events may be nil.
 	Events events.EventRecorder
+	// IgnorePreflight is that of Options.
+	IgnorePreflight []string
 	// certificates of the webhook; nil if it serves none.
 	certificates *certificates
-	conflicts    conflicts
+	// migration of stored objects; nil if it runs none.
+	migration *migration
+	conflicts conflicts
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	b := &v1beta1.Bundle{}
-	if err := r.Client.Get(ctx, request.NamespacedName, b); err != nil {
+func (r *BundleReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	b, err := readBundle(ctx, r.Client)
+	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if b.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil // all objects stay
+		return r.ending(ctx, b)
+	}
+	if err := r.finalize(ctx, b.Bundle, goesWith(b.Bundle)); err != nil {
+		return r.conflicts.ended(resyncMeanwhile, err)
 	}
 	before := b.Status.DeepCopy()
 	failure := r.observe(ctx, b)
 	if meanwhile(failure) && r.conflicts.few() {
 		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
-	r.certificatesValid(b)
-	summarise(b)
+	r.certificatesValid(b.Bundle)
+	r.storedMigrated(b.Bundle)
+	summarize(b.Bundle)
 	b.Status.ObservedGeneration, b.Status.Version = b.Generation, r.Version
 	if !equality.Semantic.DeepEqual(before, &b.Status) {
-		if err := writeStatus(ctx, r.Client, "Bundle", b); err != nil {
+		if err := writeStatus(ctx, r.Client, kindBundle, b.Bundle); err != nil {
 			return r.conflicts.ended(resyncMeanwhile, err)
 		}
 	}
-	r.tell(b, before.Conditions, b.Status.Conditions)
+	r.tell(b.Bundle, before.Conditions, b.Status.Conditions)
 	if meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReady) {
 		return r.conflicts.ended(resyncReady, failure)
 	}
@@ -85,25 +96,39 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 
 // observe fills in the status, and applies the bundle if its policy says so. It returns
 // errors that another try may cure.
-func (r *BundleReconciler) observe(ctx context.Context, b *v1beta1.Bundle) error {
+func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
+	b := s.Bundle
 	set := conditions(b)
-	wanted, err := load(b)
-	if err != nil {
+	if s.invalid != nil {
 		b.Status.Drift = nil
-		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, err.Error())
-		return nil
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, s.invalid.Error())
+		return nil //nolint:nilerr // no other try cures it
 	}
-	profiles := &v1beta1.SchedulerProfileList{}
-	if err := r.Client.List(ctx, profiles); err != nil {
+	profiles, invalid, err := readProfiles(ctx, r.Client)
+	if err != nil {
 		return err
 	}
-	wanted, _ = withProfiles(wanted, profiles.Items)
+	wanted, verdicts := withProfiles(s.wanted, profiles, invalid)
+	why, running, err := held(ctx, r.Client, wanted, profiles, verdicts)
+	if err != nil {
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
+		return err
+	}
+	// A scheduler that is off has no profiles, and its settings do not count.
+	if errs := config.ValidateAssigned(wanted, running); len(errs) > 0 && ptr.Deref(wanted.Scheduler.Enabled, true) {
+		b.Status.Drift = nil
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, errs.ToAggregate().Error()+": correct the assignment, or create a valid SchedulerProfile of this name")
+		return nil
+	}
 	objects, err := install.Objects(ctx, r.Config, wanted, time.Now())
 	if err != nil {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
-	failure := r.apply(ctx, b, wanted, objects)
+	failure := r.apply(ctx, b, wanted, objects, why)
+	if err := r.controlPlane(ctx, b, wanted); err != nil && failure == nil {
+		failure = err
+	}
 	if err := r.workloads(ctx, b, wanted, objects); err != nil && failure == nil {
 		failure = err
 	}
@@ -119,71 +144,105 @@ func load(b *v1beta1.Bundle) (*config.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bundle.Load(file)
+	return bundle.LoadOpen(file)
 }
 
-// inUse returns why the bundle must not be applied: without agents, kube-apiserver would reach
-// no node. It is "" if nothing speaks against it.
-func (r *BundleReconciler) inUse(ctx context.Context, wanted *config.Bundle) (string, error) {
+// refused returns why the bundle must not be applied, as `fairlead install` would refuse it: for example,
+// without agents, kube-apiserver would reach no node. It is "" if nothing speaks against it.
+func (r *BundleReconciler) refused(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) (string, error) {
 	findings, err := install.Preflight(ctx, r.Config, wanted, false)
+	ignored := append(strings.Split(b.Annotations[v1beta1.AnnotationIgnorePreflight], ","), r.IgnorePreflight...)
+	var texts []string
 	for _, f := range findings {
-		if f.ID == install.FindingInUse {
-			return f.String(), nil
+		switch {
+		case f.Warning:
+		case f.ID == install.FindingInUse:
+			texts = append(texts, f.String())
+		case !slices.Contains(ignored, f.ID):
+			texts = append(texts, fmt.Sprintf("%s\n(to ignore this check, set annotation %s: %s)", f, v1beta1.AnnotationIgnorePreflight, f.ID))
 		}
 	}
-	return "", err
+	return strings.Join(texts, "\n"), err
 }
 
-// apply compares first: in the steady state the operator writes nothing.
-func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object) error {
+// apply compares first: in the steady state the operator writes nothing. If held is not "", the second scheduler keeps
+// its configuration.
+func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, held string) error {
 	set := conditions(b)
-	objects, unready, err := r.withoutUnready(ctx, objects)
-	if err != nil {
+	failed := func(err error) error {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
+	}
+	objects, unready, err := r.withoutUnready(ctx, objects)
+	if err != nil {
+		return failed(err)
 	}
 	asWanted := "all objects are as the bundle says"
 	if len(unready) > 0 {
 		asWanted += ", except that an APIService waits for its server: " + strings.Join(unready, ", ")
 	}
 	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
+	if held != "" {
+		var names []string
+		objects, names = withoutConfiguration(wanted, objects)
+		options.Keep = append(options.Keep, names...)
+	}
+	applied := func() {
+		setCertificates(b, objects)
+		if held != "" {
+			set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, held)
+		} else {
+			set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, asWanted)
+		}
+	}
 	comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
-		return err
+		return failed(err)
 	}
 	b.Status.Drift = drift(comparison)
 	switch {
 	case len(comparison.Differences) == 0 && len(comparison.Problems) == 0:
-		set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, asWanted)
+		applied()
 		return nil
 	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
 			"%d objects or fields differ: see status.drift. Set managementPolicy: Enforce, or run fairlead install", len(b.Status.Drift)))
 		return nil
 	}
-	why, err := r.inUse(ctx, wanted)
+	done, err := r.enforce(ctx, b, wanted, objects, options)
 	if err != nil {
-		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
-		return err
+		return failed(err)
+	}
+	if done {
+		b.Status.Drift = nil
+		applied()
+	}
+	return nil
+}
+
+// enforce applies the objects. If it must not, or has to wait, it says so in the status, and is not done.
+func (r *BundleReconciler) enforce(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, options install.Options) (done bool, err error) {
+	set := conditions(b)
+	why, err := r.refused(ctx, b, wanted)
+	if err != nil {
+		return false, err
 	}
 	if why != "" {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, why)
-		return nil
+		return false, nil
 	}
 	result, err := install.Apply(ctx, r.Config, objects, options)
-	r.changed(b, result)
-	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
+	r.changed(b, result, actionApply)
+	blocked := (*install.BlockedError)(nil)
+	switch {
+	case errors.As(err, &blocked):
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonBlocked, blocked.Error())
-		return nil
+	case isWaiting(ctx, err):
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonWaiting, waiting)
+	default:
+		return err == nil, err
 	}
-	if err != nil {
-		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
-		return err
-	}
-	b.Status.Drift = nil
-	set(v1beta1.BundleReconciled, true, v1beta1.ReasonAsWanted, asWanted)
-	return nil
+	return false, nil
 }
 
 // withoutUnready leaves out the APIService whose server is not ready, and returns its name: it
@@ -217,17 +276,17 @@ func drift(c *install.Comparison) []v1beta1.DriftedField {
 		listed[p.Object.String()] = true
 		for _, conflict := range p.Conflicts {
 			out = append(out, v1beta1.DriftedField{
-				Object: p.Object.String(), Field: conflict.Field, Owner: truncated(conflict.Owner, 256),
+				Object: truncated(p.Object.String(), maxName), Field: truncated(conflict.Field, maxName), Owner: truncated(conflict.Owner, 256),
 				Message: truncated(fmt.Sprintf("is %s, the bundle says %s", conflict.Live, conflict.Wanted), maxMessage),
 			})
 		}
 		if len(p.Conflicts) == 0 {
-			out = append(out, v1beta1.DriftedField{Object: p.Object.String(), Message: truncated(p.Message, maxMessage)})
+			out = append(out, v1beta1.DriftedField{Object: truncated(p.Object.String(), maxName), Message: truncated(p.Message, maxMessage)})
 		}
 	}
 	for _, d := range c.Differences {
 		if object := d.Ref.String(); !listed[object] {
-			out = append(out, v1beta1.DriftedField{Object: object, Message: "would be " + string(d.Action)})
+			out = append(out, v1beta1.DriftedField{Object: truncated(object, maxName), Message: "would be " + string(d.Action)})
 		}
 	}
 	return out[:min(len(out), maxDrift)]

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -36,11 +35,14 @@ const (
 	keyKey      = corev1.TLSPrivateKeyKey
 )
 
+// publishedAt is the Secret's annotation with the time since which the definitions have its CA.
+const publishedAt = "fairlead.dev/ca-published-at"
+
 // Validities. A CA is replaced when a third of its time is left, a certificate likewise.
 const (
 	caValidity   = 365 * 24 * time.Hour
 	certValidity = 90 * 24 * time.Hour
-	// overlap is how long a new CA is published before a certificate of it is served.
+	// overlap is how long a new CA is in the definitions before a certificate of it is served.
 	overlap = time.Hour
 )
 
@@ -51,6 +53,11 @@ type certificates struct {
 	namespace string
 	names     []string
 	now       func() time.Time
+	// published reports whether clients trust a CA, in PEM; nil if they always do.
+	published func(ctx context.Context, ca []byte) (bool, error)
+	// started is set when this replica can be called: it listens, and the definitions have its CA. ending is set when
+	// it is about to end.
+	started, ending atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
 	state   atomic.Pointer[certificateState]
@@ -72,6 +79,12 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // check implements healthz.Checker: a replica is ready if it can convert.
 func (c *certificates) check(*http.Request) error {
+	switch {
+	case c.ending.Load():
+		return errors.New("the operator is shutting down")
+	case !c.started.Load():
+		return errors.New("the operator is starting")
+	}
 	cert, err := c.get(nil)
 	if err == nil && c.now().After(cert.Leaf.NotAfter) {
 		err = fmt.Errorf("the webhook's certificate has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
@@ -101,7 +114,7 @@ func (c *certificates) ensure(ctx context.Context) ([]byte, error) {
 		if missing {
 			secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName, Namespace: c.namespace}, Type: corev1.SecretTypeTLS}
 		}
-		changed, err := c.renew(secret)
+		changed, err := c.renew(ctx, secret)
 		if err != nil {
 			return nil, err
 		}
@@ -136,9 +149,9 @@ func (c *certificates) load(secret *corev1.Secret) error {
 	return nil
 }
 
-// renew changes the data of the Secret if that is due. A new CA is first published beside
-// the old one; a certificate of it follows after overlap.
-func (c *certificates) renew(secret *corev1.Secret) (bool, error) {
+// renew changes the Secret if that is due. A new CA is first published beside the old one; a
+// certificate of it follows overlap after clients have it.
+func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	now := c.now()
 	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: certValidity, CAValidity: caValidity}
 	ca, changed, err := renewCA(secret, settings, now)
@@ -149,8 +162,11 @@ func (c *certificates) renew(secret *corev1.Secret) (bool, error) {
 	switch {
 	case err == nil && !due(serving, now) && slices.Equal(serving.Cert.DNSNames, dnsNames(c.names)) && signedBy(serving, ca):
 		return changed, nil
-	case err == nil && now.Before(serving.Cert.NotAfter) && !signedBy(serving, ca) && now.Before(ca.Cert.NotBefore.Add(pki.Backdate+overlap)):
-		return changed, nil // not every API server trusts the new CA yet
+	case err == nil && now.Before(serving.Cert.NotAfter) && !signedBy(serving, ca):
+		noted, trusted, err := c.trusted(ctx, secret, ca, now)
+		if changed = changed || noted; err != nil || !trusted {
+			return changed, err
+		}
 	}
 	issued, err := ca.Issue(settings, pki.Request{CommonName: secretName, DNSNames: dnsNames(c.names), IPs: ips(c.names), Usages: pki.ServerAuth}, now)
 	if err != nil {
@@ -159,6 +175,22 @@ func (c *certificates) renew(secret *corev1.Secret) (bool, error) {
 	secret.Data[keyCert] = issued.CertPEM()
 	secret.Data[keyKey], err = issued.KeyPEM()
 	return true, err
+}
+
+// trusted reports whether every API server trusts a new CA: the definitions have it now, and had it
+// overlap ago. When they were first seen with it is noted in the Secret.
+func (c *certificates) trusted(ctx context.Context, secret *corev1.Secret, ca pki.KeyPair, now time.Time) (noted, trusted bool, err error) {
+	if c.published != nil {
+		if published, err := c.published(ctx, ca.CertPEM()); err != nil || !published {
+			return false, false, err
+		}
+	}
+	since, err := time.Parse(time.RFC3339, secret.Annotations[publishedAt])
+	if err == nil {
+		return false, !now.Before(since.Add(overlap)), nil
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, publishedAt, now.UTC().Format(time.RFC3339))
+	return true, false, nil
 }
 
 // renewCA makes a new CA if the Secret has none that can be read, or a third of its time is left.
@@ -181,6 +213,7 @@ func renewCA(secret *corev1.Secret, settings pki.Config, now time.Time) (ca pki.
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
+	delete(secret.Annotations, publishedAt)
 	secret.Data[keyCAKey], secret.Data[keyCABundle] = keyPEM, append(ca.CertPEM(), firstPEM(older)...)
 	if older == nil {
 		delete(secret.Data, keyCert)
@@ -188,7 +221,7 @@ func renewCA(secret *corev1.Secret, settings pki.Config, now time.Time) (ca pki.
 	return ca, true, nil
 }
 
-// due tells whether less than a third of a certificate's time is left.
+// due reports whether less than a third of a certificate's time is left.
 func due(p pki.KeyPair, now time.Time) bool {
 	return p.Cert.NotAfter.Sub(now) < p.Cert.NotAfter.Sub(p.Cert.NotBefore)/3
 }
@@ -215,34 +248,4 @@ func ips(names []string) []net.IP {
 		}
 	}
 	return out
-}
-
-// certificatesValid reports the certificates of the webhook that this replica serves.
-func (r *BundleReconciler) certificatesValid(b *v1beta1.Bundle) {
-	set := conditions(b)
-	if r.certificates == nil {
-		set(v1beta1.BundleCertificatesValid, true, v1beta1.ReasonDisabled, "the operator serves no webhook")
-		return
-	}
-	s := r.certificates.state.Load()
-	if s == nil {
-		s = &certificateState{failure: errors.New("there is no certificate yet")}
-	}
-	text := fmt.Sprintf("the webhook's certificate is valid until %s, its CA until %s", s.serving.UTC().Format(time.RFC3339), s.ca.UTC().Format(time.RFC3339))
-	switch now := r.certificates.now(); {
-	case now.After(s.serving) || now.After(s.ca):
-		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, text+renewalFailure(s.failure))
-	case s.failure != nil:
-		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonRenewalFailed, text+renewalFailure(s.failure))
-	default:
-		set(v1beta1.BundleCertificatesValid, true, v1beta1.ReasonCertificatesValid, text)
-	}
-}
-
-// renewalFailure continues a sentence about certificates.
-func renewalFailure(err error) string {
-	if err == nil {
-		return ": look for the renewal in the operator's log"
-	}
-	return fmt.Sprintf("; the last renewal failed: %v", err)
 }

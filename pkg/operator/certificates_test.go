@@ -4,12 +4,19 @@ package operator
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
+	"errors"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // replica is one replica's view of the shared Secret, at a time that the test sets.
@@ -108,4 +115,121 @@ func TestBrokenSecret(t *testing.T) {
 		}
 		trusts(t, c, cas, now)
 	}
+}
+
+// TestUnpublishedCA: a certificate of a new CA is not served before the definitions have had the CA
+// for an hour, however old the CA is. An expired certificate is worse than one that few trust.
+func TestUnpublishedCA(t *testing.T) {
+	client, now := fake.NewClientset(), time.Now()
+	c := replica(client, &now)
+	published := false
+	c.published = func(context.Context, []byte) (bool, error) { return published, nil }
+	ensure := func() (cas []byte, old bool) {
+		t.Helper()
+		cas, err := c.ensure(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving, err := c.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(firstPEM(cas))
+		_, err = serving.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: c.names[0], CurrentTime: now})
+		return cas, err != nil
+	}
+	untilNewCA := func() {
+		t.Helper()
+		before, _ := ensure()
+		for end := now.Add(caValidity); ; now = now.Add(24 * time.Hour) {
+			cas, old := ensure()
+			if !bytes.Equal(before, cas) {
+				if !old {
+					t.Fatal("a certificate of a new CA at once")
+				}
+				return
+			}
+			if now.After(end) {
+				t.Fatal("no new CA")
+			}
+		}
+	}
+	untilNewCA()
+	for range 3 {
+		now = now.Add(3 * overlap)
+		if _, old := ensure(); !old {
+			t.Fatal("a certificate of a CA that no definition has is served")
+		}
+	}
+	published = true
+	if _, old := ensure(); !old {
+		t.Error("a certificate of a CA is served as soon as it is published")
+	}
+	now = now.Add(overlap / 2)
+	if _, old := ensure(); !old {
+		t.Error("a certificate of a CA is served half an hour after it was published")
+	}
+	now = now.Add(overlap)
+	if _, old := ensure(); old {
+		t.Error("no certificate of a CA that is published")
+	}
+	published = false
+	untilNewCA()
+	now = now.Add(certValidity)
+	if _, old := ensure(); old {
+		t.Error("an expired certificate is kept because the new CA is not published")
+	}
+}
+
+// TestSecretWatched: a certificate that one replica has made is served by the others in seconds.
+func TestSecretWatched(t *testing.T) {
+	cp := daemontest.StartControlPlane(t)
+	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDefinitions(cfg, Options{Namespace: "kube-system", WebhookService: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replicas []*certificates
+	for range 2 {
+		c := &certificates{client: cp.Client, namespace: "kube-system", names: []string{"a.kube-system.svc"}, now: time.Now}
+		replicas = append(replicas, c)
+		k := certificateKeeper(metadata.NewForConfigOrDie(cfg), c, d, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Start(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	served := func() (all [2][]byte) {
+		for i, c := range replicas {
+			if cert := c.serving.Load(); cert != nil {
+				all[i] = cert.Certificate[0]
+			}
+		}
+		return all
+	}
+	agree := func(before []byte) {
+		t.Helper()
+		daemontest.Eventually(t, time.Minute, func() error {
+			if now := served(); len(now[0]) == 0 || bytes.Equal(now[0], before) || !bytes.Equal(now[0], now[1]) {
+				return errors.New("the replicas serve different certificates, or old ones")
+			}
+			return nil
+		})
+	}
+	agree(nil)
+	before := served()[0]
+	patch := []byte(`{"data": {"tls.crt": "Z2FyYmFnZQ=="}}`)
+	if _, err := cp.Client.CoreV1().Secrets("kube-system").Patch(t.Context(), secretName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	agree(before)
 }

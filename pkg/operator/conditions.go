@@ -4,6 +4,8 @@ package operator
 
 import (
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,14 +14,14 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 )
 
-// summarised are the conditions that must be True for Ready.
-var summarised = []string{v1beta1.BundleReconciled, v1beta1.BundleTunnelAvailable, v1beta1.BundleSchedulerLeading, v1beta1.BundleCertificatesValid}
+// summarized are the conditions that must be True for Ready.
+var summarized = []string{v1beta1.BundleReconciled, v1beta1.BundleTunnelAvailable, v1beta1.BundleSchedulerLeading, v1beta1.BundleCertificatesValid}
 
 // stalling are the reasons of Reconciled that no further try cures.
 var stalling = []string{v1beta1.ReasonInvalidBundle, v1beta1.ReasonDrift, v1beta1.ReasonBlocked}
 
-// summarise sets Ready, and Stalled or Progressing, from the other conditions.
-func summarise(b *v1beta1.Bundle) {
+// summarize sets Ready, and Stalled or Progressing, from the other conditions.
+func summarize(b *v1beta1.Bundle) {
 	set := conditions(b)
 	reconciled := ptr.Deref(meta.FindStatusCondition(b.Status.Conditions, v1beta1.BundleReconciled), metav1.Condition{})
 	if stalled := slices.Contains(stalling, reconciled.Reason); stalled {
@@ -27,10 +29,13 @@ func summarise(b *v1beta1.Bundle) {
 	} else {
 		set(v1beta1.BundleStalled, false, v1beta1.ReasonAsWanted, "nothing keeps the operator from going on")
 	}
-	if reconciled.Reason == v1beta1.ReasonFailed {
+	switch reconciled.Reason {
+	case v1beta1.ReasonFailed:
 		set(v1beta1.BundleProgressing, true, v1beta1.ReasonFailed, "the operator tries again")
+	case v1beta1.ReasonWaiting:
+		set(v1beta1.BundleProgressing, true, v1beta1.ReasonWaiting, waiting)
 	}
-	for _, name := range summarised {
+	for _, name := range summarized {
 		c := meta.FindStatusCondition(b.Status.Conditions, name)
 		if c != nil && c.Status == metav1.ConditionTrue {
 			continue
@@ -63,9 +68,16 @@ func setter(all *[]metav1.Condition, generation int64) func(name string, ok bool
 	}
 }
 
+// truncated returns text of n bytes at most, as the API server stores it: JSON replaces bytes that are
+// no text, so the status would differ, and be written, at each look.
 func truncated(s string, n int) string {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if len(s) <= n {
 		return s
 	}
-	return s[:n-3] + "..."
+	end := n - len("...")
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
 }

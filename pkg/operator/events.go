@@ -26,8 +26,10 @@ const (
 const (
 	actionApply            = "Apply"
 	actionObserve          = "Observe"
+	actionUninstall        = "Uninstall"
 	eventChanged           = "Changed"
 	eventCertificatesRenew = "CertificatesRenewed"
+	eventUninstalled       = "Uninstalled"
 )
 
 func (r *BundleReconciler) event(b *v1beta1.Bundle, kind, reason, action, note string) {
@@ -48,7 +50,7 @@ func related(ref install.Ref) *unstructured.Unstructured {
 }
 
 // changed tells of each object that was written.
-func (r *BundleReconciler) changed(b *v1beta1.Bundle, result *install.Result) {
+func (r *BundleReconciler) changed(b *v1beta1.Bundle, result *install.Result, action string) {
 	told, more := 0, 0
 	for _, o := range result.Objects {
 		switch {
@@ -58,12 +60,16 @@ func (r *BundleReconciler) changed(b *v1beta1.Bundle, result *install.Result) {
 		default:
 			told++
 			if r.Events != nil {
-				r.Events.Eventf(b, related(o.Ref), corev1.EventTypeNormal, eventChanged, actionApply, "%s %s", o.Ref, o.Action)
+				note := fmt.Sprintf("%s %s", o.Ref, o.Action)
+				if o.Note != "" {
+					note += ": " + o.Note
+				}
+				r.Events.Eventf(b, related(o.Ref), corev1.EventTypeNormal, eventChanged, action, "%s", truncated(note, maxNote))
 			}
 		}
 	}
 	if more > 0 {
-		r.event(b, corev1.EventTypeNormal, eventChanged, actionApply, fmt.Sprintf("%d more objects were written", more))
+		r.event(b, corev1.EventTypeNormal, eventChanged, action, fmt.Sprintf("%d more objects were written", more))
 	}
 }
 
@@ -79,9 +85,9 @@ func (r *BundleReconciler) tell(b *v1beta1.Bundle, before, after []metav1.Condit
 		old := meta.FindStatusCondition(before, c.Type)
 		same := old != nil && old.Status == c.Status && old.Reason == c.Reason
 		switch {
-		case same && c.Type == v1beta1.BundleCertificatesValid && old.Message != c.Message:
+		case same && c.Type == v1beta1.BundleCertificatesValid && c.Status == metav1.ConditionTrue && old.Message != c.Message:
 			r.event(b, corev1.EventTypeNormal, eventCertificatesRenew, actionObserve, c.Message)
-		case same || slices.Contains(quiet, c.Type):
+		case same || slices.Contains(quiet, c.Type) || c.Reason == v1beta1.ReasonWaiting:
 		case (c.Status == metav1.ConditionTrue) == slices.Contains(abnormal, c.Type):
 			r.event(b, corev1.EventTypeWarning, c.Reason, actionObserve, c.Type+": "+c.Message)
 		case old != nil:

@@ -4,6 +4,8 @@ package operator_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +15,9 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
@@ -81,9 +88,41 @@ func installed(t *testing.T, change ...func(*operator.Options)) (*env, *refusals
 	}
 	cfg, refused := rest.CopyConfig(e.cfg), &refusals{}
 	cfg.BearerToken = token.Status.Token
+	e.mayAll(cfg, objects)
 	cfg.Wrap(refused.over)
+	e.operator = cfg
 	runWith(e, cfg, change...)
 	return e, refused
+}
+
+// mayAll waits until the API server knows the operator's roles: one right of each of their rules.
+func (e *env) mayAll(cfg *rest.Config, objects []component.Object) {
+	e.Helper()
+	reviews := kubernetes.NewForConfigOrDie(cfg).AuthorizationV1().SelfSubjectAccessReviews()
+	for _, o := range objects {
+		var rules []rbacv1.PolicyRule
+		switch role := o.(type) {
+		case *rbacv1.ClusterRole:
+			rules = role.Rules
+		case *rbacv1.Role:
+			rules = role.Rules
+		}
+		for _, r := range rules {
+			if o.GetName() != operatorbundle.Name || len(r.Resources) == 0 {
+				continue
+			}
+			right := authorizationv1.ResourceAttributes{Namespace: o.GetNamespace(), Verb: r.Verbs[0], Group: r.APIGroups[0], Name: append(r.ResourceNames, "")[0]}
+			right.Resource, right.Subresource, _ = strings.Cut(r.Resources[0], "/")
+			daemontest.Eventually(e.T, bound, func() error {
+				review, err := reviews.Create(e.Context(), &authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}, metav1.CreateOptions{})
+				if err == nil && !review.Status.Allowed {
+					err = fmt.Errorf("the operator has no right to %+v", right)
+				}
+				return err
+			})
+		}
+	}
 }
 
 func runWith(e *env, cfg *rest.Config, change ...func(*operator.Options)) {
@@ -99,12 +138,13 @@ func runWith(e *env, cfg *rest.Config, change ...func(*operator.Options)) {
 		f(&o)
 	}
 	go func() { done <- operator.Run(ctx, cfg, o) }()
-	e.Cleanup(func() {
+	e.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			e.Errorf("the operator ended: %v", err)
 		}
 	})
+	e.Cleanup(e.stop)
 }
 
 func (e *env) kind(plural string) dynamic.NamespaceableResourceInterface {
@@ -188,8 +228,10 @@ func TestInstalled(t *testing.T) {
 	if _, err := e.old.Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 		t.Errorf("the webhook does not convert: %v", err)
 	}
+	testManyReads(e)
 	testConditions(e)
 	e.event("Bundle", "Changed", "Deployment kube-system/my-scheduler created")
+	t.Run("viewers", func(t *testing.T) { e.T = t; testViewers(e) })
 	t.Run("profiles", func(t *testing.T) { e.T = t; testProfiles(e) })
 	t.Run("pools", func(t *testing.T) { e.T = t; testPools(e) })
 	e.T = t
@@ -220,15 +262,31 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
+// testManyReads: reads in the old version wait for each other, and none fails.
+func testManyReads(e *env) {
+	e.Helper()
+	var group sync.WaitGroup
+	for range 40 {
+		group.Go(func() {
+			if _, err := e.old.Get(e.Context(), "default", metav1.GetOptions{}); err != nil {
+				e.Errorf("one of 40 reads at once: %v", err)
+			}
+		})
+	}
+	group.Wait()
+}
+
 // testConditions: each condition is of the current generation, and says what is so: nothing runs
 // Pods here.
 func testConditions(e *env) {
 	e.Helper()
+	e.condition(e.bundles, "default", v1beta1.BundleStorageMigrated, v1beta1.ReasonMigrated) // comes after the others
 	b, err := e.bundle()
 	if err != nil {
 		e.Fatal(err)
 	}
 	want := map[string]string{
+		v1beta1.BundleStorageMigrated: "True Migrated", v1beta1.BundleControlPlaneReady: "Unknown NotVisible",
 		v1beta1.BundleReconciled: "True AsWanted", v1beta1.BundleCertificatesValid: "True Valid", v1beta1.BundleStalled: "False AsWanted",
 		v1beta1.BundleProgressing: "True RollingOut", v1beta1.BundleTunnelAvailable: "False NotReady", v1beta1.BundleSchedulerLeading: "False NoLeader",
 		v1beta1.BundleReady: "False NotReady",
@@ -242,8 +300,126 @@ func testConditions(e *env) {
 	if len(want) > 0 {
 		e.Errorf("these conditions are missing: %v", want)
 	}
+	if len(b.Status.Components) < 4 {
+		e.Errorf("the status lacks workloads: %+v", b.Status.Components)
+	}
+	for _, c := range b.Status.Components {
+		image := ""
+		switch c.Kind {
+		case "Deployment":
+			if d, err := e.client.AppsV1().Deployments("kube-system").Get(e.Context(), c.Name, metav1.GetOptions{}); err != nil {
+				e.Error(err)
+			} else {
+				image = d.Spec.Template.Spec.Containers[0].Image
+			}
+		case "DaemonSet":
+			if d, err := e.client.AppsV1().DaemonSets("kube-system").Get(e.Context(), c.Name, metav1.GetOptions{}); err != nil {
+				e.Error(err)
+			} else {
+				image = d.Spec.Template.Spec.Containers[0].Image
+			}
+		}
+		if c.Image == "" || c.Image != image {
+			e.Errorf("the status has the image %q for %s %s, which has %q", c.Image, c.Kind, c.Name, image)
+		}
+	}
+	testCertificates(e, b)
 	valid := meta.FindStatusCondition(b.Status.Conditions, v1beta1.BundleCertificatesValid)
 	if in := time.Now().Add(89 * 24 * time.Hour).UTC().Format("2006-01-02"); !strings.Contains(valid.Message, in) && !strings.Contains(valid.Message, time.Now().Add(90*24*time.Hour).UTC().Format("2006-01-02")) {
 		e.Errorf("the condition does not say that the certificate ends 90 days from now: %q", valid.Message)
+	}
+}
+
+// testViewers: with the binding of docs/api.md, a user without other rights reads profiles, and no more. The role is part
+// of view, edit and admin.
+func testViewers(e *env) {
+	e.Helper()
+	may := func(verb, resource string) bool {
+		e.Helper()
+		review, err := e.client.AuthorizationV1().SubjectAccessReviews().Create(e.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "ann", Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: "fairlead.dev", Resource: resource},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		return review.Status.Allowed
+	}
+	if may("list", "schedulerprofiles") {
+		e.Error("a user without a binding may read profiles")
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "schedulerprofiles"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "fairlead-schedulerprofiles-viewer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+	}
+	if _, err := e.client.RbacV1().ClusterRoleBindings().Create(e.Context(), binding, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		daemontest.Eventually(e.T, bound, func() error {
+			if !may(verb, "schedulerprofiles") {
+				return fmt.Errorf("the user may not %s profiles", verb)
+			}
+			return nil
+		})
+	}
+	for _, verb := range []string{"create", "update", "patch", "delete"} {
+		if may(verb, "schedulerprofiles") {
+			e.Errorf("the user may %s profiles", verb)
+		}
+	}
+	if may("list", "bundles") || may("list", "tunnelpools") {
+		e.Error("the user may read other kinds")
+	}
+	role, err := e.client.RbacV1().ClusterRoles().Get(e.Context(), binding.RoleRef.Name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, name := range []string{"view", "edit", "admin"} {
+		if role.Labels["rbac.authorization.k8s.io/aggregate-to-"+name] != "true" {
+			e.Errorf("the role is no part of %s: %v", name, role.Labels)
+		}
+	}
+}
+
+// testCertificates: the status has the time until which each certificate in the cluster is valid that the operator renews.
+func testCertificates(e *env, b *v1beta1.Bundle) {
+	e.Helper()
+	want := map[string]time.Time{}
+	add := func(name string, data []byte) {
+		e.Helper()
+		block, _ := pem.Decode(data)
+		if block == nil {
+			e.Fatalf("%s: no certificate", name)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			e.Fatal(err)
+		}
+		want[name] = cert.NotAfter
+	}
+	for _, namespace := range []string{"kube-system", operatorbundle.DefaultNamespace} {
+		secrets, err := e.client.CoreV1().Secrets(namespace).List(e.Context(), metav1.ListOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		for _, s := range secrets.Items {
+			add(s.Name, s.Data[corev1.TLSCertKey])
+			if s.Name == operatorbundle.WebhookSecret {
+				add(s.Name+"-ca", s.Data["ca.crt"])
+			}
+		}
+	}
+	if len(want) != 6 {
+		e.Errorf("%d certificates are in the cluster, want those of the webhook, the gateway and the tunnel's API, and their CAs", len(want))
+	}
+	for _, c := range b.Status.Certificates {
+		if !c.NotAfter.Time.Equal(want[c.Name]) {
+			e.Errorf("%s is valid until %v, the status says %v", c.Name, want[c.Name], c.NotAfter)
+		}
+		delete(want, c.Name)
+	}
+	if len(want) > 0 {
+		e.Errorf("the status lacks %v", want)
 	}
 }

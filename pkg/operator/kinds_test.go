@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
@@ -74,12 +76,11 @@ func testPools(e *env) {
 	if _, err := pools.Namespace("default").Create(e.Context(), object("TunnelPool", "default", "stray", map[string]any{}), metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	const name = "konnectivity-agent-pool-edge"
 	deployments := e.client.AppsV1().Deployments("kube-system")
 	replicas := func(want int32) {
 		e.Helper()
 		daemontest.Eventually(e.T, bound, func() error {
-			d, err := deployments.Get(e.Context(), name, metav1.GetOptions{})
+			d, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -102,10 +103,19 @@ func testPools(e *env) {
 		e.Fatal(err)
 	}
 	replicas(5)
-	if err := deployments.Delete(e.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := deployments.Delete(e.Context(), poolAgents, metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	replicas(5)
+	daemontest.Eventually(e.T, bound, func() error { // as the controller of Deployments does, which does not run here
+		d, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		d.Status.Replicas, d.Status.ObservedGeneration = 3, d.Generation
+		_, err = deployments.UpdateStatus(e.Context(), d, metav1.UpdateOptions{})
+		return err
+	})
 	daemontest.Eventually(e.T, bound, func() error {
 		pool, err := system.Get(e.Context(), "edge", metav1.GetOptions{})
 		if err != nil {
@@ -113,12 +123,30 @@ func testPools(e *env) {
 		}
 		n, _, err := unstructured.NestedInt64(pool.Object, "status", "replicas")
 		selector, _, _ := unstructured.NestedString(pool.Object, "status", "selector")
-		if err != nil || n != 5 || selector != "fairlead.dev/tunnel-pool=edge" {
+		if err != nil || n != 3 || selector != "fairlead.dev/tunnel-pool=edge" {
 			return fmt.Errorf("status.replicas %d, selector %q: %w", n, selector, err)
 		}
 		return nil
 	})
-	// A pool that becomes invalid keeps the agents that it has.
+	scaledDeployment(e, system, deployments)
+	invalidPool(e, system, deployments)
+	if err := system.Delete(e.Context(), "edge", metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	daemontest.Eventually(e.T, bound, func() error {
+		if _, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the agents are not gone: %w", err)
+		}
+		return nil
+	})
+}
+
+// poolAgents is the Deployment of pool edge.
+const poolAgents = "konnectivity-agent-pool-edge"
+
+// invalidPool checks that a pool that becomes invalid keeps the agents that it has.
+func invalidPool(e *env, system dynamic.ResourceInterface, deployments appsclient.DeploymentInterface) {
+	e.Helper()
 	wrong := func(value string) {
 		e.Helper()
 		patch := fmt.Appendf(nil, `{"spec": {"nodeSelector": {"not a label!": %s}}}`, value)
@@ -126,24 +154,44 @@ func testPools(e *env) {
 			e.Fatal(err)
 		}
 	}
-	before, err := deployments.Get(e.Context(), name, metav1.GetOptions{})
+	before, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{})
 	if err != nil {
 		e.Fatal(err)
 	}
 	wrong(`"x"`)
 	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonInvalid)
-	if after, err := deployments.Get(e.Context(), name, metav1.GetOptions{}); err != nil || after.UID != before.UID || after.Generation != before.Generation {
+	if after, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{}); err != nil || after.UID != before.UID || after.Generation != before.Generation {
 		e.Errorf("the agents of a pool that became invalid were changed: %v, %v", after, err)
 	}
 	wrong("null")
 	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)
-	if err := system.Delete(e.Context(), "edge", metav1.DeleteOptions{}); err != nil {
+}
+
+// scaledDeployment checks that an autoscaler of a pool's Deployment, instead of the pool, is named in the pool's
+// condition, that the operator does not take the number from it, and that the pool is accepted with the same number.
+func scaledDeployment(e *env, system dynamic.ResourceInterface, deployments appsclient.DeploymentInterface) {
+	e.Helper()
+	scale, err := deployments.GetScale(e.Context(), poolAgents, metav1.GetOptions{})
+	if err != nil {
 		e.Fatal(err)
 	}
-	daemontest.Eventually(e.T, bound, func() error {
-		if _, err := deployments.Get(e.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the agents are not gone: %w", err)
+	scale.Spec.Replicas = 9
+	// As the controller of HorizontalPodAutoscalers does.
+	if _, err := deployments.UpdateScale(e.Context(), poolAgents, scale, metav1.UpdateOptions{FieldManager: "kube-controller-manager"}); err != nil {
+		e.Fatal(err)
+	}
+	c := e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonBlocked)
+	for _, want := range []string{poolAgents, "replicas", "kube-controller-manager"} {
+		if !strings.Contains(c.Message, want) {
+			e.Errorf("the condition lacks %q: %s", want, c.Message)
 		}
-		return nil
-	})
+	}
+	e.event("TunnelPool", v1beta1.ReasonBlocked, poolAgents)
+	if d, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{}); err != nil || *d.Spec.Replicas != 9 {
+		e.Errorf("the operator took the number from the autoscaler: %v, %v", d.Spec.Replicas, err)
+	}
+	if _, err := system.Patch(e.Context(), "edge", types.MergePatchType, []byte(`{"spec": {"replicas": 9}}`), metav1.PatchOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	e.condition(system, "edge", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)
 }

@@ -4,6 +4,7 @@ package operator_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -51,7 +53,130 @@ func TestListeners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testBounds(t, address, name != "health")
+			if name == "webhook" {
+				testStreams(t, address)
+			}
 		})
+	}
+}
+
+// testStreams: a connection has 16 requests at a time, each of which sends 256 KiB at most before
+// its handler reads.
+func testStreams(t *testing.T, address string) {
+	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the test is about bounds
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(bound))
+	framer := http2.NewFramer(c, c)
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := framer.ReadFrame()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, ok := frame.(*http2.SettingsFrame)
+	if !ok {
+		t.Fatalf("the first frame is %v", frame)
+	}
+	for id, most := range map[http2.SettingID]uint32{http2.SettingMaxConcurrentStreams: 16, http2.SettingInitialWindowSize: 256 << 10} {
+		if n, ok := settings.Value(id); !ok || n > most {
+			t.Errorf("%v is %d, want %d at most", id, n, most)
+		}
+	}
+}
+
+// TestEnding: an operator that shuts down is not ready any more, and converts for a while,
+// until API servers know that. It does not end before it has answered the requests that have come.
+func TestEnding(t *testing.T) {
+	e := start(t)
+	ports := daemontest.Ports(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const drain = 5 * time.Second
+	done := make(chan error, 1)
+	go func() {
+		done <- operator.Run(ctx, e.cfg, operator.Options{
+			Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[0], WebhookURL: "https://127.0.0.1:" + ports[0] + "/convert",
+			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain,
+		})
+	}()
+	ready := func(want int) {
+		t.Helper()
+		daemontest.Eventually(t, bound, func() error {
+			if status, text := get(t, nil, "http://127.0.0.1:"+ports[1]+"/readyz", ""); status != want {
+				return fmt.Errorf("/readyz: %d, want %d: %s", status, want, text)
+			}
+			return nil
+		})
+	}
+	ready(http.StatusOK)
+	daemontest.Eventually(t, bound, func() error {
+		_, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{})
+		return err
+	})
+	answered, sendRest := slowConversion(t, "https://127.0.0.1:"+ports[0]+"/convert")
+	began := time.Now() // not after the operator's time begins
+	cancel()
+	ready(http.StatusInternalServerError)
+	for time.Since(began) < drain {
+		if _, err := e.old.Get(t.Context(), "default", metav1.GetOptions{}); err != nil && time.Since(began) < drain {
+			t.Fatalf("%v after the operator began to shut down: %v", time.Since(began), err)
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the operator has ended before it has answered: %v", err)
+	case <-time.After(2 * time.Second): // the rest of the operator has ended by then
+	}
+	sendRest()
+	if got := <-answered; !strings.Contains(got, `"status":"Success"`) {
+		t.Errorf("a conversion that outlasts the drain: %s", got)
+	}
+	select {
+	case err := <-done:
+		if took := time.Since(began); err != nil || took < drain {
+			t.Errorf("the operator ended after %v: %v", took, err)
+		}
+	case <-time.After(bound):
+		t.Error("the operator does not end")
+	}
+}
+
+// slowConversion begins to send a request, of which the returned function sends the rest. The channel gets
+// the answer, or the error.
+func slowConversion(t *testing.T, url string) (answered chan string, sendRest func()) {
+	t.Helper()
+	const text = `{"request": {"uid": "1", "desiredAPIVersion": "fairlead.dev/v1beta1", "objects": [{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": "a"}}]}}`
+	body, writer := io.Pipe()
+	client := &http.Client{Timeout: bound, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // the test is about the end
+	}}
+	answered = make(chan string, 1)
+	go func() {
+		response, err := client.Post(url, "application/json", body)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer func() { _ = response.Body.Close() }()
+		answer, err := io.ReadAll(response.Body)
+		answered <- fmt.Sprint(string(answer), err)
+	}()
+	send := func(part string) {
+		if _, err := io.WriteString(writer, part); err != nil {
+			t.Error(err)
+		}
+	}
+	send(text[:20])
+	return answered, func() {
+		send(text[20:])
+		_ = writer.Close()
 	}
 }
 
@@ -88,6 +213,15 @@ func testMetrics(t *testing.T, e *env, address string) {
 		t.Fatal(err)
 	}
 	allowed, stranger := token("prometheus"), token("stranger")
+	daemontest.Eventually(t, bound, func() error { // the metrics come soon after the operator is ready, and RBAC sees the binding
+		status, text := get(t, trust, url, allowed)
+		for _, name := range []string{"fairlead_conversion_request_duration_seconds", "controller_runtime_reconcile_errors_total", "leader_election_master_status"} {
+			if status != http.StatusOK || !strings.Contains(text, name) {
+				return fmt.Errorf("status %d, %s is not in\n%s", status, name, text)
+			}
+		}
+		return nil
+	})
 	if status, text := get(t, trust, url, ""); status != http.StatusUnauthorized {
 		t.Errorf("without a token: %d %s", status, text)
 	}
@@ -97,15 +231,6 @@ func testMetrics(t *testing.T, e *env, address string) {
 	if status, text := get(t, trust, url, stranger); status != http.StatusForbidden {
 		t.Errorf("without the right to get /metrics: %d %s", status, text)
 	}
-	daemontest.Eventually(t, bound, func() error { // RBAC sees the binding soon
-		status, text := get(t, trust, url, allowed)
-		for _, name := range []string{"fairlead_conversion_request_duration_seconds", "controller_runtime_reconcile_errors_total", "leader_election_master_status"} {
-			if status != http.StatusOK || !strings.Contains(text, name) {
-				return fmt.Errorf("status %d, %s is not in\n%s", status, name, text)
-			}
-		}
-		return nil
-	})
 	if status, text := get(t, nil, "http://"+address+"/metrics", allowed); status == http.StatusOK {
 		t.Errorf("without TLS: %d %s", status, text)
 	}
@@ -182,10 +307,10 @@ func testBounds(t *testing.T, address string, encrypted bool) {
 		}
 		return open
 	}
-	if open := count(time.Second); open > 100 {
+	if open := count(5 * time.Second); open > 100 {
 		t.Errorf("%d silent connections are open, want 100 at most", open)
 	}
-	if open := count(15 * time.Second); open > 0 {
-		t.Errorf("%d connections that send nothing are open after 15 s", open)
+	if open := count(30 * time.Second); open > 0 {
+		t.Errorf("%d connections that send nothing are open after 30 s", open)
 	}
 }

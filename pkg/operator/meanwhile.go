@@ -22,7 +22,7 @@ const resyncMeanwhile = time.Second
 // errGone means that an object was deleted since it was read.
 var errGone = errors.New("the object is gone")
 
-// meanwhile tells whether an error says no more than that another client was faster. The next
+// meanwhile reports whether an error says no more than that another client was faster. The next
 // look cures it, so it is not an error for logs, events, metrics and conditions, unless it
 // happens again and again.
 func meanwhile(err error) bool { return apierrors.IsConflict(err) || errors.Is(err, errGone) }
@@ -34,7 +34,7 @@ const maxConflicts = 5
 // conflicts counts looks in a row that ended because another client was faster.
 type conflicts struct{ inARow atomic.Int32 }
 
-// few tells whether the next such end needs no report.
+// few reports whether the next conflict needs no report: fewer than maxConflicts came in a row.
 func (c *conflicts) few() bool { return c.inARow.Load() < maxConflicts }
 
 // ended is the result of a look: the next one is after a time, or soon if another client was

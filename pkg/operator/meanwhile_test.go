@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -39,7 +41,7 @@ type racing struct {
 func newRacing(t *testing.T, cfg *rest.Config) *racing {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -74,6 +76,12 @@ func (e *env) definitions() {
 	}
 	if _, err := install.Apply(e.Context(), e.cfg, objects, install.Options{Party: install.Operator}); err != nil {
 		e.Fatal(err)
+	}
+	for _, d := range list { // an established definition is served a moment later
+		daemontest.Eventually(e.T, bound, func() error {
+			_, err := e.kind(d.Spec.Names.Plural).List(e.Context(), metav1.ListOptions{})
+			return err
+		})
 	}
 }
 

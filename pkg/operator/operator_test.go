@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,10 +37,14 @@ const bound = time.Minute
 // env is a real API server and an operator beside it.
 type env struct {
 	*testing.T
+	*daemontest.ControlPlane
 	cfg     *rest.Config
 	client  kubernetes.Interface
 	bundles dynamic.ResourceInterface
 	old     dynamic.ResourceInterface
+	// operator is how the operator of installed connects, and stop ends the one that runs.
+	operator *rest.Config
+	stop     func()
 }
 
 func start(t *testing.T) *env {
@@ -56,7 +59,7 @@ func start(t *testing.T) *env {
 	of := func(version string) dynamic.ResourceInterface {
 		return dyn.Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: "bundles"})
 	}
-	return &env{T: t, cfg: cfg, client: cp.Client, bundles: of("v1beta1"), old: of("v1alpha1")}
+	return &env{T: t, ControlPlane: cp, cfg: cfg, client: cp.Client, bundles: of("v1beta1"), old: of("v1alpha1")}
 }
 
 func (e *env) run() {
@@ -230,20 +233,9 @@ func testForeignField(e *env) {
 // a Bundle says so, and says why, as the command does.
 func testInUse(e *env) {
 	e.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := e.client.CoreV1().ServiceAccounts("kube-system").Create(e.Context(), account, metav1.CreateOptions{}); err != nil {
-		e.Fatal(err)
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-node-1", Labels: map[string]string{"component": "kube-apiserver"}},
-		Spec: corev1.PodSpec{
-			NodeName:   "node-1",
-			Containers: []corev1.Container{{Name: "c", Image: "x", Command: []string{"kube-apiserver", "--egress-selector-config-file=/x"}}},
-		},
-	}
-	if _, err := e.client.CoreV1().Pods("kube-system").Create(e.Context(), pod, metav1.CreateOptions{}); err != nil {
-		e.Fatal(err)
-	}
+	e.condition(e.bundles, "default", v1beta1.BundleControlPlaneReady, v1beta1.ReasonNotVisible)
+	e.tunnelUser()
+	e.condition(e.bundles, "default", v1beta1.BundleControlPlaneReady, v1beta1.ReasonConfigured)
 	e.patch(`{"spec": {"konnectivity": {"enabled": false}}}`)
 	b := e.reconciled("Blocked")
 	c := meta.FindStatusCondition(b.Status.Conditions, v1beta1.BundleReconciled)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -22,11 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 const (
@@ -52,98 +52,83 @@ type PoolReconciler struct {
 
 // Reconcile implements reconcile.Reconciler, for all pools.
 func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	pools := &v1beta1.TunnelPoolList{}
-	if err := r.Client.List(ctx, pools); err != nil {
+	pools, invalid, err := readPools(ctx, r.Client)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	b := &v1beta1.Bundle{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: bundle.ObjectName}, b)
+	b, err := readBundle(ctx, r.Client)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
 	refused := verdict{false, v1beta1.ReasonNoBundle, "there is no Bundle default, so nothing is applied: create it"}
 	if err == nil {
-		wanted, invalid := load(b)
 		switch {
-		case invalid != nil:
-			refused = verdict{false, v1beta1.ReasonInvalidBundle, "the Bundle is not valid: " + invalid.Error()}
-		case !ptr.Deref(wanted.Konnectivity.Enabled, true):
+		case b.DeletionTimestamp != nil:
+			refused.message = "the Bundle is being deleted, so nothing is applied"
+		case b.invalid != nil:
+			refused = verdict{false, v1beta1.ReasonInvalidBundle, "the Bundle is not valid: " + b.invalid.Error()}
+		case !ptr.Deref(b.wanted.Konnectivity.Enabled, true):
 			refused = verdict{false, v1beta1.ReasonDisabled, "the Bundle has no tunnel: set konnectivity.enabled: true"}
 		default:
-			return r.reconcile(ctx, b, pools.Items)
+			return r.reconcile(ctx, b.Bundle, pools, invalid)
 		}
 	}
 	// Agents that run are left alone: to stop them may cut the tunnel.
 	var failures []error
-	for i := range pools.Items {
-		failures = append(failures, r.report(ctx, &pools.Items[i], refused))
+	for i := range pools {
+		failures = append(failures, r.report(ctx, &pools[i], refused))
 	}
 	return r.conflicts.ended(resyncReady, failures...)
 }
 
 // reconcile applies the agents of all pools that a valid Bundle allows.
-func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools []v1beta1.TunnelPool) (ctrl.Result, error) {
+func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools []v1beta1.TunnelPool, undecoded map[types.UID]error) (ctrl.Result, error) {
 	verdicts := make([]verdict, len(pools))
 	var objects []component.Object
-	var invalid []string // workloads whose agents stay as they are: to stop them may cut the tunnel
+	var keep []string // workloads whose agents stay as they are: to stop them may cut the tunnel
 	for i := range pools {
 		if pools[i].DeletionTimestamp != nil {
+			if slices.Contains(pools[i].Finalizers, metav1.FinalizerOrphanDependents) {
+				keep = append(keep, poolPrefix+pools[i].Name)
+			}
 			continue
 		}
-		o, err := poolObject(b, &pools[i])
+		o, err := component.Object(nil), undecoded[pools[i].UID]
+		if err == nil {
+			o, err = poolObject(b, &pools[i])
+		}
 		if err != nil {
 			verdicts[i] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
-			invalid = append(invalid, poolPrefix+pools[i].Name)
+			keep = append(keep, poolPrefix+pools[i].Name)
 			continue
 		}
 		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}
 		objects = append(objects, o)
 	}
-	outcome, failure := r.apply(ctx, b, objects, invalid)
+	outcomes, failure := r.apply(ctx, b, objects, keep)
 	if meanwhile(failure) && r.conflicts.few() {
 		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
 	failures := []error{failure}
 	for i := range pools {
-		if verdicts[i].accepted && !outcome.accepted {
+		if outcome, found := outcomes[poolPrefix+pools[i].Name]; found && verdicts[i].accepted {
 			verdicts[i] = outcome
 		}
 		failures = append(failures, r.report(ctx, &pools[i], verdicts[i]))
 	}
-	if !outcome.accepted {
+	if len(outcomes) > 0 {
 		return r.conflicts.ended(resyncNotReady, failures...)
 	}
 	return r.conflicts.ended(resyncReady, failures...)
-}
-
-// apply compares first: in the steady state the operator writes nothing. keep are the names of
-// workloads to leave alone.
-func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []string) (verdict, error) {
-	failed := func(err error) (verdict, error) { return verdict{false, v1beta1.ReasonFailed, err.Error()}, err }
-	options := install.Options{Party: install.Pools, Timeout: applyTimeout, Keep: keep}
-	comparison, err := install.DiffOf(ctx, r.Config, options, objects)
-	switch {
-	case err != nil:
-		return failed(err)
-	case len(comparison.Differences)+len(comparison.Problems) == 0:
-		return verdict{accepted: true}, nil
-	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
-		return verdict{false, v1beta1.ReasonDrift, "the agents differ, and managementPolicy of the Bundle is Observe: set Enforce"}, nil
-	}
-	_, err = install.Apply(ctx, r.Config, objects, options)
-	if blocked := (*install.BlockedError)(nil); errors.As(err, &blocked) {
-		return verdict{false, v1beta1.ReasonBlocked, blocked.Error()}, nil
-	}
-	if err != nil {
-		return failed(err)
-	}
-	return verdict{accepted: true}, nil
 }
 
 // poolObject is the workload of a pool: the Bundle's agents with what the pool sets.
 func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, error) {
 	if problems := validation.IsValidLabelValue(pool.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("the name %q cannot be a label's value: %s: create a pool with a shorter name", pool.Name, problems[0])
+	}
+	if pool.Spec.Form == v1beta1.PoolDaemonSet && pool.Spec.Replicas != nil {
+		return nil, errors.New("spec.replicas: a DaemonSet runs one Pod per node: remove replicas, or set form: Deployment")
 	}
 	merged, err := load(withPool(b, &pool.Spec))
 	if err != nil {
@@ -165,7 +150,7 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	}
 	// The garbage collector deletes the agents with the pool, also if there is no operator.
 	o.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1beta1.GroupVersion.String(), Kind: "TunnelPool", Name: pool.Name, UID: pool.UID, Controller: ptr.To(true),
+		APIVersion: v1beta1.GroupVersion.String(), Kind: kindPool, Name: pool.Name, UID: pool.UID, Controller: ptr.To(true),
 	}})
 	return o, nil
 }
@@ -222,16 +207,16 @@ func (r *PoolReconciler) report(ctx context.Context, pool *v1beta1.TunnelPool, v
 	if equality.Semantic.DeepEqual(before, &pool.Status) {
 		return nil
 	}
-	if err := writeStatus(ctx, r.Client, "TunnelPool", pool); err != nil {
+	if err := writeStatus(ctx, r.Client, kindPool, pool); err != nil {
 		return err
 	}
-	if old := meta.FindStatusCondition(before.Conditions, v1beta1.PoolAccepted); !v.accepted && r.Events != nil && (old == nil || old.Reason != v.reason) {
+	if old := meta.FindStatusCondition(before.Conditions, v1beta1.PoolAccepted); !v.accepted && v.reason != v1beta1.ReasonWaiting && r.Events != nil && (old == nil || old.Reason != v.reason) {
 		r.Events.Eventf(pool, nil, corev1.EventTypeWarning, v.reason, actionObserve, "%s", truncated(v.message, maxNote))
 	}
 	return nil
 }
 
-// count fills in what runs.
+// count fills in what runs, not what should: an autoscaler reads it.
 func (r *PoolReconciler) count(ctx context.Context, pool *v1beta1.TunnelPool) error {
 	key := client.ObjectKey{Namespace: pool.Namespace, Name: poolPrefix + pool.Name}
 	pool.Status.Replicas, pool.Status.ReadyReplicas = 0, 0
@@ -239,11 +224,11 @@ func (r *PoolReconciler) count(ctx context.Context, pool *v1beta1.TunnelPool) er
 	if pool.Spec.Form == v1beta1.PoolDaemonSet {
 		d := &appsv1.DaemonSet{}
 		err := r.Client.Get(ctx, key, d)
-		pool.Status.Replicas, pool.Status.ReadyReplicas = d.Status.DesiredNumberScheduled, d.Status.NumberReady
+		pool.Status.Replicas, pool.Status.ReadyReplicas = d.Status.CurrentNumberScheduled, d.Status.NumberReady
 		return client.IgnoreNotFound(err)
 	}
 	d := &appsv1.Deployment{}
 	err := r.Client.Get(ctx, key, d)
-	pool.Status.Replicas, pool.Status.ReadyReplicas = ptr.Deref(d.Spec.Replicas, 0), d.Status.ReadyReplicas
+	pool.Status.Replicas, pool.Status.ReadyReplicas = d.Status.Replicas, d.Status.ReadyReplicas
 	return client.IgnoreNotFound(err)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -35,15 +36,20 @@ type verdict struct {
 }
 
 // withProfiles returns a bundle with all profiles that are valid together with it, and a
-// verdict for each by name. Of two profiles with one schedulerName the older is accepted; one
-// in the Bundle itself comes before all.
-func withProfiles(b *config.Bundle, profiles []v1beta1.SchedulerProfile) (*config.Bundle, map[string]verdict) {
+// verdict for each by name. Of two profiles with one schedulerName the older has the name, also if it is not
+// valid: it may be running. One in the Bundle itself comes before all. Profiles that do not decode are invalid, by UID.
+func withProfiles(b *config.Bundle, profiles []v1beta1.SchedulerProfile, invalid map[types.UID]error) (*config.Bundle, map[string]verdict) {
 	verdicts := map[string]verdict{}
 	profiles = slices.Clone(profiles)
 	slices.SortFunc(profiles, func(a, b v1beta1.SchedulerProfile) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	owners := map[string]string{}
+	own := func(p *v1beta1.SchedulerProfile) {
+		if name := p.Spec.SchedulerName; owners[name] == "" {
+			owners[name] = "SchedulerProfile " + p.Name
+		}
+	}
 	for _, name := range b.Scheduler.ProfileNames() {
 		owners[name] = "Bundle " + bundle.ObjectName
 	}
@@ -52,17 +58,21 @@ func withProfiles(b *config.Bundle, profiles []v1beta1.SchedulerProfile) (*confi
 		switch owner := owners[p.Spec.SchedulerName]; {
 		case p.DeletionTimestamp != nil:
 			continue
+		case invalid[p.UID] != nil:
+			verdicts[p.Name] = verdict{false, v1beta1.ReasonInvalid, invalid[p.UID].Error()}
+			own(p)
 		case !ptr.Deref(b.Scheduler.Enabled, true):
 			verdicts[p.Name] = verdict{false, v1beta1.ReasonDisabled, "the Bundle has no second scheduler: set scheduler.enabled: true"}
 		case owner != "":
 			verdicts[p.Name] = verdict{false, v1beta1.ReasonNameConflict, fmt.Sprintf("%s has schedulerName %s: create a profile of another name", owner, p.Spec.SchedulerName)}
 		default:
+			own(p)
 			with, err := withProfile(b, &p.Spec)
 			if err != nil {
 				verdicts[p.Name] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
 				continue
 			}
-			b, owners[p.Spec.SchedulerName] = with, "SchedulerProfile "+p.Name
+			b = with
 			verdicts[p.Name] = verdict{true, v1beta1.ReasonAccepted, "the profile is valid, and its name is free"}
 		}
 	}
@@ -123,17 +133,17 @@ type ProfileReconciler struct {
 
 // Reconcile implements reconcile.Reconciler, for all profiles.
 func (r *ProfileReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	profiles := &v1beta1.SchedulerProfileList{}
-	if err := r.Client.List(ctx, profiles); err != nil || len(profiles.Items) == 0 {
+	profiles, invalid, err := readProfiles(ctx, r.Client)
+	if err != nil || len(profiles) == 0 {
 		return ctrl.Result{}, err
 	}
-	verdicts, programmed, err := r.look(ctx, profiles.Items)
+	verdicts, programmed, err := r.look(ctx, profiles, invalid)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var failures []error
-	for i := range profiles.Items {
-		p := &profiles.Items[i]
+	for i := range profiles {
+		p := &profiles[i]
 		v, ok := verdicts[p.Name]
 		if !ok {
 			continue // is being deleted
@@ -148,7 +158,7 @@ func (r *ProfileReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl
 
 // look returns a verdict on each profile, and whether the scheduler runs with those that are
 // accepted.
-func (r *ProfileReconciler) look(ctx context.Context, profiles []v1beta1.SchedulerProfile) (map[string]verdict, verdict, error) {
+func (r *ProfileReconciler) look(ctx context.Context, profiles []v1beta1.SchedulerProfile, invalid map[types.UID]error) (map[string]verdict, verdict, error) {
 	all := func(v verdict) (map[string]verdict, verdict, error) {
 		verdicts := map[string]verdict{}
 		for i := range profiles {
@@ -156,24 +166,22 @@ func (r *ProfileReconciler) look(ctx context.Context, profiles []v1beta1.Schedul
 		}
 		return verdicts, v, nil
 	}
-	b := &v1beta1.Bundle{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: bundle.ObjectName}, b)
+	b, err := readBundle(ctx, r.Client)
 	if apierrors.IsNotFound(err) {
 		return all(verdict{false, v1beta1.ReasonNoBundle, "there is no Bundle default, so nothing is applied: create it"})
 	}
 	if err != nil {
 		return nil, verdict{}, err
 	}
-	base, err := load(b)
-	if err != nil {
-		return all(verdict{false, v1beta1.ReasonInvalidBundle, "the Bundle is not valid: " + err.Error()})
+	if b.invalid != nil {
+		return all(verdict{false, v1beta1.ReasonInvalidBundle, "the Bundle is not valid: " + b.invalid.Error()})
 	}
-	wanted, verdicts := withProfiles(base, profiles)
+	wanted, verdicts := withProfiles(b.wanted, profiles, invalid)
 	programmed, err := r.programmed(ctx, wanted)
 	return verdicts, programmed, err
 }
 
-// programmed tells whether all replicas of the scheduler run with a bundle's configuration,
+// programmed reports whether all replicas of the scheduler run with a bundle's configuration,
 // and one of them leads.
 func (r *ProfileReconciler) programmed(ctx context.Context, wanted *config.Bundle) (verdict, error) {
 	objects, err := scheduler.Objects(wanted)
@@ -214,7 +222,7 @@ func (r *ProfileReconciler) leads(ctx context.Context, wanted *config.Bundle) (v
 	return verdict{true, v1beta1.ReasonProgrammed, "the second scheduler runs with the profile"}, nil
 }
 
-// contains tells whether all has each of some.
+// contains reports whether all has each of some.
 func contains(all, some map[string]string) bool {
 	for key, value := range some {
 		if all[key] != value {
@@ -238,7 +246,7 @@ func (r *ProfileReconciler) report(ctx context.Context, p *v1beta1.SchedulerProf
 	if equality.Semantic.DeepEqual(before, &p.Status) {
 		return nil
 	}
-	if err := writeStatus(ctx, r.Client, "SchedulerProfile", p); err != nil {
+	if err := writeStatus(ctx, r.Client, kindProfile, p); err != nil {
 		return err
 	}
 	if old := meta.FindStatusCondition(before.Conditions, v1beta1.ProfileAccepted); !v.accepted && r.Events != nil && (old == nil || old.Reason != v.reason) {

@@ -3,7 +3,6 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -16,18 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
@@ -35,9 +37,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
-
-// certificatesEvery is how often certificates are renewed if due.
-const certificatesEvery = 10 * time.Minute
 
 // Options are the settings of the operator.
 type Options struct {
@@ -56,10 +55,15 @@ type Options struct {
 	// MetricsAddress and HealthAddress are where these are served; "0" is nowhere. Metrics need a token of a
 	// user who may get /metrics.
 	MetricsAddress, HealthAddress string
+	// IgnorePreflight are IDs of findings of install.Preflight that do not keep a Bundle from being applied.
+	IgnorePreflight []string
 	// LeaderElect lets one of several replicas reconcile.
 	LeaderElect bool
 	// Version of the operator, for status.
 	Version string
+	// Drain is how long the operator goes on after SIGTERM, or when it has lost the leader's Lease, without being ready: so
+	// long API servers may still call this replica.
+	Drain time.Duration
 }
 
 // The conversion webhook holds webhookRequests times webhookBytes at most, several times over
@@ -69,17 +73,27 @@ const (
 	webhookBytes    = 8 << 20
 )
 
-// Run runs the operator until ctx ends.
+// Run runs the operator until ctx ends, and for Options.Drain after that.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the webhook's server ends with this function
-	certs := &certificates{client: clients, namespace: o.Namespace, names: o.names(), now: time.Now}
-	cas, err := certs.ensure(ctx)
+	definitions, err := newDefinitions(cfg, o)
 	if err != nil {
+		return err
+	}
+	certs := &certificates{client: clients, namespace: o.Namespace, names: o.names(), now: time.Now, published: definitions.trust}
+	ctx, cancel := outlast(ctx, o.Drain, func() { certs.ending.Store(true) })
+	defer cancel() // the webhook's server ends with this function
+	probes, err := serveProbes(ctx, o.HealthAddress, certs)
+	if err != nil {
+		return err
+	}
+	if err := persist(ctx, "make the certificates of the webhook", func(ctx context.Context) error {
+		_, err := certs.ensure(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
 	convert := webhook.New(webhook.Options{MaxInFlight: webhookRequests, MaxBytes: webhookBytes})
@@ -87,28 +101,86 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer metrics.Registry.Unregister(convert)
-	stopped, err := serveWebhook(ctx, o.WebhookAddress, convert, certs)
+	converts, err := serveWebhook(ctx, o.WebhookAddress, convert, certs)
 	if err != nil {
 		return err
 	}
-	if err := applyDefinitions(ctx, cfg, o, cas); err != nil {
-		return err
-	}
-	m, err := newManager(cfg, o, certs)
+	ended := endTogether(cancel, probes, converts)
+	err = manage(ctx, cfg, o, certs, definitions)
 	if err != nil {
-		return err
+		linger(ctx, o.Drain, certs)
 	}
-	if err := m.Add(renewal{every: certificatesEvery, certs: certs, cfg: cfg, o: o, published: cas}); err != nil {
-		return err
-	}
-	failed := make(chan error, 1)
-	go func() {
-		failed <- <-stopped
-		cancel() // a replica without its webhook is of no use
-	}()
-	err = m.Start(ctx)
 	cancel()
-	return errors.Join(err, <-failed)
+	return errors.Join(err, <-ended)
+}
+
+// linger goes on converting for some time when the controllers have ended by themselves, for example because the leader's
+// Lease was lost: API servers may still call this replica. It does not wait if ctx has ended.
+func linger(ctx context.Context, by time.Duration, certs *certificates) {
+	certs.ending.Store(true)
+	select {
+	case <-time.After(by):
+	case <-ctx.Done():
+	}
+}
+
+// manage runs the controllers, when the API server serves all definitions. Until then the replica converts objects of
+// those that are served, and renews its certificates.
+func manage(ctx context.Context, cfg *rest.Config, o Options, certs *certificates, d *definitions) error {
+	d.published = func() { certs.started.Store(true) }
+	if err := insist(ctx, "install the definitions", func(ctx context.Context) error {
+		cas, err := certs.ensure(ctx)
+		if err != nil {
+			return err
+		}
+		return d.install(ctx, cas)
+	}); err != nil {
+		return nil //nolint:nilerr // the operator was stopped while it waited, and has logged what for
+	}
+	migration := newMigration()
+	m, err := newManager(cfg, o, certs, migration)
+	if err != nil {
+		return err
+	}
+	if err := addKeepers(m, cfg, certs, d, migration); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// endTogether ends all servers when one of them has ended: a replica without its webhook is of no use. The
+// channel gets their errors when all have.
+func endTogether(end func(), servers ...<-chan error) <-chan error {
+	one, all := make(chan error), make(chan error, 1)
+	for _, s := range servers {
+		go func() { one <- <-s }()
+	}
+	go func() {
+		var failures []error
+		for range servers {
+			failures = append(failures, <-one)
+			end()
+		}
+		all <- errors.Join(failures...)
+	}()
+	return all
+}
+
+// outlast returns a context that ends some time after another one; first is called when that ends.
+func outlast(ctx context.Context, by time.Duration, first func()) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		first()
+		select {
+		case <-time.After(by):
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (o Options) names() []string {
@@ -124,30 +196,31 @@ func (o Options) clientConfig(cas []byte) apiextensionsv1.WebhookClientConfig {
 	return operator.ClientConfig(o.Namespace, o.WebhookService, cas)
 }
 
-func newManager(cfg *rest.Config, o Options, certs *certificates) (manager.Manager, error) {
+func newManager(cfg *rest.Config, o Options, certs *certificates, migration *migration) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
-		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: "0", // see addListeners
+		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: "0", // see serveProbes
 		// Names need to be unique for metrics only, and a process has one manager except in tests.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
-		Metrics:    metricsserver.Options{BindAddress: "0"}, // likewise
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // see addMetrics
 		Cache:      cache.Options{DefaultTransform: trimmed},
-		// A Lease is written every second, and is read once per look: no cache.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
+		// A Lease is written every second, and is read once per look: no cache. ConfigMaps are seldom read, and may not
+		// be listed. Objects of group fairlead.dev are read as they are stored: see ofKind.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}, &corev1.ConfigMap{}}, Unstructured: true}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := addControllers(m, cfg, o, certs); err != nil {
+	if err := addControllers(m, cfg, o, certs, migration); err != nil {
 		return nil, err
 	}
-	return m, addListeners(m, cfg, o, certs)
+	return m, addMetrics(m, cfg, o, certs)
 }
 
 // trimmed leaves out of the cache what the controllers do not read of the workloads of others: a
@@ -165,9 +238,20 @@ func trimmed(o any) (any, error) {
 	return o, nil
 }
 
+// Pauses between two looks after failures in a row: the first one, which doubles up to the last one.
+const (
+	retryFirst = time.Second
+	retryLast  = time.Minute
+)
+
+// retries bounds the pauses: the default of controller-runtime grows to 16 minutes.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast)
+}
+
 // addControllers adds the controllers of all kinds. Each looks at everything that its kind
 // depends on: there is one Bundle, and there are few profiles and pools.
-func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certificates) error {
+func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certificates, migration *migration) error {
 	// one leads to a look at the one Bundle, or at all objects of a kind.
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
@@ -179,52 +263,17 @@ func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certi
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
 	})
 	events := m.GetEventRecorder(operator.Name)
-	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, certificates: certs}
+	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, IgnorePreflight: o.IgnorePreflight, certificates: certs, migration: migration}
 	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events}
 	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events}
-	controller := func(name string, of ...builder.WatchesOption) *builder.Builder {
-		return ctrl.NewControllerManagedBy(m).Named(name).
-			Watches(&v1beta1.Bundle{}, one, of...).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
+	watching := func(name string, of ...builder.WatchesOption) *builder.Builder {
+		return ctrl.NewControllerManagedBy(m).Named(name).WithOptions(controller.Options{RateLimiter: retries()}).
+			Watches(ofKind(kindBundle), one, of...).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
 	}
 	return errors.Join(
-		controller("bundle", builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).Watches(&v1beta1.SchedulerProfile{}, one).Complete(bundles),
-		controller("schedulerprofile").Watches(&v1beta1.SchedulerProfile{}, one).Complete(profiles),
-		controller("tunnelpool").Watches(&v1beta1.TunnelPool{}, one).Complete(pools),
+		watching("bundle", builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).Watches(ofKind(kindProfile), one).
+			WatchesRawSource(source.Channel(migration.changed, one)).Complete(bundles),
+		watching("schedulerprofile").Watches(ofKind(kindProfile), one).Complete(profiles),
+		watching("tunnelpool").Watches(ofKind(kindPool), one).Complete(pools),
 	)
-}
-
-// renewal renews certificates on every replica. One patch publishes a new CA.
-type renewal struct {
-	every     time.Duration
-	certs     *certificates
-	cfg       *rest.Config
-	o         Options
-	published []byte
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves the
-// webhook.
-func (renewal) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (r renewal) Start(ctx context.Context) error {
-	ticker := time.NewTicker(r.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		cas, err := r.certs.ensure(ctx)
-		if err == nil && !bytes.Equal(cas, r.published) {
-			err = applyDefinitions(ctx, r.cfg, r.o, cas)
-		}
-		if err != nil {
-			r.certs.failed(err)
-			ctrl.LoggerFrom(ctx).Error(err, "Certificates of the webhook were not renewed; trying again", "in", r.every)
-			continue
-		}
-		r.published = cas
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +37,7 @@ func (r *BundleReconciler) workloads(ctx context.Context, b *v1beta1.Bundle, wan
 	b.Status.Components = components
 	set := conditions(b)
 	switch reconciled := meta.FindStatusCondition(b.Status.Conditions, v1beta1.BundleReconciled); {
-	case reconciled != nil && reconciled.Reason == v1beta1.ReasonFailed: // summarise says so; to set it twice would write the status each time
+	case reconciled != nil && (reconciled.Reason == v1beta1.ReasonFailed || reconciled.Reason == v1beta1.ReasonWaiting): // summarize says so; to set it twice would write the status each time
 	case waits != "":
 		set(v1beta1.BundleProgressing, true, v1beta1.ReasonRollingOut, waits)
 	default:
@@ -70,18 +71,26 @@ func (r *BundleReconciler) component(ctx context.Context, o component.Object) (c
 	case *appsv1.Deployment:
 		d := &appsv1.Deployment{}
 		err = r.Client.Get(ctx, key, d)
-		return &v1beta1.ComponentStatus{Kind: "Deployment", Name: key.Name, Desired: ptr.Deref(d.Spec.Replicas, 0), Ready: d.Status.ReadyReplicas},
+		return &v1beta1.ComponentStatus{Kind: "Deployment", Name: key.Name, Desired: ptr.Deref(d.Spec.Replicas, 0), Ready: d.Status.ReadyReplicas, Image: imageOf(&d.Spec.Template)},
 			!deploymentDone(d), client.IgnoreNotFound(err)
 	case *appsv1.DaemonSet:
 		d := &appsv1.DaemonSet{}
 		err = r.Client.Get(ctx, key, d)
-		return &v1beta1.ComponentStatus{Kind: "DaemonSet", Name: key.Name, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady},
+		return &v1beta1.ComponentStatus{Kind: "DaemonSet", Name: key.Name, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady, Image: imageOf(&d.Spec.Template)},
 			!daemonSetDone(d), client.IgnoreNotFound(err)
 	}
 	return nil, false, nil
 }
 
-// deploymentDone tells whether all Pods that should run do, and are of the newest template.
+// imageOf is the image of a template's program, "" if there is no template.
+func imageOf(t *corev1.PodTemplateSpec) string {
+	if len(t.Spec.Containers) == 0 {
+		return ""
+	}
+	return truncated(t.Spec.Containers[0].Image, maxMessage)
+}
+
+// deploymentDone reports whether all Pods that should run do, and are of the newest template.
 func deploymentDone(d *appsv1.Deployment) bool {
 	n := ptr.Deref(d.Spec.Replicas, 1)
 	return d.UID != "" && d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n

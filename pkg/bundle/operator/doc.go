@@ -20,8 +20,10 @@
 // [ClusterRole] has no wildcard and neither of the verbs escalate and impersonate. Kubernetes
 // lets a user grant only the rights that the user has, so the operator has every right that a bundle's
 // roles grant; those are taken from the rendered roles themselves. The roles of Kubernetes that
-// bundles bind are named in rules with the verb bind. A Role in kube-system and one in the
-// operator's namespace have the rest.
+// bundles bind are named in rules with the verb bind. Objects whose names are the same in all
+// bundles are named, also for the verb create: server-side apply creates an object by a request
+// that has its name, unlike a POST. A Role in kube-system and one in the operator's namespace have
+// the rest. The file testdata/rights.txt lists all rules.
 //
 // The operator can create Pods and bindings in all namespaces, as a Bundle may name any. So
 // a user who can create Pods in the operator's namespace can become an administrator of the

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
@@ -52,7 +53,24 @@ func rights(o Options) ([]component.Object, error) {
 	for _, object := range objects {
 		object.SetLabels(Labels())
 	}
-	return objects, nil
+	return append(objects, viewerRole()), nil
+}
+
+// ProfileViewerRole is the ClusterRole of users who may see SchedulerProfiles, and with them the names that
+// they can use as schedulerName.
+const ProfileViewerRole = "fairlead-schedulerprofiles-viewer"
+
+// viewerRole lets users read SchedulerProfiles; by aggregation, all whom a ClusterRoleBinding gives the
+// ClusterRole view. A RoleBinding gives nothing of a kind without namespaces.
+func viewerRole() *rbacv1.ClusterRole {
+	role := rbac.ClusterRole(ProfileViewerRole, rbacv1.PolicyRule{
+		APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"schedulerprofiles"}, Verbs: []string{"get", "list", "watch"},
+	})
+	role.Labels = Labels()
+	for _, name := range []string{"view", "edit", "admin"} {
+		role.Labels["rbac.authorization.k8s.io/aggregate-to-"+name] = "true"
+	}
+	return role
 }
 
 // ownRules are for the Secret with the webhook's CA and certificate, and for events of the
@@ -62,7 +80,7 @@ func ownRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		// A create request has no name yet, so it cannot be limited by one.
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{WebhookSecret}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{WebhookSecret}, Verbs: []string{"get", "list", "update", "watch"}},
 	}
 }
 
@@ -78,11 +96,10 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	g.add("networking.k8s.io", apply, "networkpolicies")
 	g.add(rbacv1.GroupName, apply, "clusterrolebindings", "clusterroles", "rolebindings", "roles")
 	g.add("admissionregistration.k8s.io", apply, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
-	g.add("apiregistration.k8s.io", apply, "apiservices")
-	g.add("flowcontrol.apiserver.k8s.io", apply, "flowschemas", "prioritylevelconfigurations")
 	g.add("discovery.k8s.io", []string{"list"}, "endpointslices") // an APIService waits for a replica
 	// The lock of `fairlead install`, the operator's own election, and the scheduler's leader.
-	g.add("coordination.k8s.io", []string{"get", "create", "update"}, "leases")
+	// Those of the lock and of the scheduler go with a Bundle of deletionPolicy Delete.
+	g.add("coordination.k8s.io", []string{"get", "create", "update", "delete"}, "leases")
 	// What speaks against an installation: Pods of kube-apiserver, and nodes that no agent fits.
 	g.add("", []string{"list"}, "nodes", "pods")
 	g.add("events.k8s.io", []string{"create", "patch"}, "events")
@@ -96,20 +113,24 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	var definitions []string
 	for _, d := range kinds {
 		definitions = append(definitions, d.Name)
-		g.add(d.Spec.Group, []string{"get", "list", "watch"}, d.Spec.Names.Plural)
-		g.add(d.Spec.Group, []string{"update"}, d.Spec.Names.Plural+"/status")
+		// A migration of stored objects patches them, with nothing that changes them. The finalizer
+		// of a Bundle is a patch as well; bundles/finalizers is for owner references only.
+		g.add(d.Spec.Group, []string{"get", "list", "patch", "watch"}, d.Spec.Names.Plural)
+		g.add(d.Spec.Group, []string{"patch", "update"}, d.Spec.Names.Plural+"/status") // a migration patches it if admission refuses the object
 	}
-	bind, err := g.addGranted()
+	objects, err := everyObject()
 	if err != nil {
 		return nil, fmt.Errorf("render the operator: %w", err)
 	}
+	bind := g.addGranted(objects)
 	named := []rbacv1.PolicyRule{
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "list", "patch", "watch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions/status"}, ResourceNames: definitions, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{
 			gateway.CASecret, v1alpha1.DefaultGatewaySecret, tunnelapi.CASecret, v1alpha1.DefaultTunnelAPISecret,
 		}, Verbs: apply},
 	}
-	return rbac.ClusterRole(Name, slices.Concat(g.rules(), named, bind)...), nil
+	return rbac.ClusterRole(Name, slices.Concat(g.rules(), named, constant(objects, apply), bind)...), nil
 }
 
 // grants are verbs per resource.
@@ -125,29 +146,60 @@ func (g grants) add(group string, verbs []string, resources ...string) {
 	}
 }
 
-// addGranted adds what bundles grant, because Kubernetes lets a user grant only the rights that the user has. Names in
-// these rules depend on the Bundle, so they are left out. It returns rules to bind the roles that
-// bundles bind and do not render.
-func (g grants) addGranted() ([]rbacv1.PolicyRule, error) {
-	rendered, bound := sets.New[rbacv1.RoleRef](), sets.New[rbacv1.RoleRef]()
+// constantNames are the kinds whose objects have the same names in all bundles; others of these
+// kinds rule the API server. Server-side apply creates an object by a request that has its name, so
+// a rule can limit the verb create as well.
+var constantNames = map[string]schema.GroupResource{
+	"APIService":                 {Group: "apiregistration.k8s.io", Resource: "apiservices"},
+	"FlowSchema":                 {Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
+	"PriorityLevelConfiguration": {Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"},
+}
+
+// constant returns rules for the objects of these kinds, by name.
+func constant(objects []component.Object, verbs []string) (rules []rbacv1.PolicyRule) {
+	for _, kind := range slices.Sorted(maps.Keys(constantNames)) {
+		names := sets.New[string]()
+		for _, o := range objects {
+			if o.GetObjectKind().GroupVersionKind().Kind == kind {
+				names.Insert(o.GetName())
+			}
+		}
+		r := constantNames[kind]
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: sets.List(names), Verbs: verbs})
+	}
+	return rules
+}
+
+// everyObject are the objects of a bundle with all parts.
+func everyObject() (all []component.Object, err error) {
 	for _, part := range []func(*v1alpha1.Bundle) ([]component.Object, error){konnectivity.Objects, scheduler.Objects, gateway.Objects, tunnelapi.Objects} {
 		objects, err := part(everything())
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range objects {
-			switch r := o.(type) {
-			case *rbacv1.ClusterRole:
-				rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
-				g.addRules(r.Rules)
-			case *rbacv1.Role:
-				rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
-				g.addRules(r.Rules)
-			case *rbacv1.ClusterRoleBinding:
-				bound.Insert(r.RoleRef)
-			case *rbacv1.RoleBinding:
-				bound.Insert(r.RoleRef)
-			}
+		all = append(all, objects...)
+	}
+	// `fairlead install` adds this one, with the CA that it makes.
+	return append(all, tunnelapi.APIService(everything(), nil)), nil
+}
+
+// addGranted adds what bundles grant, because Kubernetes lets a user grant only the rights that the user has. Names in
+// these rules depend on the Bundle, so they are left out. It returns rules to bind the roles that
+// bundles bind and do not render.
+func (g grants) addGranted(objects []component.Object) []rbacv1.PolicyRule {
+	rendered, bound := sets.New[rbacv1.RoleRef](), sets.New[rbacv1.RoleRef]()
+	for _, o := range objects {
+		switch r := o.(type) {
+		case *rbacv1.ClusterRole:
+			rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
+			g.addRules(r.Rules)
+		case *rbacv1.Role:
+			rendered.Insert(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.Kind, Name: r.Name})
+			g.addRules(r.Rules)
+		case *rbacv1.ClusterRoleBinding:
+			bound.Insert(r.RoleRef)
+		case *rbacv1.RoleBinding:
+			bound.Insert(r.RoleRef)
 		}
 	}
 	names := map[string][]string{}
@@ -161,7 +213,7 @@ func (g grants) addGranted() ([]rbacv1.PolicyRule, error) {
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{plural}, ResourceNames: names[plural], Verbs: []string{"bind"},
 		})
 	}
-	return rules, nil
+	return rules
 }
 
 func (g grants) addRules(rules []rbacv1.PolicyRule) {

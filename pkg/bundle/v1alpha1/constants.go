@@ -65,8 +65,8 @@ const (
 const (
 	// DefaultSchedulerProfile is the name that Pods get when they name none.
 	DefaultSchedulerProfile = "default-scheduler"
-	// DefaultSchedulerLease, in kube-system, is the default scheduler's Lease.
-	DefaultSchedulerLease = "kube-scheduler"
+	// KubeSchedulerLease, in kube-system, is the default scheduler's Lease.
+	KubeSchedulerLease = "kube-scheduler"
 	// GateCoordinatedLeaderElection is the feature gate that is always off.
 	GateCoordinatedLeaderElection = "CoordinatedLeaderElection"
 )

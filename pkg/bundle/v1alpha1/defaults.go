@@ -262,6 +262,7 @@ func defaultGateway(g *Gateway, pkiDir string) {
 
 func defaultTunnelAPI(a *TunnelAPI) {
 	setPtr(&a.Enabled, false)
+	setPtr(&a.Connect, false)
 	setPtr(&a.Replicas, 2)
 	set(&a.Image, DefaultTunnelAPIImage)
 	set(&a.Port, DefaultTunnelAPIPort)

@@ -23,3 +23,14 @@ func HasPlugins(image string) bool {
 	ours, _ := ImageName(DefaultSchedulerImage)
 	return name == ours
 }
+
+// IsFairlead says whether an image is one of Fairlead's by the last part of its name, in any registry.
+func IsFairlead(image string) bool {
+	name, _ := ImageName(image)
+	for _, own := range []string{DefaultSchedulerImage, DefaultServerImage, DefaultAgentImage, DefaultGatewayImage, DefaultTunnelAPIImage, DefaultOperatorImage} {
+		if ownName, _ := ImageName(own); name == ownName {
+			return true
+		}
+	}
+	return false
+}

@@ -89,9 +89,15 @@ type PKI struct {
 
 	// Validity of issued certificates. Default: 9000h (375 days). A certificate
 	// never outlives its CA: its end is cut to the CA's.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="is no positive duration such as 12s"
 	Validity *metav1.Duration `json:"validity,omitempty"`
 
 	// CAValidity is the validity of CAs. Default: 87600h (ten years).
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="is no positive duration such as 12s"
 	CAValidity *metav1.Duration `json:"caValidity,omitempty"`
 }
 

@@ -50,7 +50,9 @@ type Gateway struct {
 	ClientCertificates *bool `json:"clientCertificates,omitempty"`
 
 	// Allow are addresses outside of the cluster that all clients may reach: CIDRs,
-	// addresses or host names, each with an optional :port. Default: none.
+	// addresses or host names, each with an optional :port. Default: none. If
+	// allow-destinations in konnectivity.agent.extraArgs limits the agents, the gateway
+	// reaches nothing but the API server and what either list names.
 	Allow []string `json:"allow,omitempty"`
 
 	// Deny are destinations that no client may reach, in the form of Allow. Default:
@@ -107,7 +109,8 @@ type GatewayRules struct {
 type GatewayRule struct {
 	// Name is for refusals and logs.
 	Name string `json:"name,omitempty"`
-	// Users, Groups, Namespaces and Names may contain "*".
+	// Users, Groups, Namespaces and Names may contain "*". Names are those of objects and, for External,
+	// the host that the client sent.
 	Users      []string `json:"users,omitempty"`
 	Groups     []string `json:"groups,omitempty"`
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -116,6 +119,7 @@ type GatewayRule struct {
 	Kinds []string `json:"kinds,omitempty"`
 	// Ports are numbers or ranges such as 8000-8100.
 	Ports []string `json:"ports,omitempty"`
-	// Addresses are CIDRs of the resolved address.
+	// Addresses are CIDRs of the resolved address. A rule of Deny also holds for an address that the client
+	// sent, such as a cluster IP.
 	Addresses []string `json:"addresses,omitempty"`
 }

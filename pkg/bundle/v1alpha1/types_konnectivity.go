@@ -49,9 +49,12 @@ type Konnectivity struct {
 	// certificate-sans.yaml). Default: konnectivity-server.<namespace>.svc, for which
 	// a headless Service is rendered that selects the server Pods. With any other
 	// value no Service is rendered.
+	// +kubebuilder:validation:MaxLength=253
 	ServerHost string `json:"serverHost,omitempty"`
 
 	// AgentPort is the port of the server that agents dial. Default: 8132.
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=49151
 	AgentPort int32 `json:"agentPort,omitempty"`
 
 	// AuthenticationAudience is the audience of the agents' tokens, which the
@@ -184,13 +187,16 @@ type KonnectivityServer struct {
 	// /etc/kubernetes/konnectivity-server.conf.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// DrainTimeout is how long tunnelled connections may continue after the server is
+	// DrainTimeout is how long tunneled connections may continue after the server is
 	// asked to stop. Default: 5s. The socket is closed meanwhile and until the next
 	// server has started; kube-apiserver's GRPC client tries for 30 s to connect, so
 	// no call fails if DrainTimeout is well below that, except calls to webhooks with
 	// a shorter timeout. 0s ends connections at once. Whole seconds; the Pod's
 	// terminationGracePeriodSeconds is 10 more. The upstream server ignores it: set
 	// --graceful-shutdown-timeout in extraArgs if its release has that flag.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="is no duration such as 5s"
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 
 	// ProxyStrategies are the ways in which the server chooses an agent for a

@@ -61,6 +61,7 @@ type Scheduler struct {
 	// schedulerName; that is the name Pods put into spec.schedulerName.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=array
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
 	// BuiltInProfiles come after Profiles. Default: none if Profiles is set,
@@ -70,6 +71,10 @@ type Scheduler struct {
 	// MoreBuiltInProfiles come last. The operator adds those of SchedulerProfile objects;
 	// a file has none.
 	MoreBuiltInProfiles []BuiltInProfiles `json:"-"`
+
+	// Open means that others add profiles, so that Assignments may name profiles that are
+	// not here. The operator sets it; ValidateAssigned checks the names then.
+	Open bool `json:"-"`
 
 	// Plugins are Fairlead's plugins in the built-in profiles.
 	Plugins SchedulerPlugins `json:"plugins,omitempty"`
@@ -113,6 +118,7 @@ type Scheduler struct {
 }
 
 // LeaderElection configures one Lease and how it is held.
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseName) || self.leaseName != 'kube-scheduler'",fieldPath=".leaseName",message="is the default scheduler's Lease: choose a name of its own"
 type LeaderElection struct {
 	// LeaderElect has replicas elect a leader. Default: true. false takes one replica
 	// only, needs no Lease and no right to one, and schedules nothing while the Pod is
@@ -121,6 +127,7 @@ type LeaderElection struct {
 
 	// LeaseName is the Lease's name. Default: the scheduler's name. Never
 	// kube-scheduler in kube-system: that is the default scheduler's.
+	// +kubebuilder:validation:MaxLength=253
 	LeaseName string `json:"leaseName,omitempty"`
 
 	// LeaseNamespace is the Lease's namespace, which must exist. Default: the
@@ -132,14 +139,23 @@ type LeaderElection struct {
 	// every RetryPeriod, stretched at random up to 2.2 times, so that after a
 	// leader is killed the next one leads after LeaseDuration plus 4.4 RetryPeriods
 	// at the latest. That is 16.4 s here and 23.8 s with 15s, 10s and 2s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="is no positive duration such as 12s"
 	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
 
 	// RenewDeadline is how long the leader tries to renew before it gives up.
 	// Default: 8s. Must be below LeaseDuration.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="is no positive duration such as 12s"
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
 
 	// RetryPeriod is the pause between attempts. Default: 1s. RenewDeadline must
 	// exceed it by more than a fifth (client-go adds that much jitter).
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="is no positive duration such as 12s"
 	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
 }
 

@@ -12,6 +12,11 @@ type TunnelAPI struct {
 	// state. Default: false.
 	Enabled *bool `json:"enabled,omitempty"`
 
+	// Connect lets users open TCP connections through agents: "fairlead socks5 --via api". A
+	// user needs rights to the subresource tunnelagents/portforward and to the destination.
+	// Default: false.
+	Connect *bool `json:"connect,omitempty"`
+
 	// Replicas of the Deployment. Default: 2. While no replica answers, kube-apiserver
 	// deletes no namespace.
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -47,9 +52,6 @@ type TunnelAPI struct {
 
 	// Resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
 	// memory limit of 512Mi.
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:Type=object
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// ExtraArgs are further flags of fairlead-apiserver. Default: none.

@@ -39,13 +39,28 @@ func validatePartition(partition *Partition, p *field.Path) field.ErrorList {
 	return errs
 }
 
+// ValidateAssigned checks that the assignments of a bundle name these profiles.
+func ValidateAssigned(b *Bundle, names []string) field.ErrorList {
+	var errs field.ErrorList
+	for i := range b.Scheduler.Assignments {
+		errs = append(errs, assigned(&b.Scheduler, i, names, field.NewPath("spec", "scheduler", "assignments"))...)
+	}
+	return errs
+}
+
+func assigned(s *Scheduler, i int, names []string, p *field.Path) field.ErrorList {
+	if name := s.Assignments[i].SchedulerName; !slices.Contains(names, name) {
+		return field.ErrorList{field.NotSupported(p.Index(i).Child("schedulerName"), name, names)}
+	}
+	return nil
+}
+
 func validateAssignments(s *Scheduler, p *field.Path) field.ErrorList {
-	names := s.ProfileNames()
 	var errs field.ErrorList
 	for i, a := range s.Assignments {
 		at := p.Index(i)
-		if !slices.Contains(names, a.SchedulerName) {
-			errs = append(errs, field.NotSupported(at.Child("schedulerName"), a.SchedulerName, names))
+		if !s.Open {
+			errs = append(errs, assigned(s, i, s.ProfileNames(), p)...)
 		}
 		if empty(a.NamespaceSelector) && empty(a.PodSelector) {
 			errs = append(errs, field.Required(at.Child("namespaceSelector"),

@@ -153,6 +153,10 @@ func validateGatewayRule(r *GatewayRule, p *field.Path) field.ErrorList {
 			errs = append(errs, field.NotSupported(p.Child("kinds").Index(i), kind, gatewayKinds))
 		}
 	}
+	if !hasNamespace(r) {
+		errs = append(errs, field.Invalid(p.Child("namespaces"), strings.Join(r.Namespaces, ", "),
+			"matches nothing, because "+strings.Join(r.Kinds, " and ")+" have no namespace; remove namespaces, or split the rule"))
+	}
 	for _, f := range []struct {
 		name string
 		list []string
@@ -172,6 +176,12 @@ func validateGatewayRule(r *GatewayRule, p *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// hasNamespace reports whether one of a rule's kinds may be in one of its namespaces.
+func hasNamespace(r *GatewayRule) bool {
+	inSome := len(r.Kinds) == 0 || slices.Contains(r.Kinds, "Service") || slices.Contains(r.Kinds, "Pod")
+	return inSome || len(r.Namespaces) == 0 || slices.ContainsFunc(r.Namespaces, func(n string) bool { return strings.Trim(n, "*") == "" })
 }
 
 // portRange accepts what the gateway's rule file accepts.

@@ -46,7 +46,7 @@ func validateScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 }
 
 // leasesOfOthers are held by Kubernetes' own components.
-var leasesOfOthers = []string{DefaultSchedulerLease, "kube-controller-manager", "cloud-controller-manager"}
+var leasesOfOthers = []string{KubeSchedulerLease, "kube-controller-manager", "cloud-controller-manager"}
 
 func validateLeaderElection(l *LeaderElection, p *field.Path) field.ErrorList {
 	errs := dnsSubdomain(l.LeaseName, p.Child("leaseName"))

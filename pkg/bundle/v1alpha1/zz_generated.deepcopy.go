@@ -949,6 +949,11 @@ func (in *TunnelAPI) DeepCopyInto(out *TunnelAPI) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Connect != nil {
+		in, out := &in.Connect, &out.Connect
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Replicas != nil {
 		in, out := &in.Replicas, &out.Replicas
 		*out = new(int32)

@@ -80,7 +80,8 @@ func conversion(d *crd.Definition) (findings []Finding) {
 	return findings
 }
 
-// lossy finds fields that not all versions have, although none is converted.
+// lossy finds fields that not all versions have, or have with another type, although none is
+// converted.
 func lossy(d *crd.Definition) (findings []Finding) {
 	for i := range d.Spec.Versions {
 		for j := range d.Spec.Versions {
@@ -89,17 +90,21 @@ func lossy(d *crd.Definition) (findings []Finding) {
 				continue
 			}
 			path := field.NewPath("spec", "versions").Index(i).Child("schema", "openAPIV3Schema")
-			var lost []string
+			var retyped []string
 			for _, f := range narrow(from.Schema.OpenAPIV3Schema, to.Schema.OpenAPIV3Schema, path, "") {
-				if f.rule == "field-removed" || f.rule == "unknown-fields" {
-					lost = append(lost, f.object)
+				if f.rule == "type-changed" {
+					retyped = append(retyped, f.object)
 				}
 			}
-			if len(lost) == 0 {
-				continue
+			lost := crd.Lost(from, to)
+			if len(lost) > 0 {
+				findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-none", Field: path.String(),
+					Message: fmt.Sprintf("strategy None loses data of %s in %s: %s lacks %s", from.Name, to.Name, to.Name, shorten(lost))}))
 			}
-			findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-none", Field: path.String(),
-				Message: fmt.Sprintf("strategy None loses data of %s in %s: %s lacks %s", from.Name, to.Name, to.Name, shorten(lost))}))
+			if len(retyped) > 0 {
+				findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-none", Field: path.String(),
+					Message: fmt.Sprintf("strategy None leaves values as they are, so clients of %s get values of %s with another type: %s", to.Name, from.Name, shorten(retyped))}))
+			}
 		}
 	}
 	return findings

@@ -95,7 +95,7 @@ func conflicts(definitions []*crd.Definition) (findings []Finding) {
 	return findings
 }
 
-// webhook tells whether versions are converted by a webhook.
+// webhook reports whether versions are converted by a webhook.
 func webhook(d *apiextensionsv1.CustomResourceDefinition) bool {
 	return d.Spec.Conversion != nil && d.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
 }

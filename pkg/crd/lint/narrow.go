@@ -67,7 +67,7 @@ func (c *comparison) node(old, current *apiextensionsv1.JSONSchemaProps, path *f
 	c.children(old, current, path, object, root)
 }
 
-// widens tells whether each value of the old type is one of the new type.
+// widens reports whether each value of the old type is one of the new type.
 func widens(old, current *apiextensionsv1.JSONSchemaProps) bool {
 	if current.XIntOrString {
 		return old.Type == "integer" || old.Type == "string" || old.XIntOrString

@@ -32,7 +32,7 @@ func columns(d *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersi
 	return findings
 }
 
-// prints tells whether a column of a type shows values of a field.
+// prints reports whether a column of a type shows values of a field.
 func prints(column string, node *apiextensionsv1.JSONSchemaProps) bool {
 	if node.Type == "" || node.XIntOrString {
 		return true

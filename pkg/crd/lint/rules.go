@@ -38,7 +38,7 @@ var Rules = map[string]string{
 	"column-name":         "drop the column: the first column is always the name",
 	"scale-path":          "declare the field of the path with type integer (labelSelectorPath: string)",
 	"status-subresource":  "add subresources.status: {}, so that only controllers write the status",
-	"conversion-none":     "use strategy Webhook, or give all versions the same fields",
+	"conversion-none":     "use strategy Webhook, or give all versions the same fields with the same types",
 	"conversion-ca":       "set caBundle to the CA of the webhook's certificate, in PEM",
 	"conversion-review":   "list v1 first in conversionReviewVersions",
 	"preferred-version":   "make the version that discovery prefers the storage version as soon as all clients can read it",

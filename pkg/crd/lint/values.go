@@ -14,12 +14,21 @@ import (
 // an update leaves as it is.
 const ratcheted = "; stored values that violate it stay until they are changed"
 
+// widerFormats are formats of numbers that permit all values of another format.
+var widerFormats = map[string]string{"int32": "int64", "float": "double"}
+
 // values compares what constrains a single value.
 func (c *comparison) values(old, current *apiextensionsv1.JSONSchemaProps, path *field.Path, object string) {
 	tighten := func(name, format string, args ...any) {
 		c.add(Error, "tightened", path.Child(name), object, format+ratcheted, args...)
 	}
 	c.enum(old, current, path, object)
+	patterns(tighten, old, current)
+	bounds(tighten, old, current)
+}
+
+// patterns compares patterns and formats.
+func patterns(tighten tightenFunc, old, current *apiextensionsv1.JSONSchemaProps) {
 	if current.Pattern != "" && current.Pattern != old.Pattern {
 		if old.Pattern == "" {
 			tighten("pattern", "the pattern %q is new", current.Pattern)
@@ -27,9 +36,13 @@ func (c *comparison) values(old, current *apiextensionsv1.JSONSchemaProps, path 
 			tighten("pattern", "the pattern changes from %q to %q", old.Pattern, current.Pattern)
 		}
 	}
-	if current.Format != "" && current.Format != old.Format {
+	if current.Format != "" && current.Format != old.Format && widerFormats[old.Format] != current.Format {
 		tighten("format", "the format %q is new", current.Format)
 	}
+}
+
+// bounds compares limits of sizes and numbers.
+func bounds(tighten tightenFunc, old, current *apiextensionsv1.JSONSchemaProps) {
 	upper(tighten, "maxLength", old.MaxLength, current.MaxLength)
 	upper(tighten, "maxItems", old.MaxItems, current.MaxItems)
 	upper(tighten, "maxProperties", old.MaxProperties, current.MaxProperties)

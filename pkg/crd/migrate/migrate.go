@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -45,16 +44,21 @@ const (
 type Options struct {
 	// DryRun sends all patches as dry runs and leaves the definition alone.
 	DryRun bool
-	// Force also migrates if status.storedVersions has only the storage version.
-	Force bool
+	// RewriteAll also migrates if status.storedVersions has only the storage version.
+	RewriteAll bool
+	// AcceptLoss goes on although nothing converts the objects and the storage version lacks some of their fields.
+	AcceptLoss bool
+	// CleanUp looks at all objects also if status.storedVersions has only the storage version, and removes
+	// managedFields of versions that are not served. It writes no other object.
+	CleanUp bool
 	// Method is Auto if empty.
 	Method Method
 	// QPS bounds the requests per second.
 	QPS float32
 	// PageSize is the number of objects per list request.
 	PageSize int64
-	// Settle is how old the definition's spec must be, so that all API servers know the
-	// storage version; negative does not wait.
+	// Settle is how long all API servers have to learn of the storage version: a run waits for it unless the
+	// definition's spec is older by far; negative does not wait.
 	Settle time.Duration
 	// ControllerWait is how long the controller may take to begin.
 	ControllerWait time.Duration
@@ -96,6 +100,7 @@ type Migrator struct {
 	kube        kubernetes.Interface
 	metadata    metadata.Interface
 	options     Options
+	clock       serverClock
 }
 
 // New connects to nothing yet.
@@ -119,6 +124,7 @@ func New(cfg *rest.Config, o Options) (*Migrator, error) {
 		cfg.Timeout = requestTimeout
 	}
 	m := &Migrator{options: o}
+	cfg.Wrap(m.clock.over)
 	var err error
 	if m.definitions, err = apiextensions.NewForConfig(cfg); err != nil {
 		return nil, err
@@ -162,8 +168,14 @@ func (m *Migrator) Run(ctx context.Context, name string) (*Result, error) {
 		return &Result{Name: name}, err
 	}
 	r := &Result{Name: name, Storage: p.storage, Stored: p.definition.Status.StoredVersions, DryRun: m.options.DryRun}
-	if len(p.drop) == 0 && !m.options.Force {
-		return r, nil
+	if len(p.drop) == 0 && !m.options.RewriteAll {
+		if !m.options.CleanUp {
+			return r, nil
+		}
+		return r, m.cleanUp(ctx, p, r)
+	}
+	if err := p.loses(); err != nil && !m.options.AcceptLoss {
+		return r, err
 	}
 	if err := m.rights(ctx, p); err != nil {
 		return r, err
@@ -187,6 +199,17 @@ func (m *Migrator) Run(ctx context.Context, name string) (*Result, error) {
 	return r, nil
 }
 
+// cleanUp removes managedFields alone.
+func (m *Migrator) cleanUp(ctx context.Context, p *plan, r *Result) error {
+	if err := m.rewrite(ctx, p, r, true); err != nil {
+		return interrupted(ctx, r, err)
+	}
+	if len(r.Failed) > 0 {
+		return fmt.Errorf("%s: managedFields of versions that are not served could not be removed from %d of %d objects: correct the objects and run the command again", p.definition.Name, len(r.Failed), r.Objects)
+	}
+	return nil
+}
+
 // rewriteBy chooses the method.
 func (m *Migrator) rewriteBy(ctx context.Context, p *plan, r *Result) error {
 	onlyCleanUp := false
@@ -205,25 +228,6 @@ func (m *Migrator) rewriteBy(ctx context.Context, p *plan, r *Result) error {
 		r.Method = Patch
 	}
 	return m.rewrite(ctx, p, r, onlyCleanUp)
-}
-
-// settle waits until the spec of the definition is old enough.
-func (m *Migrator) settle(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
-	if m.options.Settle < 0 {
-		return nil
-	}
-	changed := d.CreationTimestamp.Time
-	for _, f := range d.ManagedFields {
-		if f.Subresource == "" && f.Time != nil && f.Time.After(changed) {
-			changed = f.Time.Time
-		}
-	}
-	select {
-	case <-time.After(min(m.options.Settle, time.Until(changed.Add(m.options.Settle)))):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // interrupted explains that a run can be repeated.

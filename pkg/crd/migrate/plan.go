@@ -31,10 +31,20 @@ type plan struct {
 	status bool
 }
 
+// missing says that a definition does not exist. It is the API server's NotFound in other words.
+type missing struct {
+	text string
+	err  error
+}
+
+func (m *missing) Error() string { return m.text }
+
+func (m *missing) Unwrap() error { return m.err }
+
 func (m *Migrator) plan(ctx context.Context, name string) (*plan, error) {
 	d, err := m.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("no CustomResourceDefinition %q%s", name, m.similar(ctx, name))
+		return nil, &missing{fmt.Sprintf("no CustomResourceDefinition %q%s", name, m.similar(ctx, name)), err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get CustomResourceDefinition %s: %w", name, err)
@@ -60,6 +70,26 @@ func (m *Migrator) plan(ctx context.Context, name string) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// loses says which fields of stored objects would be removed for good: without a conversion, clients of the
+// version in which they are stored can still read them.
+func (p *plan) loses() error {
+	d := p.definition
+	if d.Spec.PreserveUnknownFields || d.Spec.Conversion != nil && d.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter {
+		return nil
+	}
+	for _, name := range p.drop {
+		from, to := crd.Version(d, name), crd.Version(d, p.storage)
+		if from == nil || to == nil {
+			continue
+		}
+		if fields := crd.Lost(from, to); len(fields) > 0 {
+			return fmt.Errorf("%s: objects may be stored in %s, nothing converts them, and %s lacks %s: the migration would remove what is there for good: "+
+				"have a webhook convert them, add the fields to %s, or use --accept-data-loss", d.Name, name, p.storage, strings.Join(fields, ", "), p.storage)
+		}
+	}
+	return nil
 }
 
 // migratable refuses definitions whose objects the API server does not serve for good.

@@ -16,22 +16,37 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/retry"
 )
 
 // fieldManager names the writer; an empty patch leaves no trace of it.
 const fieldManager = "fairlead-crd-migrate"
 
-// transient are the pauses between attempts after failures that may pass.
+// transient are the attempts after failures that may pass, and the pauses between them.
 var transient = wait.Backoff{Steps: 5, Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2}
 
-// retrying calls do again after failures that may pass. retry.OnError alone returns nil if
-// do fails because ctx has ended.
+// retrying calls do again after failures that may pass, and returns the last one. retry.OnError
+// of client-go is of no use here: it takes a request that timed out for the end of the caller's
+// time, and then returns nil.
 func retrying(ctx context.Context, do func() error) error {
-	if err := retry.OnError(transient, passing, do); err != nil {
-		return err
+	pauses := transient
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		pause := pauses.Step()
+		if !passing(err) || pauses.Steps == 0 {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return ctx.Err()
 }
 
 // rewrite goes through all objects page by page.
@@ -81,7 +96,9 @@ func (m *Migrator) rewritePage(ctx context.Context, p *plan, r *Result, items []
 			for item := range work {
 				o := m.object(ctx, p, item, onlyCleanUp)
 				lock.Lock()
-				o.count(r, item)
+				if ctx.Err() == nil || o.err == nil { // otherwise it was not seen
+					o.count(r, item)
+				}
 				lock.Unlock()
 			}
 		})
@@ -104,10 +121,7 @@ type outcome struct {
 }
 
 func (o outcome) count(r *Result, item *metav1.PartialObjectMetadata) {
-	switch {
-	case errors.Is(o.err, context.Canceled) || errors.Is(o.err, context.DeadlineExceeded):
-		return // not seen
-	case o.err != nil:
+	if o.err != nil {
 		r.Failed = append(r.Failed, Failure{Namespace: item.Namespace, Name: item.Name, Reason: o.err.Error()})
 	}
 	r.Objects++
@@ -162,12 +176,10 @@ func (m *Migrator) patch(ctx context.Context, client metadata.ResourceInterface,
 	return after, err
 }
 
-// passing tells whether another attempt may succeed.
+// passing reports whether another attempt may succeed. A request without an answer in time is one
+// of those.
 func passing(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	return apierrors.IsConflict(err) || apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+	return errors.Is(err, context.DeadlineExceeded) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) || apierrors.IsConflict(err) || apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
 }
 

@@ -48,7 +48,7 @@ func parse(data []byte) (*unstructured.Unstructured, []error, error) {
 // decode prunes an object and applies defaults, as for a request. It returns the fields
 // that it removed.
 func (v *version) decode(u *unstructured.Unstructured) ([]error, error) {
-	paths, err := coerce(u, v.structural, coercion{track: true})
+	paths, err := v.coerce(u, coercion{track: true})
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -69,14 +69,17 @@ type coercion struct {
 
 // coerce removes what the schema does not declare, nulls that it does not permit, and
 // unknown metadata, also in embedded objects.
-func coerce(u *unstructured.Unstructured, s *structuralschema.Structural, c coercion) ([]string, error) {
+func (v *version) coerce(u *unstructured.Unstructured, c coercion) ([]string, error) {
+	s := v.structural
 	kind, apiVersion := u.GetKind(), u.GetAPIVersion()
 	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{DropMalformedFields: c.lenient, ReturnUnknownFieldPaths: c.track})
 	if err != nil {
 		return nil, err
 	}
-	unknown = append(unknown, pruning.PruneWithOptions(u.Object, s, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: c.track})...)
-	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s)
+	if !v.unpruned {
+		unknown = append(unknown, pruning.PruneWithOptions(u.Object, s, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: c.track})...)
+		defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s)
+	}
 	fieldErr, paths := objectmeta.CoerceWithOptions(nil, u.Object, s, false, objectmeta.CoerceOptions{DropInvalidFields: c.lenient, ReturnUnknownFieldPaths: c.track})
 	if fieldErr != nil {
 		return nil, fieldErr

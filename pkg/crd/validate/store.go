@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// convertible tells whether objects can be converted here: a webhook is not called.
+// convertible reports whether objects can be converted here: a webhook is not called.
 func (v *Validator) convertible(from, to string) bool {
 	return from == to || v.definition.Spec.Conversion == nil || v.definition.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter
 }
@@ -21,7 +21,7 @@ func (v *Validator) convert(u *unstructured.Unstructured, to string) (*unstructu
 		return out, nil
 	}
 	out.SetAPIVersion(v.definition.Spec.Group + "/" + to)
-	_, err := coerce(out, v.versions[to].structural, coercion{})
+	_, err := v.versions[to].coerce(out, coercion{})
 	return out, err
 }
 
@@ -42,11 +42,11 @@ func (v *Validator) store(u *unstructured.Unstructured) (stored, returned *unstr
 // read returns a stored object in a version: pruned and with defaults of the version in
 // which it is stored, converted, and pruned again.
 func (v *Validator) read(stored *unstructured.Unstructured, to string) (*unstructured.Unstructured, error) {
-	out, s := stored.DeepCopy(), v.versions[stored.GroupVersionKind().Version].structural
-	if _, err := coerce(out, s, coercion{lenient: true}); err != nil {
+	out, from := stored.DeepCopy(), v.versions[stored.GroupVersionKind().Version]
+	if _, err := from.coerce(out, coercion{lenient: true}); err != nil {
 		return nil, err
 	}
-	defaulting.Default(out.UnstructuredContent(), s)
+	defaulting.Default(out.UnstructuredContent(), from.structural)
 	return v.convert(out, to)
 }
 
@@ -58,6 +58,6 @@ func (v *Validator) Prune(u *unstructured.Unstructured) (*unstructured.Unstructu
 		return nil, err
 	}
 	out := u.DeepCopy()
-	_, err = coerce(out, found.structural, coercion{})
+	_, err = found.coerce(out, coercion{})
 	return out, err
 }

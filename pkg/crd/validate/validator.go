@@ -32,6 +32,7 @@ type version struct {
 	name       string
 	served     bool
 	structural *structuralschema.Structural
+	unpruned   bool // keeps what the schema does not declare
 	main       strategy
 	status     rest.RESTUpdateStrategy // nil without the subresource
 }
@@ -42,9 +43,14 @@ type strategy interface {
 	rest.RESTUpdateStrategy
 }
 
-// New builds a validator. It refuses a definition that the API server refuses.
+// New builds a validator. It refuses a definition that the API server refuses. One that comes from a cluster is judged as
+// there: the API server tolerates what it has stored under older rules.
 func New(ctx context.Context, d *crd.Definition) (*Validator, error) {
-	findings, err := lint.Definition(ctx, &crd.Definition{CustomResourceDefinition: d.CustomResourceDefinition})
+	own := &crd.Definition{CustomResourceDefinition: d.CustomResourceDefinition}
+	findings, err := lint.Definition(ctx, own)
+	if err == nil && len(d.Status.Conditions) > 0 { // only a cluster sets them
+		findings, err = lint.Change(ctx, own, own)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +93,7 @@ func build(d *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.Custo
 	kind := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
 	main := customresource.NewStrategy(crdserverscheme.NewUnstructuredObjectTyper(), d.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		kind, whole, statusSchema, structural, status, scale, v.SelectableFields)
-	out := &version{name: v.Name, served: v.Served, structural: structural, main: main}
+	out := &version{name: v.Name, served: v.Served, structural: structural, unpruned: d.Spec.PreserveUnknownFields, main: main}
 	if status != nil {
 		out.status = customresource.NewStatusStrategy(main)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -83,6 +84,8 @@ type rule struct {
 	// up and down convert the fields that are there. They return only what they can
 	// express, and never change what they get.
 	up, down func(map[string]any) map[string]any
+	// oldType and newType tell whether a value is of a field's type in v1alpha1 and v1beta1.
+	oldType, newType func(name string, value any) bool
 }
 
 func (r rule) apply(object map[string]any, up bool, originals, lost map[string]any) {
@@ -90,14 +93,14 @@ func (r rule) apply(object map[string]any, up bool, originals, lost map[string]a
 	if parent == nil {
 		return
 	}
-	source, target, convert, back := r.old, r.new, r.up, r.down
+	source, target, convert, back, typed := r.old, r.new, r.up, r.down, r.newType
 	if !up {
-		source, target, convert, back = r.new, r.old, r.down, r.up
+		source, target, convert, back, typed = r.new, r.old, r.down, r.up, r.oldType
 	}
 	key := r.parent + "." + r.new[0]
 	has := pick(parent, source)
 	becomes := convert(has)
-	if original, ok := originals[key].(map[string]any); ok && onlyNames(original, target) && equal(convertOrEmpty(back, original), has) {
+	if original, ok := originals[key].(map[string]any); ok && fits(original, target, typed) && equal(convertOrEmpty(back, original), has) {
 		becomes = original
 	} else if !equal(convertOrEmpty(back, becomes), has) {
 		lost[key] = has
@@ -119,9 +122,12 @@ func equal(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-func onlyNames(fields map[string]any, names []string) bool {
-	for name := range fields {
-		if !slices.Contains(names, name) {
+// fits reports whether an original may be restored. The API server checks an object in the version
+// of the request only, and clients write annotations: a value of another type would be stored
+// unchecked, and no client could decode the object.
+func fits(original map[string]any, names []string, typed func(name string, value any) bool) bool {
+	for name, value := range original {
+		if !slices.Contains(names, name) || !typed(name, value) {
 			return false
 		}
 	}
@@ -169,10 +175,20 @@ func takeAnnotation(object map[string]any, name string) map[string]any {
 	return fields
 }
 
+// setAnnotation adds an annotation if the object has room for it: the API server refuses what a webhook
+// returns with more, and no client could read the object, nor a list with it.
 func setAnnotation(object map[string]any, name string, fields map[string]any) {
 	text, err := utiljson.Marshal(fields)
 	if err != nil {
 		return // JSON that was decoded can be encoded
+	}
+	size := len(name) + len(text)
+	for key, value := range nested(object, []string{"metadata", "annotations"}) {
+		text, _ := value.(string)
+		size += len(key) + len(text)
+	}
+	if size > validation.TotalAnnotationSizeLimitB {
+		return
 	}
 	metadata := child(object, "metadata")
 	child(metadata, "annotations")[name] = string(text)

@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/randfill"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
@@ -69,7 +72,6 @@ func TestLostFields(t *testing.T) {
 		"fraction of a second": {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": "1500ms"}}`},
 		"unusual spelling":     {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": "3600s"}}`},
 		"no duration":          {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": "soon"}}`},
-		"wrong type":           {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": {"a": [1.5, null]}}}`},
 		"unknown identifier":   {conversion.V1alpha1, conversion.V1beta1, `{"konnectivity": {"agent": {"identifiers": "host=a&region=b"}}}`},
 		"broken identifier":    {conversion.V1alpha1, conversion.V1beta1, `{"konnectivity": {"agent": {"identifiers": "host=%zz"}}}`},
 		"no identifiers":       {conversion.V1alpha1, conversion.V1beta1, `{"konnectivity": {"agent": {"identifiers": ""}}}`},
@@ -78,7 +80,7 @@ func TestLostFields(t *testing.T) {
 		"two addresses":        {conversion.V1beta1, conversion.V1alpha1, `{"konnectivity": {"serverAddresses": [{"host": "a"}, {"host": "b", "port": 1}]}}`},
 		"empty address":        {conversion.V1beta1, conversion.V1alpha1, `{"konnectivity": {"serverAddresses": [{}]}}`},
 		"unknown enum":         {conversion.V1beta1, conversion.V1alpha1, `{"konnectivity": {"agent": {"hostNetwork": "Maybe"}}}`},
-		"endless":              {conversion.V1beta1, conversion.V1alpha1, `{"pki": {"validitySeconds": 9223372036854775807}}`},
+		"too many addresses":   {conversion.V1beta1, conversion.V1alpha1, `{"konnectivity": {"serverAddresses": [{"port": 2147483647}, {}, {"host": ""}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := decode(t, fmt.Sprintf(`{"apiVersion": %q, "kind": "Bundle", "metadata": {"name": "default"}, "spec": %s}`, tc.version, tc.spec))
@@ -105,6 +107,25 @@ func TestEditsWin(t *testing.T) {
 	want := decode(t, `{"apiVersion": "fairlead.dev/v1alpha1", "kind": "Bundle", "metadata": {"name": "default"}, "spec": {"pki": {"validity": "9s"}}}`)
 	if diff := cmp.Diff(want, convert(t, hub, conversion.V1alpha1)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAnnotationLimit: an object whose annotations leave no room for what its other version cannot express converts
+// nevertheless, without an annotation: the API server would refuse the result, and no client could read the object.
+func TestAnnotationLimit(t *testing.T) {
+	const lost = `{"spec.serverAddresses":{"serverAddresses":[{}]}}`
+	room := validation.TotalAnnotationSizeLimitB - len("example.com/a") - len(conversion.LostV1beta1) - len(lost)
+	for size, fits := range map[int]bool{10: true, room: true, room + 1: false, 262_100: false} {
+		in := decode(t, fmt.Sprintf(`{"apiVersion": "fairlead.dev/v1beta1", "kind": "TunnelPool", "metadata": {"name": "p", "namespace": "n",
+			"annotations": {"example.com/a": %q}}, "spec": {"serverAddresses": [{}]}}`, strings.Repeat("x", size)))
+		out := convert(t, in, conversion.V1alpha1)
+		annotations := (&unstructured.Unstructured{Object: out}).GetAnnotations()
+		if errs := validation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotations")); len(errs) > 0 {
+			t.Errorf("with an annotation of %d bytes: %v", size, errs.ToAggregate())
+		}
+		if text, found := annotations[conversion.LostV1beta1]; found != fits || fits && text != lost {
+			t.Errorf("with an annotation of %d bytes the fields are kept: %v, want %v: %s", size, found, fits, text)
+		}
 	}
 }
 
@@ -187,7 +208,91 @@ func pickString(c randfill.Continue) string {
 	return c.String(12)
 }
 
-// FuzzRoundTrip: no JSON makes Convert fail, or lose something.
+// forged are annotations that a client may write to pass values by the API server's validation.
+var forged = []string{
+	`{"spec.hostNetwork": {"hostNetwork": 5}}`,
+	`{"spec.hostNetwork": {"hostNetwork": {"a": [1.5, null]}}, "spec.identifiers": {"identifiers": null}}`,
+	`{"spec.serverAddresses": {"serverAddresses": "a"}, "spec.identifiers": {"identifiers": [1]}}`,
+	`{"spec.serverAddresses": {"serverAddresses": [{"host": 1}]}, "spec.identifiers": {"identifiers": [{"type": "Host", "value": 1}]}}`,
+	`{"spec.serverAddresses": {"serverAddresses": [{"port": 9223372036854775807}]}, "spec.identifiers": {"identifiers": [{"kind": {}}]}}`,
+	`{"spec.serverAddresses": {"serverHost": 1, "agentPort": "a"}, "spec.identifiers": {"identifiers": []}}`,
+	`{"spec.konnectivity.agent.hostNetwork": {"hostNetwork": 5}, "spec.pki.validitySeconds": {"validitySeconds": "1"}}`,
+	`{"spec.pki.validitySeconds": {"validitySeconds": 9223372036854775807}, "spec.pki.caValiditySeconds": {"caValiditySeconds": 1.5}}`,
+	`{"spec.pki.validitySeconds": {"validity": 1}, "spec.pki.caValiditySeconds": {"caValidity": "soon"}, "spec.konnectivity.agent.hostNetwork": {"hostNetwork": "yes"}}`,
+}
+
+// TestForged: whatever an annotation holds, values are of their fields' types.
+func TestForged(t *testing.T) {
+	for _, text := range forged {
+		for _, to := range []string{conversion.V1alpha1, conversion.V1beta1} {
+			decodes(t, text, to)
+		}
+	}
+}
+
+// FuzzAnnotations: the same for any annotation.
+func FuzzAnnotations(f *testing.F) {
+	for _, text := range forged {
+		f.Add(text, true)
+		f.Add(text, false)
+	}
+	f.Fuzz(func(t *testing.T, text string, up bool) {
+		to := conversion.V1alpha1
+		if up {
+			to = conversion.V1beta1
+		}
+		decodes(t, text, to)
+	})
+}
+
+// decodes fails the test unless empty objects with an annotation convert to a version and then have
+// values of its types only, which decode. A duration of v1alpha1 may be any string.
+func decodes(t *testing.T, annotation, to string) {
+	t.Helper()
+	from, name := conversion.V1beta1, conversion.LostV1alpha1
+	if to == conversion.V1beta1 {
+		from, name = conversion.V1alpha1, conversion.LostV1beta1
+	}
+	for kind, target := range map[string]any{"Bundle": &v1beta1.Bundle{}, "TunnelPool": &v1beta1.TunnelPool{}} {
+		out := convert(t, map[string]any{
+			"apiVersion": from, "kind": kind, "metadata": map[string]any{"name": "a", "annotations": map[string]any{name: annotation}},
+			"spec": map[string]any{"pki": map[string]any{}, "konnectivity": map[string]any{"agent": map[string]any{}}},
+		}, to)
+		if !conversion.WellTyped(out) {
+			t.Errorf("%s to %s with the annotation %s: %v", kind, to, annotation, out)
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to != conversion.V1beta1 {
+			continue
+		}
+		if err := json.Unmarshal(text, target); err != nil {
+			t.Errorf("%s with the annotation %s does not decode: %v: %s", kind, annotation, err, text)
+		}
+	}
+}
+
+// TestWrongTypes: a value that is not of its field's type converts without an error, and is gone
+// after that: no client could decode it.
+func TestWrongTypes(t *testing.T) {
+	for name, tc := range map[string]struct{ version, other, spec, want string }{
+		"object for a duration": {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": {"a": [1.5, null]}, "algorithm": "x"}}`, `{"pki": {"algorithm": "x"}}`},
+		"64 bits":               {conversion.V1beta1, conversion.V1alpha1, `{"pki": {"validitySeconds": 9223372036854775807}}`, `{"pki": {}}`},
+		"number for an enum":    {conversion.V1beta1, conversion.V1alpha1, `{"konnectivity": {"agent": {"hostNetwork": 5}}}`, `{"konnectivity": {"agent": {}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := decode(t, fmt.Sprintf(`{"apiVersion": %q, "kind": "Bundle", "metadata": {"name": "default"}, "spec": %s}`, tc.version, tc.spec))
+			back := convert(t, convert(t, in, tc.other), tc.version)
+			if diff := cmp.Diff(decode(t, tc.want), back["spec"]); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzRoundTrip: no JSON makes Convert fail, and what is of its field's type is not lost.
 func FuzzRoundTrip(f *testing.F) {
 	for _, s := range interesting {
 		text, err := json.Marshal(map[string]any{"konnectivity": map[string]any{"serverHost": s, "agent": map[string]any{"identifiers": s, "hostNetwork": s}}})
@@ -216,8 +321,16 @@ func FuzzRoundTrip(f *testing.F) {
 			t.Skip("no JSON")
 		}
 		in := map[string]any{"apiVersion": version, "kind": "Bundle", "metadata": map[string]any{"name": "default"}, "spec": m}
-		if diff := cmp.Diff(in, convert(t, convert(t, in, other), version)); diff != "" {
+		there := convert(t, in, other)
+		back := convert(t, there, version)
+		if diff := cmp.Diff(in, back); diff != "" && conversion.WellTyped(in) {
 			t.Errorf("-before +after:\n%s", diff)
+		}
+		// What is of another type is not restored, but never an error.
+		for _, o := range []map[string]any{there, back} {
+			if !conversion.WellTyped(o) {
+				t.Errorf("a value of another type after a conversion: %v", o)
+			}
 		}
 	})
 }

@@ -34,6 +34,8 @@ func duration(parent, name string) rule {
 	seconds := name + "Seconds"
 	return rule{
 		parent: parent, old: []string{name}, new: []string{seconds},
+		oldType: func(_ string, v any) bool { return is[string](v) },
+		newType: func(_ string, v any) bool { return isInt32(v) },
 		up: func(f map[string]any) map[string]any {
 			text, ok := f[name].(string)
 			if !ok {
@@ -67,6 +69,8 @@ func hostNetwork(parent string) rule {
 	const name = "hostNetwork"
 	return rule{
 		parent: parent, old: []string{name}, new: []string{name},
+		oldType: func(_ string, v any) bool { return is[bool](v) },
+		newType: func(_ string, v any) bool { return is[string](v) },
 		up: func(f map[string]any) map[string]any {
 			switch f[name] {
 			case true:
@@ -93,12 +97,14 @@ func addresses(parent string) rule {
 	const host, port, list = "serverHost", "agentPort", "serverAddresses"
 	return rule{
 		parent: parent, old: []string{host, port}, new: []string{list},
+		oldType: hostOrPort,
+		newType: func(_ string, v any) bool { return isList(v, hostOrPort, "host", "port") },
 		up: func(f map[string]any) map[string]any {
 			address := map[string]any{}
 			if v, ok := f[host].(string); ok && v != "" {
 				address["host"] = v
 			}
-			if v, ok := f[port].(int64); ok && v != 0 {
+			if v, ok := f[port].(int64); ok && v != 0 && isInt32(v) {
 				address["port"] = v
 			}
 			if len(address) > 0 {
@@ -122,7 +128,7 @@ func addresses(parent string) rule {
 			if v, ok := first["host"].(string); ok && v != "" {
 				out[host] = v
 			}
-			if v, ok := first["port"].(int64); ok && v != 0 {
+			if v, ok := first["port"].(int64); ok && v != 0 && isInt32(v) {
 				out[port] = v
 			}
 			return out
@@ -144,6 +150,10 @@ func identifiers(parent string) rule {
 	const name = "identifiers"
 	return rule{
 		parent: parent, old: []string{name}, new: []string{name},
+		oldType: func(_ string, v any) bool { return is[string](v) },
+		newType: func(_ string, v any) bool {
+			return isList(v, func(_ string, v any) bool { return is[string](v) }, "type", "value")
+		},
 		up: func(f map[string]any) map[string]any {
 			text, ok := f[name].(string)
 			if ok && text == "" {
@@ -191,4 +201,32 @@ func lookup(table [][2]string, by int, key string, column int) string {
 		}
 	}
 	return ""
+}
+
+func is[T any](v any) bool {
+	_, ok := v.(T)
+	return ok
+}
+
+func isInt32(v any) bool {
+	n, ok := v.(int64)
+	return ok && n >= math.MinInt32 && n <= math.MaxInt32
+}
+
+// hostOrPort reports whether a value is a host's or a port's, by the field's name.
+func hostOrPort(name string, v any) bool {
+	if strings.HasSuffix(strings.ToLower(name), "port") {
+		return isInt32(v)
+	}
+	return is[string](v)
+}
+
+// isList reports whether a value is a list of objects with no other fields than those named.
+func isList(v any, typed func(name string, value any) bool, names ...string) bool {
+	list, ok := v.([]any)
+	for _, item := range list {
+		fields, isObject := item.(map[string]any)
+		ok = ok && isObject && fits(fields, names, typed)
+	}
+	return ok
 }

@@ -32,6 +32,7 @@ func AddToScheme(s *runtime.Scheme) error {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a cluster has one Bundle: name it default"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.__namespace__) ? self.spec.__namespace__ : 'kube-system') == (has(oldSelf.spec) && has(oldSelf.spec.__namespace__) ? oldSelf.spec.__namespace__ : 'kube-system')",fieldPath=".spec.namespace",message="is immutable: uninstall the bundle, and install it in the other namespace"
 type Bundle struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard metadata. The name is default.
@@ -48,13 +49,17 @@ type Bundle struct {
 }
 
 // BundleSpec is the configuration of everything Fairlead renders for one cluster.
-// +kubebuilder:validation:XValidation:rule="(has(self.__namespace__) ? self.__namespace__ : 'kube-system') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'kube-system')",fieldPath=".namespace",message="is immutable: uninstall the bundle, and install it in the other namespace"
 type BundleSpec struct {
 	config.Bundle `json:",inline"`
 
 	// managementPolicy says what the operator does: Enforce or Observe. Default: Enforce.
 	// +optional
 	ManagementPolicy v1beta1.ManagementPolicy `json:"managementPolicy,omitempty"`
+
+	// deletionPolicy says what the operator does when the Bundle is deleted: Orphan or Delete.
+	// Default: Orphan.
+	// +optional
+	DeletionPolicy v1beta1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
 // BundleList is a list of bundles.
@@ -77,7 +82,7 @@ type BundleList struct {
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:scope=Namespaced,shortName=tpool,categories=fairlead
 // +kubebuilder:printcolumn:name="Form",type=string,JSONPath=`.spec.form`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TunnelPool struct {
@@ -107,6 +112,7 @@ type TunnelPoolList struct {
 }
 
 // TunnelPoolSpec configures agents. What is unset is as in the Bundle.
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.?form.orValue('Deployment') == 'Deployment'",fieldPath=".replicas",reason=FieldValueForbidden,message="a DaemonSet runs one Pod per node: remove replicas, or set form: Deployment"
 type TunnelPoolSpec struct {
 	// form is Deployment or DaemonSet. Default: Deployment.
 	// +optional
@@ -125,6 +131,8 @@ type TunnelPoolSpec struct {
 
 	// agentPort is the port of the server that agents dial.
 	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=49151
 	AgentPort int32 `json:"agentPort,omitempty"`
 
 	// hostNetwork runs agents in the node's network.

@@ -12,6 +12,10 @@ const (
 	ReasonDrift = "Drift"
 	// ReasonBlocked: objects or fields belong to others, or the change would cut the tunnel.
 	ReasonBlocked = "Blocked"
+	// ReasonUninstalling: the Bundle is being deleted, and the operator removes what it brought.
+	ReasonUninstalling = "Uninstalling"
+	// ReasonWaiting: another run of `fairlead install` changes the cluster.
+	ReasonWaiting = "Waiting"
 	// ReasonFailed: a request failed, and the operator tries again.
 	ReasonFailed = "Failed"
 	// ReasonAvailable: agents are ready.
@@ -34,6 +38,18 @@ const (
 	ReasonCertificatesExpired = "Expired"
 	// ReasonRenewalFailed: the certificates are valid, and the last renewal failed.
 	ReasonRenewalFailed = "RenewalFailed"
+	// ReasonConfigured: all API servers use the tunnel.
+	ReasonConfigured = "Configured"
+	// ReasonNoEgressSelector: an API server does not use the tunnel.
+	ReasonNoEgressSelector = "NoEgressSelector"
+	// ReasonServerCount: there are more API servers than agents connect to.
+	ReasonServerCount = "ServerCount"
+	// ReasonNotVisible: no Pod of an API server is visible.
+	ReasonNotVisible = "NotVisible"
+	// ReasonMigrated: no object is stored in an old version.
+	ReasonMigrated = "Migrated"
+	// ReasonMigrationFailed: an object that is stored in an old version could not be rewritten.
+	ReasonMigrationFailed = "MigrationFailed"
 	// ReasonAccepted: the spec is valid, and is part of what the operator applies.
 	ReasonAccepted = "Accepted"
 	// ReasonInvalid: the spec is not valid together with the Bundle.

@@ -18,6 +18,25 @@ const (
 	ManagementObserve ManagementPolicy = "Observe"
 )
 
+// DeletionPolicy says what becomes of the objects in the cluster when the Bundle is deleted.
+// +kubebuilder:validation:Enum=Orphan;Delete
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	// DeletionOrphan keeps the objects.
+	DeletionOrphan DeletionPolicy = "Orphan"
+	// DeletionDelete deletes the objects before the Bundle goes.
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// FinalizerUninstall is the finalizer of a Bundle whose objects the operator deletes with it.
+const FinalizerUninstall = "fairlead.dev/uninstall"
+
+// AnnotationIgnorePreflight of a Bundle lists findings that the operator ignores, as --ignore-preflight-errors
+// of `fairlead install` does: IDs with commas between them. The tunnel that kube-apiserver uses is always kept.
+const AnnotationIgnorePreflight = "fairlead.dev/ignore-preflight-errors"
+
 // Types of conditions of a Bundle. All are True when all is well, except for Progressing and
 // Stalled, which are False then.
 const (
@@ -31,6 +50,10 @@ const (
 	BundleSchedulerLeading = "SchedulerLeading"
 	// BundleCertificatesValid is True if the operator's certificates are valid.
 	BundleCertificatesValid = "CertificatesValid"
+	// BundleControlPlaneReady is True if all API servers whose Pods are visible use the tunnel. It is Unknown if none is visible.
+	BundleControlPlaneReady = "ControlPlaneReady"
+	// BundleStorageMigrated is True if all objects of group fairlead.dev are stored in the newest version.
+	BundleStorageMigrated = "StorageMigrated"
 	// BundleProgressing is True while workloads roll out what the operator has applied, or
 	// while the operator tries again after a failure.
 	BundleProgressing = "Progressing"
@@ -58,6 +81,7 @@ const (
 // +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.conditions[?(@.type=="SchedulerLeading")].status`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a cluster has one Bundle: name it default"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.__namespace__) ? self.spec.__namespace__ : 'kube-system') == (has(oldSelf.spec) && has(oldSelf.spec.__namespace__) ? oldSelf.spec.__namespace__ : 'kube-system')",fieldPath=".spec.namespace",message="is immutable: uninstall the bundle, and install it in the other namespace"
 type Bundle struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard metadata. The name is default.
@@ -87,7 +111,7 @@ type BundleList struct {
 // BundleStatus is what the operator sees.
 type BundleStatus struct {
 	// conditions are Ready, Reconciled, TunnelAvailable, SchedulerLeading,
-	// CertificatesValid, Progressing and Stalled.
+	// CertificatesValid, ControlPlaneReady, StorageMigrated, Progressing and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -110,6 +134,13 @@ type BundleStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Components []ComponentStatus `json:"components,omitempty"`
+
+	// certificates are those that the operator renews.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Certificates []CertificateStatus `json:"certificates,omitempty"`
 
 	// drift lists fields that another owner has set to another value.
 	// +optional
@@ -136,6 +167,22 @@ type ComponentStatus struct {
 	// ready Pods.
 	// +optional
 	Ready int32 `json:"ready"`
+	// image of the Pods of the newest template.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+}
+
+// CertificateStatus is a certificate that the operator renews.
+type CertificateStatus struct {
+	// name of the Secret with the certificate. The CA of the operator's webhook has the name of the Secret and -ca.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// notAfter is when the certificate expires.
+	// +required
+	NotAfter metav1.Time `json:"notAfter,omitzero"`
 }
 
 // DriftedField is a difference between the bundle and the cluster.

@@ -9,13 +9,19 @@ import (
 // BundleSpec is the configuration of everything Fairlead renders for one cluster. All
 // fields are optional. Defaults are filled in when the bundle is rendered and never
 // stored, so that a release can improve one.
-// +kubebuilder:validation:XValidation:rule="(has(self.__namespace__) ? self.__namespace__ : 'kube-system') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'kube-system')",fieldPath=".namespace",message="is immutable: uninstall the bundle, and install it in the other namespace"
 type BundleSpec struct {
 	// managementPolicy says what the operator does: Enforce applies the bundle, and names
 	// fields that another owner has set in the status, without taking them; Observe only
 	// reports. Default: Enforce. Commands ignore it.
 	// +optional
 	ManagementPolicy ManagementPolicy `json:"managementPolicy,omitempty"`
+
+	// deletionPolicy says what the operator does when the Bundle is deleted: Orphan keeps all
+	// objects in the cluster; Delete removes them first, the agents of the tunnel last of
+	// the workloads, and refuses while kube-apiserver uses the tunnel. Delete has no effect with
+	// managementPolicy Observe. Default: Orphan. Commands ignore it.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// namespace holds all namespaced objects. Default: kube-system. In any other
 	// namespace the API server's stock FlowSchemas put the requests of the second

@@ -18,7 +18,8 @@ const (
 	HostNetworkDisabled HostNetwork = "Disabled"
 )
 
-// ServerAddress is where agents dial a server.
+// ServerAddress is where agents dial a server. It has a host, a port, or both.
+// +kubebuilder:validation:MinProperties=1
 type ServerAddress struct {
 	// host is the DNS name or IP address. It must be in the server's certificate, into
 	// which kubeadm puts it only if its configuration lists it (file
@@ -162,7 +163,7 @@ type KonnectivityServer struct {
 	// +optional
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// drainTimeoutSeconds is how long tunnelled connections may continue after the server is
+	// drainTimeoutSeconds is how long tunneled connections may continue after the server is
 	// asked to stop. Default: 5. The socket is closed meanwhile and until the next
 	// server has started; kube-apiserver's GRPC client tries for 30 s to connect, so
 	// no call fails if DrainTimeout is well below that, except calls to webhooks with

@@ -73,6 +73,7 @@ type SchedulerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=array
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
 	// builtInProfiles come after Profiles. Default: none if Profiles is set,

@@ -39,7 +39,7 @@ const (
 // +kubebuilder:resource:scope=Namespaced,shortName=tpool,categories=fairlead
 // +kubebuilder:selectablefield:JSONPath=`.spec.form`
 // +kubebuilder:printcolumn:name="Form",type=string,JSONPath=`.spec.form`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Server",type=string,JSONPath=`.spec.serverAddresses[0].host`,priority=1
@@ -135,7 +135,7 @@ type TunnelPoolStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// replicas is the number of Pods that should run.
+	// replicas is the number of Pods that there are.
 	// +optional
 	Replicas int32 `json:"replicas"`
 

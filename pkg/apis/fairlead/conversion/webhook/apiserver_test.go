@@ -97,7 +97,14 @@ func startServer(t *testing.T) *server {
 			}
 			return fmt.Errorf("%s is not established: %+v", crd.Name, live.Status.Conditions)
 		})
+		for _, v := range crd.Spec.Versions { // served a moment later
+			daemontest.Eventually(t, time.Minute, func() error {
+				_, err := s.resource(v.Name, crd.Spec.Names.Plural, "").List(t.Context(), metav1.ListOptions{})
+				return err
+			})
+		}
 	}
+	_ = s.warnings.take() // of the deprecated version
 	return s
 }
 
@@ -199,6 +206,7 @@ func testVersions(t *testing.T, s *server) {
 // testRules: the API server refuses what can never work, and says why.
 func testRules(t *testing.T, s *server) {
 	const bundle, profile, pool = "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\n", "apiVersion: fairlead.dev/v1beta1\nkind: SchedulerProfile\n", "apiVersion: fairlead.dev/v1beta1\nkind: TunnelPool\n"
+	old := func(text string) string { return strings.Replace(text, "v1beta1", "v1alpha1", 1) }
 	ctx := t.Context()
 	for _, step := range []struct{ object, want string }{
 		{bundle + "metadata: {name: mine}", "name it default"},
@@ -211,6 +219,8 @@ func testRules(t *testing.T, s *server) {
 		{bundle + "metadata: {name: default}\nspec: {scheduler: {replicas: 1}}", "is immutable"},
 		{strings.Replace(bundle, "v1beta1", "v1alpha1", 1) + "metadata: {name: default}\nspec: {namespace: b}", "spec.namespace: Invalid value"},
 		{bundle + "metadata: {name: default}\nspec: {namespace: a, scheduler: {replicas: 3}}", ""},
+		{bundle + "metadata: {name: default}\nspec: {scheduler: {profiles: {schedulerName: x}}}", "profiles: expected list"},
+		{bundle + "metadata: {name: default}\nspec: {tunnelAPI: {resources: {limits: {cpu: [1]}}}}", "tunnelAPI.resources.limits.cpu"},
 		{profile + "metadata: {name: a}\nspec: {strategy: Spread}", "schedulerName: Required value"},
 		{profile + "metadata: {name: a}\nspec: {schedulerName: default-scheduler, strategy: Spread}", "choose another name"},
 		{profile + "metadata: {name: a}\nspec: {schedulerName: a, strategy: Random}", "Unsupported value"},
@@ -220,10 +230,25 @@ func testRules(t *testing.T, s *server) {
 		{profile + "metadata: {name: a}\nspec: {schedulerName: b, strategy: Batch}", "is immutable"},
 		{pool + "metadata: {name: a, namespace: default}\nspec: {form: DaemonSet, replicas: 2}", "a DaemonSet runs one Pod per node"},
 		{pool + "metadata: {name: a, namespace: default}\nspec: {serverAddresses: [{host: a}, {host: b}]}", "must have at most 1 item"},
+		// What v1beta1 forbids, v1alpha1 forbids as well: the API server checks the version of the request only.
+		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {form: DaemonSet, replicas: 2}", "spec.replicas: Forbidden: a DaemonSet runs one Pod per node"},
+		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {agentPort: 80}", "spec.agentPort: Invalid value"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, scheduler: {leaderElection: {leaseName: kube-scheduler}}}", "leaseName: Invalid value"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, scheduler: {leaderElection: {leaseDuration: soon}}}", "leaseDuration: Invalid value"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, pki: {validity: -1h}}", "pki.validity: Invalid value"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, konnectivity: {agentPort: 80}}", "agentPort: Invalid value"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, scheduler: {profiles: [5]}}", "profiles[0]: expected map"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, konnectivity: {server: {drainTimeout: 0s}}, pki: {validity: 1h30m, caValidity: 1500ms}}", ""},
 	} {
 		err := s.apply(ctx, step.object)
 		if step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
 			t.Errorf("%s\n%v, want %q", step.object, err, step.want)
+		}
+	}
+	for _, version := range []string{"v1alpha1", "v1beta1"} { // not in two steps either
+		_, err := s.resource(version, "bundles", "").Patch(ctx, "default", types.MergePatchType, []byte(`{"spec": null}`), metav1.PatchOptions{})
+		if err == nil || !strings.Contains(err.Error(), "is immutable") {
+			t.Errorf("%s, a Bundle without its spec: %v", version, err)
 		}
 	}
 	raw, err := s.resource("v1beta1", "schedulerprofiles", "").Get(ctx, "a", metav1.GetOptions{})

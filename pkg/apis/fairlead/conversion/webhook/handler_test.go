@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	goruntime "runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -44,19 +47,34 @@ func TestConvert(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(h)
 	w := httptest.NewRecorder()
-	objects := []string{oldPool, strings.Replace(oldPool, `"a"`, `"b"`, 1), strings.Replace(oldPool, "v1alpha1", "v1beta1", 1)}
+	named := func(name string) string { return strings.Replace(oldPool, `"a"`, `"`+name+`"`, 1) }
+	objects := []string{oldPool, named("b"), strings.Replace(named("c"), "v1alpha1", "v1beta1", 1)}
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("n%d", (i*7)%50)) // not in the order of their names
+		objects = append(objects, named(names[i]))
+	}
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, webhook.Path, bytes.NewReader(review(t, conversion.V1beta1, objects...))))
 	var got apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Response == nil || got.Response.UID != "uid-1" || got.Response.Result.Status != "Success" {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	for i, want := range []string{`"hostNetwork":"Enabled"`, `"name":"b"`, `"hostNetwork":true`} {
-		if raw := string(got.Response.ConvertedObjects[i].Raw); !strings.Contains(raw, want) || !strings.Contains(raw, conversion.V1beta1) {
-			t.Errorf("object %d: %s lacks %s", i, raw, want)
+	wants := [][]string{{`"name":"a"`, `"hostNetwork":"Enabled"`}, {`"name":"b"`, `"hostNetwork":"Enabled"`}, {`"name":"c"`, `"hostNetwork":true`}}
+	for _, name := range names {
+		wants = append(wants, []string{`"name":"` + name + `"`, `"hostNetwork":"Enabled"`})
+	}
+	if len(got.Response.ConvertedObjects) != len(wants) {
+		t.Fatalf("%d objects, want %d", len(got.Response.ConvertedObjects), len(wants))
+	}
+	for i, parts := range wants {
+		for _, want := range append(parts, conversion.V1beta1) {
+			if raw := string(got.Response.ConvertedObjects[i].Raw); !strings.Contains(raw, want) {
+				t.Errorf("object %d: %s lacks %s", i, raw, want)
+			}
 		}
 	}
 	want := "# HELP fairlead_conversion_objects_total Converted objects, by kind and apiVersion.\n# TYPE fairlead_conversion_objects_total counter\n" +
-		`fairlead_conversion_objects_total{from="fairlead.dev/v1alpha1",kind="TunnelPool",to="fairlead.dev/v1beta1"} 2` + "\n" +
+		`fairlead_conversion_objects_total{from="fairlead.dev/v1alpha1",kind="TunnelPool",to="fairlead.dev/v1beta1"} 52` + "\n" +
 		`fairlead_conversion_objects_total{from="fairlead.dev/v1beta1",kind="TunnelPool",to="fairlead.dev/v1beta1"} 1` + "\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fairlead_conversion_objects_total"); err != nil {
 		t.Error(err)
@@ -107,50 +125,207 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// TestInFlight: a request beyond the limit is refused at once, and its place is free again
-// when an earlier one has ended.
-func TestInFlight(t *testing.T) {
-	h := webhook.New(webhook.Options{MaxInFlight: 1})
-	server := httptest.NewServer(h)
-	defer server.Close()
-	body, writer := io.Pipe()
-	first := make(chan error, 1)
-	go func() {
-		response, err := http.Post(server.URL, "application/json", body)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		first <- err
-	}()
-	if _, err := writer.Write([]byte(" ")); err != nil { // returns when the transport has read it
-		t.Fatal(err)
-	}
-	slow, err := http.Post(server.URL, "application/json", bytes.NewReader(review(t, conversion.V1beta1, oldPool)))
-	if err != nil || slow.StatusCode != http.StatusOK {
-		t.Fatalf("while another request is sent slowly: %v, %v", slow, err)
-	}
-	_ = slow.Body.Close()
-	if _, err := writer.Write(bytes.Repeat([]byte(" "), 256<<10)); err != nil {
-		t.Fatal(err)
-	}
-	post := func() int {
-		response, err := http.Post(server.URL, "application/json", bytes.NewReader(review(t, conversion.V1beta1, oldPool)))
+// TestStoredObjects: each object that etcd takes is converted, also by a handler with the operator's
+// limits: brackets and commas in strings are no values, and an object that many clients have written has
+// more values for its size than others.
+func TestStoredObjects(t *testing.T) {
+	const etcdTakes = 3 << 19
+	annotation := func(value string) string {
+		text, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = response.Body.Close()
-		return response.StatusCode
+		return fmt.Sprintf(`{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": "a", "annotations": {"a": %s}}}`, text)
 	}
-	for code := post(); code != http.StatusTooManyRequests; code = post() { // until the server has begun the first one
-		if t.Context().Err() != nil {
-			t.Fatal("never refused")
+	var fields, managed strings.Builder
+	for n := range 0x1000 {
+		fmt.Fprintf(&fields, `,"f:%x":{}`, n)
+	}
+	managed.WriteString(`{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": "a", "managedFields": [{}`)
+	for managed.Len() < etcdTakes-2*fields.Len() { // many clients have set the same labels
+		fmt.Fprintf(&managed, `,{"fieldsV1": {"f:metadata": {"f:labels": {".": {}%s}}}}`, &fields)
+	}
+	managed.WriteString(`]}}`)
+	for name, object := range map[string]string{
+		"braces":         annotation(strings.Repeat("{", 256<<10-10)),
+		"brackets":       annotation(strings.Repeat("[", 256<<10-10)),
+		"commas":         annotation(strings.Repeat(",", 256<<10-10)),
+		"quoted quotes":  annotation(strings.Repeat(`\"{`, 64<<10)),
+		"managed fields": managed.String(),
+	} {
+		if len(object) > etcdTakes {
+			t.Fatalf("%s: %d bytes", name, len(object))
+		}
+		w := httptest.NewRecorder()
+		body := review(t, conversion.V1beta1, object)
+		webhook.New(webhook.Options{MaxBytes: 8 << 20}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, webhook.Path, bytes.NewReader(body)))
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"Success"`) {
+			t.Errorf("%s: status %d: %.200s", name, w.Code, w.Body)
 		}
 	}
-	_ = writer.Close()
-	if err := <-first; err != nil {
+}
+
+// post sends a review and returns the status of the answer and its header Retry-After.
+func post(t *testing.T, client *http.Client, url string, body io.Reader) (status int, retryAfter string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Header.Get("Retry-After")
+}
+
+// TestSlowRequests: a request takes no place before its body is whole, however much of it has come.
+func TestSlowRequests(t *testing.T) {
+	server := httptest.NewServer(webhook.New(webhook.Options{MaxInFlight: 1}))
+	defer server.Close()
+	body, writer := io.Pipe()
+	first := make(chan int, 1)
+	go func() {
+		status, _ := post(t, server.Client(), server.URL, body)
+		first <- status
+	}()
+	for _, size := range []int{1, 300 << 10} {
+		if _, err := writer.Write(bytes.Repeat([]byte(" "), size)); err != nil { // returns when the transport has read it
+			t.Fatal(err)
+		}
+		for range 10 {
+			if status, _ := post(t, server.Client(), server.URL, bytes.NewReader(review(t, conversion.V1beta1, oldPool))); status != http.StatusOK {
+				t.Errorf("while %d bytes of another request have come: %d", size, status)
+			}
+		}
+	}
+	if _, err := writer.Write(review(t, conversion.V1beta1, oldPool)); err != nil {
 		t.Fatal(err)
 	}
-	if code := post(); code != http.StatusOK {
-		t.Errorf("afterwards: %d", code)
+	_ = writer.Close()
+	if status := <-first; status != http.StatusOK {
+		t.Errorf("the slow request: %d", status)
+	}
+}
+
+// TestQueue: requests beyond the limit wait for a place. One that gets none in time is answered
+// with status 429 and Retry-After, without which kube-apiserver does not send it again.
+func TestQueue(t *testing.T) {
+	large := make([]string, 4000)
+	for i := range large {
+		large[i] = oldPool
+	}
+	body := review(t, conversion.V1beta1, large...)
+	run := func(wait time.Duration) map[int]int {
+		server := httptest.NewServer(webhook.New(webhook.Options{MaxInFlight: 1, MaxWait: wait}))
+		defer server.Close()
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		statuses := map[int]int{}
+		for range 20 {
+			group.Go(func() {
+				status, retryAfter := post(t, server.Client(), server.URL, bytes.NewReader(body))
+				if (retryAfter == "1") != (status == http.StatusTooManyRequests) {
+					t.Errorf("status %d with Retry-After %q", status, retryAfter)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				statuses[status]++
+			})
+		}
+		group.Wait()
+		return statuses
+	}
+	if statuses := run(time.Minute); statuses[http.StatusOK] != 20 {
+		t.Errorf("20 requests at once: %v", statuses)
+	}
+	if statuses := run(time.Nanosecond); statuses[http.StatusTooManyRequests] == 0 || statuses[http.StatusOK]+statuses[http.StatusTooManyRequests] != 20 {
+		t.Errorf("20 requests at once that do not wait: %v", statuses)
+	}
+}
+
+// TestMemory: requests that do not end hold no more memory than the limit, over all streams and
+// connections, and make way for one that is whole.
+func TestMemory(t *testing.T) {
+	const unfinished = 150
+	server := httptest.NewUnstartedServer(webhook.New(webhook.Options{MaxInFlight: 1, MaxBytes: 1 << 20}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	before := heap()
+	part := bytes.Repeat([]byte(" "), 240<<10)
+	statuses := make(chan int, unfinished)
+	var rest []*io.PipeWriter
+	defer func() {
+		for _, w := range rest { // the server does not close before that
+			_ = w.Close()
+		}
+	}()
+	for range unfinished {
+		body, writer := io.Pipe()
+		rest = append(rest, writer)
+		go func() {
+			status, _ := post(t, server.Client(), server.URL, struct {
+				io.Reader
+				io.Closer // the client closes the body when it has an answer
+			}{io.MultiReader(bytes.NewReader(part), body), body})
+			statuses <- status
+		}()
+	}
+	for range unfinished - 10 { // all but those for which there is memory, 2 MiB
+		select {
+		case status := <-statuses:
+			if status != http.StatusTooManyRequests {
+				t.Fatalf("an unfinished request: %d", status)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("unfinished requests stay")
+		}
+	}
+	if grown := heap() - before; grown > 16<<20 {
+		t.Errorf("the heap grew by %d KiB", grown>>10)
+	}
+	large := review(t, conversion.V1beta1, fmt.Sprintf(`{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": %q}}`, strings.Repeat("x", 1<<19)))
+	if status, _ := post(t, server.Client(), server.URL, bytes.NewReader(large)); status != http.StatusOK {
+		t.Errorf("a whole request beside the others: %d", status)
+	}
+}
+
+// heap is what is in use, without the pools of net/http, which the second collection empties: the
+// client has buffers of 512 KiB.
+func heap() int64 {
+	for range 3 {
+		goruntime.GC()
+	}
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestSlowReaders: a client that does not read its answer keeps no place.
+func TestSlowReaders(t *testing.T) {
+	server := httptest.NewServer(webhook.New(webhook.Options{MaxInFlight: 1}))
+	defer server.Close()
+	large := make([]string, 40_000)
+	for i := range large {
+		large[i] = oldPool
+	}
+	body := review(t, conversion.V1beta1, large...)
+	c, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", webhook.Path, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
+	if status, _ := post(t, server.Client(), server.URL, bytes.NewReader(review(t, conversion.V1beta1, oldPool))); status != http.StatusOK {
+		t.Errorf("while another client does not read: %d", status)
 	}
 }

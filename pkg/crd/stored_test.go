@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-dev/fairlead/pkg/crd/validate"
+)
+
+// TestStoredDefinition: a definition that a cluster has stored under older rules, and that could not be created any more,
+// answers as there: the API server removes no unknown fields.
+func TestStoredDefinition(t *testing.T) {
+	c := &testCase{File: "crontabs-versions.yaml", index: 990, Set: map[string]any{
+		"spec.conversion": map[string]any{"strategy": "None"}, "spec.preserveUnknownFields": true,
+	}}
+	d := c.definition(t, nil)
+	if _, err := validate.New(t.Context(), d); err == nil || !strings.Contains(err.Error(), "preserveUnknownFields") {
+		t.Errorf("a definition that is to be created: %v", err)
+	}
+	d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+	v, err := validate.New(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := v.Create(t.Context(), c.body(d, objectCase{}, 0, map[string]any{"unknown": map[string]any{"a": "b"}}), validate.Options{})
+	if result.Err != nil {
+		t.Fatal(result.Err)
+	}
+	for name, u := range map[string]*unstructured.Unstructured{"stored": result.Stored, "returned": result.Returned} {
+		if text, _, _ := unstructured.NestedString(u.Object, "unknown", "a"); text != "b" {
+			t.Errorf("%s: %v", name, u.Object)
+		}
+	}
+	if len(result.Warnings) > 0 {
+		t.Errorf("warnings %q", result.Warnings)
+	}
+}

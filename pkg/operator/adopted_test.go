@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/operator"
+)
+
+// TestAdopted: every object that the command has applied, of a bundle with all parts, is byte for byte the same after the
+// operator has looked at a Bundle with the same spec.
+func TestAdopted(t *testing.T) {
+	e := start(t)
+	e.definitions()
+	spec := map[string]any{
+		"gateway": map[string]any{"enabled": true}, "tunnelAPI": map[string]any{"enabled": true}, "konnectivity": map[string]any{"leaseCounting": true},
+		"scheduler": map[string]any{"assignments": []any{map[string]any{
+			"schedulerName": "my-scheduler", "podSelector": map[string]any{"matchLabels": map[string]any{"batch": "true"}},
+		}}},
+	}
+	file, err := json.Marshal(object("Bundle", "", "default", spec).Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := bundle.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := install.Objects(t.Context(), e.cfg, wanted, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.answers(objects)
+	if _, err := install.Apply(t.Context(), e.cfg, objects, install.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	before := e.stored(objects)
+	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", spec), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r := &operator.BundleReconciler{Client: newRacing(t, e.cfg), Config: e.cfg, Events: events.NewFakeRecorder(1000)}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.reconciled(v1beta1.ReasonAsWanted)
+	if diff := cmp.Diff(before, e.stored(objects)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	kinds := map[string]bool{}
+	for _, o := range objects {
+		kinds[o.GetObjectKind().GroupVersionKind().Kind] = true
+	}
+	for _, kind := range []string{"ConfigMap", "ClusterRole", "RoleBinding", "Secret", "APIService", "FlowSchema", "MutatingAdmissionPolicy", "Deployment", "DaemonSet"} {
+		if !kinds[kind] {
+			t.Errorf("the bundle has no %s, so the test proves nothing about it", kind)
+		}
+	}
+}
+
+// answers has an endpoint for the Service of each APIService: the command waits for one.
+func (e *env) answers(objects []component.Object) {
+	e.Helper()
+	client := kubernetes.NewForConfigOrDie(e.cfg)
+	for _, o := range objects {
+		service, ok := o.(*apiregistrationv1.APIService)
+		if !ok {
+			continue
+		}
+		backend := service.Spec.Service
+		if _, err := client.DiscoveryV1().EndpointSlices(backend.Namespace).Create(e.Context(), &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: backend.Name, Namespace: backend.Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: backend.Name}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		}, metav1.CreateOptions{}); err != nil {
+			e.Fatal(err)
+		}
+	}
+}
+
+// stored returns the objects as the API server has them, without what it says about their state.
+func (e *env) stored(objects []component.Object) map[string]string {
+	e.Helper()
+	dyn := dynamic.NewForConfigOrDie(e.cfg)
+	all := map[string]string{}
+	for _, o := range objects {
+		gvk := o.GetObjectKind().GroupVersionKind()
+		resource, _ := meta.UnsafeGuessKindToResource(gvk)
+		live, err := dyn.Resource(resource).Namespace(o.GetNamespace()).Get(e.Context(), o.GetName(), metav1.GetOptions{})
+		if err != nil {
+			e.Fatalf("%s %s: %v", gvk.Kind, o.GetName(), err)
+		}
+		if gvk.Kind == "APIService" || gvk.Kind == "FlowSchema" || gvk.Kind == "PriorityLevelConfiguration" { // the API server writes their status
+			live.SetResourceVersion("")
+			live.SetManagedFields(nil)
+		}
+		delete(live.Object, "status")
+		text, err := json.Marshal(live.Object)
+		if err != nil {
+			e.Fatal(err)
+		}
+		all[gvk.Kind+" "+o.GetNamespace()+"/"+o.GetName()] = string(text)
+	}
+	return all
+}
