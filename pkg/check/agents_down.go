@@ -25,7 +25,7 @@ type tunnelCall struct {
 	do   func(ctx context.Context) error
 }
 
-// agentsDown proves tunnelling from the other side. With all agents stopped the same calls fail, with a clear error and in time; with the agents
+// agentsDown proves tunneling from the other side. With all agents stopped the same calls fail, with a clear error and in time; with the agents
 // back they all work again.
 func agentsDown(ctx context.Context, s *Scope) error {
 	if s.Parts == nil {
@@ -165,7 +165,7 @@ func (s *Scope) failsClearly(ctx context.Context, c tunnelCall) error {
 	return nil
 }
 
-// namesTunnel says whether an error tells its reader where to look: at the proxy, its agents, or the dialling.
+// namesTunnel says whether an error tells its reader where to look: at the proxy, its agents, or the dialing.
 func namesTunnel(err error) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range []string{"agent", "tunnel", "proxy", "dial", "backend", "connection"} {

@@ -73,11 +73,11 @@ func forwarder(ctx context.Context, config *rest.Config, url *url.URL, port int3
 		return nil, err
 	}
 	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	tunnelled, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+	tunneled, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
 	if err != nil {
 		return nil, err
 	}
-	dialer := portforward.NewFallbackDialerForStreaming(tunnelled, plain, func(err error) bool {
+	dialer := portforward.NewFallbackDialerForStreaming(tunneled, plain, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	ports := []string{fmt.Sprintf("0:%d", port)}

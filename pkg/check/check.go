@@ -22,11 +22,11 @@ type Check struct {
 	Timeout time.Duration
 	// Hint is the advice printed when the error carries none of its own.
 	Hint string
-	// UsesProbePod says that Run calls a probe pod and leaves it as it was, so several checks may share one.
-	UsesProbePod bool
-	// WatchesLease says that Run waits for a renewal of the second scheduler's Lease. The Lease is read when the run begins, so the
+	// usesProbePod says that Run calls a probe pod and leaves it as it was, so several checks may share one.
+	usesProbePod bool
+	// watchesLease says that Run waits for a renewal of the second scheduler's Lease. The Lease is read when the run begins, so the
 	// wait is shorter.
-	WatchesLease bool
+	watchesLease bool
 	// Run returns nil when the check passes, Skip(…) when it cannot be made, and any other error when it fails.
 	Run func(ctx context.Context, s *Scope) error
 }

@@ -115,7 +115,7 @@ func (s *Scope) foreignConfiguration(where, text string) error {
 	l := config.LeaderElection
 	lease := types.NamespacedName{Namespace: l.ResourceNamespace, Name: l.ResourceName}
 	setDefault(&lease.Namespace, metav1.NamespaceSystem)
-	setDefault(&lease.Name, v1alpha1.DefaultSchedulerLease)
+	setDefault(&lease.Name, v1alpha1.KubeSchedulerLease)
 	if ptr.Deref(l.LeaderElect, true) && lease == s.Lease {
 		return WithHint(fmt.Errorf("%s configures another scheduler with Lease %s, which is ours", where, lease),
 			"one of the two schedulers never leads: give the other its own Lease")

@@ -26,7 +26,7 @@ type ignoredPods struct {
 	example string
 }
 
-// warnOfIgnoredPods finds pods that name a scheduler which does not exist, for instance because the name is misspelt. Nothing else shows this: such a
+// warnOfIgnoredPods finds pods that name a scheduler which does not exist, for instance because the name is misspelled. Nothing else shows this: such a
 // pod has no event and no condition. A scheduler that has looked at a pod has left condition PodScheduled, and one that has ever bound a pod of its
 // name exists.
 func (s *Scope) warnOfIgnoredPods(ctx context.Context) {

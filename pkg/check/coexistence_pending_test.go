@@ -37,7 +37,7 @@ func TestPodsOfNoScheduler(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"misspelt":        {[]runtime.Object{pendingPod("a", typo, nil), pendingPod("b", typo, nil)}, `scheduler "my-schedular" (2, for example default/a)`},
+		"misspelled":      {[]runtime.Object{pendingPod("a", typo, nil), pendingPod("b", typo, nil)}, `scheduler "my-schedular" (2, for example default/a)`},
 		"ours":            {[]runtime.Object{pendingPod("a", "my-scheduler", nil)}, ""},
 		"the stock one's": {[]runtime.Object{pendingPod("a", "default-scheduler", nil)}, ""},
 		"new":             {[]runtime.Object{pendingPod("a", typo, func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() })}, ""},

@@ -193,7 +193,7 @@ func (e *Env) Complete() error {
 	setDefault(&e.Cluster, e.Config.Host)
 	setDefault(&e.SchedulerName, DefaultSchedulerName)
 	setDefault(&e.Lease, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: DefaultSchedulerName})
-	setDefault(&e.StockLease, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease})
+	setDefault(&e.StockLease, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.KubeSchedulerLease})
 	if e.Coexistence.SchedulerNames == nil {
 		e.Coexistence.SchedulerNames = []string{e.SchedulerName}
 	}

@@ -3,12 +3,14 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -18,38 +20,40 @@ import (
 func TestSchedulerFailover(t *testing.T) {
 	const takeover = 60 * time.Millisecond
 	tests := map[string]struct {
-		next    func(sinceKill time.Duration) string // the holder after the kill
+		next    func(sinceKill time.Duration, seen bool) string // the holder after the kill, and after the check has seen another
+		steady  time.Duration
+		limit   time.Duration // of a check that waits until then
 		kill    error
 		broken  func(*stubAPI)
 		wantErr string
 	}{
 		"taken over": {},
-		"too slow": {next: func(d time.Duration) string {
-			if d < 1800*time.Millisecond {
+		"too slow": {next: func(d time.Duration, _ bool) string {
+			if d < 6*time.Second {
 				return "" // dead: the Lease stays as it is
 			}
 			return "a_2"
-		}, wantErr: "more than 1.5s"},
-		"outlives the order to kill it": {next: func(d time.Duration) string {
+		}, wantErr: "more than 5s"},
+		"outlives the order to kill it": {next: func(d time.Duration, _ bool) string {
 			switch {
-			case d < 700*time.Millisecond:
+			case d < 2500*time.Millisecond:
 				return "a_1"
-			case d < 1800*time.Millisecond:
+			case d < 6*time.Second:
 				return ""
 			}
 			return "a_2"
 		}},
-		"is not killed": {next: func(time.Duration) string { return "a_1" }, wantErr: "a_1 still renews Lease"},
+		"is not killed": {next: func(time.Duration, bool) string { return "a_1" }, limit: 6 * time.Second, wantErr: "a_1 still renews Lease"},
 		"cannot kill":   {kill: errors.New("no such process"), wantErr: "kill the leader a_1: no such process"},
 		"bound twice":   {broken: func(a *stubAPI) { a.events = 2 }, wantErr: "was bound 2 times"},
-		"never bound":   {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, wantErr: "created during the failover, is not bound"},
+		"never bound":   {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "", "" } }, limit: 6 * time.Second, wantErr: "created during the failover, is not bound"},
 		"wrong binder":  {broken: func(a *stubAPI) { a.bind = func(*corev1.Pod) (string, string) { return "node-0", "other" } }, wantErr: `was bound by "other"`},
-		"the old one comes back": {next: func(d time.Duration) string {
-			if d > takeover && d < 4*takeover {
+		"the old one comes back": {next: func(d time.Duration, seen bool) string {
+			if d > takeover && !seen {
 				return "a_2"
 			}
 			return "a_1"
-		}, wantErr: "two replicas act as leader"},
+		}, steady: 5 * time.Second, wantErr: "two replicas act as leader"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +63,14 @@ func TestSchedulerFailover(t *testing.T) {
 				tc.broken(api)
 			}
 			var killed atomic.Int64
+			var seen atomic.Bool
+			api.served = func(path string, obj map[string]any) {
+				if path == secondLease && holderOf(fromMap[coordinationv1.Lease](obj)) == "a_2" {
+					seen.Store(true)
+				}
+			}
 			if tc.next == nil {
-				tc.next = func(d time.Duration) string {
+				tc.next = func(d time.Duration, _ bool) string {
 					if d < takeover {
 						return "a_1"
 					}
@@ -69,11 +79,12 @@ func TestSchedulerFailover(t *testing.T) {
 			}
 			lead(t, api, secondLease, func() string {
 				if k := killed.Load(); k != 0 {
-					return tc.next(time.Since(time.Unix(0, k)))
+					return tc.next(time.Since(time.Unix(0, k)), seen.Load())
 				}
 				return "a_1"
 			})
 			env := api.env(t)
+			env.times.steady = cmp.Or(tc.steady, env.times.steady)
 			env.Parts = &fakeParts{kill: func(holder string) error {
 				killed.Store(time.Now().UnixNano())
 				if holder != "a_1" {
@@ -81,7 +92,7 @@ func TestSchedulerFailover(t *testing.T) {
 				}
 				return tc.kill
 			}}
-			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: 6 * time.Second}.withDefaults(), shared{})
+			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: cmp.Or(tc.limit, 15*time.Second)}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if tc.wantErr == "" && res.Details["takeover"] == "" {
 				t.Errorf("the takeover was not measured: %v", res.Details)

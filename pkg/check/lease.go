@@ -49,7 +49,7 @@ func schedulerLease(ctx context.Context, s *Scope) error {
 }
 
 // earlyLease is the second scheduler's Lease at the start of the run. Holders renew every 2 s, and the time that earlier checks took counts
-// towards that wait.
+// toward that wait.
 type earlyLease struct {
 	done  chan struct{}
 	lease *coordinationv1.Lease
@@ -57,7 +57,7 @@ type earlyLease struct {
 
 // readLease begins to read the Lease if one of the checks wants it; else it returns nil.
 func readLease(ctx context.Context, env *Env, checks []Check) *earlyLease {
-	if !slices.ContainsFunc(checks, func(c Check) bool { return c.WatchesLease }) {
+	if !slices.ContainsFunc(checks, func(c Check) bool { return c.watchesLease }) {
 		return nil
 	}
 	e := &earlyLease{done: make(chan struct{})}

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Names of the counters that prove tunnelling, of kube-apiserver (apiserver_egress_dialer_*) and of konnectivity-server.
+// Names of the counters that prove tunneling, of kube-apiserver (apiserver_egress_dialer_*) and of konnectivity-server.
 const (
 	metricDialStart      = "apiserver_egress_dialer_dial_start_total"
 	metricDialFailure    = "apiserver_egress_dialer_dial_failure_count"

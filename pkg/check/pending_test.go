@@ -94,7 +94,7 @@ func TestSchedulerPending(t *testing.T) {
 			}
 			env := api.env(t)
 			env.Parts = parts
-			res := runOne(t.Context(), env, checkOf("x", schedulerPending), Options{Timeout: 3 * time.Second}.withDefaults(), shared{})
+			res := runOne(t.Context(), env, checkOf("x", schedulerPending), Options{Timeout: 10 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if parts.started.Load() == 0 {
 				t.Error("the second scheduler was not started again")

@@ -178,9 +178,9 @@ func judge(kind proofKind, before, after sample, idle float64) (proof, error) {
 	packets := after.server.packets - before.server.packets
 	switch {
 	case api >= 1 && server >= 1:
-		return proof{fmt.Sprintf("API server dialled %s through the tunnel, server connected %s", countOf(api, "time"), countOf(server, "time")), failures}, nil
+		return proof{fmt.Sprintf("API server dialed %s through the tunnel, server connected %s", countOf(api, "time"), countOf(server, "time")), failures}, nil
 	case api >= 1:
-		return proof{}, WithHint(again("the API server dialled %s through its egress selector, but the konnectivity servers whose metrics we read connected %s", countOf(api, "time"), countOf(server, "time")),
+		return proof{}, WithHint(again("the API server dialed %s through its egress selector, but the konnectivity servers whose metrics we read connected %s", countOf(api, "time"), countOf(server, "time")),
 			"the metrics may be those of another server; set --server-metrics-url to the server that this API server uses")
 	case kind == dialsOrReuses && after.api.dials > 0 && after.server.hasPackets && packets > idle:
 		return proof{fmt.Sprintf("over a tunnel connection that was already open, server forwarded %s (%g without the call)", countOf(packets, "packet"), idle), failures}, nil

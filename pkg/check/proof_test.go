@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestJudge proves that only a call that raises the counters of both sides counts as tunnelled.
+// TestJudge proves that only a call that raises the counters of both sides counts as tunneled.
 func TestJudge(t *testing.T) {
 	at := func(dials, server, packets float64) sample {
 		api := apiSample{instance: 1, dials: dials, configured: true}
@@ -24,18 +24,18 @@ func TestJudge(t *testing.T) {
 		again         bool
 		idle          float64
 	}{
-		"both rose":            {dials, at(5, 9, 0), at(6, 10, 3), "dialled 1 time through the tunnel, server connected 1 time", "", false, 0},
+		"both rose":            {dials, at(5, 9, 0), at(6, 10, 3), "dialed 1 time through the tunnel, server connected 1 time", "", false, 0},
 		"reused, one packet":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 8), "server forwarded 1 packet (", "", false, 0},
 		"reused, packets rose": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "already open, server forwarded 2 packets (0 without the call)", "", false, 0},
-		"both rose by two":     {dials, at(5, 9, 0), at(7, 11, 3), "dialled 2 times through the tunnel, server connected 2 times", "", false, 0},
+		"both rose by two":     {dials, at(5, 9, 0), at(7, 11, 3), "dialed 2 times through the tunnel, server connected 2 times", "", false, 0},
 		// Traffic that reading the metrics itself sends through the tunnel proves nothing.
 		"reused, packets are the reading's": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 2},
 		"reused, more than the reading's":   {dialsOrReuses, at(5, 9, 7), at(5, 9, 10), "server forwarded 3 packets (2 without", "", false, 2},
 		"reused, more packets without call": {dialsOrReuses, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 3},
-		"the reading's packets do no harm":  {dials, at(5, 9, 7), at(6, 10, 9), "dialled 1 time", "", false, 9},
+		"the reading's packets do no harm":  {dials, at(5, 9, 7), at(6, 10, 9), "dialed 1 time", "", false, 9},
 		"reused where it must not":          {dials, at(5, 9, 7), at(5, 9, 9), "", "not through the tunnel", true, 0},
 		"nothing rose":                      {dialsOrReuses, at(5, 9, 7), at(5, 9, 7), "", "not through the tunnel", true, 0},
-		"API server never dialled":          {dialsOrReuses, at(0, 9, 7), at(0, 9, 9), "", "not through the tunnel", true, 0},
+		"API server never dialed":           {dialsOrReuses, at(0, 9, 7), at(0, 9, 9), "", "not through the tunnel", true, 0},
 		"server did not rise":               {dials, at(5, 9, 7), at(6, 9, 7), "", "connected 0", true, 0},
 		"the only dial failed": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.failures, s.apiLate.failures = 1, 1 }),
 			"", "1 egress dials of the API server failed at the same time, and none succeeded", true, 0},
@@ -44,14 +44,14 @@ func TestJudge(t *testing.T) {
 		"an older dial failed while the server was read": {dials, at(5, 9, 0), with(at(6, 9, 0), func(s *sample) { s.apiLate.failures = 1 }),
 			"", "connected 0 times", true, 0},
 		"another dial failed": {dials, at(5, 9, 0), with(at(7, 10, 0), func(s *sample) { s.api.failures, s.apiLate.failures = 1, 1 }),
-			"dialled 1 time through the tunnel", "", false, 0},
+			"dialed 1 time through the tunnel", "", false, 0},
 		"no egress selector": {dials, at(0, 9, 0), with(at(0, 9, 0), func(s *sample) { s.api.configured = false }),
 			"", "API server has no apiserver_egress_dialer_dial_start_total", false, 0},
 		"another API server": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.api.instance = 2 }),
 			"", "different API servers", true, 0},
 		"server's rise came from reading it": {dials, at(5, 9, 0), with(at(6, 10, 0), func(s *sample) { s.apiLate.dials = 7 }),
 			"", "connected 0", true, 0},
-		"reading it dialled too": {dials, at(5, 9, 0), with(at(6, 11, 0), func(s *sample) { s.apiLate.dials = 7 }),
+		"reading it dialed too": {dials, at(5, 9, 0), with(at(6, 11, 0), func(s *sample) { s.apiLate.dials = 7 }),
 			"server connected 1 time", "", false, 0},
 		"no packets metric": {dialsOrReuses, at(5, 9, 0), with(at(5, 9, 9), func(s *sample) { s.server.hasPackets = false }),
 			"", "not through the tunnel", true, 0},
@@ -93,7 +93,7 @@ func TestProveMeasuresAgain(t *testing.T) {
 	}
 	tries = -100
 	if err := s.prove(t.Context(), dials, call); err != nil || !strings.HasPrefix(s.details["failed-dials"], "1 other egress dials") || s.details["proof"] == "" {
-		t.Errorf("dials of others that fail all the time must not fail a call that was tunnelled: %v, %v", err, s.details)
+		t.Errorf("dials of others that fail all the time must not fail a call that was tunneled: %v, %v", err, s.details)
 	}
 }
 

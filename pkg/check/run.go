@@ -128,7 +128,7 @@ func runOne(ctx context.Context, env *Env, c Check, opts Options, common shared)
 	res := Result{ID: c.ID, Title: c.Title, Disruptive: c.Disruptive}
 	scope := newScope(env, c.ID)
 	scope.lease = common.lease
-	if c.UsesProbePod && common.probe != nil {
+	if c.usesProbePod && common.probe != nil {
 		scope.probe = common.probe
 		common.probe.release(scope, opts.CleanupTimeout)
 	}

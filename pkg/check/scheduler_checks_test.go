@@ -83,7 +83,7 @@ func TestThreePods(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 2 * time.Second}.withDefaults(), shared{})
+			res := runOne(t.Context(), api.env(t), checkOf("x", threePods), Options{Timeout: 10 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 		})
 	}
@@ -186,7 +186,7 @@ func TestLeaseSinceTheRunBegan(t *testing.T) {
 			api := newStubAPI(t)
 			api.put(secondLease, held("a_1", began))
 			env, c := api.env(t), checkOf("x", schedulerLease)
-			c.WatchesLease = true
+			c.watchesLease = true
 			common := shared{lease: readLease(t.Context(), env, []Check{c})}
 			if common.lease.get(t.Context()) == nil {
 				t.Fatal("the Lease was not read as the run began")

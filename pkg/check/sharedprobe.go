@@ -32,7 +32,7 @@ const probeLimit = 90 * time.Second
 func startProbe(ctx context.Context, env *Env, checks []Check, override time.Duration) *sharedProbe {
 	users := 0
 	for _, c := range checks {
-		if c.UsesProbePod {
+		if c.usesProbePod {
 			users++
 		}
 	}

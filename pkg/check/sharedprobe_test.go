@@ -21,7 +21,7 @@ func using(id string, see func(ctx context.Context, pod string, err error) error
 		}
 		return see(ctx, pod.Namespace+"/"+pod.Name, nil)
 	})
-	c.UsesProbePod = true
+	c.usesProbePod = true
 	return c
 }
 
@@ -89,7 +89,7 @@ func TestSharedProbeOfAnInterruptedRun(t *testing.T) {
 func TestWhoSharesTheProbe(t *testing.T) {
 	var ids []string
 	for _, c := range All() {
-		if c.UsesProbePod {
+		if c.usesProbePod {
 			ids = append(ids, c.ID)
 		}
 	}

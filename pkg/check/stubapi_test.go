@@ -39,8 +39,8 @@ type stubAPI struct {
 	// events is how many Scheduled events each binding makes.
 	events int
 
-	// tunnelled makes calls raise the counters; instance is the process's start time.
-	tunnelled, egress           bool
+	// tunneled makes calls raise the counters; instance is the process's start time.
+	tunneled, egress            bool
 	dials, failures, serverDial float64
 	packets, instance           float64
 	// answers of calls; empty for what works.
@@ -51,6 +51,8 @@ type stubAPI struct {
 	// lateNodes are the calls of the webhook, counted from 1, that use the agent of a node that does not know the Service yet.
 	lateNodes    []int
 	webhookCalls int
+	// served is called with each object that is read by its path.
+	served func(path string, obj map[string]any)
 	// textOnly makes the API server return metrics as text only, never as protobuf.
 	textOnly bool
 }
@@ -58,7 +60,7 @@ type stubAPI struct {
 func newStubAPI(t *testing.T) *stubAPI {
 	t.Helper()
 	a := &stubAPI{
-		objects: map[string]map[string]any{}, watches: map[chan []byte]string{}, events: 1, tunnelled: true, egress: true, instance: 1,
+		objects: map[string]map[string]any{}, watches: map[chan []byte]string{}, events: 1, tunneled: true, egress: true, instance: 1,
 		log: "a line\n", healthz: "ok",
 	}
 	a.bind = func(pod *corev1.Pod) (string, string) { return "node-0", pod.Spec.SchedulerName }
@@ -76,7 +78,7 @@ func (a *stubAPI) env(t *testing.T) *Env {
 	t.Helper()
 	env := &Env{
 		Config: &rest.Config{Host: a.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
-		HostIP: ownIP(t), TakeoverLimit: 1500 * time.Millisecond, RecoveryLimit: time.Second,
+		HostIP: ownIP(t), TakeoverLimit: 5 * time.Second, RecoveryLimit: time.Second,
 		ServerMetrics: a.serverMetrics, Probe: Probe{PortForwardRaw: true},
 		times: times{
 			pending: 300 * time.Millisecond, podEvery: 20 * time.Millisecond, steady: 400 * time.Millisecond, settle: 50 * time.Millisecond, events: 50 * time.Millisecond,
@@ -184,7 +186,7 @@ func (a *stubAPI) serve(w http.ResponseWriter, r *http.Request) {
 // call handles the requests that need the tunnel.
 func (a *stubAPI) call(w http.ResponseWriter, do func()) {
 	a.mu.Lock()
-	if a.tunnelled {
+	if a.tunneled {
 		a.dials++
 		a.serverDial++
 		a.packets++
@@ -232,6 +234,9 @@ func (a *stubAPI) get(w http.ResponseWriter, path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if obj, ok := a.objects[path]; ok {
+		if a.served != nil {
+			a.served(path, obj)
+		}
 		reply(w, obj)
 		return
 	}

@@ -16,8 +16,8 @@ import (
 
 // Each tunnel check passes against a stub in which everything works, and fails when the one thing that it checks is broken.
 func TestTunnelChecks(t *testing.T) {
-	noTunnel := func(a *stubAPI) { a.tunnelled = false }
-	noEgress := func(a *stubAPI) { a.tunnelled, a.egress = false, false }
+	noTunnel := func(a *stubAPI) { a.tunneled = false }
+	noEgress := func(a *stubAPI) { a.tunneled, a.egress = false, false }
 	noAgent := func(a *stubAPI) { a.callError = "No agent available" }
 	tests := []struct {
 		name    string
@@ -57,7 +57,11 @@ func TestTunnelChecks(t *testing.T) {
 			if tc.broken != nil {
 				tc.broken(api)
 			}
-			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: 2 * time.Second}.withDefaults(), shared{})
+			limit := 4 * time.Second // some checks try until then
+			if tc.wantErr == "" {
+				limit = 15 * time.Second
+			}
+			res := runOne(t.Context(), api.env(t), checkOf("x", tc.run), Options{Timeout: limit}.withDefaults(), shared{})
 			switch {
 			case tc.wantErr == "" && res.Status != OK:
 				t.Errorf("failed: %s", res.Error)
@@ -125,11 +129,15 @@ func TestEchoThroughForwardedPort(t *testing.T) {
 		"echo":    {func(c net.Conn) { _, _ = io.Copy(c, c) }, ""},
 		"damaged": {func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("x", 64))) }, "but got"},
 		"closed":  {func(net.Conn) {}, "forwarded port"},
-		"silent":  {func(net.Conn) { time.Sleep(time.Second) }, "read from the forwarded port"},
+		"silent":  {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "read from the forwarded port"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			limit := 10 * time.Second
+			if name == "silent" {
+				limit = time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			err := echo(ctx, listen(t, tc.handle), randomText(24))
 			if (err == nil) != (tc.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {

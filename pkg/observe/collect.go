@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -44,7 +45,13 @@ func (c *collector) run(ctx context.Context) {
 		return
 	}
 	c.round(ctx, c.objects()...)
-	c.round(ctx, into(&s.Programs, c.programs), into(&s.APIServers, c.apiServers), into(&s.Services, c.services))
+	var pods Fact[found]
+	second := []source{into(&pods, c.programs), into(&s.APIServers, c.apiServers), into(&s.Services, c.services)}
+	if !c.Brief {
+		second = append(second, into(&s.Refusals, c.refusals), into(&s.Namespaces, c.namespaces))
+	}
+	c.round(ctx, second...)
+	s.Programs, s.Pods = Fact[[]Program]{pods.Value.programs, pods.Err, pods.Read}, Fact[[]corev1.Pod]{pods.Value.pods, pods.Err, pods.Read}
 	c.round(ctx, c.probes()...)
 	c.s.Taken = time.Now()
 }
@@ -53,8 +60,8 @@ func (c *collector) run(ctx context.Context) {
 func (c *collector) down() {
 	s := c.s
 	for _, err := range []*error{
-		&s.Ready.Err, &s.Version.Err, &s.Denied.Err, &s.Nodes.Err, &s.NodeLeases.Err, &s.Pods.Err, &s.Pending.Err, &s.Deployments.Err, &s.DaemonSets.Err,
-		&s.Leases.Err, &s.PDBs.Err, &s.Policies.Err, &s.CSRs.Err, &s.FlowSchemas.Err, &s.Accounts.Err, &s.Authentication.Err, &s.ClusterCAs.Err,
+		&s.Ready.Err, &s.Version.Err, &s.Denied.Err, &s.Nodes.Err, &s.NodeLeases.Err, &s.Pods.Err, &s.Pending.Err, &s.Scheduled.Err, &s.Deployments.Err, &s.DaemonSets.Err, &s.Refusals.Err,
+		&s.Leases.Err, &s.PDBs.Err, &s.Policies.Err, &s.CSRs.Err, &s.FlowSchemas.Err, &s.Namespaces.Err, &s.Accounts.Err, &s.Authentication.Err, &s.ClusterCAs.Err,
 		&s.Configurations.Err, &s.Mutating.Err, &s.Validating.Err, &s.APIServices.Err, &s.CRDs.Err, &s.Programs.Err, &s.APIServers.Err, &s.Services.Err,
 		&s.Bound.Err, &s.APIServerMetrics.Err, &s.TunnelState.Err, &s.Reviews.Err, &s.Preflight.Err, &s.Blocked.Err, &s.Missing.Err,
 	} {
@@ -62,9 +69,10 @@ func (c *collector) down() {
 	}
 }
 
-// round runs the sources at the same time, at most as many as one API server easily serves.
+// round runs the sources at the same time, at most as many as one API server easily serves. There are fewer sources of objects than that, so that
+// a slow API server delays none of them by the time of another.
 func (c *collector) round(ctx context.Context, sources ...source) {
-	const together = 12
+	const together = 32
 	var all sync.WaitGroup
 	turns := make(chan struct{}, together)
 	for _, read := range sources {
@@ -81,12 +89,33 @@ func (c *collector) round(ctx context.Context, sources ...source) {
 
 // into makes a source of a function.
 func into[T any](fact *Fact[T], read func(context.Context) (T, error)) source {
-	return func(ctx context.Context) {
-		fact.Value, fact.Err = read(ctx)
-		if errors.Is(fact.Err, context.DeadlineExceeded) || fact.Err != nil && ctx.Err() != nil {
-			fact.Err = fmt.Errorf("no answer in time: %w", fact.Err)
+	return func(ctx context.Context) { *fact = inTime(ctx, read) }
+}
+
+// grace is what a read gets to end by itself and say why, after its time is up.
+const grace = 250 * time.Millisecond
+
+// inTime ends with ctx whatever read does: some libraries take no context. Nothing but its result may leave read, since it may end later.
+func inTime[T any](ctx context.Context, read func(context.Context) (T, error)) Fact[T] {
+	done := make(chan Fact[T], 1)
+	go func() {
+		v, err := read(ctx)
+		done <- Fact[T]{Value: v, Err: err, Read: time.Now()}
+	}()
+	var fact Fact[T]
+	select {
+	case fact = <-done:
+	case <-ctx.Done():
+		select {
+		case fact = <-done:
+		case <-time.After(grace):
+			fact.Err = ctx.Err()
 		}
 	}
+	if errors.Is(fact.Err, context.DeadlineExceeded) || fact.Err != nil && ctx.Err() != nil {
+		fact.Err = fmt.Errorf("no answer in time: %w", fact.Err)
+	}
+	return fact
 }
 
 // list makes a source of a List call.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +34,17 @@ func (c *collector) hostFacts(context.Context) (HostFacts, error) {
 	} else {
 		out.Certificates.Err = check.Skip("a local cluster renews its certificates with every \"fairlead up\"")
 	}
-	out.EgressFile = api.Flag(apiserver.ConfigFlag, "")
+	out.Local = local
+	if !local {
+		out.Own = slices.Concat(c.ownCertificates(api), c.etcdCertificates(), c.kubeconfigCertificates())
+	}
+	if file := api.Flag(apiserver.ConfigFlag, ""); file != "" {
+		out.EgressFile = OnHost(api, file)
+	}
 	out.Egress.Value, out.Egress.Err = c.egress(out.EgressFile)
+	if uds := out.Egress.Value.UDS; uds != "" {
+		out.Egress.Value.Socket = OnHost(api, uds)
+	}
 	out.Socket.Value, out.Socket.Err = c.socket(out.Egress)
 	return out, nil
 }
@@ -46,25 +56,33 @@ func (c *collector) ownAPIServer() (p Program, local bool, err error) {
 			return p, true, nil
 		}
 	}
-	file := hostpath.Follow(c.Root, filepath.Join(c.s.Bundle.ControlPlane.ManifestsDir, "kube-apiserver.yaml"))
-	data, err := os.ReadFile(file)
+	pod, file, err := c.staticPod("kube-apiserver")
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, false, check.Skip("this machine is not a control plane node (%s does not exist): run the command there, too", file)
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		return p, false, fmt.Errorf("%w: run the command with sudo", err)
-	}
 	if err != nil {
 		return p, false, err
-	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(data, &pod); err != nil {
-		return p, false, fmt.Errorf("%s: %w", file, err)
 	}
 	for _, p := range Of(programsOf([]corev1.Pod{pod}, c.s.Names), check.RoleAPIServer) {
 		return p, false, nil
 	}
 	return p, false, fmt.Errorf("%s has no container that runs kube-apiserver", file)
+}
+
+// staticPod reads the manifest of a static Pod that kubeadm wrote.
+func (c *collector) staticPod(name string) (pod corev1.Pod, file string, err error) {
+	file = hostpath.Follow(c.Root, filepath.Join(c.s.Bundle.ControlPlane.ManifestsDir, name+".yaml"))
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return pod, file, fmt.Errorf("%w: run the command with sudo", err)
+	}
+	if err != nil {
+		return pod, file, err
+	}
+	if err := yaml.Unmarshal(data, &pod); err != nil {
+		return pod, file, fmt.Errorf("%s: %w", file, err)
+	}
+	return pod, file, nil
 }
 
 func (c *collector) egress(file string) (Egress, error) {
@@ -102,7 +120,7 @@ func (c *collector) socket(egress Fact[Egress]) (Socket, error) {
 	if egress.Err != nil {
 		return Socket{}, egress.Err
 	}
-	path := egress.Value.UDS
+	path := egress.Value.Socket
 	if path == "" {
 		return Socket{}, check.Skip("kube-apiserver reaches the server over TCP")
 	}

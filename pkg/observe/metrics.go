@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -18,6 +20,7 @@ import (
 // Names of the metrics that checks and status read. The tunnel's are upstream's, which Fairlead's programs have as well.
 const (
 	MetricBackends     = "konnectivity_network_proxy_server_ready_backend_connections"
+	MetricByStrategy   = "konnectivity_network_proxy_server_ready_backends"
 	MetricDialSeconds  = "konnectivity_network_proxy_server_dial_duration_seconds"
 	MetricDialFailures = "konnectivity_network_proxy_server_dial_failure_count"
 	MetricEstablished  = "konnectivity_network_proxy_server_established_connections"
@@ -29,6 +32,7 @@ const (
 	MetricUnavailable  = "aggregator_unavailable_apiservice"
 	MetricLeader       = "leader_election_master_status"
 	MetricQueue        = "scheduler_pending_pods"
+	MetricStart        = "process_start_time_seconds"
 )
 
 // Metrics are the metric families of one scrape, by name.
@@ -97,6 +101,21 @@ func (m Metrics) Values(name, label string) map[string]float64 {
 	return out
 }
 
+// ConnectedAgents is how many agents are connected to a server, by its metrics; false if they do not say. Strategy default counts each agent once.
+// Other strategies count what agents claim, so that without it the largest number is the best guess. The old metric has the number of the strategy
+// that changed last.
+func ConnectedAgents(m Metrics) (int, bool) {
+	byStrategy := m.Values(MetricByStrategy, "proxy_strategy")
+	if n, ok := byStrategy["default"]; ok {
+		return int(n), true
+	}
+	if len(byStrategy) > 0 {
+		return int(slices.Max(slices.Collect(maps.Values(byStrategy)))), true
+	}
+	n, ok := m.Sum(MetricBackends, nil)
+	return int(n), ok
+}
+
 // Quantile estimates a quantile of a histogram over all its series, as PromQL's histogram_quantile does: linear within a bucket. It is NaN
 // without observations.
 func (m Metrics) Quantile(name string, q float64) float64 {
@@ -129,8 +148,8 @@ func (m Metrics) Quantile(name string, q float64) float64 {
 // tunnelMetrics and the others are the families that are kept.
 var (
 	tunnelMetrics    = []string{"konnectivity_network_proxy_", "fairlead_tunnel_", "process_"}
-	apiServerMetrics = []string{"apiserver_egress_dialer_", "aggregator_unavailable_", "apiserver_conversion_webhook_", "process_start_time_seconds"}
-	schedulerMetrics = []string{"leader_election_", "scheduler_pending_pods", "scheduler_schedule_attempts_total", "process_start_time_seconds"}
+	apiServerMetrics = []string{"apiserver_egress_dialer_", "aggregator_unavailable_", "apiserver_conversion_webhook_", MetricStart}
+	schedulerMetrics = []string{"leader_election_", "scheduler_pending_pods", "scheduler_schedule_attempts_total", MetricStart}
 )
 
 // Text is the family in the text format, for people and for archives.

@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/internal/parallel"
 )
 
 // cached lets the API server answer from memory.
@@ -46,11 +48,15 @@ func (c *collector) objects() []source {
 		list(&s.Pending, "Pods that are on no node", func(ctx context.Context) (*corev1.PodList, error) {
 			return core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 		}, func(l *corev1.PodList) []corev1.Pod { return l.Items }),
-		into(&s.Leases, c.leases), into(&s.Configurations, c.configurations), into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
+		into(&s.Configurations, c.configurations), into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
 		into(&s.TunnelState, c.tunnelState),
 	}
-	if c.Brief {
+	if c.Brief && c.Scheduled != nil {
+		s.Scheduled = *c.Scheduled
 		return out
+	}
+	if c.Brief {
+		return append(out, into(&s.Scheduled, c.scheduled))
 	}
 	return append(out, c.moreObjects()...)
 }
@@ -109,14 +115,60 @@ func (c *collector) readyz(ctx context.Context) (string, error) {
 	return string(body), err
 }
 
-func (c *collector) version(context.Context) (*version.Info, error) {
-	return c.client.Discovery().ServerVersion()
+// version does not use ServerVersion, which takes no context.
+func (c *collector) version(ctx context.Context) (*version.Info, error) {
+	data, err := c.client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's version: %w", err)
+	}
+	var info version.Info
+	if err := json.Unmarshal(data, &info); err != nil {
+		return nil, fmt.Errorf("the API server's version: %w", err)
+	}
+	return &info, nil
 }
 
-// leases are those of schedulers and servers. Some installers put servers' Leases into kube-system.
+// maxCounted is how many Pods are read to count them. More would take seconds each time.
+const maxCounted = 5000
+
+// scheduled decodes one field of each Pod, and does not keep the rest.
+func (c *collector) scheduled(ctx context.Context) (Scheduled, error) {
+	const page = 1000
+	out := Scheduled{Pods: map[string]int{}}
+	next := ""
+	for range maxCounted / page {
+		data, err := c.client.CoreV1().RESTClient().Get().Resource("pods").Param("limit", fmt.Sprint(page)).Param("continue", next).
+			Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").DoRaw(ctx)
+		if err != nil {
+			return out, fmt.Errorf("list Pods: %w", err)
+		}
+		var l struct {
+			Metadata metav1.ListMeta
+			Items    []struct {
+				Spec struct{ SchedulerName string }
+			}
+		}
+		if err := json.Unmarshal(data, &l); err != nil {
+			return out, fmt.Errorf("list Pods: %w", err)
+		}
+		for _, p := range l.Items {
+			out.Pods[p.Spec.SchedulerName]++
+		}
+		if next = l.Metadata.Continue; next == "" {
+			return out, nil
+		}
+	}
+	out.More = true
+	return out, nil
+}
+
+// leases are those of schedulers and servers, where the bundle has them and where flags of servers say.
 func (c *collector) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	b := c.s.Bundle
 	spaces := []string{b.Namespace, metav1.NamespaceSystem, b.Scheduler.LeaderElection.LeaseNamespace, b.Konnectivity.LeaseNamespace}
+	for _, p := range Of(c.s.Programs.Value, check.RoleServer) {
+		spaces = append(spaces, p.Flag("lease-namespace", DefaultLeaseNamespace))
+	}
 	slices.Sort(spaces)
 	var out []coordinationv1.Lease
 	for _, space := range slices.Compact(spaces) {
@@ -245,7 +297,11 @@ func (c *collector) crds(ctx context.Context) ([]CRD, error) {
 			d.Service.Port = portOr443(d.Service.Port)
 		}
 		for _, v := range i.Spec.Versions {
-			d.Versions = append(d.Versions, CRDVersion{Name: v.Name, Served: v.Served, Storage: v.Storage, Schema: string(v.Schema)})
+			schema := string(v.Schema)
+			if len(i.Spec.Versions) > 1 { // one is compared with nothing
+				schema = undescribed(v.Schema)
+			}
+			d.Versions = append(d.Versions, CRDVersion{Name: v.Name, Served: v.Served, Storage: v.Storage, Schema: schema})
 		}
 		out = append(out, d)
 	}
@@ -261,21 +317,23 @@ func portOr443(p int32) int32 {
 
 // ReadRights are what a complete check reads.
 var ReadRights = []string{
-	"list nodes", "list pods", "list deployments.apps", "list daemonsets.apps", "list configmaps", "list leases.coordination.k8s.io", "list serviceaccounts",
+	"list nodes", "list pods", "list deployments.apps", "list daemonsets.apps", "list configmaps", "list leases.coordination.k8s.io", "list serviceaccounts", "list events",
 	"list poddisruptionbudgets.policy", "list networkpolicies.networking.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io",
 	"list apiservices.apiregistration.k8s.io", "list mutatingwebhookconfigurations.admissionregistration.k8s.io",
 	"list validatingwebhookconfigurations.admissionregistration.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
+	"list certificatesigningrequests.certificates.k8s.io", "list flowschemas.flowcontrol.apiserver.k8s.io", "get configmaps", "get namespaces", "get services", "list endpointslices.discovery.k8s.io", "get pods",
+	"get nodes/proxy", "get pods/proxy", "get pods/log", "create pods/portforward",
 }
 
 // denied asks which of ReadRights this user lacks.
 func (c *collector) denied(ctx context.Context) ([]string, error) {
+	allowed, err := parallel.Map(ctx, ReadRights, c.mayI)
+	if err != nil {
+		return nil, fmt.Errorf("ask for own rights: %w", err)
+	}
 	var missing []string
-	for _, right := range ReadRights {
-		ok, err := c.mayI(ctx, right)
-		if err != nil {
-			return nil, fmt.Errorf("ask for own rights: %w", err)
-		}
-		if !ok {
+	for i, right := range ReadRights {
+		if !allowed[i] {
 			missing = append(missing, right)
 		}
 	}

@@ -4,19 +4,25 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"math"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 func pod(namespace, image string, labels map[string]string, command ...string) corev1.Pod {
@@ -37,6 +43,8 @@ func TestRoles(t *testing.T) {
 		"our scheduler":          {pod("kube-system", "fairlead-dev/fairlead-scheduler:v0.1.0", map[string]string{"app.kubernetes.io/name": "my-scheduler", "component": "scheduler", "tier": "control-plane"}, "/usr/local/bin/kube-scheduler", "--config=/x"), check.RoleScheduler},
 		"another scheduler":      {pod("volcano", "x/kube-scheduler:v1.36.0", nil, "kube-scheduler", "--config=/x"), check.RoleOtherScheduler},
 		"API server":             {pod("kube-system", "registry.k8s.io/kube-apiserver:v1.36.3", nil, "kube-apiserver", "--secure-port=6443"), check.RoleAPIServer},
+		"our operator":           {pod("fairlead-system", "fairlead-dev/fairlead-operator:v0.1.0", nil, "/fairlead-operator", "--leader-elect"), check.RoleOperator},
+		"our API server":         {pod("kube-system", "fairlead-dev/fairlead-apiserver:v0.1.0", nil, "/fairlead-apiserver", "--secure-port=8443"), check.RoleTunnelAPI},
 		"something else":         {pod("kube-system", "registry.k8s.io/coredns/coredns:v1.12.0", nil, "/coredns", "-conf", "/etc/coredns/Corefile"), ""},
 	} {
 		found := programsOf([]corev1.Pod{tc.pod}, names)
@@ -153,9 +161,41 @@ func TestHostFacts(t *testing.T) {
 	if host, _ = c.hostFacts(context.Background()); host.Socket.Err != nil || !host.Socket.Value.IsSocket || host.Socket.Value.Parent != 0o700 {
 		t.Errorf("with a socket: %+v, %v", host.Socket.Value, host.Socket.Err)
 	}
+	testOwnCertificates(t, c, put)
 	put("/egress.yaml", "egressSelection: []\n")
 	if host, _ = c.hostFacts(context.Background()); host.Egress.Err == nil || !strings.Contains(host.Egress.Err.Error(), "egressSelection") {
-		t.Errorf("a misspelt field: %v", host.Egress.Err)
+		t.Errorf("a misspelled field: %v", host.Egress.Err)
+	}
+}
+
+// testOwnCertificates proves that the certificates that the manifest of kube-apiserver names are read, that one that is missing or no certificate
+// is an error of its own, and that a kubelet's rotated certificate hides the one that it was made from.
+func testOwnCertificates(t *testing.T, c *collector, put func(name, text string)) {
+	t.Helper()
+	good, err := os.ReadFile(daemontest.Certificate(t).Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(c.s.Bundle.ControlPlane.ManifestsDir+"/kube-apiserver.yaml", "metadata: {name: kube-apiserver, namespace: kube-system}\nspec:\n  containers:\n  - name: kube-apiserver\n"+
+		"    command: [kube-apiserver, --egress-selector-config-file=/egress.yaml, --proxy-client-cert-file=/pki/front.crt, --kubelet-client-certificate=/pki/kubelet.crt, --etcd-certfile=/pki/none.crt]\n")
+	put("/pki/front.crt", string(good))
+	put("/pki/kubelet.crt", "no certificate")
+	put("/var/lib/kubelet/pki/kubelet-server-current.pem", string(good))
+	put("/var/lib/kubelet/pki/kubelet.crt", "an old one")
+	host, err := c.hostFacts(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, f := range host.Own {
+		got[f.Path] = f.Leaf.Err == nil
+		if f.Leaf.Err == nil && f.Leaf.Value.Subject.CommonName != "test" || f.Renewal == "" || f.Use == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	want := map[string]bool{"/pki/front.crt": true, "/pki/kubelet.crt": false, "/pki/none.crt": false, "/var/lib/kubelet/pki/kubelet-server-current.pem": true}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -165,9 +205,41 @@ func TestRightsInWords(t *testing.T) {
 		"list nodes": "list//nodes///", "create pods/binding": "create//pods/binding//", "list deployments.apps": "list/apps/deployments///",
 		"update leases.coordination.k8s.io named a in b": "update/coordination.k8s.io/leases//a/b",
 	} {
-		a := attributes(text)
+		a := Attributes(text)
 		if got := strings.Join([]string{a.Verb, a.Group, a.Resource, a.Subresource, a.Name, a.Namespace}, "/"); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestRefusalOfMany proves that the reason why the API server refuses an agent's Pod is found behind many events of the same kind, in its own
+// namespace and in others.
+func TestRefusalOfMany(t *testing.T) {
+	const agents = "agents"
+	event := func(space, name, message string) string {
+		return `{"metadata":{"name":"e","namespace":"` + space + `"},"reason":"FailedCreate","message":"` + message + `","involvedObject":{"kind":"DaemonSet","namespace":"` + space + `","name":"` + name + `"}}`
+	}
+	other := strings.Repeat(event("shop", "web", "other")+",", 499) + event("shop", "web", "other")
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		body := `{"items":[]}`
+		next := r.URL.Query().Get("continue")
+		switch {
+		case r.URL.Path == "/api/v1/namespaces/"+agents+"/events" && next == "2":
+			body = `{"items":[` + event(agents, "konnectivity-agent", "exceeded quota") + `]}`
+		case strings.HasSuffix(r.URL.Path, "/events") && next == "":
+			body = `{"metadata":{"continue":"2"},"items":[` + other + `]}`
+		case r.URL.Path == "/apis/apps/v1/daemonsets":
+			body = `{"items":[{"metadata":{"name":"konnectivity-agent","namespace":"` + agents + `"},"spec":{"template":{"spec":{"containers":[{"name":"a","image":"x/konnectivity-agent:v1"}]}}}}]}`
+		}
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(api.Close)
+	s, err := Collect(t.Context(), Target{Config: &rest.Config{Host: api.URL}, Limit: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.Workloads(check.RoleAgent); len(w) != 1 || w[0].Refusal != "exceeded quota" {
+		t.Errorf("got %+v, %v", w, s.Refusals.Err)
 	}
 }

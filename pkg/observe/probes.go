@@ -11,12 +11,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
@@ -25,18 +28,25 @@ import (
 const (
 	DefaultAgentPort  = "8091"
 	DefaultHealthPort = "8092"
+	// DefaultAgentHealthPort is where agents serve health and metrics.
+	DefaultAgentHealthPort = "8093"
+	// DefaultLeaseNamespace and DefaultLeaseLabel are where servers keep their Leases.
+	DefaultLeaseNamespace = metav1.NamespaceSystem
+	DefaultLeaseLabel     = "k8s-app=konnectivity-server"
 	// directLimit is how long a port may take that this machine may not reach at all.
 	directLimit = 2 * time.Second
-	// maxKubelets bounds how many kubelets are asked.
-	maxKubelets = 1000
 )
 
 // probes are the sources that talk to programs.
 func (c *collector) probes() []source {
 	s := c.s
-	out := []source{into(&s.APIServerMetrics, c.apiServerMetrics), c.aside}
-	for _, p := range s.Programs.Value {
+	out := []source{into(&s.APIServerMetrics, c.apiServerMetrics), into(&s.Leases, c.leases), c.aside}
+	agents := 0
+	for _, p := range slices.DeleteFunc(slices.Clone(s.Programs.Value), func(p Program) bool { return p.Hosted }) {
 		switch {
+		case p.Role == check.RoleAgent && agents < c.AgentMetrics:
+			agents++
+			out = append(out, func(ctx context.Context) { put(ctx, c, s.AgentMetrics, p, c.agentMetrics) })
 		case p.Role == check.RoleServer && !c.metricsAside():
 			out = append(out, func(ctx context.Context) { put(ctx, c, s.ServerMetrics, p, c.serverMetrics) })
 		case p.Role == check.RoleScheduler && !p.Local:
@@ -49,10 +59,11 @@ func (c *collector) probes() []source {
 			out = append(out, func(ctx context.Context) { c.lastWords(ctx, p) })
 		}
 	}
+	out = append(out, c.kubelets)
 	if c.Brief {
 		return out
 	}
-	out = append(out, c.kubelets, into(&s.Reviews, c.reviews), into(&s.Bound, c.bound), into(&s.Node, c.hostFacts))
+	out = append(out, into(&s.Reviews, c.reviews), into(&s.Bound, c.bound), into(&s.Node, c.hostFacts))
 	if c.Before {
 		out = append(out, into(&s.Preflight, c.preflight), into(&s.Blocked, c.blocked), into(&s.Missing, c.missing))
 	}
@@ -61,10 +72,10 @@ func (c *collector) probes() []source {
 
 // put stores one of several Facts of the same kind.
 func put[T any](ctx context.Context, c *collector, m map[string]Fact[T], p Program, read func(context.Context, Program) (T, error)) {
-	v, err := read(ctx, p)
+	fact := inTime(ctx, func(ctx context.Context) (T, error) { return read(ctx, p) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m[p.Name] = Fact[T]{v, err}
+	m[p.Name] = fact
 }
 
 func (c *collector) apiServerMetrics(ctx context.Context) (Metrics, error) {
@@ -83,7 +94,7 @@ func (c *collector) metricsAside() bool {
 func (c *collector) aside(ctx context.Context) {
 	if c.metricsAside() {
 		servers := Of(c.s.Programs.Value, check.RoleServer)
-		text, err := c.Env.ServerMetrics(ctx)
+		text, err := inTime(ctx, c.Env.ServerMetrics).Get()
 		scrapes := check.SplitScrapes(text)
 		for i, p := range servers {
 			fact := Fact[Metrics]{Err: err}
@@ -98,7 +109,7 @@ func (c *collector) aside(ctx context.Context) {
 	if c.Env == nil || c.Env.SchedulerMetrics == nil {
 		return
 	}
-	texts, err := c.Env.SchedulerMetrics(ctx)
+	texts, err := inTime(ctx, c.Env.SchedulerMetrics).Get()
 	for _, p := range Of(c.s.Programs.Value, check.RoleScheduler) {
 		fact := Fact[Metrics]{Err: err}
 		if text, ok := texts[p.Name]; ok {
@@ -110,6 +121,18 @@ func (c *collector) aside(ctx context.Context) {
 		c.s.SchedulerMetrics[p.Name] = fact
 		c.mu.Unlock()
 	}
+}
+
+func (c *collector) agentMetrics(ctx context.Context, p Program) (Metrics, error) {
+	var text []byte
+	err := c.toPort(ctx, p, p.Flag("health-server-port", DefaultAgentHealthPort), p.Flag("health-server-host", ""), func(ctx context.Context, address string) (err error) {
+		text, err = httpGet(ctx, "http://"+address+"/metrics")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read its metrics: %w", err)
+	}
+	return parseMetrics(text, tunnelMetrics...)
 }
 
 // serverMetrics asks a server at its node's address or, where the port is on loopback or out of reach, by port-forward.
@@ -125,22 +148,48 @@ func (c *collector) serverMetrics(ctx context.Context, p Program) (Metrics, erro
 	return parseMetrics(text, tunnelMetrics...)
 }
 
-// replicaMetrics asks a scheduler's Pod through the API server, which authenticates for us.
+// replicaMetrics asks a scheduler's Pod through the API server, which authenticates for us. While the tunnel is down it asks a Pod of this machine
+// directly, if the kubeconfig has a client certificate: unlike a token, that can be shown to a program that is not verified.
 func (c *collector) replicaMetrics(ctx context.Context, p Program) (Metrics, error) {
-	text, err := c.client.CoreV1().Pods(p.Pod.Namespace).ProxyGet("https", p.Pod.Name, p.Flag("secure-port", "10259"), "metrics", nil).DoRaw(ctx)
+	port := p.Flag("secure-port", "10259")
+	limited, cancel := context.WithTimeout(ctx, c.Limit/2)
+	text, err := c.client.CoreV1().Pods(p.Pod.Namespace).ProxyGet("https", p.Pod.Name, port, "metrics", nil).DoRaw(limited)
+	cancel()
 	if err != nil {
-		return nil, fmt.Errorf("read its metrics: %w", err)
+		if text, ownErr := c.ownReplica(ctx, p, port); ownErr == nil {
+			return parseMetrics(text, schedulerMetrics...)
+		}
+		return nil, fmt.Errorf("read its metrics: %w", c.explainTunnelDown(err))
 	}
 	return parseMetrics(text, schedulerMetrics...)
+}
+
+func (c *collector) ownReplica(ctx context.Context, p Program, port string) ([]byte, error) {
+	if !c.here(p) || len(c.cfg.CertData) == 0 && c.cfg.CertFile == "" {
+		return nil, errors.New("it is not asked directly")
+	}
+	shown := rest.AnonymousClientConfig(c.cfg)
+	shown.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // no proxy
+	shown.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: c.cfg.CertData, CertFile: c.cfg.CertFile, KeyData: c.cfg.KeyData, KeyFile: c.cfg.KeyFile}
+	client, err := rest.HTTPClientFor(shown)
+	if err != nil {
+		return nil, err
+	}
+	host := p.Pod.Status.PodIP
+	if bind := p.Flag("bind-address", ""); p.Pod.Spec.HostNetwork && isLoopback(bind) {
+		host = bind
+	}
+	limited, cancel := context.WithTimeout(ctx, directLimit)
+	defer cancel()
+	return httpGetWith(limited, client, "https://"+net.JoinHostPort(host, port)+"/metrics")
 }
 
 // toPort calls use with an address at which a program's port answers.
 func (c *collector) toPort(ctx context.Context, p Program, port, bind string, use func(context.Context, string) error) error {
 	var direct error
-	loopback := isLoopback(bind)
-	if p.HostIP != "" && (!loopback || p.Local) {
+	if host := c.directHost(p, bind); host != "" {
 		limited, cancel := context.WithTimeout(ctx, directLimit)
-		direct = use(limited, net.JoinHostPort(p.HostIP, port))
+		direct = use(limited, net.JoinHostPort(host, port))
 		cancel()
 		if direct == nil || p.Pod == nil {
 			return direct
@@ -153,7 +202,52 @@ func (c *collector) toPort(ctx context.Context, p Program, port, bind string, us
 	if err != nil {
 		return fmt.Errorf("port %q: %w", port, err)
 	}
-	return errors.Join(check.Forward(ctx, c.cfg, c.client, p.Pod, int32(number), use), direct)
+	if err = check.Forward(ctx, c.cfg, c.client, p.Pod, int32(number), use); err == nil {
+		return nil
+	}
+	return errors.Join(c.explainTunnelDown(err), direct)
+}
+
+// directHost is where this machine reaches a port without the API server; "" if it does not.
+func (c *collector) directHost(p Program, bind string) string {
+	switch {
+	case p.HostIP == "":
+		return ""
+	case !isLoopback(bind) || p.Local:
+		return p.HostIP
+	case c.here(p) && p.Pod != nil && p.Pod.Spec.HostNetwork:
+		if bind == "localhost" {
+			return "127.0.0.1"
+		}
+		return bind
+	}
+	return ""
+}
+
+// here reports whether a program runs on this machine.
+func (c *collector) here(p Program) bool {
+	ip, err := netip.ParseAddr(p.HostIP)
+	if err != nil {
+		return false
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		own, err := netip.ParsePrefix(a.String())
+		return err == nil && own.Addr().Unmap() == ip.Unmap()
+	})
+}
+
+// explainTunnelDown says that a call through the API server failed because the tunnel is down.
+func (c *collector) explainTunnelDown(err error) error {
+	agents := Of(c.s.Programs.Value, check.RoleAgent)
+	none := len(agents)+len(c.s.Workloads(check.RoleAgent)) > 0 && !slices.ContainsFunc(agents, func(p Program) bool { return p.Ready })
+	if none || strings.Contains(strings.ToLower(err.Error()), "no agent available") {
+		return fmt.Errorf("the tunnel is down, through which the API server reaches it: %w", err)
+	}
+	return err
 }
 
 func isLoopback(address string) bool {
@@ -161,18 +255,22 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback() || address == "localhost"
 }
 
-func httpGet(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func httpGet(ctx context.Context, address string) ([]byte, error) {
+	return httpGetWith(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, address)
+}
+
+func httpGetWith(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", url, resp.Status)
+		return nil, fmt.Errorf("%s answered %s", address, resp.Status)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 }
@@ -198,37 +296,6 @@ func (c *collector) shown(ctx context.Context, p Program) ([]certificate, error)
 	return out, nil
 }
 
-// kubelets asks each ready node's kubelet for its health, the way that logs and exec take. It does not where no agent could answer: every such
-// call would be a failed dial in the API server's metrics, which checks count.
-func (c *collector) kubelets(ctx context.Context) {
-	agents := Of(c.s.Programs.Value, check.RoleAgent)
-	if len(agents) > 0 && !slices.ContainsFunc(agents, func(p Program) bool { return p.Ready }) {
-		return
-	}
-	const together = 32
-	turns, done := make(chan struct{}, together), make(chan struct{}, maxKubelets)
-	started := 0
-	for i := range c.s.Nodes.Value {
-		node := &c.s.Nodes.Value[i]
-		if !NodeReady(node) || started == maxKubelets {
-			continue
-		}
-		started++
-		go func() {
-			turns <- struct{}{}
-			err := c.client.CoreV1().RESTClient().Get().Resource("nodes").Name(node.Name).SubResource("proxy").Suffix("healthz").Do(ctx).Error()
-			<-turns
-			c.mu.Lock()
-			c.s.Kubelets[node.Name] = err
-			c.mu.Unlock()
-			done <- struct{}{}
-		}()
-	}
-	for range started {
-		<-done
-	}
-}
-
 // NodeReady reports whether the node's kubelet says that it is ready.
 func NodeReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
@@ -242,11 +309,11 @@ func NodeReady(n *corev1.Node) bool {
 // lastWords are the last lines of a container that ends again and again.
 func (c *collector) lastWords(ctx context.Context, p Program) {
 	lines := int64(5)
-	text, err := c.client.CoreV1().Pods(p.Pod.Namespace).GetLogs(p.Pod.Name, &corev1.PodLogOptions{Previous: true, TailLines: &lines}).DoRaw(ctx)
+	text, err := c.client.CoreV1().Pods(p.Pod.Namespace).GetLogs(p.Pod.Name, &corev1.PodLogOptions{Container: p.Container.Name, Previous: true, TailLines: &lines}).DoRaw(ctx)
 	if err != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.s.Crashes[p.Name] = strings.TrimSpace(string(text))
+	c.s.Crashes[p.Key()] = strings.TrimSpace(string(text))
 }

@@ -22,7 +22,14 @@ type Program struct {
 	// Image and the fields below are of Pods.
 	Image, Node, HostIP string
 	Pod                 *corev1.Pod
+	// Hosted means that it belongs to a control plane that runs as Pods in this cluster, for another one.
+	Hosted bool
+	// Container is the one that runs it: others of the Pod may run other programs.
+	Container corev1.Container
 }
+
+// Key tells programs apart, also those of one Pod.
+func (p Program) Key() string { return p.Name + "/" + p.Container.Name }
 
 // Flag returns the last value of a flag, or what the program takes without it.
 func (p Program) Flag(name, fallback string) string {
@@ -47,9 +54,14 @@ func (p Program) Flag(name, fallback string) string {
 // Has reports whether the flag is set at all.
 func (p Program) Has(name string) bool { return p.Flag(name, "\x00") != "\x00" }
 
-// Of returns the programs of one role.
+// Of returns this cluster's programs of one role.
 func Of(programs []Program, role check.Role) []Program {
-	return slices.DeleteFunc(slices.Clone(programs), func(p Program) bool { return p.Role != role })
+	return slices.DeleteFunc(slices.Clone(programs), func(p Program) bool { return p.Role != role || p.Hosted })
+}
+
+// named are the programs that are recognized by their name, or that of their image if the container has no command.
+var named = map[string]check.Role{
+	"kube-apiserver": check.RoleAPIServer, "fairlead-operator": check.RoleOperator, "fairlead-apiserver": check.RoleTunnelAPI,
 }
 
 // roleOf recognizes a container by its program and flags.
@@ -60,9 +72,10 @@ func roleOf(c *corev1.Container, pod *corev1.Pod, names incluster.Names) check.R
 		program = path.Base(c.Command[0])
 	}
 	image := imageName(c.Image)
+	if role, ok := named[cmp.Or(program, image)]; ok {
+		return role
+	}
 	switch {
-	case program == "kube-apiserver" || program == "" && image == "kube-apiserver":
-		return check.RoleAPIServer
 	case p.Has("proxy-server-host"), program == "proxy-agent", program == "konnectivity-agent":
 		return check.RoleAgent
 	case program == "proxy-server", program == "konnectivity-server", hasAny(image, "proxy-server", "konnectivity-server"), p.Has("agent-port") && p.Has("cluster-cert"):
@@ -113,7 +126,7 @@ func programsOf(pods []corev1.Pod, names incluster.Names) []Program {
 				continue
 			}
 			p := Program{Program: check.Program{Role: role, Name: "Pod " + pod.Namespace + "/" + pod.Name, Args: slices.Concat(c.Command, c.Args)},
-				Image: c.Image, Node: pod.Spec.NodeName, HostIP: pod.Status.HostIP, Pod: pod}
+				Image: c.Image, Node: pod.Spec.NodeName, HostIP: pod.Status.HostIP, Pod: pod, Container: *c}
 			p.state(c.Name)
 			out = append(out, p)
 		}

@@ -15,32 +15,64 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
-// reach connects once on its own, to see the certificates and the clock of the API server.
+// reach connects once on its own, to see the certificates and the clock of the API server. It also returns them with an error if the API server
+// answers, but refuses the credentials or shows a certificate that cannot be verified: they may be the cause.
 func (c *collector) reach(ctx context.Context) (Connection, error) {
-	var out Connection
-	if err := check.Connect(ctx, &check.Env{Config: c.cfg, Client: c.client}); err != nil {
-		return out, err
+	err := check.Connect(ctx, &check.Env{Config: c.cfg, Client: c.client})
+	if err != nil {
+		if ctx.Err() != nil {
+			return Connection{}, err
+		}
+		shown, _ := c.connectUnverified(ctx)
+		return shown, err
 	}
 	client, err := rest.HTTPClientFor(c.cfg)
 	if err != nil {
-		return out, err
+		return Connection{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.cfg.Host, "/")+"/version", nil)
+	out, err := connection(ctx, client, c.cfg.Host)
+	if err != nil {
+		return out, check.Explain(err, c.cfg, time.Now())
+	}
+	return out, nil
+}
+
+// connectUnverified connects without credentials, and verifies nothing.
+func (c *collector) connectUnverified(ctx context.Context) (Connection, error) {
+	anonymous := rest.AnonymousClientConfig(c.cfg)
+	anonymous.TLSClientConfig = rest.TLSClientConfig{Insecure: true, ServerName: c.cfg.ServerName}
+	client, err := rest.HTTPClientFor(anonymous)
+	if err != nil {
+		return Connection{}, err
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return connection(ctx, client, c.cfg.Host)
+}
+
+// connection reads what any answer of a server shows.
+func connection(ctx context.Context, client *http.Client, host string) (Connection, error) {
+	var out Connection
+	if !strings.Contains(host, "://") {
+		host = "https://" + host
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(host, "/")+"/version", nil)
 	if err != nil {
 		return out, err
 	}
 	begin := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return out, check.Explain(err, c.cfg, time.Now())
+		return out, err
 	}
 	defer resp.Body.Close()
 	out.Trip = time.Since(begin)
@@ -50,6 +82,7 @@ func (c *collector) reach(ctx context.Context) (Connection, error) {
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		// The header has whole seconds: its middle is the best guess.
 		out.Skew = begin.Add(out.Trip / 2).Sub(date.Add(time.Second / 2))
+		out.Dated = true
 	}
 	return out, nil
 }
@@ -106,45 +139,32 @@ func (c *collector) localPrograms(ctx context.Context) ([]Program, error) {
 	return out, err
 }
 
-// programs are processes and Pods: of kube-system, where static Pods are and need no labels, of the bundle's namespace, and those of every
-// Deployment and DaemonSet whose template runs one of the programs.
-func (c *collector) programs(ctx context.Context) ([]Program, error) {
-	var out []Program
+// found are programs, and all Pods among which those of Pods were found.
+type found struct {
+	programs []Program
+	pods     []corev1.Pod
+}
+
+// programs are processes, and Pods in the namespaces of programs.
+func (c *collector) programs(ctx context.Context) (found, error) {
+	var out found
 	if c.Env != nil && c.Env.Programs != nil {
 		local, err := c.localPrograms(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		out = local
+		out.programs = local
 	}
-	spaces := []string{metav1.NamespaceSystem, c.s.Names.Namespace}
-	for _, d := range c.s.Deployments.Value {
-		spaces = append(spaces, c.spaceOf(d.Namespace, &d.Spec.Template)...)
-	}
-	for _, d := range c.s.DaemonSets.Value {
-		spaces = append(spaces, c.spaceOf(d.Namespace, &d.Spec.Template)...)
-	}
-	slices.Sort(spaces)
-	var pods []corev1.Pod
-	for _, space := range slices.Compact(spaces) {
+	for _, space := range c.spaces() {
 		l, err := c.client.CoreV1().Pods(space).List(ctx, cached)
 		if err != nil {
 			return out, fmt.Errorf("list Pods in %s: %w", space, err)
 		}
-		pods = append(pods, l.Items...)
+		out.pods = append(out.pods, l.Items...)
 	}
-	c.s.Pods = Known(pods)
-	return append(out, programsOf(pods, c.s.Names)...), nil
-}
-
-func (c *collector) spaceOf(namespace string, template *corev1.PodTemplateSpec) []string {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: template.Labels}}
-	for i := range template.Spec.Containers {
-		if roleOf(&template.Spec.Containers[i], pod, c.s.Names) != "" {
-			return []string{namespace}
-		}
-	}
-	return nil
+	found := programsOf(out.pods, c.s.Names)
+	out.programs = append(out.programs, markHosted(found)...)
+	return out, nil
 }
 
 // apiServers are the arguments of kube-apiservers that a provider or the control plane's Pods show.
@@ -220,6 +240,7 @@ func (c *collector) service(ctx context.Context, ref ServiceRef) (ServiceState, 
 	if err != nil {
 		return out, err
 	}
+	out.Targets = targetPorts(svc, slices.Items)
 	target := ""
 	for _, s := range slices.Items {
 		for _, e := range s.Endpoints {
@@ -233,8 +254,33 @@ func (c *collector) service(ctx context.Context, ref ServiceRef) (ServiceState, 
 	}
 	if target != "" {
 		if pod, err := core.Pods(ref.Namespace).Get(ctx, target, metav1.GetOptions{}); err == nil {
-			out.PodLabels = pod.Labels
+			out.PodLabels, out.PodPorts = pod.Labels, namedPorts(pod)
 		}
 	}
 	return out, nil
+}
+
+// targetPorts are the ports of Pods behind each port of a Service, which slices have by its name.
+func targetPorts(svc *corev1.Service, all []discoveryv1.EndpointSlice) map[int32][]int32 {
+	out := map[int32][]int32{}
+	for _, port := range svc.Spec.Ports {
+		for i := range all {
+			for _, p := range all[i].Ports {
+				if ptr.Deref(p.Name, "") == port.Name && p.Port != nil && !slices.Contains(out[port.Port], *p.Port) {
+					out[port.Port] = append(out[port.Port], *p.Port)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func namedPorts(pod *corev1.Pod) map[string]int32 {
+	out := map[string]int32{}
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			out[p.Name] = p.ContainerPort
+		}
+	}
+	return out
 }

@@ -3,6 +3,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -16,11 +17,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/internal/parallel"
 )
 
-// attributes reads a right such as "create pods/binding" or "get leases.coordination.k8s.io/my-scheduler in kube-system": verb, resource with
+// Attributes reads a right such as "create pods/binding" or "get leases.coordination.k8s.io/my-scheduler in kube-system": verb, resource with
 // subresource, group, and in the last form a name.
-func attributes(right string) *authorizationv1.ResourceAttributes {
+func Attributes(right string) *authorizationv1.ResourceAttributes {
 	verb, rest, _ := strings.Cut(right, " ")
 	resource, space, _ := strings.Cut(rest, " in ")
 	out := &authorizationv1.ResourceAttributes{Verb: verb, Namespace: space}
@@ -36,7 +38,7 @@ func attributes(right string) *authorizationv1.ResourceAttributes {
 
 func (c *collector) mayI(ctx context.Context, right string) (bool, error) {
 	r, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes(right)},
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: Attributes(right)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
@@ -62,35 +64,50 @@ func schedulerRights(b *v1alpha1.Bundle) []string {
 // reviews asks what the identities of the programs may do. A review changes nothing.
 func (c *collector) reviews(ctx context.Context) ([]Review, error) {
 	var out []Review
-	ask := func(role check.Role, user string, groups []string, rights []string) error {
-		for _, right := range rights {
+	ask := func(role check.Role, user string, groups []string, assumed bool, rights []string) error {
+		allowed, err := parallel.Map(ctx, rights, func(ctx context.Context, right string) (bool, error) {
 			r, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: attributes(right)},
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: Attributes(right)},
 			}, metav1.CreateOptions{})
 			if err != nil {
-				return fmt.Errorf("ask for the rights of %s: %w", user, err)
+				return false, fmt.Errorf("ask for the rights of %s: %w", user, err)
 			}
-			out = append(out, Review{Identity: user, Role: string(role), Right: right, Allowed: r.Status.Allowed})
+			return r.Status.Allowed, nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, right := range rights {
+			out = append(out, Review{Identity: user, Role: string(role), Right: right, Allowed: allowed[i], Assumed: assumed})
 		}
 		return nil
 	}
 	programs := c.s.Programs.Value
 	if p := Of(programs, check.RoleScheduler); len(p) > 0 {
 		user, groups := identity(p[0], c.s.Bundle)
-		if err := ask(check.RoleScheduler, user, groups, schedulerRights(c.s.Bundle)); err != nil {
+		if err := ask(check.RoleScheduler, user, groups, false, schedulerRights(c.s.Bundle)); err != nil {
 			return out, err
 		}
 	}
 	if p := Of(programs, check.RoleServer); len(p) > 0 && p[0].Flag("agent-namespace", "") != "" {
-		user, groups := konnectivity.ServerUser, []string{"system:authenticated"}
-		if p[0].Pod != nil && p[0].Flag("kubeconfig", "") == "" {
-			user, groups = serviceAccount(p[0].Pod.Namespace, p[0].Pod.Spec.ServiceAccountName)
-		}
-		if err := ask(check.RoleServer, user, groups, []string{"create tokenreviews.authentication.k8s.io"}); err != nil {
+		user, groups, assumed := serverIdentity(p[0], c.s.Bundle)
+		if err := ask(check.RoleServer, user, groups, assumed, []string{"create tokenreviews.authentication.k8s.io"}); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
+}
+
+// serverIdentity is a server's. Its kubeconfig is a file of the node: that of the bundle's server has a known user, and of another it is assumed that
+// it names the user of the documentation.
+func serverIdentity(p Program, b *v1alpha1.Bundle) (user string, groups []string, assumed bool) {
+	file := p.Flag("kubeconfig", "")
+	if p.Pod != nil && file == "" {
+		user, groups = serviceAccount(p.Pod.Namespace, cmp.Or(p.Pod.Spec.ServiceAccountName, "default"))
+		return user, groups, false
+	}
+	bundled := file == b.Konnectivity.Server.Kubeconfig && imageName(p.Image) == imageName(b.Konnectivity.Server.Image)
+	return konnectivity.ServerUser, []string{"system:authenticated"}, p.Pod != nil && !bundled
 }
 
 // identity is a scheduler's: its Pod's ServiceAccount, or that of the bundle for a process.

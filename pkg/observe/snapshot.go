@@ -28,6 +28,8 @@ import (
 type Fact[T any] struct {
 	Value T
 	Err   error
+	// Read is this machine's time at the end of the reading; zero means Snapshot.Taken.
+	Read time.Time
 }
 
 // Known makes a Fact of a value.
@@ -36,9 +38,18 @@ func Known[T any](v T) Fact[T] { return Fact[T]{Value: v} }
 // Get returns both parts.
 func (f Fact[T]) Get() (T, error) { return f.Value, f.Err }
 
+// ReadAt is the API server's time at which a Fact was read. Ages are those at that time: other sources may have taken much longer.
+func ReadAt[T any](s *Snapshot, f Fact[T]) time.Time {
+	read := f.Read
+	if read.IsZero() {
+		read = s.Taken
+	}
+	return read.Add(-s.Reach.Value.Skew)
+}
+
 // Snapshot is all that was read at one time.
 type Snapshot struct {
-	// Taken is this machine's time.
+	// Taken is this machine's time when all was read.
 	Taken time.Time
 	// Context is the kubeconfig's, Host the API server's URL.
 	Context, Host string
@@ -46,7 +57,8 @@ type Snapshot struct {
 	Bundle *v1alpha1.Bundle
 	Names  incluster.Names
 
-	// Reach says why the API server does not answer; nothing else of the cluster is known then.
+	// Reach says why the API server does not answer; nothing else of the cluster is known then. With an error, its value is what the API server
+	// shows without credentials, not verified, and empty if it does not answer at all.
 	Reach Fact[Connection]
 	// Ready is the answer of /readyz.
 	Ready   Fact[string]
@@ -58,17 +70,23 @@ type Snapshot struct {
 	// Rights are what this user may do, Denied only what it may not.
 	Denied Fact[[]string]
 
-	Nodes       Fact[[]corev1.Node]
-	NodeLeases  Fact[[]coordinationv1.Lease]
-	Pods        Fact[[]corev1.Pod]
-	Pending     Fact[[]corev1.Pod]
+	Nodes      Fact[[]corev1.Node]
+	NodeLeases Fact[[]coordinationv1.Lease]
+	Pods       Fact[[]corev1.Pod]
+	Pending    Fact[[]corev1.Pod]
+	// Scheduled counts Pods by scheduler.
+	Scheduled   Fact[Scheduled]
 	Deployments Fact[[]appsv1.Deployment]
 	DaemonSets  Fact[[]appsv1.DaemonSet]
+	// Refusals are events of Pods that the API server did not let controllers create.
+	Refusals    Fact[[]corev1.Event]
 	Leases      Fact[[]coordinationv1.Lease]
 	PDBs        Fact[[]policyv1.PodDisruptionBudget]
 	Policies    Fact[[]networkingv1.NetworkPolicy]
 	CSRs        Fact[[]certificatesv1.CertificateSigningRequest]
 	FlowSchemas Fact[[]flowcontrolv1.FlowSchema]
+	// Namespaces are the labels of the programs' namespaces, by name.
+	Namespaces Fact[map[string]map[string]string]
 	// Accounts are the namespaces and names of the ServiceAccounts in namespaces of agents and schedulers.
 	Accounts Fact[[]types.NamespacedName]
 	// Authentication is ConfigMap extension-apiserver-authentication.
@@ -96,12 +114,15 @@ type Snapshot struct {
 
 	APIServerMetrics Fact[Metrics]
 	ServerMetrics    map[string]Fact[Metrics]
+	AgentMetrics     map[string]Fact[Metrics]
 	SchedulerMetrics map[string]Fact[Metrics]
 	// Shown are the certificates that servers show to agents.
 	Shown map[string]Fact[[]*x509.Certificate]
 	// Kubelets are the answers of kubelets to the API server, by node.
 	Kubelets map[string]error
-	// Crashes are the last words of containers that do not start, by program.
+	// Unasked are ready nodes whose kubelets were not asked: those beyond MaxKubelets, and those for which there was no time.
+	Unasked []string
+	// Crashes are the last words of containers that do not start, by Program.Key.
 	Crashes map[string]string
 	// Reviews are rights of the programs' identities.
 	Reviews Fact[[]Review]
@@ -117,10 +138,19 @@ type Snapshot struct {
 // Connection is what a handshake with the API server shows.
 type Connection struct {
 	Certificates []*x509.Certificate
-	// Skew is how much this machine's clock is ahead; its precision is a second and the round trip.
-	Skew time.Duration
+	// Skew is how much this machine's clock is ahead; its precision is a second and the round trip. It is known if the answer was Dated.
+	Skew  time.Duration
+	Dated bool
 	// Trip is the time of the request.
 	Trip time.Duration
+}
+
+// Scheduled counts the Pods that have not ended.
+type Scheduled struct {
+	// Pods are their numbers by the scheduler that they name.
+	Pods map[string]int
+	// More means that there are more Pods than were read.
+	More bool
 }
 
 // Configuration is that of a scheduler, in a ConfigMap.
@@ -164,7 +194,7 @@ type CRD struct {
 type CRDVersion struct {
 	Name            string
 	Served, Storage bool
-	// Schema identifies the schema; equal schemas are equal text.
+	// Schema identifies the schema; schemas that differ in nothing but documentation are equal text.
 	Schema string
 }
 
@@ -184,6 +214,9 @@ func (r ServiceRef) Key() types.NamespacedName {
 type ServiceState struct {
 	Exists bool
 	Ports  []int32
+	// Targets are the ports of Pods behind each port, PodPorts the named ports of one Pod.
+	Targets  map[int32][]int32
+	PodPorts map[string]int32
 	// Ready is the number of ready addresses.
 	Ready int
 	// PodLabels are those of one Pod behind it, in whose namespace NetworkPolicies apply.
@@ -197,25 +230,42 @@ type Review struct {
 	// Identity is a user name, Role what it is for, Right what it needs.
 	Identity, Role, Right string
 	Allowed               bool
+	// Assumed means that the program's kubeconfig, which cannot be read here, may name another identity.
+	Assumed bool
 }
 
 // HostFacts are what files of a control plane node say.
 type HostFacts struct {
-	// EgressFile is as kube-apiserver's flag names it, Egress its content.
+	// EgressFile is the one that kube-apiserver's flag names, on this node; Egress is its content.
 	EgressFile string
 	Egress     Fact[Egress]
 	// Socket is the Unix socket between kube-apiserver and server, if there is one.
 	Socket Fact[Socket]
 	// Certificates are those that the bundle uses on this node.
 	Certificates Fact[[]controlplane.Certificate]
+	// Local means a local cluster's machine, whose user owns everything.
+	Local bool
+	// Own are the certificates of this node's control plane, its kubelet and its administrators.
+	Own []FileCertificate
+}
+
+// FileCertificate is the first certificate of a file.
+type FileCertificate struct {
+	Path string
+	// Use says between whom it is shown, Renewal how to renew it.
+	Use, Renewal string
+	// Rotated means that kubelet replaces it, at the latest when a tenth of its lifetime is left.
+	Rotated bool
+	Leaf    Fact[*x509.Certificate]
 }
 
 // Egress is the selection for traffic to nodes.
 type Egress struct {
 	// Selected is false if the file has no selection of that name.
 	Selected bool
-	// Protocol is Direct, GRPC or HTTPConnect; UDS or URL is where it leads.
-	Protocol, UDS, URL string
+	// Protocol is Direct, GRPC or HTTPConnect; UDS or URL is where it leads. Socket is where UDS is on this node: it names a path in kube-apiserver's
+	// container.
+	Protocol, UDS, URL, Socket string
 }
 
 // Socket is a Unix socket on this machine.

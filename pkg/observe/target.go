@@ -31,6 +31,10 @@ type Target struct {
 	Before bool
 	// Brief leaves out what only checks need: webhooks, rights, certificates of files, and the like.
 	Brief bool
+	// Scheduled is a count of Pods to keep from an earlier look, because counting reads every Pod; nil counts them.
+	Scheduled *Fact[Scheduled]
+	// AgentMetrics is from how many agents metrics are read.
+	AgentMetrics int
 	// Limit bounds each source; 0 is ProbeLimit.
 	Limit time.Duration
 	// Root is prepended to paths of this machine. For tests.
@@ -59,7 +63,7 @@ func Collect(ctx context.Context, t Target) (*Snapshot, error) {
 	}
 	c := &collector{Target: t, cfg: cfg, client: client, s: &Snapshot{
 		Taken: time.Now(), Context: t.Context, Host: cfg.Host, Bundle: b, Names: incluster.NamesOf(b),
-		ServerMetrics: map[string]Fact[Metrics]{}, SchedulerMetrics: map[string]Fact[Metrics]{},
+		ServerMetrics: map[string]Fact[Metrics]{}, AgentMetrics: map[string]Fact[Metrics]{}, SchedulerMetrics: map[string]Fact[Metrics]{},
 		Shown: map[string]Fact[[]certificate]{}, Kubelets: map[string]error{}, Crashes: map[string]string{},
 	}}
 	c.run(ctx)

@@ -82,12 +82,12 @@ func (c *collector) tunnelState(ctx context.Context) (TunnelState, error) {
 	return out, err
 }
 
-// Connected tells whether a server has a link to the agent.
+// Connected reports whether a server has a link to the agent.
 func Connected(a *tunnelv1alpha1.TunnelAgent) bool {
 	return meta.IsStatusConditionTrue(a.Status.Conditions, tunnelv1alpha1.ConditionConnected)
 }
 
-// Reachable tells whether the API server gets answers from the konnectivity-server.
+// Reachable reports whether the API server gets answers from the konnectivity-server.
 func Reachable(s *tunnelv1alpha1.TunnelServer) bool {
 	return meta.IsStatusConditionTrue(s.Status.Conditions, tunnelv1alpha1.ConditionReachable)
 }

@@ -50,6 +50,16 @@ var Fields = map[string][]string{
 		"status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message", "spec.template.spec.containers.image"},
 	"daemonsets": {"spec.selector.matchLabels.*", "spec.template.spec.containers.image", "status.desiredNumberScheduled", "status.currentNumberScheduled", "status.numberReady",
 		"status.updatedNumberScheduled", "status.numberUnavailable", "status.observedGeneration"},
+	"schedulerconfiguration": schedulerFields(),
+	"bundle":                 bundleFields(""),
+	"bundles": append(bundleFields("spec."), "spec.managementPolicy", "spec.deletionPolicy", "status.observedGeneration", "status.version", "status.components.kind", "status.components.name",
+		"status.components.desired", "status.components.ready", "status.drift.object", "status.drift.field", "status.drift.owner", "status.drift.message",
+		"status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message", "status.conditions.lastTransitionTime"),
+	"schedulerprofiles": {"spec.schedulerName", "spec.strategy", "spec.binpack.*", "spec.spread.*", "spec.batch.*", "status.observedGeneration",
+		"status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message", "status.conditions.lastTransitionTime"},
+	"tunnelpools": {"spec.form", "spec.replicas", "spec.serverAddresses.host", "spec.serverAddresses.port", "spec.hostNetwork", "spec.identifiers.type", "spec.identifiers.value",
+		"spec.image", "spec.nodeSelector.*", "status.replicas", "status.readyReplicas", "status.observedGeneration",
+		"status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message", "status.conditions.lastTransitionTime"},
 	"leases":               {"spec.holderIdentity", "spec.leaseDurationSeconds", "spec.renewTime", "spec.acquireTime", "spec.leaseTransitions"},
 	"poddisruptionbudgets": {"spec.minAvailable", "spec.maxUnavailable", "spec.selector.matchLabels.*", "status.currentHealthy", "status.desiredHealthy", "status.disruptionsAllowed"},
 	"networkpolicies": {"spec.podSelector.matchLabels.*", "spec.policyTypes", "spec.ingress.ports.port", "spec.egress.ports.port", "spec.egress.to.ipBlock.cidr",
@@ -64,6 +74,46 @@ var Fields = map[string][]string{
 
 var webhookFields = []string{"webhooks.name", "webhooks.failurePolicy", "webhooks.timeoutSeconds", "webhooks.clientConfig.service.namespace", "webhooks.clientConfig.service.name",
 	"webhooks.clientConfig.service.port", "webhooks.rules.apiGroups", "webhooks.rules.resources", "webhooks.rules.operations"}
+
+// schedulerFields are those of a KubeSchedulerConfiguration. Arguments of plugins may be anything, and clients of extenders have keys.
+func schedulerFields() []string {
+	out := []string{"parallelism", "leaderElection.*", "clientConnection.*", "enableProfiling", "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds",
+		"podMaxBackoffSeconds", "delayCacheUntilActive", "profiles.schedulerName", "profiles.percentageOfNodesToScore", "profiles.pluginConfig.name",
+		"extenders.urlPrefix", "extenders.filterVerb", "extenders.preemptVerb", "extenders.prioritizeVerb", "extenders.bindVerb", "extenders.weight", "extenders.enableHTTPS",
+		"extenders.httpTimeout", "extenders.nodeCacheCapable", "extenders.managedResources.name", "extenders.managedResources.ignoredByScheduler", "extenders.ignorable"}
+	for _, point := range []string{"preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "bind", "postBind", "multiPoint",
+		"placementGenerate", "placementScore"} {
+		out = append(out, "profiles.plugins."+point+".enabled.name", "profiles.plugins."+point+".enabled.weight", "profiles.plugins."+point+".disabled.name")
+	}
+	return out
+}
+
+// bundleFields are those of a Bundle in both of its forms. Of further arguments, only the names are on the list.
+func bundleFields(prefix string) []string {
+	var out []string
+	for part, fields := range map[string][]string{
+		"": {"namespace"},
+		"scheduler.": {"enabled", "form", "name", "image", "replicas", "leaderElection.*", "clientConnection.*", "parallelism", "percentageOfNodesToScore",
+			"partition.nodeLabels.*", "partition.taint.*", "featureGates.*", "securePort", "nodeSelector.*", "resources.requests.*", "resources.limits.*", "extraArgs.name",
+			"profiles.schedulerName", "builtInProfiles.standard.*", "builtInProfiles.binpack.*", "builtInProfiles.spread.*", "builtInProfiles.batch.*", "delayCacheUntilActive"},
+		"konnectivity.": {"enabled", "proxyProtocol", "transport.uds.path", "transport.tcp.url", "serverHost", "serverAddresses.host", "serverAddresses.port", "agentPort",
+			"authenticationAudience", "agentServiceAccount", "leaseCounting", "leaseNamespace"},
+		"konnectivity.server.": {"form", "image", "adminPort", "healthPort", "healthBindAddress", "count", "certFile", "kubeconfig", "drainTimeout", "drainTimeoutSeconds", "proxyStrategies",
+			"nonNodeCIDRs", "resources.requests.*", "resources.limits.*", "extraArgs.name"},
+		"konnectivity.agent.": {"form", "replicas", "image", "adminPort", "healthPort", "hostNetwork", "networkPolicy", "identifiers.type", "nodeSelector.*",
+			"resources.requests.*", "resources.limits.*", "extraArgs.name"},
+		"gateway.":      {"enabled", "form", "replicas", "image", "port", "healthPort", "serviceType", "hosts", "allow", "deny", "networkPolicy", "nodeSelector.*", "extraArgs.name"},
+		"tunnelAPI.":    {"enabled", "image", "replicas", "port"},
+		"aggregation.":  {"allowedNames", "enableAggregatorRouting"},
+		"pki.":          {"algorithm", "validity", "caValidity", "validitySeconds", "caValiditySeconds"},
+		"controlPlane.": {"pkiDir", "manifestsDir", "egressSelectorFile"},
+	} {
+		for _, f := range fields {
+			out = append(out, prefix+part+f)
+		}
+	}
+	return out
+}
 
 // every object has these.
 var common = []string{"kind", "apiVersion", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.generation",

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -46,6 +45,7 @@ func safe(text string) string { return redact.Text(text) }
 
 // Write collects and writes the archive. When ctx ends it writes what it has, and the archive says what is missing.
 func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Manifest, error) {
+	t.AgentMetrics = o.Agents
 	s, err := observe.Collect(ctx, t)
 	if err != nil {
 		return Manifest{}, err
@@ -58,7 +58,7 @@ func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Man
 	a.manifest.Created, a.manifest.Cluster, a.manifest.Server = s.Taken.UTC().Format(time.RFC3339), s.Context, safe(s.Host)
 	a.manifest.Version = version.Get().String()
 	d := &dump{archive: a, s: s, client: client, o: o}
-	for _, step := range []func(context.Context) error{d.judged, d.objects, d.programs, d.configurations, d.metrics, d.logs, d.events} {
+	for _, step := range []func(context.Context) error{d.judged, d.bundle, d.objects, d.resources, d.programs, d.configurations, d.metrics, d.logs, d.events} {
 		if err := step(ctx); err != nil {
 			return a.manifest, fmt.Errorf("write the archive: %w", err)
 		}
@@ -160,7 +160,7 @@ func (d *dump) extensions() error {
 	return errors.Join(d.addJSON("objects/apiservices.json", services), d.addJSON("objects/customresourcedefinitions.json", crds))
 }
 
-// programs are the arguments of the programs, as they run.
+// programs are the programs that run, with the arguments on the list of flags.
 func (d *dump) programs(context.Context) error {
 	d.miss("programs.json", d.s.Programs.Err)
 	type program struct {
@@ -171,48 +171,15 @@ func (d *dump) programs(context.Context) error {
 	out := []program{}
 	for _, p := range d.s.Programs.Value {
 		entry := program{p.Program, p.Image, p.Node}
-		entry.Problem, entry.Args = safe(p.Problem), safeArgs(p.Args)
+		entry.Problem, entry.Args = safe(p.Problem), safeArgs(p.Args, p.Pod == nil || len(p.Container.Command) > 0)
 		out = append(out, entry)
 	}
 	return d.addJSON("programs.json", out)
 }
 
-// safeArgs looks at a flag together with a value that follows it as an argument of its own.
-func safeArgs(args []string) []string {
-	out := make([]string, 0, len(args))
-	for i, arg := range args {
-		if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") {
-			arg = strings.TrimPrefix(safe(args[i-1]+"="+arg), args[i-1]+"=")
-		}
-		out = append(out, safe(arg))
-	}
-	return out
-}
-
-// configurations are schedulers' and, on a control plane node, the egress selector's.
-func (d *dump) configurations(context.Context) error {
-	d.miss("config", d.s.Configurations.Err)
-	for _, c := range d.s.Configurations.Value {
-		data, err := json.MarshalIndent(c.Config, "", "  ")
-		if c.Err != nil || err != nil {
-			d.miss(c.Where(), errors.Join(c.Err, err))
-			continue
-		}
-		// Encoded again from its type: a ConfigMap may have more in it.
-		if err := d.add(fmt.Sprintf("config/%s_%s.json", c.ConfigMap.Namespace, c.ConfigMap.Name), []byte(safe(string(data))+"\n"), false); err != nil {
-			return err
-		}
-	}
-	host := d.s.Node.Value
-	if d.missed("config/egress.json", d.s.Node.Err) || d.missed("config/egress.json", host.Egress.Err) {
-		return nil
-	}
-	return d.addJSON("config/egress.json", map[string]any{"file": host.EgressFile, "egress": host.Egress.Value, "socket": host.Socket.Value})
-}
-
 func (d *dump) metrics(context.Context) error {
 	all := map[string]observe.Fact[observe.Metrics]{"kube-apiserver": d.s.APIServerMetrics}
-	for _, m := range []map[string]observe.Fact[observe.Metrics]{d.s.ServerMetrics, d.s.SchedulerMetrics} {
+	for _, m := range []map[string]observe.Fact[observe.Metrics]{d.s.ServerMetrics, d.s.AgentMetrics, d.s.SchedulerMetrics} {
 		for name, fact := range m {
 			all[fileName(name)] = fact
 		}
@@ -239,7 +206,7 @@ func fileName(program string) string {
 	return strings.NewReplacer("Pod ", "", "process ", "", "/", "_", " ", "_").Replace(program)
 }
 
-// logs are those of servers, the second scheduler and some agents.
+// logs are those of servers, the second scheduler, the operator, the tunnel's API server and some agents.
 func (d *dump) logs(ctx context.Context) error {
 	programs := slices.Clone(d.s.Programs.Value)
 	slices.SortStableFunc(programs, func(a, b observe.Program) int {
@@ -255,7 +222,7 @@ func (d *dump) logs(ctx context.Context) error {
 	for _, p := range programs {
 		if p.Role == check.RoleAgent {
 			if agents++; agents > d.o.Agents {
-				d.miss("logs/"+fileName(p.Name)+".log", fmt.Errorf("logs of %d agents are enough: set --agents", d.o.Agents))
+				d.miss(logName(p)+".log", fmt.Errorf("logs of %d agents are enough: set --agents", d.o.Agents))
 				continue
 			}
 		}
@@ -270,7 +237,7 @@ func (d *dump) logs(ctx context.Context) error {
 }
 
 func (d *dump) log(ctx context.Context, p observe.Program) error {
-	name := "logs/" + fileName(p.Name)
+	name := logName(p)
 	if p.Pod == nil {
 		text, cut, err := tailOf(p.LogFile, d.o.LogSize)
 		if err != nil {
@@ -287,10 +254,12 @@ func (d *dump) log(ctx context.Context, p observe.Program) error {
 		if previous {
 			file = name + ".previous.log"
 		}
-		text, cut, err := d.podLog(ctx, p.Pod, previous)
+		text, cut, err := d.podLog(ctx, p, previous)
 		if err != nil {
 			d.miss(file, err)
-			continue
+			if text == "" {
+				continue
+			}
 		}
 		if err := d.add(file, []byte(safe(text)), cut); err != nil {
 			return err
@@ -299,18 +268,30 @@ func (d *dump) log(ctx context.Context, p observe.Program) error {
 	return nil
 }
 
+// logName is the file of a program's log, without its extension. A Pod may have several programs.
+func logName(p observe.Program) string {
+	name := "logs/" + fileName(p.Name)
+	if p.Pod != nil && len(p.Pod.Spec.Containers) > 1 {
+		name += "_" + p.Container.Name
+	}
+	return name
+}
+
 // podLog reads the end of a log: whole lines of at most that many bytes.
-func (d *dump) podLog(ctx context.Context, pod *corev1.Pod, previous bool) (string, bool, error) {
+func (d *dump) podLog(ctx context.Context, p observe.Program, previous bool) (string, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, observe.ProbeLimit)
 	defer cancel()
 	const lines = 5000
-	stream, err := d.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-		Container: pod.Spec.Containers[0].Name, Previous: previous, TailLines: ptr(int64(lines)), Timestamps: true}).Stream(ctx)
+	stream, err := d.client.CoreV1().Pods(p.Pod.Namespace).GetLogs(p.Pod.Name, &corev1.PodLogOptions{
+		Container: p.Container.Name, Previous: previous, TailLines: ptr(int64(lines)), Timestamps: true}).Stream(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	defer stream.Close()
 	text, err := io.ReadAll(io.LimitReader(stream, 16*d.o.LogSize))
+	if err != nil { // the log hangs: whole lines are there
+		text, err = text[:bytes.LastIndexByte(text, '\n')+1], fmt.Errorf("its end: %w", err)
+	}
 	end, cut := lastLines(text, d.o.LogSize)
 	return end, cut, err
 }
@@ -353,33 +334,4 @@ func lastLines(text []byte, limit int64) (string, bool) {
 		return string(text[i+1:]), true
 	}
 	return "", true
-}
-
-// events are those of the namespaces with programs.
-func (d *dump) events(ctx context.Context) error {
-	spaces := []string{d.s.Names.Namespace, metav1.NamespaceSystem}
-	for _, p := range d.s.Programs.Value {
-		if p.Pod != nil {
-			spaces = append(spaces, p.Pod.Namespace)
-		}
-	}
-	slices.Sort(spaces)
-	fact := observe.Fact[[]corev1.Event]{}
-	if d.s.Reach.Err != nil {
-		fact.Err = d.s.Reach.Err
-	}
-	for _, space := range slices.Compact(spaces) {
-		if fact.Err != nil {
-			break
-		}
-		limited, cancel := context.WithTimeout(ctx, observe.ProbeLimit)
-		l, err := d.client.CoreV1().Events(space).List(limited, metav1.ListOptions{Limit: 2000})
-		cancel()
-		if err != nil {
-			fact.Err = err
-			break
-		}
-		fact.Value = append(fact.Value, l.Items...)
-	}
-	return addKind(d, "events", fact)
 }

@@ -65,7 +65,7 @@ func NamesOf(b *v1alpha1.Bundle) Names {
 	return n
 }
 
-// OnLoopback tells whether the servers of b, which must be defaulted, serve metrics on loopback alone.
+// OnLoopback reports whether the servers of b, which must be defaulted, serve metrics on loopback alone.
 func OnLoopback(b *v1alpha1.Bundle) bool {
 	ip, err := netip.ParseAddr(b.Konnectivity.Server.HealthBindAddress)
 	return err == nil && ip.IsLoopback()

@@ -13,11 +13,11 @@ import (
 // formats are what New accepts; "" is text.
 var formats = []string{"text", "json", "junit"}
 
-// New returns the reporter for format: text (or empty), json or junit. live turns the live line on, colour the colours.
-func New(format string, out io.Writer, live, colour bool) (check.Reporter, error) {
+// New returns the reporter for format: text (or empty), json or junit. live turns the live line on, color the colors.
+func New(format string, out io.Writer, live, color bool) (check.Reporter, error) {
 	switch format {
 	case "", "text":
-		return NewText(out, live, colour), nil
+		return NewText(out, live, color), nil
 	case "json":
 		return &document{out: out, encode: encodeJSON}, nil
 	case "junit":

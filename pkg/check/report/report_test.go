@@ -79,7 +79,7 @@ func golden(t *testing.T, name string, got []byte) {
 func TestGolden(t *testing.T) {
 	for file, newReporter := range map[string]func(*bytes.Buffer) (check.Reporter, error){
 		"plain.txt":   func(b *bytes.Buffer) (check.Reporter, error) { return New("", b, false, false) },
-		"colour.txt":  func(b *bytes.Buffer) (check.Reporter, error) { return New("text", b, false, true) },
+		"color.txt":   func(b *bytes.Buffer) (check.Reporter, error) { return New("text", b, false, true) },
 		"report.json": func(b *bytes.Buffer) (check.Reporter, error) { return New("json", b, true, true) },
 		"junit.xml":   func(b *bytes.Buffer) (check.Reporter, error) { return New("junit", b, true, true) },
 	} {

@@ -16,9 +16,9 @@ import (
 
 // Text prints one line per check. On a terminal the running check has a live line.
 type Text struct {
-	out    io.Writer
-	live   bool
-	colour bool
+	out   io.Writer
+	live  bool
+	color bool
 
 	mu    sync.Mutex
 	width int
@@ -26,9 +26,9 @@ type Text struct {
 	done  chan struct{}
 }
 
-// NewText returns a Text that writes to out; live draws a spinner, colour uses terminal colours.
-func NewText(out io.Writer, live, colour bool) *Text {
-	return &Text{out: out, live: live, colour: colour}
+// NewText returns a Text that writes to out; live draws a spinner, color uses terminal colors.
+func NewText(out io.Writer, live, color bool) *Text {
+	return &Text{out: out, live: live, color: color}
 }
 
 const (
@@ -39,7 +39,7 @@ const (
 )
 
 func (t *Text) paint(code, text string) string {
-	if !t.colour {
+	if !t.color {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"math"
@@ -22,17 +23,35 @@ type Overview struct {
 	Cluster string `json:"cluster"`
 	Server  string `json:"server"`
 	Version string `json:"version,omitempty"`
-	// Healthy means that the API server answers, and that all parts that there are work.
-	Healthy bool   `json:"healthy"`
-	Nodes   Ratio  `json:"nodes"`
-	Tunnel  Tunnel `json:"tunnel"`
+	// State sums it up. Healthy is true for Ready alone.
+	State   State `json:"state"`
+	Healthy bool  `json:"healthy"`
+	// Nodes is absent if they could not be read.
+	Nodes  *Ratio `json:"nodes,omitempty"`
+	Tunnel Tunnel `json:"tunnel"`
 	// Scheduler is the second one.
 	Scheduler    Scheduler     `json:"scheduler"`
 	Certificates []Certificate `json:"certificates,omitempty"`
-	// Problems say in one line each what is wrong, Unknown what could not be read.
+	// Problems say in one line each what is wrong, Notes what needs attention while all works, Unknown what could not be read.
 	Problems []string `json:"problems,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 	Unknown  []string `json:"unknown,omitempty"`
+	// undecided is the first text in Unknown that could be a problem.
+	undecided string
 }
+
+// State is that of the whole cluster.
+type State string
+
+// The states.
+const (
+	// Ready means that the API server answers, and that all parts that there are work.
+	Ready State = "ready"
+	// Unhealthy means that there are problems.
+	Unhealthy State = "not healthy"
+	// StateUnknown means that there may be problems: something that decides could not be read.
+	StateUnknown State = "unknown"
+)
 
 // Ratio is how many of all are ready.
 type Ratio struct {
@@ -44,8 +63,8 @@ func (r Ratio) String() string { return fmt.Sprintf("%d/%d", r.Ready, r.All) }
 
 // Tunnel is the Konnectivity tunnel.
 type Tunnel struct {
-	// Installed means that a program of it, or kube-apiserver's part, is there.
-	Installed bool  `json:"installed"`
+	// Installed means that a program of it or its workload, or kube-apiserver's part, is there; absent if that could not be read.
+	Installed *bool `json:"installed,omitempty"`
 	Servers   Ratio `json:"servers"`
 	Agents    Ratio `json:"agents"`
 	// Each has the servers one by one.
@@ -98,7 +117,8 @@ type Dials struct {
 
 // Scheduler is the second scheduler.
 type Scheduler struct {
-	Installed bool  `json:"installed"`
+	// Installed means that a replica or its Deployment is there; absent if that could not be read.
+	Installed *bool `json:"installed,omitempty"`
 	Replicas  Ratio `json:"replicas"`
 	// Leader holds the Lease; Renewed is how many seconds ago it renewed it.
 	Leader   string   `json:"leader,omitempty"`
@@ -106,7 +126,10 @@ type Scheduler struct {
 	Profiles []string `json:"profiles,omitempty"`
 	// Queue are Pods in the leader's queues, by queue.
 	Queue map[string]int `json:"queue,omitempty"`
-	// Pending are Pods that are on no node, by the scheduler that they name.
+	// Pods are all Pods that have not ended, by the scheduler that they name; PodsAtLeast means that there are more than could be read.
+	Pods        map[string]int `json:"pods,omitempty"`
+	PodsAtLeast bool           `json:"podsAtLeast,omitempty"`
+	// Pending are those of them that are on no node; absent if they could not be read.
 	Pending map[string]int `json:"pending,omitempty"`
 }
 
@@ -127,23 +150,49 @@ func Of(s *observe.Snapshot) *Overview {
 	if err := s.Reach.Err; err != nil {
 		o.Problems = append(o.Problems, err.Error())
 	}
-	for i := range s.Nodes.Value {
-		o.Nodes.count(observe.NodeReady(&s.Nodes.Value[i]))
+	if s.Nodes.Err == nil {
+		o.Nodes = &Ratio{}
+		for i := range s.Nodes.Value {
+			o.Nodes.count(observe.NodeReady(&s.Nodes.Value[i]))
+		}
 	}
 	o.tunnel(s)
 	o.second(s)
 	o.certificates(s)
 	if s.Reach.Err == nil {
-		o.unknown("nodes", s.Nodes.Err)
-		o.unknown("programs", s.Programs.Err)
-		o.unknown("Leases", s.Leases.Err)
+		o.decides("nodes", s.Nodes.Err)
+		o.decides("programs", s.Programs.Err)
+		if s.Programs.Err != nil || ptr.Deref(o.Scheduler.Installed, false) {
+			o.decides("Leases", s.Leases.Err)
+		}
+		o.unknown("version", s.Version.Err)
+		o.unknown("Pods by scheduler", s.Scheduled.Err)
 		o.unknown("pending Pods", s.Pending.Err)
 		o.unknown("the API server's metrics", s.APIServerMetrics.Err)
 		o.unknown("the tunnel's API", s.TunnelState.Err)
 	}
-	o.Healthy = len(o.Problems) == 0
+	switch {
+	case len(o.Problems) > 0:
+		o.State = Unhealthy
+	case o.undecided != "":
+		o.State = StateUnknown
+	default:
+		o.State, o.Healthy = Ready, true
+	}
 	return o
 }
+
+// decides is unknown for what could be a problem.
+func (o *Overview) decides(what string, err error) {
+	before := len(o.Unknown)
+	o.unknown(what, err)
+	if o.undecided == "" && len(o.Unknown) > before {
+		o.undecided = o.Unknown[before]
+	}
+}
+
+// Undecided is the first fact that decides and could not be read, in one line. It is "" if there is none.
+func (o *Overview) Undecided() string { return o.undecided }
 
 func (r *Ratio) count(ready bool) {
 	r.All++
@@ -167,34 +216,84 @@ func (o *Overview) problem(format string, args ...any) {
 	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 }
 
+func (o *Overview) note(format string, args ...any) {
+	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
+}
+
+// planned adds to a ratio the Pods that workloads should have and that do not exist. It reports whether there are such workloads, and why the
+// API server refused their last Pod.
+func planned(s *observe.Snapshot, role check.Role, r *Ratio) (found bool, refusal string) {
+	desired := 0
+	for _, w := range s.Workloads(role) {
+		found, desired, refusal = true, desired+int(w.Desired), cmp.Or(refusal, w.Refusal)
+	}
+	if s.Programs.Err == nil {
+		r.All = max(r.All, desired)
+	}
+	if refusal != "" {
+		refusal = ": " + refusal
+	}
+	return found, refusal
+}
+
 func (o *Overview) tunnel(s *observe.Snapshot) {
 	t := &o.Tunnel
-	for _, p := range s.Programs.Value {
-		switch p.Role {
-		case check.RoleAgent:
-			t.Agents.count(p.Ready)
-		case check.RoleServer:
-			t.Servers.count(p.Ready)
-			t.Each = append(t.Each, o.server(s, p))
-		}
+	servers, agents, err := s.Tunnel()
+	for _, p := range agents {
+		t.Agents.count(p.Ready)
 	}
-	if m, err := s.APIServerMetrics.Get(); err == nil {
-		if all, ok := m.Sum(observe.MetricEgressStart, nil); ok {
-			failed, _ := m.Sum(observe.MetricEgressFailed, nil)
-			t.Egress = &Dials{All: int(all), Failed: int(failed)}
-			t.Egress.times(m, "apiserver_egress_dialer_dial_duration_seconds")
-		}
+	for _, p := range servers {
+		t.Servers.count(p.Ready)
+		t.Each = append(t.Each, o.server(s, p))
 	}
+	t.Egress = egress(s)
 	o.tunnelAPI(s)
-	t.Installed = t.Servers.All+t.Agents.All > 0 || t.Egress != nil || t.API != nil
+	var server, agent bool
+	var noServer, noAgent string
+	if !check.IsSkip(err) {
+		server, noServer = planned(s, check.RoleServer, &t.Servers)
+		agent, noAgent = planned(s, check.RoleAgent, &t.Agents)
+	}
+	installed := err == nil || server || agent || t.API != nil || s.Programs.Err != nil && t.Egress != nil
+	if installed || check.IsSkip(err) {
+		t.Installed = &installed
+	}
+	if s.Reach.Err == nil && s.Programs.Err == nil {
+		o.decides("tunnel", err)
+	}
+	o.tunnelProblems(noServer, noAgent, err == nil && !reachesWithout(s, t.Agents))
+}
+
+// tunnelProblems are those of servers and agents, with the reason why the API server refused Pods. Agents are needed if nothing else reaches nodes.
+func (o *Overview) tunnelProblems(noServer, noAgent string, needed bool) {
+	t := &o.Tunnel
 	if t.Servers.Ready < t.Servers.All {
-		o.problem("%d of %d servers of the tunnel are not ready", t.Servers.All-t.Servers.Ready, t.Servers.All)
+		o.problem("%d of %d servers of the tunnel are not ready%s", t.Servers.All-t.Servers.Ready, t.Servers.All, noServer)
 	}
-	if t.Installed && s.Programs.Err == nil && t.Agents.Ready == 0 {
-		o.problem("no agent of the tunnel is ready: the API server reaches no node")
+	if needed && t.Agents.Ready == 0 {
+		o.problem("no agent of the tunnel is ready: the API server reaches no node%s", noAgent)
 	} else if t.Agents.Ready < t.Agents.All {
-		o.problem("%d of %d agents of the tunnel are not ready", t.Agents.All-t.Agents.Ready, t.Agents.All)
+		o.note("%d of %d agents of the tunnel are not ready%s", t.Agents.All-t.Agents.Ready, t.Agents.All, noAgent)
 	}
+}
+
+// reachesWithout reports whether kubelets answer although no agent is visible: agents are no Pods then.
+func reachesWithout(s *observe.Snapshot, agents Ratio) bool {
+	answer, _ := s.KubeletsAnswer()
+	return answer && agents.All == 0
+}
+
+// egress is nil if the API server uses no tunnel, or if its metrics could not be read.
+func egress(s *observe.Snapshot) *Dials {
+	m, err := s.APIServerMetrics.Get()
+	all, ok := m.Sum(observe.MetricEgressStart, nil)
+	if err != nil || !ok {
+		return nil
+	}
+	failed, _ := m.Sum(observe.MetricEgressFailed, nil)
+	out := &Dials{All: int(all), Failed: int(failed)}
+	out.times(m, "apiserver_egress_dialer_dial_duration_seconds")
+	return out
 }
 
 func (o *Overview) tunnelAPI(s *observe.Snapshot) {
@@ -231,7 +330,10 @@ func (o *Overview) server(s *observe.Snapshot, p observe.Program) Server {
 		return out
 	}
 	m := fact.Value
-	out.Agents, out.Connections = whole(m, observe.MetricBackends), whole(m, observe.MetricEstablished)
+	if n, ok := observe.ConnectedAgents(m); ok {
+		out.Agents = &n
+	}
+	out.Connections = whole(m, observe.MetricEstablished)
 	all, _ := m.Sum(observe.MetricDialSeconds, nil)
 	failed, _ := m.Sum(observe.MetricDialFailures, nil)
 	out.Dials = &Dials{All: int(all + failed), Failed: int(failed)}
@@ -266,15 +368,26 @@ func (o *Overview) second(s *observe.Snapshot) {
 			}
 		}
 	}
-	out.Installed = out.Replicas.All > 0
-	if out.Installed {
+	seen := out.Replicas.All > 0
+	workload, refusal := planned(s, check.RoleScheduler, &out.Replicas)
+	installed := seen || workload
+	if installed || s.Programs.Err == nil {
+		out.Installed = &installed
+	}
+	if installed {
 		out.Profiles = scheduler.ProfileNames(s.Bundle)
 		o.lease(s)
-		if out.Replicas.Ready == 0 {
-			o.problem("no replica of the second scheduler is ready")
+		switch {
+		case out.Replicas.Ready == 0 && (seen || s.Programs.Err == nil):
+			o.problem("no replica of the second scheduler is ready%s", refusal)
+		case out.Replicas.Ready < out.Replicas.All:
+			o.note("%d of %d replicas of the second scheduler are not ready%s", out.Replicas.All-out.Replicas.Ready, out.Replicas.All, refusal)
 		}
 	}
-	if s.Pending.Err == nil && len(s.Pending.Value) > 0 {
+	if s.Scheduled.Err == nil {
+		out.Pods, out.PodsAtLeast = s.Scheduled.Value.Pods, s.Scheduled.Value.More
+	}
+	if s.Pending.Err == nil {
 		out.Pending = map[string]int{}
 		for _, p := range s.Pending.Value {
 			out.Pending[p.Spec.SchedulerName]++
@@ -291,7 +404,7 @@ func (o *Overview) lease(s *observe.Snapshot) {
 			continue
 		}
 		o.Scheduler.Leader = ptr.Deref(l.Spec.HolderIdentity, "")
-		age := s.Taken.Add(-s.Reach.Value.Skew).Sub(l.Spec.RenewTime.Time)
+		age := observe.ReadAt(s, s.Leases).Sub(l.Spec.RenewTime.Time)
 		o.Scheduler.Renewed = ptr.To(math.Round(max(0, age.Seconds())*10) / 10)
 		if limit := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second; age > limit+5*time.Second {
 			o.problem("the leader of the second scheduler has not renewed its Lease for %s", age.Round(time.Second))

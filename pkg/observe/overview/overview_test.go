@@ -3,19 +3,26 @@
 package overview
 
 import (
+	"cmp"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
@@ -47,6 +54,7 @@ func snapshot() *observe.Snapshot {
 	s.Leases = observe.Known([]coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "my-scheduler"},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("s1_x"), RenewTime: &metav1.MicroTime{Time: now.Add(-1500 * time.Millisecond)}}}})
 	s.TunnelState.Err = check.Skip("%v", observe.ErrNoTunnelAPI)
+	s.Scheduled = observe.Known(observe.Scheduled{Pods: map[string]int{"my-scheduler": 30, "default-scheduler": 400}, More: true})
 	s.Pending = observe.Known([]corev1.Pod{{Spec: corev1.PodSpec{SchedulerName: "my-scheduler"}}, {Spec: corev1.PodSpec{SchedulerName: "typo"}}})
 	return s
 }
@@ -68,7 +76,8 @@ func TestScreen(t *testing.T) {
 	}
 	got := text(t, o, true)
 	for _, want := range []string{"prod: ready, Kubernetes v1.36.3", "1/2 ready", "servers 1/1 ready, agents 2/2 ready", "2 links of agents, 5 connections", "replicas 2/2 ready, profiles my-scheduler",
-		"leader s1_x, renewed 1.5 s ago", "queue: 4 unschedulable", "1 my-scheduler, 1 typo", "SERVER"} {
+		"leader s1_x, renewed 1.5 s ago", "queue: 4 unschedulable", "1 my-scheduler, 1 typo", "SERVER",
+		"400 default-scheduler, 30 my-scheduler and more"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -81,27 +90,125 @@ func TestTroubles(t *testing.T) {
 		do        func(*observe.Snapshot)
 		want      string
 		unhealthy bool
+		state     State // of a cluster that is not healthy; Unhealthy if empty
 	}{
 		"no agents": {func(s *observe.Snapshot) {
 			s.Programs.Value = append(observe.Of(s.Programs.Value, check.RoleServer), observe.Of(s.Programs.Value, check.RoleScheduler)...)
 		},
-			"no agent of the tunnel is ready", true},
-		"dead leader": {func(s *observe.Snapshot) { s.Leases.Value[0].Spec.RenewTime.Time = s.Taken.Add(-time.Minute) }, "has not renewed its Lease for 1m0s", true},
+			"no agent of the tunnel is ready", true, ""},
+		"k3s": {func(s *observe.Snapshot) {
+			s.Programs.Value, s.APIServerMetrics, s.Kubelets = nil, observe.Known(observe.Metrics{}), map[string]error{"a": nil}
+			gauge(s.APIServerMetrics.Value, observe.MetricEgressStart, 7)
+		}, "Tunnel        none", false, ""},
+		"k3s whose kubelets do not answer": {func(s *observe.Snapshot) {
+			s.Programs.Value, s.APIServerMetrics, s.Kubelets = nil, observe.Known(observe.Metrics{}), map[string]error{"a": errors.New("timeout")}
+			gauge(s.APIServerMetrics.Value, observe.MetricEgressStart, 7)
+		}, "the API server reaches no node", true, ""},
+		"dead leader": {func(s *observe.Snapshot) { s.Leases.Value[0].Spec.RenewTime.Time = s.Taken.Add(-time.Minute) }, "has not renewed its Lease for 1m0s", true, ""},
 		"no metrics": {func(s *observe.Snapshot) {
 			s.ServerMetrics["Pod x/server"] = observe.Fact[observe.Metrics]{Err: errors.New("timeout")}
-		}, "metrics of Pod x/server: timeout", false},
-		"forbidden":      {func(s *observe.Snapshot) { s.Nodes = observe.Fact[[]corev1.Node]{Err: errors.New("forbidden")} }, "nodes: forbidden", false},
-		"no API server":  {func(s *observe.Snapshot) { s.Reach.Err = errors.New("connection refused") }, "connection refused", true},
-		"nothing there":  {func(s *observe.Snapshot) { s.Programs.Value = nil }, "Tunnel        none", false},
-		"no second one":  {func(s *observe.Snapshot) { s.Programs.Value = nil }, "no second scheduler", false},
-		"broken server":  {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleServer) }, "1 of 1 servers of the tunnel are not ready", true},
-		"broken replica": {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleScheduler) }, "no replica of the second scheduler is ready", true},
+		}, "metrics of Pod x/server: timeout", false, ""},
+		"forbidden": {func(s *observe.Snapshot) { s.Nodes = observe.Fact[[]corev1.Node]{Err: errors.New("forbidden")} }, "nodes: forbidden", true, StateUnknown},
+		"no programs": {func(s *observe.Snapshot) {
+			s.Programs = observe.Fact[[]observe.Program]{Err: errors.New("forbidden")}
+		}, "Tunnel        unknown", true, StateUnknown},
+		"no Leases": {func(s *observe.Snapshot) { s.Leases.Err = errors.New("forbidden") }, "prod: unknown", true, StateUnknown},
+		"no programs and a problem": {func(s *observe.Snapshot) {
+			s.Programs = observe.Fact[[]observe.Program]{Err: errors.New("forbidden")}
+			s.ClientCert = observe.Known(&x509.Certificate{NotAfter: s.Taken.Add(-time.Hour)})
+		}, "prod: not healthy", true, Unhealthy},
+		"Leases do not matter": {func(s *observe.Snapshot) {
+			s.Programs.Value, s.Leases.Err = nil, errors.New("forbidden")
+		}, "no second scheduler", false, ""},
+		"no Pods":       {func(s *observe.Snapshot) { s.Pending.Err = errors.New("forbidden") }, "Pods waiting  unknown", false, ""},
+		"no API server": {func(s *observe.Snapshot) { s.Reach.Err = errors.New("connection refused") }, "connection refused", true, ""},
+		"nothing there": {func(s *observe.Snapshot) { s.Programs.Value = nil }, "Tunnel        none", false, ""},
+		"no second one": {func(s *observe.Snapshot) { s.Programs.Value = nil }, "no second scheduler", false, ""},
+		"no Pod of the scheduler": {func(s *observe.Snapshot) {
+			s.Programs.Value = slices.DeleteFunc(s.Programs.Value, func(p observe.Program) bool { return p.Role == check.RoleScheduler })
+			s.Leases.Value = nil
+			workloads(s, "exceeded quota: few")
+		}, "no replica of the second scheduler is ready: exceeded quota: few", true, ""},
+		"no Pod at all": {func(s *observe.Snapshot) {
+			s.Programs.Value, s.Leases.Value = nil, nil
+			workloads(s, "")
+		}, "no agent of the tunnel is ready", true, ""},
+		"workloads, and programs unknown": {func(s *observe.Snapshot) {
+			s.Programs = observe.Fact[[]observe.Program]{Err: errors.New("forbidden")}
+			workloads(s, "")
+		}, "programs: forbidden", true, StateUnknown},
+		"one agent of two": {func(s *observe.Snapshot) {
+			for i := range s.Programs.Value {
+				s.Programs.Value[i].Ready = s.Programs.Value[i].Name != "Pod x/a2"
+			}
+		}, "Notes:\n  1 of 2 agents of the tunnel are not ready\n", false, ""},
+		"one Pod of two of an agent is missing": {func(s *observe.Snapshot) {
+			workloads(s, "")
+			s.DaemonSets.Value[0].Status.DesiredNumberScheduled = 3
+		}, "1 of 3 agents of the tunnel are not ready", false, ""},
+		"one replica of two": {func(s *observe.Snapshot) {
+			for i := range s.Programs.Value {
+				s.Programs.Value[i].Ready = s.Programs.Value[i].Name != "Pod x/s2"
+			}
+		}, "1 of 2 replicas of the second scheduler are not ready", false, ""},
+		"broken server":  {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleServer) }, "1 of 1 servers of the tunnel are not ready", true, ""},
+		"broken replica": {func(s *observe.Snapshot) { s.Programs.Value = crash(s, check.RoleScheduler) }, "no replica of the second scheduler is ready", true, ""},
 	} {
 		s := snapshot()
 		tc.do(s)
 		o := Of(s)
 		if got := text(t, o, false); !strings.Contains(got, tc.want) || o.Healthy == tc.unhealthy || !strings.Contains(got, "Pods waiting") {
 			t.Errorf("%s: healthy %v, no %q in\n%s", name, o.Healthy, tc.want, got)
+		}
+		if want := tc.state; tc.unhealthy && o.State != cmp.Or(want, Unhealthy) || !tc.unhealthy && o.State != Ready {
+			t.Errorf("%s: state %s", name, o.State)
+		}
+	}
+}
+
+// TestSlowSource proves that a Lease is as old as it was when it was read, however long other sources took.
+func TestSlowSource(t *testing.T) {
+	s := snapshot()
+	s.Taken = s.Taken.Add(20 * time.Second)
+	s.Leases.Read = s.Taken.Add(-20 * time.Second)
+	if o := Of(s); !o.Healthy || *o.Scheduler.Renewed != 1.5 {
+		t.Errorf("renewed %v s ago: %v", *o.Scheduler.Renewed, o.Problems)
+	}
+}
+
+// TestUndecided: the reason for an unknown state is a fact that decides, also if another one that could not be read stands before it.
+func TestUndecided(t *testing.T) {
+	s := snapshot()
+	s.Pending.Err = errors.New("pending is forbidden")
+	for name := range s.ServerMetrics {
+		s.ServerMetrics[name] = observe.Fact[observe.Metrics]{Err: errors.New("timeout")}
+	}
+	if o := Of(s); o.Undecided() != "" || o.State != Ready || len(o.Unknown) < 2 {
+		t.Errorf("state %s, undecided %q of %q", o.State, o.Undecided(), o.Unknown)
+	}
+	s.Leases.Err = errors.New("forbidden")
+	if o := Of(s); o.Undecided() != "Leases: forbidden" || o.State != StateUnknown || o.Unknown[0] == o.Undecided() {
+		t.Errorf("state %s, undecided %q of %q", o.State, o.Undecided(), o.Unknown)
+	}
+}
+
+// workloads adds the bundle's Deployment of the scheduler and DaemonSet of the agents, which should have two Pods each.
+func workloads(s *observe.Snapshot, refusal string) {
+	rendered, err := bundle.Render(s.Bundle)
+	if err != nil {
+		panic(err)
+	}
+	for _, o := range rendered.Objects {
+		switch o := o.(type) {
+		case *appsv1.Deployment:
+			o.Spec.Replicas = ptr.To(int32(2))
+			if refusal != "" {
+				o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: refusal}}
+			}
+			s.Deployments.Value = append(s.Deployments.Value, *o)
+		case *appsv1.DaemonSet:
+			o.Status.DesiredNumberScheduled = 2
+			s.DaemonSets.Value = append(s.DaemonSets.Value, *o)
 		}
 	}
 }
@@ -138,7 +245,7 @@ func TestTunnelAPI(t *testing.T) {
 		},
 	})
 	o := Of(s)
-	got := text(t, o, true)
+	got := strings.Join(strings.Fields(text(t, o, true)), " ") // a long row has two lines
 	for _, want := range []string{"tunnel API: 1/2 servers answer, agents connected: 1 (1 gone), connections: 7", "state of konnectivity-server lost", "one,two", "node-1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -150,5 +257,30 @@ func TestTunnelAPI(t *testing.T) {
 	s.TunnelState = observe.Fact[observe.TunnelState]{Err: check.WithHint(errors.New("not available"), "look there")}
 	if got := text(t, Of(s), false); !strings.Contains(got, "the tunnel's API: not available: look there") {
 		t.Errorf("an API that does not answer:\n%s", got)
+	}
+}
+
+// TestWidth proves that the screen of a cluster with many profiles and schedulers fits into 80 columns, and loses none of them.
+func TestWidth(t *testing.T) {
+	s := snapshot()
+	for i := range 12 {
+		name := fmt.Sprintf("scheduler-with-a-long-name-%d", i)
+		s.Scheduled.Value.Pods[name] = 1000 * i
+		s.Pending.Value = append(s.Pending.Value, corev1.Pod{Spec: corev1.PodSpec{SchedulerName: name}})
+	}
+	s.Bundle.Scheduler.Profiles = nil
+	for i := range 6 {
+		s.Bundle.Scheduler.Profiles = append(s.Bundle.Scheduler.Profiles, schedulerv1.KubeSchedulerProfile{SchedulerName: ptr.To(fmt.Sprintf("profile-with-a-long-name-%d", i))})
+	}
+	got := text(t, Of(s), false)
+	for line := range strings.Lines(got) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{"11000 scheduler-with-a-long-name-11", "1 scheduler-with-a-long-name-7", "profile-with-a-long-name-5"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }

@@ -15,18 +15,23 @@ import (
 // Write prints the overview; wide adds a table of servers and all certificates.
 func (o *Overview) Write(out io.Writer, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
-	state := "ready"
-	if !o.Healthy {
-		state = "not healthy"
+	row := func(name, format string, args ...any) {
+		for _, line := range wrap(fmt.Sprintf(format, args...)) {
+			_, _ = fmt.Fprintf(w, "%s\t%s\n", name, line)
+			name = ""
+		}
 	}
 	version := o.Version
 	if version == "" {
 		version = "version unknown"
 	}
-	row("Cluster", "%s: %s, Kubernetes %s", or(o.Cluster, "(no context)"), state, version)
+	row("Cluster", "%s: %s, Kubernetes %s", or(o.Cluster, "(no context)"), o.State, version)
 	row("API server", "%s", o.Server)
-	row("Nodes", "%s ready", o.Nodes)
+	if o.Nodes != nil {
+		row("Nodes", "%s ready", o.Nodes)
+	} else {
+		row("Nodes", "unknown")
+	}
 	o.writeTunnel(row)
 	o.writeScheduler(row)
 	if len(o.Certificates) > 0 {
@@ -44,7 +49,7 @@ func (o *Overview) Write(out io.Writer, wide bool) error {
 	for _, list := range []struct {
 		title string
 		lines []string
-	}{{"Problems", o.Problems}, {"Unknown", o.Unknown}} {
+	}{{"Problems", o.Problems}, {"Notes", o.Notes}, {"Unknown", o.Unknown}} {
 		if len(list.lines) > 0 {
 			_, _ = fmt.Fprintf(out, "\n%s:\n", list.title)
 			for _, l := range list.lines {
@@ -53,6 +58,23 @@ func (o *Overview) Write(out io.Writer, wide bool) error {
 		}
 	}
 	return nil
+}
+
+// columns is what the second column may take in a terminal of 80.
+const columns = 80 - len("Certificates  ")
+
+// wrap breaks a long row after commas.
+func wrap(text string) []string {
+	var out []string
+	at := ""
+	for _, part := range strings.SplitAfter(text, ", ") {
+		if at != "" && len([]rune(at))+len([]rune(strings.TrimSuffix(part, " "))) > columns {
+			out = append(out, strings.TrimSuffix(at, " "))
+			at = ""
+		}
+		at += part
+	}
+	return append(out, at)
 }
 
 func or(a, b string) string {
@@ -64,7 +86,11 @@ func or(a, b string) string {
 
 func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
 	t := o.Tunnel
-	if !t.Installed {
+	switch {
+	case t.Installed == nil:
+		row("Tunnel", "unknown")
+		return
+	case !*t.Installed:
 		row("Tunnel", "none")
 		return
 	}
@@ -105,9 +131,12 @@ func (d *Dials) String() string {
 
 func (o *Overview) writeScheduler(row func(name, format string, args ...any)) {
 	s := o.Scheduler
-	if !s.Installed {
+	switch {
+	case s.Installed == nil:
+		row("Scheduler", "unknown")
+	case !*s.Installed:
 		row("Scheduler", "no second scheduler")
-	} else {
+	default:
 		row("Scheduler", "replicas %s ready, profiles %s", s.Replicas, strings.Join(s.Profiles, ", "))
 		if s.Leader != "" && s.Renewed != nil {
 			row("", "leader %s, renewed %.1f s ago", s.Leader, *s.Renewed)
@@ -116,10 +145,20 @@ func (o *Overview) writeScheduler(row func(name, format string, args ...any)) {
 			row("", "queue: %s", countsOf(s.Queue))
 		}
 	}
-	if len(s.Pending) > 0 {
-		row("Pods waiting", "%s", countsOf(s.Pending))
-	} else {
+	if len(s.Pods) > 0 {
+		more := ""
+		if s.PodsAtLeast {
+			more = " and more"
+		}
+		row("Pods", "%s%s", countsOf(s.Pods), more)
+	}
+	switch {
+	case s.Pending == nil:
+		row("Pods waiting", "unknown")
+	case len(s.Pending) == 0:
 		row("Pods waiting", "none")
+	default:
+		row("Pods waiting", "%s", countsOf(s.Pending))
 	}
 }
 

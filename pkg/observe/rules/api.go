@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,13 +40,13 @@ func apiRules() []Rule {
 		{ID: "FL-API-005", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "The front proxy's names are limited", run: allowedNames,
 			Why: "Without names, every certificate of the front proxy's CA can impersonate every user.",
 			Fix: "Set kube-apiserver's --requestheader-allowed-names=front-proxy-client."},
-		{ID: "FL-API-006", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "This machine's clock agrees with the API server's", run: ownClock,
+		{ID: "FL-API-006", Group: groupAPI, Phase: Always, Title: "This machine's clock agrees with the API server's", run: ownClock,
 			Why: "Tokens and certificates are valid for a time. A wrong clock makes them expired or not valid yet.",
 			Fix: "timedatectl set-ntp true"},
 		{ID: "FL-API-007", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "kube-apiserver verifies the certificates of kubelets", run: kubeletCA,
 			Why: "Every agent is in the path between kube-apiserver and kubelets. Without verification an agent can impersonate any kubelet.",
 			Fix: "Set kube-apiserver's --" + apiserver.KubeletCAFlag + "."},
-		{ID: "FL-API-008", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "No proxy of the environment is in front of the API server", run: ownProxy,
+		{ID: "FL-API-008", Group: groupAPI, Phase: Always, Title: "No proxy of the environment is in front of the API server", run: ownProxy,
 			Why: "Many HTTP proxies end long requests such as exec and watch, and cannot reach a cluster's own addresses.",
 			Fix: "export NO_PROXY=<host of the API server>"},
 		{ID: "FL-API-009", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "This user may read what the checks read", run: readRights,
@@ -152,9 +153,12 @@ func allowedNames(s *observe.Snapshot) ([]Finding, error) {
 const maxSkew = 5 * time.Second
 
 func ownClock(s *observe.Snapshot) ([]Finding, error) {
-	c, err := s.Reach.Get()
-	if err != nil {
-		return nil, err
+	c := s.Reach.Value
+	switch {
+	case !c.Dated && s.Reach.Err != nil:
+		return nil, check.Skip("because %s is %s", reach, Failed)
+	case !c.Dated:
+		return nil, errors.New("the API server's answer has no header Date")
 	}
 	if d := c.Skew.Abs(); d > maxSkew+c.Trip {
 		return warn("", fmt.Sprintf("this machine's clock differs by %s from the API server's", d.Round(time.Second)), ""), nil
@@ -206,18 +210,31 @@ func readRights(s *observe.Snapshot) ([]Finding, error) {
 	}
 	var out []Finding
 	for _, right := range denied {
-		out = append(out, Finding{Message: "this user may not " + right, Fix: "kubectl auth can-i " + right + " --all-namespaces", Warning: true})
+		out = append(out, Finding{Message: "this user may not " + right, Fix: canI(right), Warning: true})
 	}
 	return out, nil
+}
+
+// canI is the command that asks for a right. kubectl takes what follows a slash for the name of an object, so that a subresource is a flag.
+func canI(right string) string {
+	a := observe.Attributes(right)
+	resource := a.Resource
+	if a.Group != "" {
+		resource += "." + a.Group
+	}
+	out := "kubectl auth can-i " + a.Verb + " " + resource
+	if a.Subresource != "" {
+		out += " --subresource=" + a.Subresource
+	}
+	return out + " --all-namespaces"
 }
 
 // renewalLimit is how old a Lease of a ready node can be if its clock is right: kubelets renew every 10 s, and nodes are not ready after 50 s.
 const renewalLimit = 60 * time.Second
 
 func nodeClocks(s *observe.Snapshot) ([]Finding, error) {
-	c, err := s.Reach.Get()
-	if err != nil {
-		return nil, err
+	if s.Reach.Err != nil {
+		return nil, s.Reach.Err
 	}
 	leases, err := s.NodeLeases.Get()
 	if err != nil {
@@ -227,7 +244,7 @@ func nodeClocks(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := s.Taken.Add(-c.Skew)
+	now := observe.ReadAt(s, s.NodeLeases)
 	var out []Finding
 	for i := range nodes {
 		n := &nodes[i]

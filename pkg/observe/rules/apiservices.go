@@ -101,7 +101,7 @@ func failedDiscovery(s *observe.Snapshot, a observe.APIService) (cause, fix stri
 	return cause, fix
 }
 
-// usesTunnel tells whether an API server has an egress selector.
+// usesTunnel reports whether an API server has an egress selector.
 func usesTunnel(s *observe.Snapshot) bool {
 	for _, args := range s.APIServers.Value {
 		for _, arg := range args {

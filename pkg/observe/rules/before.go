@@ -3,11 +3,10 @@
 package rules
 
 import (
-	"slices"
-	"strings"
-
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
@@ -98,16 +97,14 @@ func firstAgents(s *observe.Snapshot) ([]Finding, error) {
 	if len(observe.Of(programs, check.RoleAgent)) > 0 {
 		return nil, check.Skip("the cluster has agents already")
 	}
-	if err := firstError(s.Mutating.Err, s.Validating.Err); err != nil {
-		return nil, err
-	}
+	labels := konnectivity.Agent(s.Bundle).PodLabels
 	var out []Finding
 	for _, w := range s.Webhooks() {
-		if w.Blocking && matchesPods(w) && !slices.Contains(w.Exempt, s.Bundle.Namespace) {
+		if w.Blocking && matchesPods(w) && w.Sees(s.LabelsOf(s.Bundle.Namespace), labels) {
 			out = append(out, Finding{Object: w.Owner, Warning: true, Message: "its webhook " + w.Name + " must answer before a Pod of an agent is created, and it answers only through the tunnel"})
 		}
 	}
-	return out, nil
+	return out, firstError(s.Mutating.Err, s.Validating.Err, s.Namespaces.Err)
 }
 
 func otherTunnel(s *observe.Snapshot) ([]Finding, error) {
@@ -117,16 +114,16 @@ func otherTunnel(s *observe.Snapshot) ([]Finding, error) {
 	}
 	var out []Finding
 	for _, p := range programs {
-		if (p.Role == check.RoleServer || p.Role == check.RoleAgent) && !ours(p) {
+		if (p.Role == check.RoleServer || p.Role == check.RoleAgent) && !p.Hosted && !ours(p) {
 			out = append(out, Finding{Object: p.Name, Message: "it belongs to a tunnel that this bundle did not install (image " + p.Image + ")"})
 		}
 	}
 	return out, nil
 }
 
-// ours recognizes Fairlead's programs: processes of a local cluster, and images of that name.
+// ours recognizes Fairlead's programs: processes of a local cluster, and images by the last part of their names.
 func ours(p observe.Program) bool {
-	return p.Pod == nil || strings.Contains(p.Image, "fairlead")
+	return p.Pod == nil || v1alpha1.IsFairlead(p.Image)
 }
 
 func firstError(errs ...error) error {

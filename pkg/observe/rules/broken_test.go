@@ -143,6 +143,8 @@ func tunnelFaults() []fault {
 	return []fault{
 		{"FL-KON-001", false, func(w *world) {
 			w.Programs.Value = append(observe.Of(w.Programs.Value, check.RoleServer), observe.Of(w.Programs.Value, check.RoleScheduler)...)
+			w.DaemonSets.Value = nil
+			w.Kubelets = map[string]error{"a": errDark, "b": errDark}
 		}},
 		{"FL-KON-002", false, func(w *world) {
 			// Neither its ports nor its socket are open then.
@@ -272,11 +274,23 @@ func schedulerFaults() []fault {
 }
 
 func extensionFaults() []fault {
-	gone := func(w *world) { w.Services.Value = map[types.NamespacedName]observe.ServiceState{} }
+	gone := func(name string) func(w *world) {
+		return func(w *world) { delete(w.Services.Value, types.NamespacedName{Namespace: "shop", Name: name}) }
+	}
+	empty := func(name string) func(w *world) {
+		return func(w *world) {
+			key := types.NamespacedName{Namespace: "shop", Name: name}
+			state := w.Services.Value[key]
+			state.Ready, state.PodLabels, state.Targets = 0, nil, nil
+			w.Services.Value[key] = state
+		}
+	}
 	return []fault{
-		{"FL-EXT-001", false, func(w *world) { gone(w); w.CRDs.Value = nil }},
+		{"FL-EXT-001", false, gone("admit")},
+		{"FL-EXT-001", false, empty("admit")},
 		{"FL-EXT-002", false, func(w *world) { w.APIServices.Value[0].Available = false }},
-		{"FL-EXT-003", false, func(w *world) { gone(w); w.Validating.Value = nil }},
+		{"FL-EXT-003", false, gone("convert")},
+		{"FL-EXT-003", false, empty("convert")},
 		{"FL-EXT-004", true, func(w *world) { w.CRDs.Value[0].Stored = []string{"v1beta1", "v1"} }},
 		{"FL-EXT-005", true, func(w *world) { w.CRDs.Value[0].Strategy = "None" }},
 		{"FL-EXT-006", true, func(w *world) { w.Validating.Value[0].Webhooks[0].Rules = podRules() }},
@@ -296,7 +310,8 @@ func certificateFaults() []fault {
 		{"FL-CRT-001", true, func(w *world) {
 			w.Reach.Value.Certificates[0] = w.ca.leaf(w.t, "kube-apiserver", now.Add(48*time.Hour))
 		}},
-		{"FL-CRT-002", false, func(w *world) { w.ClientCert.Value = w.ca.leaf(w.t, "admin", now.Add(-time.Hour)) }},
+		// With an expired one the API server refuses this user, too: TestExpiredClientCertificate.
+		{"FL-CRT-002", true, func(w *world) { w.ClientCert.Value = w.ca.leaf(w.t, "admin", now.Add(time.Hour)) }},
 		{"FL-CRT-003", true, func(w *world) { w.Authentication.Value["client-ca-file"] = pemOf(old(w).cert) }},
 		{"FL-CRT-004", true, func(w *world) { w.Authentication.Value["requestheader-client-ca-file"] = pemOf(old(w).cert) }},
 		{"FL-CRT-005", true, func(w *world) {
@@ -310,6 +325,14 @@ func certificateFaults() []fault {
 		{"FL-HST-002", false, host(func(h *observe.HostFacts) { h.Egress.Value.UDS = "/elsewhere.socket" })},
 		{"FL-HST-003", false, host(func(h *observe.HostFacts) { h.Socket.Value.IsSocket = false })},
 		{"FL-HST-004", false, host(func(h *observe.HostFacts) { h.Socket.Value.Mode, h.Socket.Value.Parent = 0o777, 0o755 })},
+		{"FL-HST-004", false, host(func(h *observe.HostFacts) { h.Socket.Value.Owner = 1000 })},
+		{"FL-HST-006", true, func(w *world) {
+			w.Node.Value.Own[0].Leaf.Value = w.ca.leaf(w.t, "front-proxy-client", now.Add(24*time.Hour))
+		}},
+		{"FL-HST-006", false, func(w *world) {
+			w.Node.Value.Own[0].Leaf.Value = w.ca.leaf(w.t, "front-proxy-client", now.Add(-time.Minute))
+		}},
+		{"FL-HST-006", false, host(func(h *observe.HostFacts) { h.Own[0].Leaf.Err = errors.New("no such file") })},
 		{"FL-HST-005", false, host(func(h *observe.HostFacts) { h.Certificates.Value[0].State = controlplane.CertExpired })},
 	}
 }

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
@@ -28,23 +30,24 @@ const (
 func certificateRules() []Rule {
 	needs := []string{reach}
 	return []Rule{
-		{ID: "FL-CRT-001", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The API server's certificate is valid for 30 days", run: servingCert,
-			Why: "After the expiry no client connects, among them kubelets, agents and schedulers.",
+		{ID: "FL-CRT-001", Group: groupCertificates, Phase: Always, Title: "The API server's certificate does not expire soon", run: servingCert,
+			Why: "After the expiry no client connects, among them kubelets, agents and schedulers. Soon is " + whenSoon + ".",
 			Fix: "kubeadm certs renew apiserver   # on every control plane node, then restart kube-apiserver"},
-		{ID: "FL-CRT-002", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The kubeconfig's client certificate is valid for 30 days", run: clientCert,
-			Why: "After the expiry the API server refuses this kubeconfig.",
+		{ID: "FL-CRT-002", Group: groupCertificates, Phase: Always, Title: "The kubeconfig's client certificate does not expire soon", run: clientCert,
+			Why: "After the expiry the API server refuses this kubeconfig. Soon is " + whenSoon + ".",
 			Fix: "kubeadm certs renew admin.conf"},
-		{ID: "FL-CRT-003", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The cluster's CAs are valid for 90 days", run: authorities("client-ca-file"),
-			Why: "After a CA's expiry every certificate that it signed is worthless.",
+		{ID: "FL-CRT-003", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The cluster's CAs do not expire soon", run: authorities("client-ca-file"),
+			Why: "After a CA's expiry every certificate that it signed is worthless. Soon is " + whenSoonCA + ".",
 			Fix: "Rotate the CA: kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates"},
-		{ID: "FL-CRT-004", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The front proxy's CA is valid for 90 days", run: authorities("requestheader-client-ca-file"),
-			Why: "After its expiry every aggregated API refuses kube-apiserver.",
-			Fix: "kubeadm init phase certs front-proxy-ca   # after a backup of the old one"},
-		{ID: "FL-CRT-005", Group: groupCertificates, Phase: After, Needs: []string{reach, complete}, NotIf: []string{serversRun}, Title: "The certificates that agents see are valid for 30 days", run: shownCerts,
-			Why: "After the expiry no agent connects.",
-			Fix: "fairlead certs renew   # on that control plane node; kubeadm certs renew apiserver if the server shares that certificate"},
-		{ID: "FL-CRT-006", Group: groupCertificates, Phase: Always, Needs: needs, Title: "CA bundles that the API server trusts are valid for 30 days", run: bundles,
-			Why: "After the expiry the API server refuses the backend's certificate, and calls fail.",
+		{ID: "FL-CRT-004", Group: groupCertificates, Phase: Always, Needs: needs, Title: "The front proxy's CA does not expire soon", run: authorities("requestheader-client-ca-file"),
+			Why: "After its expiry every aggregated API refuses kube-apiserver. Soon is " + whenSoonCA + ".",
+			Fix: "Rotate the CA: add a new one to the file of kube-apiserver's --requestheader-client-ca-file on every control plane node, and restart kube-apiservers; " +
+				"sign front-proxy-client with the new one on every node; then remove the old one."},
+		{ID: "FL-CRT-005", Group: groupCertificates, Phase: After, Needs: []string{reach, complete}, NotIf: []string{serversRun}, Title: "The certificates that agents see do not expire soon", run: shownCerts,
+			Why: "After the expiry no agent connects. Soon is " + whenSoon + ".",
+			Fix: "fairlead certs renew   # on that control plane node; kubeadm certs renew apiserver   # if the server shares that certificate"},
+		{ID: "FL-CRT-006", Group: groupCertificates, Phase: Always, Needs: needs, Title: "CA bundles that the API server trusts do not expire soon", run: bundles,
+			Why: "After the expiry the API server refuses the backend's certificate, and calls fail. Soon is " + whenSoon + ".",
 			Fix: "Renew the CA bundle, for example by restarting the operator that manages it."},
 		{ID: "FL-CRT-007", Group: groupCertificates, Phase: Always, Needs: needs, Title: "No kubelet waits for its serving certificate", run: pendingCSRs,
 			Why: "kube-apiserver refuses a kubelet without a certificate of the cluster's CA as soon as it verifies kubelets.",
@@ -55,11 +58,28 @@ func certificateRules() []Rule {
 const (
 	soon   = 30 * 24 * time.Hour
 	soonCA = 90 * 24 * time.Hour
+	// lastPart is which part of a lifetime is its end: certificates with a short one are renewed before.
+	lastPart   = 4
+	whenSoon   = "30 days" + orShorter
+	whenSoonCA = "90 days" + orShorter
+	orShorter  = ", or the last quarter of a shorter lifetime"
+	// byHand is the lifetime of kubeadm's certificates. What has a much shorter one is renewed by what issued it.
+	byHand = lastPart * soon
 )
 
 // expiry judges one certificate.
 func expiry(s *observe.Snapshot, object string, c *x509.Certificate, before time.Duration) *Finding {
+	f := expires(s, object, c, before)
+	if f != nil && f.Fix == "" && c.NotAfter.Sub(c.NotBefore) < byHand {
+		f.Fix = "Find out why it was not renewed: its lifetime is " + duration.HumanDuration(c.NotAfter.Sub(c.NotBefore)) + ", so that what issued it should renew it."
+	}
+	return f
+}
+
+// expires judges one certificate of which it is known what renews it.
+func expires(s *observe.Snapshot, object string, c *x509.Certificate, before time.Duration) *Finding {
 	left := c.NotAfter.Sub(s.Taken)
+	before = min(before, c.NotAfter.Sub(c.NotBefore)/lastPart)
 	date := c.NotAfter.UTC().Format(time.DateOnly)
 	switch {
 	case left <= 0:
@@ -67,17 +87,25 @@ func expiry(s *observe.Snapshot, object string, c *x509.Certificate, before time
 	case s.Taken.Before(c.NotBefore):
 		return &Finding{Object: object, Message: fmt.Sprintf("certificate %q is not valid before %s", c.Subject.CommonName, c.NotBefore.UTC().Format(time.DateTime)), Fix: "timedatectl set-ntp true"}
 	case left < before:
-		return &Finding{Object: object, Message: fmt.Sprintf("certificate %q expires in %d days, on %s", c.Subject.CommonName, int(left.Hours()/24), date), Warning: true}
+		return &Finding{Object: object, Message: fmt.Sprintf("certificate %q expires in %s, on %s", c.Subject.CommonName, inDays(left), date), Warning: true}
 	}
 	return nil
 }
 
-func servingCert(s *observe.Snapshot) ([]Finding, error) {
-	c, err := s.Reach.Get()
-	if err != nil {
-		return nil, err
+func inDays(left time.Duration) string {
+	const day = 24 * time.Hour
+	if left < 2*day {
+		return duration.HumanDuration(left)
 	}
-	if len(c.Certificates) == 0 {
+	return fmt.Sprintf("%d days", int(left/day))
+}
+
+func servingCert(s *observe.Snapshot) ([]Finding, error) {
+	c := s.Reach.Value
+	switch {
+	case len(c.Certificates) == 0 && s.Reach.Err != nil:
+		return nil, check.Skip("because %s is %s", reach, Failed)
+	case len(c.Certificates) == 0:
 		return nil, check.Skip("the API server does not show a certificate: the kubeconfig has an http URL")
 	}
 	if f := expiry(s, s.Host, c.Certificates[0], soon); f != nil {
@@ -130,9 +158,6 @@ func shownCerts(s *observe.Snapshot) ([]Finding, error) {
 }
 
 func bundles(s *observe.Snapshot) ([]Finding, error) {
-	if err := firstError(s.Mutating.Err, s.Validating.Err, s.APIServices.Err, s.CRDs.Err); err != nil {
-		return nil, err
-	}
 	var out []Finding
 	judge := func(object string, pem []byte) {
 		if len(pem) == 0 {
@@ -154,7 +179,7 @@ func bundles(s *observe.Snapshot) ([]Finding, error) {
 	for _, d := range s.CRDs.Value {
 		judge("CustomResourceDefinition "+d.Name, d.CABundle)
 	}
-	return out, nil
+	return out, firstError(s.Mutating.Err, s.Validating.Err, s.APIServices.Err, s.CRDs.Err)
 }
 
 func pendingCSRs(s *observe.Snapshot) ([]Finding, error) {
@@ -195,6 +220,9 @@ func hostRules() []Rule {
 		{ID: "FL-HST-005", Group: groupHost, Phase: After, Title: "The certificates of the tunnel on this node are good", run: hostCerts,
 			Why: "An expired certificate, or one of another CA, stops the tunnel when its program restarts at the latest.",
 			Fix: "fairlead certs renew"},
+		{ID: "FL-HST-006", Group: groupHost, Phase: Always, Title: "The certificates of this node's control plane, kubelet and kubeconfigs are valid long enough", run: ownCerts,
+			Why: "With an expired front proxy's certificate aggregated APIs refuse kube-apiserver; with one of another of these, kubelets, etcd or clients do. With one in a kubeconfig, kube-apiserver refuses its program.",
+			Fix: "kubeadm certs renew all   # then restart the control plane's static Pods"},
 	}
 }
 
@@ -209,6 +237,12 @@ func egressReadable(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	case err != nil:
 		return one(host.EgressFile, err.Error(), ""), nil
+	case !e.Selected || e.Protocol == "Direct":
+		if _, _, err := tunnel(s); check.IsSkip(err) {
+			return nil, err // and a file of another purpose
+		}
+	}
+	switch {
 	case !e.Selected:
 		return one(host.EgressFile, "it has no selection with name: "+apiserver.Selection, ""), nil
 	case e.Protocol == "Direct":
@@ -250,7 +284,7 @@ func leadsTo(e observe.Egress, p observe.Program) string {
 	if mode := p.Flag("mode", "grpc"); !speaks(map[string]float64{e.Protocol: 1}, mode) {
 		return fmt.Sprintf("it has proxyProtocol: %s, and %s has --mode=%s", e.Protocol, p.Name, mode)
 	}
-	if uds := p.Flag("uds-name", ""); e.UDS != uds {
+	if uds := p.Flag("uds-name", ""); (e.UDS == "") != (uds == "") || uds != "" && cmp.Or(e.Socket, e.UDS) != observe.OnHost(p, uds) {
 		return fmt.Sprintf("it has udsName: %q, and %s has --uds-name=%s", e.UDS, p.Name, uds)
 	}
 	if port := p.Flag("server-port", "8090"); e.URL != "" && !strings.HasSuffix(strings.TrimSuffix(e.URL, "/"), ":"+port) {
@@ -269,7 +303,7 @@ func socketExists(s *observe.Snapshot) ([]Finding, error) {
 	case check.IsSkip(err):
 		return nil, err
 	case err != nil:
-		return one(host.Egress.Value.UDS, err.Error(), ""), nil
+		return one(cmp.Or(host.Egress.Value.Socket, host.Egress.Value.UDS), err.Error(), ""), nil
 	case !socket.IsSocket:
 		return one(socket.Path, "it is not a socket", ""), nil
 	}
@@ -285,11 +319,75 @@ func socketClosed(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir := socket.Path[:max(strings.LastIndex(socket.Path, "/"), 0)]
 	if socket.Mode&0o022 != 0 && socket.Parent&0o011 != 0 {
-		dir := socket.Path[:max(strings.LastIndex(socket.Path, "/"), 0)]
 		return one(socket.Path, fmt.Sprintf("it has mode %04o and its directory %04o, so that other users of this node can connect to it", socket.Mode, socket.Parent), "chmod 0700 "+dir), nil
 	}
+	if host.Local || socket.Owner == 0 {
+		return nil, nil
+	}
+	users, err := serverUsers(s)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(users, int64(socket.Owner)) {
+		return one(socket.Path, fmt.Sprintf("it belongs to user %d, who can connect to it, and no konnectivity-server runs as that user", socket.Owner),
+			"chown root "+socket.Path+"; ls -ln "+dir), nil
+	}
 	return nil, nil
+}
+
+// serverUsers are the users that the Pods of servers set.
+func serverUsers(s *observe.Snapshot) ([]int64, error) {
+	if s.Programs.Err != nil {
+		return nil, check.Skip("the users of konnectivity-servers are unknown: %v", s.Programs.Err)
+	}
+	var out []int64
+	for _, p := range observe.Of(s.Programs.Value, check.RoleServer) {
+		if p.Pod == nil {
+			continue
+		}
+		if c := p.Pod.Spec.SecurityContext; c != nil && c.RunAsUser != nil {
+			out = append(out, *c.RunAsUser)
+		}
+		for i := range p.Pod.Spec.Containers {
+			if c := p.Pod.Spec.Containers[i].SecurityContext; c != nil && c.RunAsUser != nil {
+				out = append(out, *c.RunAsUser)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, check.Skip("no Pod of a konnectivity-server sets runAsUser, so its image decides which user it runs as")
+	}
+	return out, nil
+}
+
+func ownCerts(s *observe.Snapshot) ([]Finding, error) {
+	host, err := s.Node.Get()
+	if err != nil {
+		return nil, err
+	}
+	if host.Local {
+		return nil, check.Skip("a local cluster renews its certificates with every \"fairlead up\"")
+	}
+	var out []Finding
+	for _, c := range host.Own {
+		leaf, err := c.Leaf.Get()
+		if err != nil {
+			out = append(out, Finding{Object: c.Path, Message: c.Use + ": " + err.Error(), Fix: c.Renewal})
+			continue
+		}
+		before := soon
+		if c.Rotated { // the signer may issue it for less than 30 days
+			before = min(soon, leaf.NotAfter.Sub(leaf.NotBefore)/20)
+		}
+		if f := expires(s, c.Path, leaf, before); f != nil {
+			f.Message = c.Use + ": " + f.Message
+			f.Fix = cmp.Or(f.Fix, c.Renewal)
+			out = append(out, *f)
+		}
+	}
+	return out, nil
 }
 
 func hostCerts(s *observe.Snapshot) ([]Finding, error) {
@@ -300,6 +398,11 @@ func hostCerts(s *observe.Snapshot) ([]Finding, error) {
 	certs, err := host.Certificates.Get()
 	if err != nil {
 		return nil, err
+	}
+	// A bundle may have the image of another project.
+	none := !slices.ContainsFunc(certs, func(c controlplane.Certificate) bool { return c.State != controlplane.CertMissing })
+	if none && s.Programs.Err == nil && !slices.ContainsFunc(observe.Of(s.Programs.Value, check.RoleServer), ours) {
+		return nil, check.Skip("no konnectivity-server of Fairlead is in this cluster")
 	}
 	var out []Finding
 	for _, c := range certs {

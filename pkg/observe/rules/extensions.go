@@ -5,12 +5,8 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
@@ -32,7 +28,7 @@ func extensionRules() []Rule {
 			Fix: "kubectl -n <namespace> get endpointslices -l kubernetes.io/service-name=<service>"},
 		{ID: "FL-EXT-004", Group: groupExtensions, Phase: Always, Needs: needs, Title: "Stored versions of kinds with a conversion webhook are current", run: storedVersions,
 			Why: "Objects stored in an old version can be read only while the webhook, and with it the tunnel, works.",
-			Fix: "kubectl get <resource> -A -o name | xargs -n1 kubectl annotate --overwrite migrated=true, then patch status.storedVersions"},
+			Fix: "fairlead crd migrate <name>"},
 		{ID: "FL-EXT-005", Group: groupExtensions, Phase: Always, Needs: needs, Title: "Versions with different schemas have a conversion webhook", run: noConversion,
 			Why: "With strategy None the API server only changes the apiVersion, and drops fields that the other schema does not have.",
 			Fix: "spec.conversion.strategy: Webhook   # with the webhook that the kind's author ships"},
@@ -63,7 +59,7 @@ func behind(s *observe.Snapshot, ref *observe.ServiceRef) (string, string) {
 }
 
 func webhookBackends(s *observe.Snapshot) ([]Finding, error) {
-	if err := firstError(s.Mutating.Err, s.Validating.Err, s.Services.Err); err != nil {
+	if err := s.Services.Err; err != nil {
 		return nil, err
 	}
 	var out []Finding
@@ -72,7 +68,7 @@ func webhookBackends(s *observe.Snapshot) ([]Finding, error) {
 			out = append(out, Finding{Object: w.Owner, Message: "webhook " + w.Name + ": " + problem, Fix: fix, Warning: !w.Blocking})
 		}
 	}
-	return out, nil
+	return out, firstError(s.Mutating.Err, s.Validating.Err)
 }
 
 func conversionBackends(s *observe.Snapshot) ([]Finding, error) {
@@ -109,11 +105,9 @@ func storedVersions(s *observe.Snapshot) ([]Finding, error) {
 			case !known:
 				out = append(out, Finding{Object: "CustomResourceDefinition " + d.Name, Message: "objects may be stored in version " + stored + ", which it no longer has: they cannot be read"})
 			case d.Strategy == "Webhook" && d.Service != nil && current >= 0 && d.Versions[current].Name != stored:
-				resource, _, _ := strings.Cut(d.Name, ".")
 				out = append(out, Finding{Object: "CustomResourceDefinition " + d.Name, Warning: true,
 					Message: fmt.Sprintf("objects may be stored in version %s, and only the webhook in Service %s can convert them to %s", stored, d.Service.Key(), d.Versions[current].Name),
-					Fix: fmt.Sprintf("kubectl get %s -A -o json | kubectl replace -f - && kubectl patch crd %s --subresource=status --type=merge -p '{\"status\":{\"storedVersions\":[\"%s\"]}}'",
-						resource, d.Name, d.Versions[current].Name)})
+					Fix:     "fairlead crd migrate " + d.Name})
 			}
 		}
 	}
@@ -147,7 +141,7 @@ func noConversion(s *observe.Snapshot) ([]Finding, error) {
 	return out, nil
 }
 
-// matchesPods tells whether a webhook is called for new Pods.
+// matchesPods reports whether a webhook is called for new Pods.
 func matchesPods(w observe.Webhook) bool {
 	return slices.ContainsFunc(w.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
 		create := slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
@@ -162,62 +156,21 @@ func agentDeadlock(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := firstError(s.Mutating.Err, s.Validating.Err); err != nil {
-		return nil, err
-	}
 	if len(agents) == 0 || agents[0].Pod == nil {
 		return nil, check.Skip("agents are not Pods")
 	}
+	pod := agents[0].Pod
 	var out []Finding
 	for _, w := range s.Webhooks() {
-		if w.Blocking && matchesPods(w) && !slices.Contains(w.Exempt, agents[0].Pod.Namespace) {
-			out = append(out, Finding{Object: w.Owner, Message: "webhook " + w.Name + " must admit Pods in " + agents[0].Pod.Namespace + ", and answers only through the tunnel", Warning: true})
+		if w.Blocking && matchesPods(w) && w.Sees(s.LabelsOf(pod.Namespace), pod.Labels) {
+			out = append(out, Finding{Object: w.Owner, Message: "webhook " + w.Name + " must admit Pods in " + pod.Namespace + ", and answers only through the tunnel", Warning: true})
 		}
 	}
-	return out, nil
-}
-
-func ingressPolicies(s *observe.Snapshot) ([]Finding, error) {
-	policies, err := s.Policies.Get()
-	if err != nil {
-		return nil, err
-	}
-	if s.Services.Err != nil {
-		return nil, s.Services.Err
-	}
-	var out []Finding
-	for _, ref := range s.Backends() {
-		pod := s.Services.Value[ref.Key()].PodLabels
-		if pod == nil {
-			continue
-		}
-		var selecting []string
-		open := false
-		for i := range policies {
-			p := &policies[i]
-			sel, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-			if err != nil || p.Namespace != ref.Namespace || !sel.Matches(labels.Set(pod)) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
-				continue
-			}
-			selecting = append(selecting, p.Name)
-			open = open || slices.ContainsFunc(p.Spec.Ingress, letsAgentsIn)
-		}
-		if len(selecting) > 0 && !open {
-			out = append(out, Finding{Object: "NetworkPolicy " + ref.Namespace + "/" + selecting[0], Warning: true,
-				Message: "it limits who connects to the Pods of Service " + ref.Key().String() + ", which the API server calls through agents",
-				Fix:     fmt.Sprintf("kubectl -n %s describe networkpolicy %s", ref.Namespace, selecting[0])})
-		}
-	}
-	return out, nil
-}
-
-// letsAgentsIn is true for rules from everywhere, from all namespaces, or from blocks of addresses, of which it cannot tell whether agents are in.
-func letsAgentsIn(r networkingv1.NetworkPolicyIngressRule) bool {
-	return len(r.From) == 0 || slices.ContainsFunc(r.From, func(p networkingv1.NetworkPolicyPeer) bool { return p.IPBlock != nil || p.NamespaceSelector != nil })
+	return out, firstError(s.Mutating.Err, s.Validating.Err, s.Namespaces.Err)
 }
 
 func servicePorts(s *observe.Snapshot) ([]Finding, error) {
-	if err := firstError(s.Services.Err, s.Mutating.Err, s.Validating.Err, s.APIServices.Err, s.CRDs.Err); err != nil {
+	if err := s.Services.Err; err != nil {
 		return nil, err
 	}
 	var out []Finding
@@ -228,5 +181,5 @@ func servicePorts(s *observe.Snapshot) ([]Finding, error) {
 				Fix: fmt.Sprintf("kubectl -n %s get service %s -o yaml", ref.Namespace, ref.Name)})
 		}
 	}
-	return out, nil
+	return out, firstError(s.Mutating.Err, s.Validating.Err, s.APIServices.Err, s.CRDs.Err)
 }

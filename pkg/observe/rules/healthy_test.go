@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
@@ -50,7 +51,7 @@ func newAuthority(t *testing.T, name string, until time.Time) authority {
 		t.Fatal(err)
 	}
 	a := authority{key: key}
-	a.cert = a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.cert = a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-10 * year), NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	return a
 }
 
@@ -74,10 +75,16 @@ func (a authority) sign(t *testing.T, c, parent *x509.Certificate) *x509.Certifi
 	return out
 }
 
-// leaf is a certificate for a host, valid until then.
+// leaf is a certificate for a host, valid for a year until then.
 func (a authority) leaf(t *testing.T, host string, until time.Time) *x509.Certificate {
 	t.Helper()
-	return a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotAfter: until}, a.cert)
+	return a.leafOf(t, host, until, year+24*time.Hour)
+}
+
+// leafOf is a certificate for a host with this lifetime.
+func (a authority) leafOf(t *testing.T, host string, until time.Time, lifetime time.Duration) *x509.Certificate {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: until.Add(-lifetime), NotAfter: until}, a.cert)
 }
 
 func pemOf(certs ...*x509.Certificate) string {
@@ -148,8 +155,14 @@ func podOf(role check.Role, name, node, namespace string, template corev1.PodTem
 // healthy is the default bundle in a cluster of two nodes, as package bundle renders it.
 func healthy(t *testing.T) *world {
 	t.Helper()
+	return healthyOf(t, &v1alpha1.Bundle{})
+}
+
+// healthyOf is a bundle in a cluster of two nodes.
+func healthyOf(t *testing.T, b *v1alpha1.Bundle) *world {
+	t.Helper()
 	w := &world{t: t, ca: newAuthority(t, "kubernetes", now.Add(5*year)), fp: newAuthority(t, "front-proxy-ca", now.Add(5*year))}
-	b := (&v1alpha1.Bundle{}).Defaulted()
+	b = b.Defaulted()
 	w.Snapshot = &observe.Snapshot{Taken: now, Context: "test", Host: "https://10.0.0.1:6443", Bundle: b, Names: incluster.NamesOf(b),
 		ServerMetrics: map[string]observe.Fact[observe.Metrics]{}, SchedulerMetrics: map[string]observe.Fact[observe.Metrics]{},
 		Shown: map[string]observe.Fact[[]*x509.Certificate]{}, Kubelets: map[string]error{"a": nil, "b": nil}, Crashes: map[string]string{}}
@@ -161,7 +174,7 @@ func healthy(t *testing.T) *world {
 
 func (w *world) objects() {
 	s := w.Snapshot
-	s.Reach = observe.Known(observe.Connection{Certificates: []*x509.Certificate{w.ca.leaf(w.t, "kube-apiserver", now.Add(year))}})
+	s.Reach = observe.Known(observe.Connection{Dated: true, Certificates: []*x509.Certificate{w.ca.leaf(w.t, "kube-apiserver", now.Add(year))}})
 	s.Ready = observe.Known("[+]ping ok\n[+]etcd ok\nreadyz check passed\n")
 	s.Version = observe.Known(&version.Info{GitVersion: "v1.36.3"})
 	s.ClientCert = observe.Known(w.ca.leaf(w.t, "admin", now.Add(year)))
@@ -189,6 +202,7 @@ func (w *world) objects() {
 		Egress:       observe.Known(observe.Egress{Selected: true, Protocol: "GRPC", UDS: w.Bundle.Konnectivity.Transport.UDS.Path}),
 		Socket:       observe.Known(observe.Socket{Path: w.Bundle.Konnectivity.Transport.UDS.Path, IsSocket: true, Mode: 0o755, Parent: 0o700}),
 		Certificates: observe.Known([]controlplane.Certificate{{Path: "/etc/kubernetes/pki/ca.crt", State: controlplane.CertGood}}),
+		Own:          []observe.FileCertificate{{Path: "/etc/kubernetes/pki/front-proxy-client.crt", Leaf: observe.Known(w.fp.leaf(w.t, "front-proxy-client", now.Add(year)))}},
 	})
 }
 
@@ -222,6 +236,14 @@ func (w *world) programs() {
 			o.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, NumberReady: 2}
 			s.DaemonSets.Value = append(s.DaemonSets.Value, *o)
 		case *appsv1.Deployment:
+			if konnectivity.IsAgent(o.Kind, o.Labels) {
+				for _, node := range []string{"a", "b"} {
+					s.Programs.Value = append(s.Programs.Value, podOf(check.RoleAgent, "agent-"+node, node, o.Namespace, o.Spec.Template))
+				}
+				o.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2}
+				s.Deployments.Value = append(s.Deployments.Value, *o)
+				continue
+			}
 			s.Programs.Value = append(s.Programs.Value, podOf(check.RoleScheduler, "my-scheduler-1", "a", o.Namespace, o.Spec.Template),
 				podOf(check.RoleScheduler, "my-scheduler-2", "b", o.Namespace, o.Spec.Template))
 			s.Deployments.Value = append(s.Deployments.Value, *o)
@@ -250,13 +272,18 @@ func (w *world) programs() {
 
 func (w *world) extensions() {
 	s := w.Snapshot
-	ref := &observe.ServiceRef{Namespace: "shop", Name: "hook", Port: 443}
-	s.Services = observe.Known(map[types.NamespacedName]observe.ServiceState{ref.Key(): {Exists: true, Ports: []int32{443}, Ready: 1, PodLabels: map[string]string{"app": "hook"}}})
+	// A Service of its own for each kind of call, so that the loss of one is the fault of one check.
+	refs := map[string]*observe.ServiceRef{}
+	s.Services = observe.Known(map[types.NamespacedName]observe.ServiceState{})
+	for _, name := range []string{"admit", "convert", "hook"} {
+		refs[name] = &observe.ServiceRef{Namespace: "shop", Name: name, Port: 443}
+		s.Services.Value[refs[name].Key()] = observe.ServiceState{Exists: true, Ports: []int32{443}, Targets: map[int32][]int32{443: {8443}}, Ready: 1, PodLabels: map[string]string{"app": name}}
+	}
 	s.Validating = observe.Known([]admissionregistrationv1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-		Name: "orders.shop.example", ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "hook"}, CABundle: []byte(pemOf(w.ca.cert))},
+		Name: "orders.shop.example", ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "admit"}, CABundle: []byte(pemOf(w.ca.cert))},
 		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{"CREATE"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{"shop.example"}, Resources: []string{"orders"}}}},
 	}}}})
-	s.APIServices = observe.Known([]observe.APIService{{Name: "v1.shop.example", Service: ref, Available: true, CABundle: []byte(pemOf(w.ca.cert))}})
-	s.CRDs = observe.Known([]observe.CRD{{Name: "orders.shop.example", Strategy: "Webhook", Service: ref, CABundle: []byte(pemOf(w.ca.cert)), Stored: []string{"v1"},
+	s.APIServices = observe.Known([]observe.APIService{{Name: "v1.shop.example", Service: refs["hook"], Available: true, CABundle: []byte(pemOf(w.ca.cert))}})
+	s.CRDs = observe.Known([]observe.CRD{{Name: "orders.shop.example", Strategy: "Webhook", Service: refs["convert"], CABundle: []byte(pemOf(w.ca.cert)), Stored: []string{"v1"},
 		Versions: []observe.CRDVersion{{Name: "v1", Served: true, Storage: true, Schema: "{a}"}, {Name: "v1beta1", Served: true, Schema: "{b}"}}}})
 }

@@ -37,7 +37,8 @@ type Rule struct {
 	Needs []string `json:"needs,omitempty"`
 	// NotIf are IDs of rules whose failure explains what this one finds.
 	NotIf []string `json:"notIf,omitempty"`
-	// run returns what is wrong. An error means that it is unknown, and a check.Skip that the rule does not apply.
+	// run returns what is wrong. An error means that it is unknown, and a check.Skip that the rule does not apply. Both may be there: findings in what
+	// could be read, and an error for the rest.
 	run func(s *observe.Snapshot) ([]Finding, error)
 }
 
@@ -77,6 +78,28 @@ func Find(id string) (Rule, error) {
 
 func one(object, message, fix string) []Finding {
 	return []Finding{{Object: object, Message: message, Fix: fix}}
+}
+
+// unread is what a rule could not read of several things of a kind.
+type unread struct {
+	first error
+	more  int
+}
+
+func (u *unread) add(object string, err error) {
+	if u.first != nil {
+		u.more++
+		return
+	}
+	u.first = fmt.Errorf("%s: %w", object, err)
+}
+
+// err names the first, and is nil if all could be read.
+func (u *unread) err() error {
+	if u.more > 0 {
+		return fmt.Errorf("%w (and %d more)", u.first, u.more)
+	}
+	return u.first
 }
 
 func warn(object, message, fix string) []Finding {

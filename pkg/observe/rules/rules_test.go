@@ -74,10 +74,11 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestDown proves that without an API server one check fails, and all others of the cluster name it as the reason why they are skipped.
+// TestDown proves that without an API server one check fails, and all others of the cluster name it as the reason why they are skipped. Those of
+// this machine's proxy and client certificate are made.
 func TestDown(t *testing.T) {
 	w := healthy(t)
-	w.Reach.Err = check.WithHint(errors.New("connection refused"), "start it")
+	w.Reach = observe.Fact[observe.Connection]{Err: check.WithHint(errors.New("connection refused"), "start it")}
 	for _, r := range rules.Judge(w.Snapshot, rules.Options{}).Checks {
 		switch {
 		case r.ID == "FL-API-001":
@@ -85,6 +86,10 @@ func TestDown(t *testing.T) {
 				t.Errorf("got %+v", r)
 			}
 		case strings.HasPrefix(r.ID, "FL-HST"):
+		case r.ID == "FL-API-008" || r.ID == "FL-CRT-002":
+			if r.Status != rules.OK {
+				t.Errorf("%s is %s: %s", r.ID, r.Status, r.Reason)
+			}
 		case r.Status != rules.Skipped || r.Reason != "because FL-API-001 is failed":
 			t.Errorf("%s is %s: %s", r.ID, r.Status, r.Reason)
 		}

@@ -34,7 +34,7 @@ type Result struct {
 	Group  string `json:"group"`
 	Title  string `json:"title"`
 	Status Status `json:"status"`
-	// Reason says why the status is unknown or skipped.
+	// Reason says why the status is unknown or skipped, or what could not be read beside the findings.
 	Reason   string    `json:"reason,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 }
@@ -126,25 +126,33 @@ func judge(s *observe.Snapshot, rule Rule, done map[string]Status) Result {
 		}
 	}
 	findings, err := rule.run(s)
-	switch {
-	case check.IsSkip(err):
+	if check.IsSkip(err) && len(findings) == 0 {
 		out.Status, out.Reason = Skipped, err.Error()
 		return out
-	case err != nil:
-		out.Status, out.Reason = Unknown, err.Error()
+	}
+	if err != nil && !check.IsSkip(err) {
+		out.Reason = err.Error()
 		if hint := check.HintOf(err); hint != "" {
 			out.Reason += ": " + hint
 		}
-		return out
 	}
-	out.Status, out.Findings = OK, findings
+	out.Findings = findings
 	for i := range out.Findings {
 		if out.Findings[i].Fix == "" {
 			out.Findings[i].Fix = rule.Fix
 		}
 	}
-	out.Status = statusOf(out.Findings)
+	out.Status = out.settled()
 	return out
+}
+
+// settled is the status by the findings and by what could not be read: a failure is one whatever the rest shows, and a warning may not be all.
+func (r *Result) settled() Status {
+	status := statusOf(r.Findings)
+	if status != Failed && r.Reason != "" {
+		return Unknown
+	}
+	return status
 }
 
 func statusOf(findings []Finding) Status {
@@ -164,6 +172,10 @@ func statusOf(findings []Finding) Status {
 }
 
 func suppress(r *Result, patterns []string) {
+	if r.Status == Skipped {
+		return
+	}
+	whole := false
 	for _, pattern := range patterns {
 		id, object, limited := strings.Cut(pattern, "=")
 		if !match(id, r.ID) {
@@ -174,16 +186,14 @@ func suppress(r *Result, patterns []string) {
 				r.Findings[i].Suppressed = true
 			}
 		}
-		if r.Status == Unknown && !limited {
-			r.Status = Suppressed
-		}
+		whole = whole || !limited
 	}
-	if len(r.Findings) > 0 {
-		r.Status = statusOf(r.Findings)
+	if r.Status = r.settled(); r.Status == Unknown && whole {
+		r.Status = Suppressed
 	}
 }
 
-// Success tells whether nothing is as bad as the threshold: Failed, Unknown (which includes Failed) or Warning (which includes both).
+// Success reports whether nothing is as bad as the threshold: Failed, Unknown (which includes Failed) or Warning (which includes both).
 func (r *Report) Success(threshold Status) bool {
 	bad := r.Counts[Failed]
 	if threshold == Unknown || threshold == Warning {

@@ -102,7 +102,7 @@ func leaseClash(s *observe.Snapshot) ([]Finding, error) {
 	var out []Finding
 	for _, c := range all {
 		l := c.Config.LeaderElection
-		name := types.NamespacedName{Namespace: cmp.Or(l.ResourceNamespace, metav1.NamespaceSystem), Name: cmp.Or(l.ResourceName, v1alpha1.DefaultSchedulerLease)}
+		name := types.NamespacedName{Namespace: cmp.Or(l.ResourceNamespace, metav1.NamespaceSystem), Name: cmp.Or(l.ResourceName, v1alpha1.KubeSchedulerLease)}
 		if ptr.Deref(l.LeaderElect, true) && name == s.Names.Lease {
 			out = append(out, Finding{Object: c.Where(), Message: "it configures another scheduler with Lease " + name.String()})
 		}
@@ -135,7 +135,7 @@ func stockLease(s *observe.Snapshot) ([]Finding, error) {
 	if s.Leases.Err != nil {
 		return nil, s.Leases.Err
 	}
-	stock := findLease(s, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease})
+	stock := findLease(s, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.KubeSchedulerLease})
 	if stock == nil {
 		return nil, check.Skip("the default scheduler has no Lease")
 	}
@@ -143,11 +143,11 @@ func stockLease(s *observe.Snapshot) ([]Finding, error) {
 	host, _, _ := strings.Cut(holder, "_")
 	for _, p := range all {
 		if p.Pod != nil && !p.Pod.Spec.HostNetwork && p.Pod.Name == host {
-			return one("Lease kube-system/"+v1alpha1.DefaultSchedulerLease, holder+", a replica of the second scheduler, holds it", ""), nil
+			return one("Lease kube-system/"+v1alpha1.KubeSchedulerLease, holder+", a replica of the second scheduler, holds it", ""), nil
 		}
 	}
 	if l := findLease(s, s.Names.Lease); l != nil && holder != "" && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
-		return one("Lease kube-system/"+v1alpha1.DefaultSchedulerLease, holder+", the leader of the second scheduler, holds it as well", ""), nil
+		return one("Lease kube-system/"+v1alpha1.KubeSchedulerLease, holder+", the leader of the second scheduler, holds it as well", ""), nil
 	}
 	return nil, nil
 }

@@ -34,7 +34,7 @@ func ignoredPods(s *observe.Snapshot) ([]Finding, error) {
 	for i := range pods {
 		p := &pods[i]
 		name := p.Spec.SchedulerName
-		if slices.Contains(served, name) || s.Bound.Value[name] > 0 || lookedAt(p) || s.Taken.Sub(p.CreationTimestamp.Time) < ignoredAfter {
+		if slices.Contains(served, name) || s.Bound.Value[name] > 0 || lookedAt(p) || observe.ReadAt(s, s.Pending).Sub(p.CreationTimestamp.Time) < ignoredAfter {
 			continue
 		}
 		count[name]++
@@ -69,7 +69,7 @@ func waiting(s *observe.Snapshot) ([]Finding, error) {
 	n, example := 0, (*corev1.Pod)(nil)
 	for i := range pods {
 		p := &pods[i]
-		if slices.Contains(names, p.Spec.SchedulerName) && len(p.Spec.SchedulingGates) == 0 && p.DeletionTimestamp == nil && s.Taken.Sub(p.CreationTimestamp.Time) > waitingLong {
+		if slices.Contains(names, p.Spec.SchedulerName) && len(p.Spec.SchedulingGates) == 0 && p.DeletionTimestamp == nil && observe.ReadAt(s, s.Pending).Sub(p.CreationTimestamp.Time) > waitingLong {
 			n++
 			example = p
 		}

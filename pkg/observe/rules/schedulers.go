@@ -109,7 +109,13 @@ func replicas(s *observe.Snapshot) ([]Finding, error) {
 	}
 	if len(all) == 0 {
 		name := s.Names.Namespace + "/" + s.Names.Scheduler
-		return one("Deployment "+name, "it has no Pod", "kubectl -n "+s.Names.Namespace+" describe deployment "+s.Names.Scheduler), nil
+		message := "it has no Pod"
+		for _, w := range s.Workloads(check.RoleScheduler) {
+			if w.Refusal != "" {
+				message += ": " + w.Refusal
+			}
+		}
+		return one("Deployment "+name, message, "kubectl -n "+s.Names.Namespace+" describe deployment "+s.Names.Scheduler), nil
 	}
 	var out []Finding
 	for _, p := range all {
@@ -224,7 +230,7 @@ func flowLevel(s *observe.Snapshot) ([]Finding, error) {
 	return nil, nil
 }
 
-// schemaMatches tells whether a FlowSchema takes a binding that a ServiceAccount makes.
+// schemaMatches reports whether a FlowSchema takes a binding that a ServiceAccount makes.
 func schemaMatches(f *flowcontrolv1.FlowSchema, namespace, account string) bool {
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated", "*"}
 	for _, rule := range f.Spec.Rules {

@@ -7,8 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -32,7 +33,7 @@ func tunnelRules() []Rule {
 			Why: "The kube-apiserver next to a server that does not run reaches no node.",
 			Fix: "kubectl -n kube-system logs -l k8s-app=konnectivity-server --tail 20"},
 		{ID: agentsRun, Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Agents are ready", run: running(check.RoleAgent),
-			Why: "A node without an agent costs reserve; without any agent, logs, exec, webhooks and aggregated APIs fail.",
+			Why: "Each node without an agent leaves fewer ways into the cluster; without any agent, logs, exec, webhooks and aggregated APIs fail.",
 			Fix: "kubectl -n kube-system logs -l k8s-app=konnectivity-agent --tail 20"},
 		{ID: "FL-KON-004", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Every node that should have an agent has one", run: agentsPlaced,
 			Why: "Agents that cannot be scheduled, because of taints, quotas or policies, are missing without a trace in their logs.",
@@ -40,7 +41,7 @@ func tunnelRules() []Rule {
 		{ID: connected, Group: groupTunnel, Phase: After, Needs: []string{reach, complete, serversRun, agentsRun}, Title: "Every ready agent is connected to every server", run: agentsConnected,
 			Why: "A kube-apiserver whose server has fewer agents has less reserve, and with none it reaches no node.",
 			Fix: "kubectl -n kube-system logs -l k8s-app=konnectivity-agent --tail 20 | grep -i connect"},
-		{ID: "FL-KON-006", Group: groupTunnel, Phase: After, Needs: []string{reach, complete, connected}, Title: "The API server reaches every kubelet", run: kubeletsReached,
+		{ID: "FL-KON-006", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, NotIf: []string{serversRun, agentsRun, connected}, Title: "The API server reaches every kubelet", run: kubeletsReached,
 			Why: "Logs, exec and port-forward of Pods on these nodes fail.",
 			Fix: "kubectl get --raw /api/v1/nodes/<name>/proxy/healthz"},
 		{ID: "FL-KON-007", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "There are as many servers as agents look for", run: serverCount,
@@ -55,10 +56,10 @@ func tunnelRules() []Rule {
 		{ID: "FL-KON-010", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Dials through the tunnel succeed", run: dialsSucceed,
 			Why: "Each failed dial is a failed call of logs, exec, a webhook or an aggregated API.",
 			Fix: "kubectl -n kube-system logs -l k8s-app=konnectivity-server --tail 50 | grep -i dial"},
-		{ID: "FL-KON-011", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, NotIf: []string{serversRun}, Title: "Servers turn no one away", run: turnedAway,
+		{ID: "FL-KON-011", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, NotIf: []string{serversRun}, Title: "Servers refuse no connections", run: turnedAway,
 			Why: "A server out of file descriptors or memory ends or refuses connections.",
 			Fix: "Raise the limit of open files of the server, or konnectivity.server.resources; docs/tunnel.md lists the limits."},
-		{ID: "FL-KON-012", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Programs of the tunnel do not restart again and again", run: restarts,
+		{ID: "FL-KON-012", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Programs of the tunnel do not restart repeatedly", run: restarts,
 			Why: "Each restart of a server or an agent cuts the connections through it.",
 			Fix: "kubectl -n <namespace> logs <pod> --previous"},
 		{ID: "FL-KON-013", Group: groupTunnel, Phase: After, Needs: []string{reach, complete}, Title: "Images are for the architecture of their nodes", run: architecture,
@@ -68,28 +69,7 @@ func tunnelRules() []Rule {
 }
 
 // tunnel returns the programs of the tunnel, and skips if nothing of one is in the cluster.
-func tunnel(s *observe.Snapshot) (servers, agents []observe.Program, err error) {
-	programs, err := s.Programs.Get()
-	if err != nil {
-		return nil, nil, err
-	}
-	servers, agents = observe.Of(programs, check.RoleServer), observe.Of(programs, check.RoleAgent)
-	if len(servers) == 0 && len(agents) == 0 && !usesEgress(s) {
-		return nil, nil, check.Skip("there is no tunnel in this cluster")
-	}
-	return servers, agents, nil
-}
-
-// usesEgress tells whether any API server that shows itself has an egress selector.
-func usesEgress(s *observe.Snapshot) bool {
-	for _, args := range s.APIServers.Value {
-		if hasEgress(args) {
-			return true
-		}
-	}
-	_, dialled := s.APIServerMetrics.Value.Sum(observe.MetricEgressStart, nil)
-	return dialled
-}
+func tunnel(s *observe.Snapshot) (servers, agents []observe.Program, err error) { return s.Tunnel() }
 
 func hasEgress(args []string) bool {
 	return observe.Program{Program: check.Program{Args: args}}.Has(apiserver.ConfigFlag)
@@ -101,18 +81,39 @@ func tunnelComplete(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	}
 	var out []Finding
-	if s.APIServers.Err == nil && !usesEgress(s) {
+	if s.APIServers.Err == nil && !s.UsesEgress() {
 		out = append(out, Finding{Message: "no kube-apiserver has --" + apiserver.ConfigFlag + ", so nothing goes through the tunnel",
 			Fix: "fairlead controlplane install -f bundle.yaml   # on every control plane node"})
 	}
-	if len(servers) == 0 && s.APIServers.Err == nil {
+	// A workload without Pods is there: other checks say what keeps its Pods away.
+	if len(servers) == 0 && s.APIServers.Err == nil && len(s.Workloads(check.RoleServer)) == 0 {
 		out = append(out, Finding{Message: "no konnectivity-server runs, so kube-apiserver reaches no node",
 			Fix: "fairlead controlplane install -f bundle.yaml   # on every control plane node"})
 	}
-	if len(agents) == 0 {
+	if len(agents) > 0 || len(s.Workloads(check.RoleAgent)) > 0 {
+		return out, nil
+	}
+	switch answer, err := s.KubeletsAnswer(); {
+	case err != nil:
+		return out, err
+	case !answer:
 		out = append(out, Finding{Message: "no agent runs, so kube-apiserver reaches no node", Fix: "fairlead install -f bundle.yaml"})
+	case len(out) > 0 || someDial(s): // that one may have asked them
+		out = append(out, Finding{Message: "no agent runs", Fix: "fairlead install -f bundle.yaml"})
+	default:
+		return nil, check.Skip("no agent is visible, and kubelets answer: agents are no Pods")
 	}
 	return out, nil
+}
+
+// someDial reports whether a kube-apiserver is visible that uses no tunnel.
+func someDial(s *observe.Snapshot) bool {
+	for _, args := range s.APIServers.Value {
+		if !hasEgress(args) {
+			return true
+		}
+	}
+	return false
 }
 
 func running(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
@@ -123,7 +124,7 @@ func running(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 		}
 		programs = observe.Of(programs, role)
 		if len(programs) == 0 {
-			return nil, check.Skip("no Pod of it is visible: it runs outside of the cluster")
+			return nothingRuns(s, role)
 		}
 		var out []Finding
 		for _, p := range programs {
@@ -131,7 +132,7 @@ func running(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 				out = append(out, Finding{Object: p.Name, Message: "it is not ready: " + p.Problem, Fix: logsOf(p)})
 			}
 		}
-		// One of many agents costs reserve alone.
+		// Without one of many agents, the others still reach all nodes.
 		if role == check.RoleAgent && len(out) < len(programs) {
 			for i := range out {
 				out[i].Warning = true
@@ -143,88 +144,25 @@ func running(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 
 // logsOf is the command that shows what a program says.
 func logsOf(p observe.Program) string {
+	if p.Pod == nil && p.LogFile != "" {
+		return "tail -n 20 " + p.LogFile
+	}
 	if p.Pod == nil {
 		return "fairlead status"
 	}
-	return fmt.Sprintf("kubectl -n %s logs %s --tail 20", p.Pod.Namespace, p.Pod.Name)
+	container := ""
+	if len(p.Pod.Spec.Containers) > 1 {
+		container = " -c " + p.Container.Name
+	}
+	return fmt.Sprintf("kubectl -n %s logs %s%s --tail 20", p.Pod.Namespace, p.Pod.Name, container)
 }
 
-func agentsPlaced(s *observe.Snapshot) ([]Finding, error) {
-	_, agents, err := tunnel(s)
-	if err != nil {
-		return nil, err
+// lastLogsOf is the command that shows what a program said before its last restart. A process keeps one log for all its starts.
+func lastLogsOf(p observe.Program) string {
+	if p.Pod == nil {
+		return logsOf(p)
 	}
-	if err := firstError(s.DaemonSets.Err, s.Deployments.Err); err != nil {
-		return nil, err
-	}
-	var out []Finding
-	for _, d := range s.DaemonSets.Value {
-		if !runsAny(agents, d.Namespace, d.Spec.Selector.MatchLabels) {
-			continue
-		}
-		if miss := d.Status.DesiredNumberScheduled - d.Status.CurrentNumberScheduled; miss > 0 {
-			name := "DaemonSet " + d.Namespace + "/" + d.Name
-			out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d of its %d Pods do not exist", miss, d.Status.DesiredNumberScheduled),
-				Fix: fmt.Sprintf("kubectl -n %s describe daemonset %s", d.Namespace, d.Name)})
-		}
-	}
-	for _, d := range s.Deployments.Value {
-		if !runsAny(agents, d.Namespace, d.Spec.Selector.MatchLabels) {
-			continue
-		}
-		if miss := ptr.Deref(d.Spec.Replicas, 1) - d.Status.Replicas; miss > 0 {
-			name := "Deployment " + d.Namespace + "/" + d.Name
-			out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d of its %d Pods do not exist", miss, ptr.Deref(d.Spec.Replicas, 1)),
-				Fix: fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, d.Name)})
-		}
-	}
-	return out, nil
-}
-
-// runsAny tells whether one of the programs is a Pod of this workload.
-func runsAny(programs []observe.Program, namespace string, selector map[string]string) bool {
-	return slices.ContainsFunc(programs, func(p observe.Program) bool {
-		if p.Pod == nil || p.Pod.Namespace != namespace || len(selector) == 0 {
-			return false
-		}
-		for k, v := range selector {
-			if p.Pod.Labels[k] != v {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-func agentsConnected(s *observe.Snapshot) ([]Finding, error) {
-	_, agents, err := tunnel(s)
-	if err != nil {
-		return nil, err
-	}
-	ready := 0
-	for _, a := range agents {
-		if a.Ready {
-			ready++
-		}
-	}
-	if len(s.ServerMetrics) == 0 {
-		return nil, check.Skip("no server is visible, so its metrics are unknown")
-	}
-	var out []Finding
-	for _, name := range sorted(s.ServerMetrics) {
-		m, err := s.ServerMetrics[name].Get()
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", name, err)
-		}
-		n, ok := m.Sum(observe.MetricBackends, nil)
-		if !ok {
-			return out, fmt.Errorf("%s has no metric %s", name, observe.MetricBackends)
-		}
-		if int(n) < ready {
-			out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d agents are connected to it, and %d are ready", int(n), ready), Warning: n > 0})
-		}
-	}
-	return out, nil
+	return logsOf(p) + " --previous"
 }
 
 func kubeletsReached(s *observe.Snapshot) ([]Finding, error) {
@@ -235,21 +173,35 @@ func kubeletsReached(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Kubelets) == 0 && len(nodes) > 0 {
+	if len(s.Kubelets)+len(s.Unasked) == 0 && len(nodes) > 0 {
 		return nil, check.Skip("no node is ready")
 	}
 	var out []Finding
+	var dark unread
+	var skipped error
 	for _, name := range sorted(s.Kubelets) {
-		if err := s.Kubelets[name]; err != nil {
-			text := err.Error()
-			if strings.Contains(text, "not allowed") || strings.Contains(text, "loopback") {
-				return nil, check.Skip("the API server does not proxy to loopback addresses: %s", text)
-			}
-			hint := fmt.Sprintf("kubectl get --raw /api/v1/nodes/%s/proxy/healthz", name)
-			out = append(out, Finding{Object: "Node " + name, Message: "the API server gets no answer from its kubelet: " + text, Fix: hint})
+		err := s.Kubelets[name]
+		if err == nil {
+			continue
+		}
+		text := err.Error()
+		switch {
+		case strings.Contains(text, "not allowed") || strings.Contains(text, "loopback"):
+			skipped = check.Skip("the API server does not proxy to loopback addresses: %s", text)
+		case observe.RefusesUser(err):
+			dark.add("Node "+name, err)
+		default:
+			out = append(out, Finding{Object: "Node " + name, Message: "the API server gets no answer from its kubelet: " + text,
+				Fix: fmt.Sprintf("kubectl get --raw /api/v1/nodes/%s/proxy/healthz", name)})
 		}
 	}
-	return out, nil
+	if err := dark.err(); err != nil {
+		return out, check.WithHint(err, "use a user with the right \"get nodes/proxy\"")
+	}
+	if n := len(s.Unasked); n > 0 {
+		return out, fmt.Errorf("%d of %d kubelets were not asked: at most %d are, and within the time limit", n, n+len(s.Kubelets), observe.MaxKubelets)
+	}
+	return out, skipped
 }
 
 func allUseTunnel(s *observe.Snapshot) ([]Finding, error) {
@@ -260,7 +212,7 @@ func allUseTunnel(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !usesEgress(s) {
+	if !s.UsesEgress() {
 		return nil, check.Skip("no kube-apiserver uses it")
 	}
 	var out []Finding
@@ -287,9 +239,18 @@ func dialsSucceed(s *observe.Snapshot) ([]Finding, error) {
 	failed, _ := m.Sum(observe.MetricEgressFailed, nil)
 	const few = 10
 	if failed >= few && failed > failedShare*started {
-		return warn("", fmt.Sprintf("%d of %d dials of this API server have failed since it started (%d %%)", int(failed), int(started), int(math.Round(100*failed/started))), ""), nil
+		return warn("", fmt.Sprintf("%d of %d dials of this API server have failed (%d %%) since it started%s", int(failed), int(started), int(math.Round(100*failed/started)), ago(observe.ReadAt(s, s.APIServerMetrics), m)), ""), nil
 	}
 	return nil, nil
+}
+
+// ago says when the process of these metrics started, because its counters may show what is over.
+func ago(now time.Time, m observe.Metrics) string {
+	started, ok := m.Sum(observe.MetricStart, nil)
+	if !ok || started <= 0 {
+		return ""
+	}
+	return " " + duration.HumanDuration(now.Sub(time.Unix(int64(started), 0))) + " ago: run the check again later to see whether it goes on"
 }
 
 func turnedAway(s *observe.Snapshot) ([]Finding, error) {
@@ -297,20 +258,22 @@ func turnedAway(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	}
 	var out []Finding
+	var dark unread
 	for _, name := range sorted(s.ServerMetrics) {
 		m, err := s.ServerMetrics[name].Get()
 		if err != nil {
-			return out, fmt.Errorf("%s: %w", name, err)
+			dark.add(name, err)
+			continue
 		}
 		for metric, what := range map[string]string{
 			observe.MetricTurnedAway: "refused for lack of file descriptors", observe.MetricEvictions: "closed because buffers were full",
 		} {
 			if n, _ := m.Sum(metric, nil); n > 0 {
-				out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d connections were %s since it started", int(n), what), Warning: true})
+				out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d connections were %s since it started%s", int(n), what, ago(observe.ReadAt(s, s.ServerMetrics[name]), m)), Warning: true})
 			}
 		}
 	}
-	return out, nil
+	return out, dark.err()
 }
 
 func restarts(s *observe.Snapshot) ([]Finding, error) {
@@ -322,7 +285,7 @@ func restarts(s *observe.Snapshot) ([]Finding, error) {
 	var out []Finding
 	for _, p := range slices.Concat(servers, agents) {
 		if p.Restarts >= many {
-			out = append(out, Finding{Object: p.Name, Message: fmt.Sprintf("it was restarted %d times", p.Restarts), Warning: true, Fix: logsOf(p) + " --previous"})
+			out = append(out, Finding{Object: p.Name, Message: fmt.Sprintf("it was restarted %d times", p.Restarts), Warning: true, Fix: lastLogsOf(p)})
 		}
 	}
 	return out, nil
@@ -335,7 +298,7 @@ func architecture(s *observe.Snapshot) ([]Finding, error) {
 	}
 	var out []Finding
 	for _, p := range programs {
-		if last := s.Crashes[p.Name]; strings.Contains(last, "exec format error") || strings.Contains(p.Problem, "exec format error") {
+		if last := s.Crashes[p.Key()]; strings.Contains(last, "exec format error") || strings.Contains(p.Problem, "exec format error") {
 			out = append(out, Finding{Object: p.Name, Message: "image " + p.Image + " is for another architecture than Node " + p.Node + ": exec format error"})
 			continue
 		}

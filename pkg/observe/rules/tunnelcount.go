@@ -8,22 +8,28 @@ import (
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 )
 
-// counts are the numbers of servers that programs are told, by flag. Without the flag both programs count Leases or take one.
-func counts(servers, agents []observe.Program) map[string][]string {
-	out := map[string][]string{}
-	for _, p := range slices.Concat(servers, agents) {
-		if n := p.Flag("server-count", ""); n != "" && p.Flag("enable-lease-controller", p.Flag("count-server-leases", "false")) != "true" {
-			out[n] = append(out[n], p.Name)
-		}
-	}
-	return out
+// countsLeases reports whether an agent takes the number of servers from their Leases.
+func countsLeases(a observe.Program) bool { return a.Flag("count-server-leases", "false") == "true" }
+
+// looksOn reports whether an agent looks for further servers whatever their number is.
+func looksOn(a observe.Program) bool { return a.Flag("sync-forever", "false") == "true" }
+
+// publishes reports whether a server has a Lease for agents that count them.
+func publishes(p observe.Program) bool { return p.Flag("enable-lease-controller", "false") == "true" }
+
+// every reports whether there are programs and all have something.
+func every(programs []observe.Program, has func(observe.Program) bool) bool {
+	return len(programs) > 0 && !slices.ContainsFunc(programs, func(p observe.Program) bool { return !has(p) })
 }
 
+// serverCount compares the number that each server tells agents with that of servers. Agents that count Leases do not need it, and agents that look
+// on whatever it is find all servers if it is too low.
 func serverCount(s *observe.Snapshot) ([]Finding, error) {
 	servers, agents, err := tunnel(s)
 	if err != nil {
@@ -32,17 +38,22 @@ func serverCount(s *observe.Snapshot) ([]Finding, error) {
 	if len(servers) == 0 {
 		return nil, check.Skip("no server is visible")
 	}
-	told := counts(servers, agents)
-	if len(told) == 0 {
+	if every(agents, countsLeases) || len(agents) == 0 && every(servers, publishes) {
 		return nil, check.Skip("agents count the servers' Leases")
+	}
+	lookOn := every(agents, func(a observe.Program) bool { return countsLeases(a) || looksOn(a) })
+	told := map[string]string{}
+	for _, p := range servers {
+		told[p.Flag("server-count", "1")] = p.Name
 	}
 	var out []Finding
 	for _, n := range sorted(told) {
 		number, err := strconv.Atoi(n)
-		if err != nil || number != len(servers) {
-			out = append(out, Finding{Object: told[n][0], Message: fmt.Sprintf("--server-count=%s, and %d servers run", n, len(servers)),
-				Fix: fmt.Sprintf("konnectivity.server.count: %d", len(servers))})
+		if err == nil && (number == len(servers) || lookOn && number == 1) {
+			continue
 		}
+		out = append(out, Finding{Object: told[n], Message: fmt.Sprintf("it tells agents --server-count=%s, and %d servers run", n, len(servers)),
+			Fix: fmt.Sprintf("konnectivity.server.count: %d", len(servers)), Warning: lookOn && err == nil && number < len(servers)})
 	}
 	return out, nil
 }
@@ -56,27 +67,44 @@ func serverLeases(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	counting := slices.ContainsFunc(servers, func(p observe.Program) bool { return p.Flag("enable-lease-controller", "false") == "true" })
-	if !counting {
-		return nil, check.Skip("servers publish no Leases")
-	}
-	live := 0
-	for i := range leases {
-		if leases[i].Labels["k8s-app"] == "konnectivity-server" && valid(&leases[i], s) {
-			live++
+	// Servers keep their Leases where their flags say.
+	type place struct{ namespace, label string }
+	counting := map[place]int{}
+	var places []place
+	for _, p := range servers {
+		if at := (place{p.Flag("lease-namespace", observe.DefaultLeaseNamespace), p.Flag("lease-label", observe.DefaultLeaseLabel)}); publishes(p) {
+			if counting[at]++; counting[at] == 1 {
+				places = append(places, at)
+			}
 		}
 	}
-	if live != len(servers) {
-		return one("", fmt.Sprintf("%d Leases of servers are valid, and %d servers run", live, len(servers)),
-			fmt.Sprintf("kubectl -n %s get leases -l k8s-app=konnectivity-server", servers[0].Flag("lease-namespace", "kube-system"))), nil
+	if len(places) == 0 {
+		return nil, check.Skip("servers publish no Leases")
 	}
-	return nil, nil
+	var out []Finding
+	for _, at := range places {
+		selector, err := labels.Parse(at.label)
+		if err != nil {
+			return out, fmt.Errorf("--lease-label=%s of the servers: %w", at.label, err)
+		}
+		live := 0
+		for i := range leases {
+			if l := &leases[i]; l.Namespace == at.namespace && selector.Matches(labels.Set(l.Labels)) && valid(l, s) {
+				live++
+			}
+		}
+		if live != counting[at] {
+			out = append(out, Finding{Message: fmt.Sprintf("%d Leases of servers are valid, and %d servers run", live, counting[at]),
+				Fix: fmt.Sprintf("kubectl -n %s get leases -l %s", at.namespace, at.label)})
+		}
+	}
+	return out, nil
 }
 
-// valid tells whether a Lease has been renewed in time, by the API server's clock.
+// valid reports whether a Lease has been renewed in time, by the API server's clock.
 func valid(l *coordinationv1.Lease, s *observe.Snapshot) bool {
 	if l.Spec.RenewTime == nil {
 		return false
 	}
-	return !s.Taken.Add(-s.Reach.Value.Skew).After(l.Spec.RenewTime.Add(leaseDuration(l) + maxSkew))
+	return !observe.ReadAt(s, s.Leases).After(l.Spec.RenewTime.Add(leaseDuration(l) + maxSkew))
 }

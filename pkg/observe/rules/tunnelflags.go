@@ -3,13 +3,16 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -47,9 +50,9 @@ func tunnelFlagRules() []Rule {
 		{ID: "FL-KON-027", Group: groupFlags, Phase: After, Needs: needs, Title: "The agents' ServiceAccount exists", run: accountExists,
 			Why: "Without it no Pod of an agent is created.",
 			Fix: "fairlead install -f bundle.yaml"},
-		{ID: "FL-KON-028", Group: groupFlags, Phase: After, Needs: needs, Title: "Servers may review tokens", run: reviewed(check.RoleServer),
+		{ID: "FL-KON-028", Group: groupFlags, Phase: After, Needs: needs, Title: "Servers may review tokens", run: tokensReviewed,
 			Why: "A server that may not create TokenReviews refuses every agent.",
-			Fix: "kubectl create clusterrolebinding system:konnectivity-server --clusterrole=system:auth-delegator --user=system:konnectivity-server"},
+			Fix: "kubectl create clusterrolebinding <name> --clusterrole=system:auth-delegator --user=<user of the server's kubeconfig>"},
 		{ID: "FL-KON-029", Group: groupFlags, Phase: After, Needs: needs, Title: "No NetworkPolicy cuts agents off", run: agentPolicies,
 			Why: "A policy that selects agents and has egress rules must allow the servers, the cluster's DNS and every destination.",
 			Fix: "kubectl get networkpolicies --all-namespaces"},
@@ -91,7 +94,7 @@ func sameProtocol(s *observe.Snapshot) ([]Finding, error) {
 	}
 	used := m.Values(observe.MetricEgressStart, "protocol")
 	if len(used) == 0 {
-		return nil, check.Skip("this API server has dialled nothing through the tunnel yet")
+		return nil, check.Skip("this API server has dialed nothing through the tunnel yet")
 	}
 	var out []Finding
 	for _, p := range servers {
@@ -127,21 +130,21 @@ func shownLeafs(s *observe.Snapshot, judge func(server string, chain []*x509.Cer
 		}
 	}
 	var out []Finding
-	var unknown error
+	var dark unread
 	for _, name := range sorted(s.Shown) {
 		chain, err := s.Shown[name].Get()
-		if err != nil || len(chain) == 0 {
-			unknown = fmt.Errorf("%s: %w", name, err)
+		if err == nil && len(chain) == 0 {
+			err = errors.New("it shows no certificate")
+		}
+		if err != nil {
+			dark.add(name, err)
 			continue
 		}
 		if f := judge(name, chain, hosts); f != nil {
 			out = append(out, *f)
 		}
 	}
-	if len(out) == 0 && unknown != nil {
-		return nil, unknown
-	}
-	return out, nil
+	return out, dark.err()
 }
 
 func sans(s *observe.Snapshot) ([]Finding, error) {
@@ -168,6 +171,13 @@ func namesIn(c *x509.Certificate) string {
 }
 
 func serverChain(s *observe.Snapshot) ([]Finding, error) {
+	_, agents, err := pair(s)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(agents, func(a observe.Program) bool { return !trustsCluster(a) }); i >= 0 && !slices.ContainsFunc(agents, trustsCluster) {
+		return nil, check.Skip("agents do not trust the cluster's CA, but %s", cmp.Or(agents[i].Flag("ca-cert", ""), "those of their image"))
+	}
 	cas, err := s.ClusterCAs.Get()
 	if err != nil {
 		return nil, err
@@ -191,6 +201,34 @@ func serverChain(s *observe.Snapshot) ([]Finding, error) {
 	})
 }
 
+// trustsCluster reports whether an agent's --ca-cert is the cluster's CA, as far as its Pod shows that. Processes of a local cluster have no other.
+func trustsCluster(a observe.Program) bool {
+	file := a.Flag("ca-cert", "")
+	if a.Pod == nil {
+		return true
+	}
+	volume, below := observe.MountOf(a, file)
+	switch {
+	case volume == nil: // the volume of the ServiceAccount's token is in running Pods alone, not in templates
+		return file == serviceAccountCA
+	case volume.ConfigMap != nil:
+		return volume.ConfigMap.Name == clusterCA
+	case volume.Projected != nil:
+		return slices.ContainsFunc(volume.Projected.Sources, func(src corev1.VolumeProjection) bool {
+			return src.ConfigMap != nil && src.ConfigMap.Name == clusterCA && (len(src.ConfigMap.Items) == 0 || slices.ContainsFunc(src.ConfigMap.Items, func(k corev1.KeyToPath) bool { return k.Path == below }))
+		})
+	case volume.Secret != nil:
+		return strings.HasPrefix(file, path.Dir(serviceAccountCA)+"/") // a token of the old kind
+	}
+	return false
+}
+
+const (
+	// serviceAccountCA is where Pods find the cluster's CA, clusterCA the ConfigMap that it comes from.
+	serviceAccountCA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	clusterCA        = "kube-root-ca.crt"
+)
+
 func samePort(s *observe.Snapshot) ([]Finding, error) {
 	servers, agents, err := pair(s)
 	if err != nil {
@@ -199,10 +237,10 @@ func samePort(s *observe.Snapshot) ([]Finding, error) {
 	port := servers[0].Flag("agent-port", observe.DefaultAgentPort)
 	var out []Finding
 	for _, a := range agents {
-		dialled := a.Flag("proxy-server-port", observe.DefaultAgentPort)
+		dialed := a.Flag("proxy-server-port", observe.DefaultAgentPort)
 		// Behind a load balancer ports may differ; ours and the documentation's are the server's own.
-		if dialled != port {
-			out = append(out, Finding{Object: a.Name, Message: fmt.Sprintf("it dials port %s, and servers listen on %s", dialled, port), Warning: a.Flag("proxy-server-host", "") != s.Bundle.Konnectivity.ServerHost && !a.Local})
+		if dialed != port {
+			out = append(out, Finding{Object: a.Name, Message: fmt.Sprintf("it dials port %s, and servers listen on %s", dialed, port), Warning: a.Flag("proxy-server-host", "") != s.Bundle.Konnectivity.ServerHost && !a.Local})
 		}
 	}
 	return firstOf(out), nil
@@ -243,7 +281,7 @@ func agentPolicies(s *observe.Snapshot) ([]Finding, error) {
 	return out, nil
 }
 
-// opensAll tells whether a policy has a rule that allows everything.
+// opensAll reports whether a policy has a rule that allows everything.
 func opensAll(p *networkingv1.NetworkPolicy) bool {
 	return slices.ContainsFunc(p.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return len(r.To) == 0 && len(r.Ports) == 0 })
 }

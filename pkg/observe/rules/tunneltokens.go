@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 )
@@ -95,9 +97,11 @@ func sameAccount(s *observe.Snapshot) ([]Finding, error) {
 	return firstOf(out), nil
 }
 
+// accountExists looks at the account that servers demand, and at those that workloads of agents name: without it, none of their Pods is created.
 func accountExists(s *observe.Snapshot) ([]Finding, error) {
 	server, _, err := tokens(s)
-	if err != nil {
+	workloads := s.Workloads(check.RoleAgent)
+	if err != nil && (!check.IsSkip(err) || len(workloads) == 0) {
 		return nil, err
 	}
 	all, err := s.Accounts.Get()
@@ -108,16 +112,57 @@ func accountExists(s *observe.Snapshot) ([]Finding, error) {
 	if want.Name != "" && !slices.Contains(all, want) {
 		return one("ServiceAccount "+want.String(), "servers demand it, and it does not exist", ""), nil
 	}
+	for _, w := range workloads {
+		if lacksAccount(s, w) {
+			return one("ServiceAccount "+accountOf(w).String(), w.Object()+" names it, and it does not exist, so that no Pod of an agent can be created", ""), nil
+		}
+	}
 	return nil, nil
+}
+
+func accountOf(w observe.Workload) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.Namespace, Name: cmp.Or(w.Template.Spec.ServiceAccountName, "default")}
+}
+
+func lacksAccount(s *observe.Snapshot, w observe.Workload) bool {
+	return s.Accounts.Err == nil && !slices.Contains(s.Accounts.Value, accountOf(w))
+}
+
+// tokensReviewed judges the servers' right. Agents that are connected prove that servers have it, where it is not known who they are.
+func tokensReviewed(s *observe.Snapshot) ([]Finding, error) {
+	out, err := reviewed(check.RoleServer)(s)
+	for i := range out {
+		out[i].Fix = bindTo(s, out[i].Object)
+	}
+	assumed := slices.IndexFunc(s.Reviews.Value, func(r observe.Review) bool { return r.Role == string(check.RoleServer) && r.Assumed && !r.Allowed })
+	if assumed < 0 {
+		return out, err
+	}
+	for _, name := range sorted(s.ServerMetrics) {
+		if n, ok := observe.ConnectedAgents(s.ServerMetrics[name].Value); ok && n > 0 {
+			return nil, nil
+		}
+	}
+	who := s.Reviews.Value[assumed]
+	return nil, fmt.Errorf("the kubeconfig of the servers cannot be read here: if its user is %s, it may not %s", who.Identity, who.Right)
+}
+
+// bindTo is the command that gives an identity the right to review tokens. Bundles have the binding of the user that they make.
+func bindTo(s *observe.Snapshot, identity string) string {
+	if identity == konnectivity.ServerUser && slices.ContainsFunc(s.Programs.Value, func(p observe.Program) bool { return p.Role == check.RoleServer && !p.Hosted && ours(p) }) {
+		return "fairlead install -f bundle.yaml"
+	}
+	const create = "kubectl create clusterrolebinding konnectivity-server-tokenreviews --clusterrole=system:auth-delegator "
+	if account, ok := strings.CutPrefix(identity, "system:serviceaccount:"); ok {
+		return create + "--serviceaccount=" + account
+	}
+	return create + "--user=" + identity
 }
 
 // reviewed lists the rights that a program's identity lacks.
 func reviewed(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 	return func(s *observe.Snapshot) ([]Finding, error) {
-		all, err := s.Reviews.Get()
-		if err != nil {
-			return nil, err
-		}
+		all, unread := s.Reviews.Get()
 		asked := false
 		var out []Finding
 		for _, r := range all {
@@ -129,9 +174,9 @@ func reviewed(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 				out = append(out, Finding{Object: r.Identity, Message: "it may not " + r.Right})
 			}
 		}
-		if !asked {
+		if !asked && unread == nil {
 			return nil, check.Skip("no program with an identity of this kind is visible")
 		}
-		return out, nil
+		return out, unread
 	}
 }

@@ -3,8 +3,10 @@
 package report_test
 
 import (
+	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules/report"
 )
 
-var update = flag.Bool("update", false, "rewrite the table in docs/check.md")
+var update = flag.Bool("update", false, "rewrite the table in docs/check.md and the pages in docs/checks")
 
 // TestDocs proves that the table in docs/check.md has every check as the program has it. With -update it rewrites the table.
 func TestDocs(t *testing.T) {
@@ -37,5 +39,39 @@ func TestDocs(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, table); diff != "" {
 		t.Errorf("the table is not up to date: run go test ./pkg/observe/rules/report -update (-want +got):\n%s", diff)
+	}
+}
+
+// TestPages proves that docs/checks has one page for each check, as the program has it. With -update it rewrites them.
+func TestPages(t *testing.T) {
+	const dir = "../../../../docs/checks"
+	want := map[string]string{}
+	for _, r := range rules.All() {
+		want[r.ID+".md"] = report.Page(r)
+	}
+	if *update {
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		for name, page := range want {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(page), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		page, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[e.Name()] = string(page)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the pages are not up to date: run go test ./pkg/observe/rules/report -update (-want +got):\n%s", diff)
 	}
 }

@@ -19,9 +19,9 @@ var Formats = []string{"table", "short", "json", "junit"}
 
 // Style is how a table looks.
 type Style struct {
-	// Colour uses the terminal's colours; Width is its width, 0 for lines of any length.
-	Colour bool
-	Width  int
+	// Color uses the terminal's colors; Width is its width, 0 for lines of any length.
+	Color bool
+	Width int
 }
 
 // Write writes a report.
@@ -78,8 +78,11 @@ func junit(out io.Writer, r *rules.Report) error {
 		switch c.Status {
 		case rules.Failed:
 			j.Failure = &junitReason{Message: clean(first(c)), Text: text}
+			if c.Reason != "" {
+				j.Failure.Text += "\n" + clean(notAll+c.Reason)
+			}
 		case rules.Unknown:
-			j.Error = &junitReason{Message: clean(c.Reason)}
+			j.Error = &junitReason{Message: clean(c.Reason), Text: text}
 		case rules.Skipped, rules.Suppressed:
 			j.Skipped = &junitReason{Message: clean(c.Reason)}
 		case rules.Warning:

@@ -5,6 +5,7 @@ package report_test
 import (
 	"encoding/json"
 	"encoding/xml"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -57,8 +58,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("control characters, suppressed findings or single skips in\n%q", text)
 		}
 	}
-	if text := write(t, "table", report.Style{Colour: true}); !strings.Contains(text, "\x1b[31m✗\x1b[0m") {
-		t.Errorf("no colours in %q", text)
+	if text := write(t, "table", report.Style{Color: true}); !strings.Contains(text, "\x1b[31m✗\x1b[0m") {
+		t.Errorf("no colors in %q", text)
 	}
 }
 
@@ -109,5 +110,50 @@ func TestMachines(t *testing.T) {
 	}
 	if err := report.Write(&strings.Builder{}, "xml", results(), report.Style{}); err == nil {
 		t.Error("an unknown format is accepted")
+	}
+}
+
+// TestPartlyUnread proves that every format says both what a check found and what it could not read.
+func TestPartlyUnread(t *testing.T) {
+	found := []rules.Finding{{Object: "Pod x", Message: "0 agents are connected", Fix: "look", Warning: true}}
+	for _, status := range []rules.Status{rules.Failed, rules.Unknown} {
+		r := &rules.Report{Counts: map[rules.Status]int{status: 1}, Checks: []rules.Result{{ID: "FL-KON-005", Group: "B", Title: "connected", Status: status, Reason: "Pod y: refused", Findings: found}}}
+		for _, format := range report.Formats {
+			var out strings.Builder
+			if err := report.Write(&out, format, r, report.Style{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"0 agents are connected", "Pod y: refused"} {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%s, %s: no %q in\n%s", status, format, want, out.String())
+				}
+			}
+		}
+	}
+}
+
+// TestCommands proves that no comment hides a command that follows it, and that sentences and fields are no commands.
+func TestCommands(t *testing.T) {
+	for fix, want := range map[string][]string{
+		"fairlead a   # on each node; fairlead b   # once": {"fairlead a   # on each node", "fairlead b   # once"},
+		"fairlead a   # there; kubeadm b if it is shared":  {"fairlead a   # there", "kubeadm b if it is shared"},
+		"kubectl a   # it works; with a second half":       {"kubectl a   # it works; with a second half"},
+		"Use another one":       nil,
+		"scheduler.replicas: 2": nil,
+	} {
+		if got := report.Commands(fix); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", fix, got, want)
+		}
+	}
+	for _, r := range rules.All() {
+		page := report.Page(r)
+		if n := strings.Count(page, "```"); n%2 != 0 {
+			t.Errorf("%s: %d fences", r.ID, n)
+		}
+		for _, c := range report.Commands(r.Fix) {
+			if !strings.Contains(page, "\n"+c+"\n") {
+				t.Errorf("%s: %q is not a line of its own", r.ID, c)
+			}
+		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
 )
 
-var marks = map[rules.Status]struct{ mark, colour string }{
+var marks = map[rules.Status]struct{ mark, color string }{
 	rules.OK: {"✓", "32"}, rules.Warning: {"!", "33"}, rules.Failed: {"✗", "31"}, rules.Unknown: {"?", "35"}, rules.Skipped: {"-", "2"}, rules.Suppressed: {"~", "2"},
 }
 
@@ -61,7 +61,7 @@ func table(out io.Writer, r *rules.Report, style Style, short bool) error {
 
 func (p *printer) result(c rules.Result) {
 	m := marks[c.Status]
-	p.wrap(" "+p.paint(m.colour, m.mark)+" "+c.ID+"  ", len(" x ")+len(c.ID)+len("  "), indent, c.Title)
+	p.wrap(" "+p.paint(m.color, m.mark)+" "+c.ID+"  ", len(" x ")+len(c.ID)+len("  "), indent, c.Title)
 	if c.Status == rules.Unknown {
 		p.wrapped("unknown: ", c.Reason)
 	}
@@ -78,7 +78,13 @@ func (p *printer) result(c rules.Result) {
 		}
 		p.wrapped("fix: ", f.Fix)
 	}
+	if c.Status == rules.Failed && c.Reason != "" {
+		p.wrapped("", notAll+c.Reason)
+	}
 }
+
+// notAll begins the reason why a failed check may have found more.
+const notAll = "not all could be read: "
 
 // skipped prints one line for all results of a group that are skipped for the same reason, at the first of them.
 func (p *printer) skipped(all []rules.Result, at int) {
@@ -147,7 +153,7 @@ func (p *printer) line(format string, args ...any) {
 }
 
 func (p *printer) paint(code, text string) string {
-	if !p.style.Colour {
+	if !p.style.Color {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -173,6 +179,10 @@ func Explain(out io.Writer, r rules.Rule, style Style) error {
 	if len(r.Needs) > 0 {
 		p.line("\nSkipped unless these pass: %s\n", strings.Join(r.Needs, ", "))
 	}
+	if len(r.NotIf) > 0 {
+		p.line("\nSkipped if one of these fails: %s\n", strings.Join(r.NotIf, ", "))
+	}
+	p.line("\nMore: %s%s.md\n", PageBase, r.ID)
 	return p.err
 }
 
@@ -194,9 +204,84 @@ func Markdown(all []rules.Rule) string {
 		if !looksLikeCommand(r.Fix) {
 			fix = escape.Replace(r.Fix)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.ID, title, escape.Replace(r.Why), fix)
+		fmt.Fprintf(&b, "| [%s](checks/%[1]s.md) | %s | %s | %s |\n", r.ID, title, escape.Replace(r.Why), fix)
 	}
 	return b.String()
+}
+
+// PageBase is where the pages of docs/checks are.
+const PageBase = "https://github.com/fairlead-dev/fairlead/blob/main/docs/checks/"
+
+// Page is the page of a rule in docs/checks.
+func Page(r rules.Rule) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\nThis check of `fairlead check` passes if: %s.\n\n## Effect\n\n%s\n\n## Find the cause\n\nThe check names the object and what is wrong with it:\n\n", r.ID, r.Title, escapeMarkup(r.Why))
+	before := ""
+	if r.Phase == rules.Before {
+		before = " --pre --filename bundle.yaml"
+	}
+	fmt.Fprintf(&b, "```sh\nfairlead check%s --only %s\n```\n", before, r.ID)
+	if len(r.Needs) > 0 {
+		fmt.Fprintf(&b, "\nIt is skipped unless %s.\n", passes(r.Needs))
+	}
+	if len(r.NotIf) > 0 {
+		fmt.Fprintf(&b, "\nIt is skipped if one of these fails, which explains what it finds: %s.\n", linked(r.NotIf))
+	}
+	b.WriteString("\n## Fix\n\nIn general:\n\n")
+	switch commands := Commands(r.Fix); {
+	case len(commands) > 0:
+		fmt.Fprintf(&b, "```%s\n%s\n```\n", language(r.Fix), strings.Join(commands, "\n"))
+	case looksLikeCommand(r.Fix):
+		fmt.Fprintf(&b, "```%s\n%s\n```\n", language(r.Fix), r.Fix)
+	default:
+		fmt.Fprintf(&b, "%s\n", escapeMarkup(r.Fix))
+	}
+	b.WriteString("\nA finding has the exact command or field. [check.md](../check.md) says how to accept a finding that you do not want to repair.\n")
+	return b.String()
+}
+
+func passes(ids []string) string {
+	if len(ids) == 1 {
+		return linked(ids) + " passes"
+	}
+	return linked(ids) + " pass"
+}
+
+func linked(ids []string) string {
+	links := make([]string, 0, len(ids))
+	for _, id := range ids {
+		links = append(links, fmt.Sprintf("[%s](%[1]s.md)", id))
+	}
+	return strings.Join(links, ", ")
+}
+
+func escapeMarkup(text string) string {
+	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+// programs are those with which commands of fixes begin.
+var programs = []string{"kubectl", "fairlead", "kubeadm", "timedatectl", "export", "ls", "chmod", "crictl"}
+
+// Commands are the shell commands of a fix, each with its comment; nil if it has none. In one line, a comment would hide the next command.
+func Commands(fix string) []string {
+	var out []string
+	for part := range strings.SplitSeq(fix, "; ") {
+		word, _, _ := strings.Cut(part, " ")
+		if slices.Contains(programs, word) {
+			out = append(out, part)
+		} else if len(out) > 0 {
+			out[len(out)-1] += "; " + part
+		}
+	}
+	return out
+}
+
+// language is that of a block: one with names to replace cannot be pasted, and fields are paths.
+func language(fix string) string {
+	if len(Commands(fix)) > 0 && !strings.Contains(fix, "<") {
+		return "sh"
+	}
+	return "text"
 }
 
 // looksLikeCommand tells commands and fields from sentences.
