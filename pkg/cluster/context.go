@@ -11,13 +11,15 @@ import (
 	"slices"
 
 	"github.com/fairlead-dev/fairlead/pkg/fsutil"
+	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // AddContext merges the cluster's kubeconfig into the user's file, explicit or
 // the usual one, and remembers in known that it did; save writes that down. The
 // cluster is whole before, so a problem with the user's file leaves it running.
-func (h Home) AddContext(p Progress, explicit string, known *[]string, save func() error) error {
-	err := Step(p, "Writing context "+ContextName(h.Name), func() (string, error) {
+func (h Home) AddContext(p progress.Reporter, explicit string, known *[]string, save func() error) error {
+	err := progress.Step(p, "Writing context "+ContextName(h.Name), func() (string, error) {
 		admin, err := os.ReadFile(h.AdminKubeconfig())
 		if err != nil {
 			return "", err
@@ -104,7 +106,7 @@ func distinct(files []string) []string {
 			if abs, err := filepath.Abs(name); err == nil {
 				name = abs
 			}
-			if key := resolve(name); !seen[key] {
+			if key := kubeconfigfile.Resolve(name); !seen[key] {
 				seen[key] = true
 				out = append(out, name)
 			}

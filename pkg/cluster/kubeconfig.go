@@ -8,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
 )
 
 // ContextName is the name of a cluster's context, cluster and user in kubeconfig files.
@@ -106,14 +107,14 @@ func CheckKubeconfig(explicit string) error {
 			return unwritable(file, err)
 		}
 	case !errors.Is(err, os.ErrNotExist):
-		return unreadable(file, err)
+		return kubeconfigfile.Unreadable(file, err)
 	}
 	dir := filepath.Dir(file)
 	for !exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	if dir == filepath.Dir(file) {
-		unlock, err := lockKubeconfig(file)
+		unlock, err := kubeconfigfile.Lock(file)
 		if err == nil {
 			unlock()
 		}
@@ -139,34 +140,22 @@ func writable(file string) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() || stat.Nlink > 1 {
 		return err
 	}
-	return unix.Access(filepath.Dir(resolve(file)), unix.W_OK|unix.X_OK)
+	return unix.Access(filepath.Dir(kubeconfigfile.Resolve(file)), unix.W_OK|unix.X_OK)
 }
 
 func unwritable(file string, err error) error {
 	return fmt.Errorf("writing kubeconfig %s: %w: make it writable, or choose another file with --kubeconfig or $KUBECONFIG", file, err)
 }
 
-// resolve follows links, so that a link stays a link.
-func resolve(file string) string {
-	if target, err := filepath.EvalSymlinks(file); err == nil {
-		return target
-	}
-	return file
-}
-
-func unreadable(file string, err error) error {
-	return fmt.Errorf("reading kubeconfig %s (mend it, or choose another file with --kubeconfig or $KUBECONFIG): %w", file, err)
-}
-
-// editKubeconfig changes one file as [ChangeKubeconfig] does. edit returns false to leave
+// editKubeconfig changes one file as [kubeconfigfile.Change] does. edit returns false to leave
 // the file as it is.
 func editKubeconfig(file string, edit func(*clientcmdapi.Config) bool) error {
-	return ChangeKubeconfig(file, func(old []byte) ([]byte, error) {
+	return kubeconfigfile.Change(file, func(old []byte) ([]byte, error) {
 		config := clientcmdapi.NewConfig()
 		if old != nil {
 			var err error
 			if config, err = clientcmd.Load(old); err != nil {
-				return nil, unreadable(file, err)
+				return nil, kubeconfigfile.Unreadable(file, err)
 			}
 		}
 		if !edit(config) {
@@ -178,52 +167,4 @@ func editKubeconfig(file string, edit func(*clientcmdapi.Config) bool) error {
 		}
 		return data, nil
 	})
-}
-
-// lockWait is how long to wait for another program's change; kubectl takes milliseconds.
-const lockWait = 5 * time.Second
-
-// lockKubeconfig locks a file under the given name, as kubectl does. If that is a link,
-// it also locks the target's name, for programs that use that name.
-func lockKubeconfig(file string) (func(), error) {
-	unlock, err := lockName(file)
-	target := resolve(file)
-	if err != nil || target == file || sameName(target, file) {
-		return unlock, err
-	}
-	unlockTarget, err := lockName(target)
-	switch {
-	case err == nil:
-		return func() { unlockTarget(); unlock() }, nil
-	case errors.Is(err, errLocked):
-		unlock()
-		return nil, err
-	}
-	// No program can create a lock there.
-	return unlock, nil
-}
-
-// sameName reports whether two names of a file share a lock file.
-func sameName(a, b string) bool {
-	return filepath.Base(a) == filepath.Base(b) && resolve(filepath.Dir(a)) == resolve(filepath.Dir(b))
-}
-
-var errLocked = errors.New("locked")
-
-// lockName takes kubectl's lock: a file that must not exist yet.
-func lockName(file string) (unlock func(), err error) {
-	lock := file + ".lock"
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
-		f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL, 0)
-		if err == nil {
-			_ = f.Close()
-			return func() { _ = os.Remove(lock) }, nil
-		}
-		if !errors.Is(err, os.ErrExist) {
-			return nil, fmt.Errorf("locking kubeconfig %s: %w: make its directory writable, or choose another file with --kubeconfig or $KUBECONFIG", file, err)
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("kubeconfig %s is %w: if no kubectl or fairlead is at work on it, remove the stale %s", file, errLocked, lock)
-		}
-	}
 }

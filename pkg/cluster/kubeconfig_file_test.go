@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
 )
 
 // kubectl locks a file under the name that it is given: a lock beside a link keeps
@@ -56,7 +58,7 @@ func TestCheckKubeconfigLooksAtWriting(t *testing.T) {
 	if err := os.WriteFile(file+".lock", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckKubeconfig(file); !errors.Is(err, errLocked) {
+	if err := CheckKubeconfig(file); !errors.Is(err, kubeconfigfile.ErrLocked) {
 		t.Errorf("with a stale lock: %v", err)
 	}
 	// Also for root, sysfs has directories in which no file can be made.

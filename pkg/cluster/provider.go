@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Provider manages clusters of one kind. All providers share one directory of
@@ -42,6 +43,8 @@ type UpOptions struct {
 	// Bundle configures scheduler and tunnel. Nil means the default bundle for a
 	// new cluster, and its own bundle for an existing one.
 	Bundle *v1alpha1.Bundle
+	// Operator runs the operator in a new cluster.
+	Operator bool
 	// APIServerPort is the loopback port of the API server; 0 chooses a free one.
 	APIServerPort int
 	// Retain keeps what a failed Up has created.
@@ -50,7 +53,7 @@ type UpOptions struct {
 	// the user's default file.
 	Kubeconfig string
 	// Progress receives the steps.
-	Progress Progress
+	Progress progress.Reporter
 }
 
 // DownOptions select the cluster to remove.
@@ -61,7 +64,7 @@ type DownOptions struct {
 	// default file.
 	Kubeconfig string
 	// Progress receives the steps.
-	Progress Progress
+	Progress progress.Reporter
 }
 
 // Status is a provider's report on one cluster. Encoded as JSON it has the fields

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Options configure Apply. The zero value applies, prunes and does not wait.
@@ -42,7 +42,7 @@ type Options struct {
 	// Party is the command that installs; the zero value is `fairlead install`.
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
-	Progress cluster.Progress
+	Progress progress.Reporter
 }
 
 // DefaultTimeout leaves time for slow machines to pull images and start programs.
@@ -53,7 +53,7 @@ func (o *Options) complete() {
 		o.Timeout = DefaultTimeout
 	}
 	if o.Progress == nil {
-		o.Progress = cluster.Silent
+		o.Progress = progress.Silent
 	}
 }
 
@@ -120,7 +120,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
 	defer cancel()
-	err = cluster.Step(o.Progress, "Applying "+cluster.Count(len(manifests), "object"), func() (string, error) {
+	err = progress.Step(o.Progress, "Applying "+progress.Count(len(manifests), "object"), func() (string, error) {
 		if err := c.mayLock(limited, manifests); err != nil {
 			return "", err
 		}
@@ -133,11 +133,11 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	return result, c.waitRollouts(limited, manifests, o)
 }
 
-var errTimeout = errors.New("the time limit (--timeout) is over")
+var errTimeout = errors.New("the time limit (--timeout) has passed")
 
 // dryRun fills in the result with what Apply would do.
 func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructured, o Options, result *Result) error {
-	return cluster.Step(o.Progress, "Asking the API server about "+cluster.Count(len(manifests), "object"), func() (string, error) {
+	return progress.Step(o.Progress, "Asking the API server about "+progress.Count(len(manifests), "object"), func() (string, error) {
 		inv, err := c.readInventory(ctx)
 		if err != nil {
 			return "", err

@@ -169,7 +169,7 @@ func (c certificate) serving(b *v1alpha1.Bundle, s *corev1.Secret, ca pki.KeyPai
 	return pair, nil
 }
 
-// isGood tells whether a certificate is what was requested and has a third of its time left.
+// isGood reports whether a certificate is what was requested and has a third of its time left.
 func isGood(cert, ca *x509.Certificate, r pki.Request, now time.Time) bool {
 	sameIPs := len(cert.IPAddresses) == len(r.IPs)
 	for i := 0; sameIPs && i < len(r.IPs); i++ {

@@ -40,6 +40,8 @@ type client struct {
 	keep     []string // names of objects that are not pruned
 	// keepOthers prunes no object.
 	keepOthers bool
+	// keepNamespaces keeps all namespaces in Uninstall.
+	keepNamespaces bool
 	// ownUIDs are objects that an installed program made and that go with it.
 	ownUIDs []types.UID
 }

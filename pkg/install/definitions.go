@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 )
 
 // establishedInterval is short, because the API server needs a moment only.
@@ -52,33 +53,37 @@ func isEstablished(u *unstructured.Unstructured) bool {
 // CustomObjects lists the objects of the kinds that the operator's definitions define, as
 // "Bundle default". It reads metadata only, in the version that is stored, so that it needs no
 // webhook.
-func CustomObjects(ctx context.Context, cfg *rest.Config) ([]string, error) {
+func CustomObjects(ctx context.Context, cfg *rest.Config) (out []string, err error) {
+	err = eachCustomObject(ctx, cfg, func(r Ref, _ metav1.Object) { out = append(out, r.String()) })
+	return out, err
+}
+
+func eachCustomObject(ctx context.Context, cfg *rest.Config, see func(Ref, metav1.Object)) error {
 	c, err := newClient(cfg, Operator)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	definitions, err := crds.All()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []string
 	for _, d := range definitions {
 		version, err := c.storedVersion(ctx, d.Name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if version == "" {
 			continue // the definition is not there
 		}
 		list, err := c.metadata.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: version, Resource: d.Spec.Names.Plural}).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
+			return fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
 		}
 		for i := range list.Items {
-			out = append(out, Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}.String())
+			see(Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, &list.Items[i])
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // storedVersion is the version that the cluster's definition stores, which may be that of
@@ -103,6 +108,23 @@ func (c *client) storedVersion(ctx context.Context, definition string) (string, 
 
 // FindingCustomObjects is the ID of the finding that objects would be deleted together with their definition.
 const FindingCustomObjects = "custom-objects"
+
+// FindingFinalizer is the ID of the finding that the deletion of an object waits for the operator.
+const FindingFinalizer = "finalizer"
+
+// PreflightDeleteCustomObjects determines whether the definitions and their objects can go with the
+// operator: nothing else takes the finalizer of a Bundle of deletionPolicy Delete.
+func PreflightDeleteCustomObjects(ctx context.Context, cfg *rest.Config) (findings []Finding, err error) {
+	err = eachCustomObject(ctx, cfg, func(r Ref, o metav1.Object) {
+		if slices.Contains(o.GetFinalizers(), v1beta1.FinalizerUninstall) {
+			findings = append(findings, Finding{
+				ID: FindingFinalizer, Message: fmt.Sprintf("the operator has to end the deletion of %s, which has finalizer %s", r, v1beta1.FinalizerUninstall),
+				Hint: "run `kubectl delete bundle default` first, or set deletionPolicy: Orphan to keep what the Bundle brought",
+			})
+		}
+	})
+	return findings, err
+}
 
 // PreflightUninstallOperator determines whether to uninstall the operator with its definitions
 // would delete objects of users.

@@ -5,7 +5,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"regexp"
 
 	"github.com/pmezard/go-difflib/difflib"
 	corev1 "k8s.io/api/core/v1"
@@ -171,7 +170,7 @@ func maskedValue(value, other any, when string) any {
 			v[key] = maskedValue(v[key], theirs[key], when)
 		}
 		name, _ := v["name"].(string)
-		if value, ok := v["value"].(string); ok && credentialName.MatchString(name) { // an environment variable
+		if value, ok := v["value"].(string); ok && redact.IsName(name) { // an environment variable
 			v["value"] = masking(value, theirs["value"], when)
 		}
 	case []any:
@@ -190,9 +189,6 @@ func maskedValue(value, other any, when string) any {
 	}
 	return value
 }
-
-// credentialName matches names of variables that hold credentials.
-var credentialName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key|credentials?)$`)
 
 // masking stands for a value, and tells whether the other side has another one.
 func masking(value string, other any, when string) string {

@@ -13,7 +13,7 @@
 // inventory, applies the objects in order, deletes what the inventory of an older bundle
 // lists and this one lacks, writes the inventory again and waits for rollouts. It can be
 // killed at any point: the inventory lists an object before the object exists, so the
-// next run completes the work. A Lease serialises concurrent runs.
+// next run completes the work. A Lease serializes concurrent runs.
 //
 // # Ownership
 //

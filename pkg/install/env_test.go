@@ -62,6 +62,8 @@ func TestAgainstAPIServer(t *testing.T) {
 		"uninstall touches only ours":  testUninstall,
 		"uninstall without inventory":  testUninstallWithoutInventory,
 		"uninstall of nothing":         testUninstallNothing,
+		"agents go last":               testAgentsLast,
+		"uninstall without lists":      testUnlisted,
 		"scheduler before assignments": testAssignments,
 		"an APIService is broken":      testBrokenAPIService,
 		"namespaces of others stay":    testNamespaces,

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Reason classifies a problem.
@@ -70,7 +70,7 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
-	return cluster.Count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
+	return progress.Count(len(e.Problems), "problem") + ", nothing was changed:" + e.Details()
 }
 
 // Details returns the problems, each on a line of its own, and what to do.
@@ -133,7 +133,7 @@ func problemOf(r Ref, live, wanted *unstructured.Unstructured, err error) (*Prob
 		p.Reason = ReasonImmutable
 		p.Hint = "recreate it with --force-conflicts; its Pods are replaced"
 	case isUnknownField(err):
-		p.Hint = "the field is misspelt, or the API server is older than the field: leave it out, or upgrade Kubernetes"
+		p.Hint = "the field is misspelled, or the API server is older than the field: leave it out, or upgrade Kubernetes"
 	}
 	return p, nil
 }

@@ -103,7 +103,7 @@ func testRefused(e env) {
 }
 
 func testTimeout(e env) {
-	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Wait: true, Timeout: 4 * time.Second})
+	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Wait: true, Timeout: 15 * time.Second})
 	var rollout *install.RolloutError
 	if !errors.As(err, &rollout) || !strings.Contains(err.Error(), "--timeout") || !strings.Contains(err.Error(), "controller") {
 		e.t.Errorf("error %v", err)

@@ -60,7 +60,7 @@ func testKilled(e env) {
 			d.left.Store(n)
 			cfg := rest.CopyConfig(e.cfg)
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { d.next = next; return d })
-			_, err := install.Apply(e.t.Context(), cfg, now, install.Options{Timeout: time.Second})
+			_, err := install.Apply(e.t.Context(), cfg, now, install.Options{Timeout: 15 * time.Second})
 			e.breakLock()
 			e.apply(now, install.Options{})
 			e.wantExactly(now)
@@ -106,8 +106,9 @@ func testStaleLock(e env) {
 	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
-	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Timeout: time.Second})
-	if err == nil || !strings.Contains(err.Error(), `"killed" holds`) {
+	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Timeout: 5 * time.Second}) // less than the lock's time
+	var locked *install.LockedError
+	if !errors.As(err, &locked) || locked.Holder != "killed" || !strings.Contains(err.Error(), `"killed" holds`) {
 		e.t.Errorf("error %v", err)
 	}
 	begin := time.Now()

@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // LeasesOf returns the Leases that the programs of a bundle create themselves and
@@ -96,6 +97,16 @@ func (c *client) scan(ctx context.Context, result *Result) ([]Entry, error) {
 	return out, nil
 }
 
+// entriesOf are objects that may be installed.
+func entriesOf(objects []component.Object) []Entry {
+	var out []Entry
+	for _, o := range objects {
+		gvk := o.GetObjectKind().GroupVersionKind()
+		out = append(out, Entry{Ref: Ref{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}})
+	}
+	return out
+}
+
 // made returns the Secret that the operator made for its webhook, and lets its namespace go.
 func (c *client) made(ctx context.Context, entries []Entry) ([]Entry, error) {
 	if c.party != Operator {
@@ -149,7 +160,7 @@ func (c *client) deleteLease(ctx context.Context, l Lease, o UninstallOptions, r
 		result.Objects = append(result.Objects, r)
 		return nil
 	}
-	err = cluster.Step(o.Progress, "Deleting "+r.String(), func() (string, error) {
+	err = progress.Step(o.Progress, "Deleting "+r.String(), func() (string, error) {
 		return "", client.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
 	})
 	if err == nil {

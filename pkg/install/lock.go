@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // LockName is the Lease in kube-system that one run holds while it changes things.
@@ -35,7 +35,7 @@ var ErrLockLost = errors.New("lost the lock to another run: run it again, it con
 
 // locked calls run while no other process is in locked for the same cluster. It
 // cancels run's context if the lock is lost.
-func (c *client) locked(ctx context.Context, progress cluster.Progress, run func(context.Context) error) error {
+func (c *client) locked(ctx context.Context, reporter progress.Reporter, run func(context.Context) error) error {
 	host, _ := os.Hostname()
 	identity := fmt.Sprintf("%s, process %d, %s", host, os.Getpid(), rand.Text()[:8])
 	// Release the lock when run has returned, not when ctx ends.
@@ -60,7 +60,7 @@ func (c *client) locked(ctx context.Context, progress cluster.Progress, run func
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(holder string) {
 				if holder != identity && holder != "" {
-					progress.Detail("waiting for another run to end (%s)", holder)
+					reporter.Detail("waiting for another run to end (%s)", holder)
 				}
 			},
 		},
@@ -78,11 +78,25 @@ func (c *client) locked(ctx context.Context, progress cluster.Progress, run func
 	// command.
 	elector.Run(logr.NewContext(lockCtx, logr.Discard()))
 	if state.CompareAndSwap(lockWaiting, lockAbandoned) || state.Load() == lockAbandoned {
-		return fmt.Errorf("waiting for Lease %s/%s, which %q holds: %w", metav1.NamespaceSystem, LockName, elector.GetLeader(), context.Cause(ctx))
+		return &LockedError{Holder: elector.GetLeader(), cause: context.Cause(ctx)}
 	}
 	// If the lock was lost, run may not have returned yet.
 	return <-done
 }
+
+// LockedError is returned if another run held the lock until the time limit. The run that
+// waited has changed nothing.
+type LockedError struct {
+	// Holder says who holds the lock; "" if that is unknown.
+	Holder string
+	cause  error
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("waiting for Lease %s/%s, which %q holds: %v", metav1.NamespaceSystem, LockName, e.Holder, e.cause)
+}
+
+func (e *LockedError) Unwrap() error { return e.cause }
 
 const (
 	lockWaiting = iota

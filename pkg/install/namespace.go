@@ -26,6 +26,9 @@ func (c *client) keepNamespace(ctx context.Context, e Entry) (string, error) {
 	if e.Adopted {
 		return "it was there before", nil
 	}
+	if c.keepNamespaces {
+		return "whether it holds objects of other owners is unknown", nil
+	}
 	lists, err := c.kube.Discovery().ServerPreferredNamespacedResources()
 	if discovery.IsGroupDiscoveryFailedError(err) {
 		// An aggregated API does not answer, and the namespace may contain its

@@ -51,7 +51,7 @@ func (p Party) suffix() string {
 	return "-" + string(p)
 }
 
-// IsApplied tells whether any party has applied an object.
+// IsApplied reports whether any party has applied an object.
 func IsApplied(live metav1.Object) bool {
 	for _, p := range parties {
 		if p.party.applied(live.GetManagedFields()) {
@@ -107,4 +107,10 @@ func (c *client) sharedWith(live metav1.Object) string {
 		return fmt.Sprintf("it belongs to the bundle of `fairlead install`, too (inventory %s)", other.Inventory())
 	}
 	return "it belongs to " + belongs + ", too"
+}
+
+// orphaned reports whether the TunnelPool of agents was deleted with `--cascade=orphan`: the garbage
+// collector has taken the reference to it, and the agents are the user's.
+func (c *client) orphaned(live metav1.Object) bool {
+	return c.party == Pools && metav1.GetControllerOf(live) == nil
 }

@@ -254,8 +254,8 @@ func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
 	return nil
 }
 
-// planDelete returns nil for an object that is gone, is being deleted, or is not
-// ours.
+// planDelete returns nil for an object that is gone, is being deleted, is not ours, or
+// was left by its owner.
 func (c *client) planDelete(ctx context.Context, e Entry) (*change, *Problem, error) {
 	live, err := c.get(ctx, e.Ref)
 	switch {
@@ -266,7 +266,7 @@ func (c *client) planDelete(ctx context.Context, e Entry) (*change, *Problem, er
 		p, err := problemOf(e.Ref, nil, nil, err)
 		return nil, p, err
 	}
-	if live.GetDeletionTimestamp() != nil || !c.ours(live, e) {
+	if live.GetDeletionTimestamp() != nil || !c.ours(live, e) || c.orphaned(live) {
 		return nil, nil, nil
 	}
 	ch := &change{Ref: e.Ref, action: Deleted, live: live, entry: e}

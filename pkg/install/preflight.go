@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -91,21 +92,20 @@ func Preflight(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle, force 
 // minTunnel is the oldest minor version in which all objects of the tunnel are GA.
 const minTunnel = 31
 
+// minOperator is the oldest minor version that accepts the definitions of the operator, and keeps their rules.
+const minOperator = 31
+
 // findVersion follows Kubernetes' version skew policy: a scheduler is never newer than
 // its API server, and at most one minor version older.
 func (c *client) findVersion(_ context.Context, b *v1alpha1.Bundle) (*Finding, error) {
-	info, err := c.kube.Discovery().ServerVersion()
-	if err != nil {
-		return nil, err
+	server, text, unknown, err := c.serverVersion()
+	if err != nil || unknown != nil {
+		return unknown, err
 	}
-	server, _ := version.ParseGeneric(info.GitVersion)
-	if server == nil {
-		return &Finding{ID: FindingVersion, Message: fmt.Sprintf("the API server calls its version %q: is it Kubernetes?", info.GitVersion)}, nil
-	}
-	if ptr.Deref(b.Konnectivity.Enabled, true) && (strings.Contains(info.GitVersion, "-gke.") || strings.Contains(info.GitVersion, "-eks-")) {
+	if ptr.Deref(b.Konnectivity.Enabled, true) && (strings.Contains(text, "-gke.") || strings.Contains(text, "-eks-")) {
 		return &Finding{
 			ID:      FindingManaged,
-			Message: fmt.Sprintf("a cloud provider manages this control plane (%s): you cannot set an egress selector on its API server, so the tunnel would not be used", info.GitVersion),
+			Message: fmt.Sprintf("a cloud provider manages this control plane (%s): you cannot set an egress selector on its API server, so the tunnel would not be used", text),
 			Hint:    "set konnectivity.enabled: false to install the second scheduler alone",
 		}, nil
 	}
@@ -132,19 +132,62 @@ func versionFinding(server *version.Version, programs, schedulerImage string) *F
 	hint := "use the release of fairlead for this Kubernetes"
 	if schedulerImage != "" {
 		low, what = built.Minor(), fmt.Sprintf("the second scheduler, which is of %d.%d (%s),", built.Major(), built.Minor(), schedulerImage)
-		hint += fmt.Sprintf(", or set scheduler.image to one of v%d.%d, or if it is one, --ignore-preflight-errors=%s", server.Major(), server.Minor(), FindingVersion)
-	}
-	if server.Major() == built.Major() && server.Minor() >= low && server.Minor() <= high {
-		return nil
+		hint += fmt.Sprintf(", or set scheduler.image to one of v%d.%d", server.Major(), server.Minor())
 	}
 	if schedulerImage != "" && !server.AtLeast(built) {
 		hint = "upgrade the control plane first, or " + hint
+	}
+	return outside(server, built, low, high, what, hint)
+}
+
+// outside returns a finding if the API server's version is not from one minor version of Kubernetes to another.
+func outside(server, built *version.Version, low, high uint, what, hint string) *Finding {
+	if server.Major() == built.Major() && server.Minor() >= low && server.Minor() <= high {
+		return nil
 	}
 	return &Finding{
 		ID:      FindingVersion,
 		Message: fmt.Sprintf("the cluster runs Kubernetes v%s; %s supports %d.%d to %d.%d", server, what, built.Major(), low, built.Major(), high),
 		Hint:    hint,
 	}
+}
+
+// PreflightOperator checks whether the operator and its definitions fit the cluster behind cfg.
+func PreflightOperator(cfg *rest.Config) ([]Finding, error) {
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	f, err := (&client{kube: kube}).findOperatorVersion()
+	if err != nil {
+		return nil, fmt.Errorf("preflight: %w", err)
+	}
+	if f == nil {
+		return nil, nil
+	}
+	return []Finding{*f}, nil
+}
+
+func (c *client) findOperatorVersion() (*Finding, error) {
+	server, _, unknown, err := c.serverVersion()
+	if err != nil || unknown != nil {
+		return unknown, err
+	}
+	built := version.MustParseGeneric(components.KubernetesVersion())
+	return outside(server, built, minOperator, built.Minor()+1, "the operator", "use the release of fairlead for this Kubernetes"), nil
+}
+
+// serverVersion is that of the API server, also as the text that it sends, or a finding if it has none.
+func (c *client) serverVersion() (*version.Version, string, *Finding, error) {
+	info, err := c.kube.Discovery().ServerVersion()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	server, _ := version.ParseGeneric(info.GitVersion)
+	if server == nil {
+		return nil, "", &Finding{ID: FindingVersion, Message: fmt.Sprintf("the API server calls its version %q: is it Kubernetes?", info.GitVersion)}, nil
+	}
+	return server, info.GitVersion, nil, nil
 }
 
 func (c *client) findNodes(ctx context.Context, _ *v1alpha1.Bundle) (*Finding, error) {
@@ -171,14 +214,19 @@ func (c *client) findEgress(ctx context.Context, b *v1alpha1.Bundle) (*Finding, 
 		return nil, nil
 	}
 	_, without, err := c.egressSelectors(ctx)
-	if err != nil || len(without) == 0 {
-		return nil, err
+	return egressFinding(without), err
+}
+
+// egressFinding is about API servers without an egress selector.
+func egressFinding(without []string) *Finding {
+	if len(without) == 0 {
+		return nil
 	}
 	return &Finding{
 		ID: FindingEgress, Warning: true,
 		Message: fmt.Sprintf("kube-apiserver has no egress selector yet (%s), so nothing goes through the tunnel, and agents stay unready without a server", strings.Join(without, ", ")),
 		Hint:    "run `fairlead controlplane install` on every control plane node; docs/control-plane.md has the order",
-	}, nil
+	}
 }
 
 // findCount compares the number of API servers with the server count that the bundle
@@ -188,10 +236,15 @@ func (c *client) findCount(ctx context.Context, b *v1alpha1.Bundle) (*Finding, e
 	if err != nil {
 		return nil, err
 	}
-	if err := konnectivity.CheckCount(b, len(with)+len(without)); err != nil {
-		return &Finding{ID: FindingCount, Message: err.Error()}, nil //nolint:nilerr // the finding reports it
+	return countFinding(b, len(with)+len(without)), nil
+}
+
+// countFinding is about more API servers than agents connect to.
+func countFinding(b *v1alpha1.Bundle, servers int) *Finding {
+	if err := konnectivity.CheckCount(b, servers); err != nil {
+		return &Finding{ID: FindingCount, Message: err.Error()}
 	}
-	return nil, nil
+	return nil
 }
 
 // egressSelectors divides the static Pods of kube-apiserver into those with and

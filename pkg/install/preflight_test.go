@@ -44,6 +44,21 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestOperatorVersion: an API server that would drop parts of the definitions, or that this release does not
+// know, gets no operator.
+func TestOperatorVersion(t *testing.T) {
+	for server, ok := range map[string]bool{
+		"v1.30.9": false, "v1.31.0": true, "v1.36.3+k3s1": true, "v1.37.0": true, "v1.38.0": false, "v2.36.0": false, "unknown": false,
+	} {
+		kube := fake.NewClientset()
+		kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apiversion.Info{GitVersion: server}
+		f, err := (&client{kube: kube}).findOperatorVersion()
+		if err != nil || (f == nil) != ok || f != nil && (f.ID != FindingVersion || f.Warning || !strings.Contains(f.Message, server)) {
+			t.Errorf("%s: %+v, %v", server, f, err)
+		}
+	}
+}
+
 // TestImageVersion checks that the preflight compares the version of the scheduler's
 // image, not of the release that installs it.
 func TestImageVersion(t *testing.T) {
@@ -158,7 +173,7 @@ func TestFindings(t *testing.T) {
 // TestPartition: if no node is in the partition, no Pod would be scheduled. Nodes that
 // do not match it are worth a warning.
 func TestPartition(t *testing.T) {
-	labelled := func(taints ...corev1.Taint) *corev1.Node {
+	labeled := func(taints ...corev1.Taint) *corev1.Node {
 		n := node("c")
 		n.Name, n.Labels, n.Spec.Taints = "p", map[string]string{"pool": "batch", "zone": "a"}, taints
 		return n
@@ -173,10 +188,10 @@ func TestPartition(t *testing.T) {
 		"none wanted":  {nil, []runtime.Object{node("c")}, "", false},
 		"no nodes yet": {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, nil, "", false},
 		"no such node": {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, []runtime.Object{node("c")}, "no node has the labels pool=batch", false},
-		"other value":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "x"}}, []runtime.Object{labelled()}, "no node has the labels pool=x", false},
-		"there":        {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, []runtime.Object{node("c"), labelled()}, "", false},
-		"not tainted":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labelled()}, "nodes p are in", true},
-		"tainted":      {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labelled(taint)}, "", false},
+		"other value":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "x"}}, []runtime.Object{labeled()}, "no node has the labels pool=x", false},
+		"there":        {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}}, []runtime.Object{node("c"), labeled()}, "", false},
+		"not tainted":  {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labeled()}, "nodes p are in", true},
+		"tainted":      {&v1alpha1.Partition{NodeLabels: map[string]string{"pool": "batch"}, Taint: &taint}, []runtime.Object{labeled(taint)}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &v1alpha1.Bundle{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
 // Ref identifies an object in the API.
@@ -101,6 +102,7 @@ const (
 	registration phase = iota
 	admission
 	workloads
+	agents
 	others
 )
 
@@ -115,6 +117,14 @@ func phaseOf(kind string) phase {
 	default:
 		return others
 	}
+}
+
+// phase is that of an object: agents are the last of the workloads.
+func (ch change) phase() phase {
+	if p := phaseOf(ch.Kind); p != workloads || !konnectivity.IsAgent(ch.Kind, ch.live.GetLabels()) {
+		return p
+	}
+	return agents
 }
 
 // reversed sorts refs for deletion: registration and admission first, then workloads, namespaces

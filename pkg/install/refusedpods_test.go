@@ -17,7 +17,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // TestRefusedForGood: waiting ends before the time limit if admission refuses Pods for a
@@ -53,9 +53,13 @@ func TestRefusedForGood(t *testing.T) {
 				}
 				return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New(tc.now))
 			})
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTimeout)
+			limit := 300 * time.Millisecond
+			if errors.Is(tc.want, errRefused) {
+				limit = 10 * time.Second
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errTimeout)
 			defer cancel()
-			_, err := (&client{kube: kube}).waitRollout(ctx, Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "kube-system", Name: "x"}, cluster.Silent)
+			_, err := (&client{kube: kube}).waitRollout(ctx, Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "kube-system", Name: "x"}, progress.Silent)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}

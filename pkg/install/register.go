@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // apiServiceKind is the kind that registers an extension API server. While one is registered whose server does not answer,
@@ -20,7 +20,7 @@ import (
 const apiServiceKind = "APIService"
 
 // awaitBackend waits until an APIService that does not exist yet has a ready server.
-func (c *client) awaitBackend(ctx context.Context, ch change, progress cluster.Progress) error {
+func (c *client) awaitBackend(ctx context.Context, ch change, reporter progress.Reporter) error {
 	if ch.Kind != apiServiceKind || ch.live != nil && ch.action != Recreated {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (c *client) awaitBackend(ctx context.Context, ch change, progress cluster.P
 	if name == "" { // kube-apiserver serves it
 		return nil
 	}
-	progress.Detail("waiting for a ready endpoint of Service %s/%s, to create %s", namespace, name, ch.Ref)
+	reporter.Detail("waiting for a ready endpoint of Service %s/%s, to create %s", namespace, name, ch.Ref)
 	for {
 		ready, err := c.hasReadyEndpoint(ctx, namespace, name)
 		switch {

@@ -119,7 +119,7 @@ func testRegistration(e env) {
 	t, a, now := e.t, tunnelAPI{e}, time.Now()
 	on, off := a.load("tunnelAPI: {enabled: true}"), a.load("")
 	a.backend(false)
-	_, err := a.install(on, now, 3*time.Second)
+	_, err := a.install(on, now, 15*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "Service kube-system/fairlead-apiserver has no ready endpoint") || a.registered() != nil {
 		t.Fatalf("without a ready server: %v, registered %v", err, a.registered())
 	}
@@ -162,12 +162,12 @@ func testRegistration(e env) {
 // nothingOfTunnelAPI looks for objects that uninstall has left.
 func (e env) nothingOfTunnelAPI() {
 	e.t.Helper()
-	labelled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + v1alpha1.TunnelAPIName}
+	labeled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + v1alpha1.TunnelAPIName}
 	for _, gvr := range append(slices.Clone(kinds),
 		schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"},
 		schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"},
 		schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}) {
-		list, err := e.dyn.Resource(gvr).List(e.t.Context(), labelled)
+		list, err := e.dyn.Resource(gvr).List(e.t.Context(), labeled)
 		if err != nil || len(list.Items) != 0 {
 			e.t.Errorf("%s after uninstall: %d, %v", gvr.Resource, len(list.Items), err)
 		}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/parallel"
 )
 
 // ErrForbidden is returned if the user lacks permissions.
@@ -65,17 +67,21 @@ func (c *client) missingFor(ctx context.Context, manifests []*unstructured.Unstr
 
 // missing checks each verb on each resource.
 func (c *client) missing(ctx context.Context, resources []authorizationv1.ResourceAttributes, verbs ...string) ([]string, error) {
-	var out []string
+	var all []authorizationv1.ResourceAttributes
 	for _, a := range resources {
 		for _, verb := range verbs {
 			a.Verb = verb
-			ok, err := c.may(ctx, a)
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				out = append(out, describeRight(a))
-			}
+			all = append(all, a)
+		}
+	}
+	allowed, err := parallel.Map(ctx, all, c.may)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i, a := range all {
+		if !allowed[i] {
+			out = append(out, describeRight(a))
 		}
 	}
 	return out, nil

@@ -28,7 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // An API server reloads its policies about once a second, so a deleted policy continues
@@ -104,7 +104,7 @@ func matchingLabels(selector *metav1.LabelSelector) (map[string]string, bool) {
 // awaitUnassigned waits until the API servers no longer apply the deleted policies among
 // these changes: Pods created meanwhile would wait for a scheduler that is about to be
 // deleted.
-func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *Result, progress cluster.Progress) error {
+func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *Result, reporter progress.Reporter) error {
 	var pods []assigned
 	policies := 0
 	for _, ch := range changes {
@@ -119,7 +119,7 @@ func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *
 	if policies == 0 {
 		return nil
 	}
-	progress.Detail("waiting until the API server no longer applies the deleted admission policies")
+	reporter.Detail("waiting until the API server no longer applies the deleted admission policies")
 	blind := len(pods) < policies
 	servers := c.apiServers(ctx)
 	for _, a := range pods {

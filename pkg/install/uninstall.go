@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // UninstallOptions configure Uninstall. The zero value deletes and does not wait.
@@ -27,14 +29,20 @@ type UninstallOptions struct {
 	Party Party
 	// KeepDefinitions keeps CustomResourceDefinitions, and so the objects of their kinds.
 	KeepDefinitions bool
+	// Objects are looked at besides those in the inventory, instead of all objects in the cluster;
+	// namespaces stay then. Set it, if only to an empty list, for a user who may not list everything.
+	Objects []component.Object
 	// Progress receives the steps of the run; nil discards them.
-	Progress cluster.Progress
+	Progress progress.Reporter
 }
 
 // Uninstall deletes what Apply has created in the cluster behind cfg: the objects
 // in the inventory and any other object that fairlead has applied. It deletes
-// APIServices, then admission policies, then workloads, then the rest. It keeps objects that
-// fairlead did not create, and a namespace that contains such an object.
+// APIServices, then admission policies, then workloads, of these the tunnel's agents last, then
+// the rest. It keeps objects that fairlead did not create, and a namespace that contains such an
+// object.
+//
+// While another run holds the lock, nothing is deleted; the error is a *LockedError then.
 //
 // Its errors are like those of Apply; call it again to complete the work. If
 // nothing is installed, the Result has no objects.
@@ -74,6 +82,8 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 type removal struct {
 	inventory *inventory
 	changes   []change
+	// leaving are workloads that an earlier run or a user has deleted, and that are not gone.
+	leaving []change
 }
 
 func (ch change) note() string {
@@ -88,8 +98,10 @@ func (c *client) planUninstall(ctx context.Context, o UninstallOptions, result *
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.scan(ctx, result)
-	if err != nil {
+	var found []Entry
+	if c.keepNamespaces = o.Objects != nil; c.keepNamespaces {
+		found = entriesOf(o.Objects)
+	} else if found, err = c.scan(ctx, result); err != nil {
 		return nil, err
 	}
 	entries := union(inv.Objects, found, sameObject)
@@ -112,25 +124,46 @@ func (c *client) planUninstall(ctx context.Context, o UninstallOptions, result *
 		}
 		if ch != nil {
 			u.changes = append(u.changes, *ch)
+			continue
+		}
+		if u.leaving, err = c.addLeaving(ctx, u.leaving, e); err != nil {
+			return nil, err
 		}
 	}
 	return u, c.blocked(ctx, problems, nil)
 }
 
+// addLeaving appends the change for a workload that is being deleted already.
+func (c *client) addLeaving(ctx context.Context, to []change, e Entry) ([]change, error) {
+	if phaseOf(e.Kind) != workloads {
+		return to, nil
+	}
+	live, err := c.get(ctx, e.Ref)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err), apierrors.IsForbidden(err):
+		return to, nil
+	case err != nil:
+		return to, fmt.Errorf("%s: %w", e.Ref, err)
+	case live.GetDeletionTimestamp() == nil || !c.ours(live, e) || c.sharedWith(live) != "":
+		return to, nil
+	}
+	return append(to, change{Ref: e.Ref, action: Deleted, live: live, entry: e}), nil
+}
+
 // uninstall does the work. The caller holds the lock.
 func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Result) error {
 	var u *removal
-	err := cluster.Step(o.Progress, "Looking for what is installed", func() (string, error) {
+	err := progress.Step(o.Progress, "Looking for what is installed", func() (string, error) {
 		var err error
 		if u, err = c.planUninstall(ctx, o, result); err != nil {
 			return "", err
 		}
-		return cluster.Count(len(u.changes), "object"), nil
+		return progress.Count(len(u.changes), "object"), nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.removeInPhases(ctx, u.changes, o, result); err != nil {
+	if err := c.removeInPhases(ctx, u, o, result); err != nil {
 		return err
 	}
 	c.warnOfWaiting(ctx, u.changes, result)
@@ -142,24 +175,23 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 
 // removeInPhases deletes the policies that assign Pods to the second scheduler
 // before it deletes the scheduler: Pods created in between would stay Pending for
-// ever. It deletes APIServices before everything else. Programs need their RBAC permissions until they have exited, for example
-// to release their Leases.
-func (c *client) removeInPhases(ctx context.Context, changes []change, o UninstallOptions, result *Result) error {
+// ever. It deletes APIServices before everything else, and agents after all other
+// workloads, whose logs and webhooks need them. Programs need their RBAC permissions until they
+// have exited, for example to release their Leases.
+func (c *client) removeInPhases(ctx context.Context, u *removal, o UninstallOptions, result *Result) error {
 	for _, part := range []struct {
 		title string
 		phase phase
-	}{{"Deleting APIServices", registration}, {"Deleting admission policies", admission}, {"Deleting workloads", workloads}, {"Deleting everything else", others}} {
-		var now []change
-		for _, ch := range changes {
-			if phaseOf(ch.Kind) == part.phase {
-				now = append(now, ch)
-			}
-		}
-		if len(now) == 0 {
+	}{
+		{"Deleting APIServices", registration}, {"Deleting admission policies", admission}, {"Deleting workloads", workloads},
+		{"Deleting agents of the tunnel", agents}, {"Deleting everything else", others},
+	} {
+		now, leaving := inPhase(u.changes, part.phase), inPhase(u.leaving, part.phase)
+		if len(now)+len(leaving) == 0 {
 			continue
 		}
-		err := cluster.Step(o.Progress, part.title, func() (string, error) {
-			text, err := c.removeAll(ctx, now, o, result)
+		err := progress.Step(o.Progress, part.title, func() (string, error) {
+			text, err := c.removeAll(ctx, now, leaving, o, result)
 			if err == nil {
 				err = c.awaitUnassigned(ctx, now, result, o.Progress)
 			}
@@ -172,7 +204,17 @@ func (c *client) removeInPhases(ctx context.Context, changes []change, o Uninsta
 	return nil
 }
 
-func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOptions, result *Result) (string, error) {
+func inPhase(changes []change, p phase) (out []change) {
+	for _, ch := range changes {
+		if ch.phase() == p {
+			out = append(out, ch)
+		}
+	}
+	return out
+}
+
+// removeAll deletes what is to be deleted now, and waits for that and for what is leaving.
+func (c *client) removeAll(ctx context.Context, changes, leaving []change, o UninstallOptions, result *Result) (string, error) {
 	for _, ch := range changes {
 		o.Progress.Detail("%s", ch.Ref)
 		if err := c.removeChange(ctx, ch); err != nil {
@@ -181,9 +223,9 @@ func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOpt
 		result.add(ch, ch.note())
 	}
 	if !o.Wait {
-		return cluster.Count(len(changes), "object"), nil
+		return progress.Count(len(changes), "object"), nil
 	}
-	for _, ch := range changes {
+	for _, ch := range slices.Concat(changes, leaving) {
 		if ch.action != Deleted {
 			continue
 		}
@@ -191,11 +233,11 @@ func (c *client) removeAll(ctx context.Context, changes []change, o UninstallOpt
 			return "", err
 		}
 	}
-	return cluster.Count(len(changes), "object"), nil
+	return progress.Count(len(changes), "object"), nil
 }
 
 // waitGone waits until an object and its Pods are gone.
-func (c *client) waitGone(ctx context.Context, ch change, progress cluster.Progress) error {
+func (c *client) waitGone(ctx context.Context, ch change, reporter progress.Reporter) error {
 	selector := selectorOf(ch.live)
 	for {
 		left, err := c.whatIsLeft(ctx, ch, selector)
@@ -206,7 +248,7 @@ func (c *client) waitGone(ctx context.Context, ch change, progress cluster.Progr
 			return nil
 		}
 		if left != "" {
-			progress.Detail("%s", left)
+			reporter.Detail("%s", left)
 		}
 		select {
 		case <-ctx.Done():

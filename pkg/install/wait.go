@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // pollInterval is short enough for users, and needs few requests.
@@ -39,7 +39,7 @@ func (e *RolloutError) Error() string {
 		b.WriteString("\n" + c)
 	}
 	if len(e.Causes) == 0 {
-		b.WriteString("\nits Pods tell nothing; is kube-controller-manager running, and the node's kubelet?")
+		b.WriteString("\nits Pods report no cause: check that kube-controller-manager and the node's kubelet run")
 	}
 	b.WriteString("\nall objects are applied; `fairlead install` again waits on")
 	return b.String()
@@ -69,7 +69,7 @@ func (c *client) waitRollouts(ctx context.Context, manifests []*unstructured.Uns
 		if r.gvk().Group != appsv1.GroupName {
 			continue
 		}
-		err := cluster.Step(o.Progress, "Waiting for "+r.String(), func() (string, error) { return c.waitRollout(ctx, r, o.Progress) })
+		err := progress.Step(o.Progress, "Waiting for "+r.String(), func() (string, error) { return c.waitRollout(ctx, r, o.Progress) })
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (c *client) waitRollouts(ctx context.Context, manifests []*unstructured.Uns
 	return nil
 }
 
-func (c *client) waitRollout(ctx context.Context, r Ref, progress cluster.Progress) (string, error) {
+func (c *client) waitRollout(ctx context.Context, r Ref, reporter progress.Reporter) (string, error) {
 	var last workload
 	var causes []string
 	for {
@@ -90,7 +90,7 @@ func (c *client) waitRollout(ctx context.Context, r Ref, progress cluster.Progre
 		}
 		if err == nil {
 			causes = append(last.conditions, c.podCauses(ctx, last)...)
-			progress.Detail("%s", detail(last, causes))
+			reporter.Detail("%s", detail(last, causes))
 		}
 		switch {
 		case last.failed:
@@ -163,7 +163,7 @@ func deploymentState(w workload, d *appsv1.Deployment) workload {
 	case s.AvailableReplicas < s.UpdatedReplicas:
 		w.state = fmt.Sprintf("%d of %d replicas are ready", s.AvailableReplicas, want)
 	default:
-		w.done, w.failed, w.state = true, false, cluster.Count(int(want), "replica")
+		w.done, w.failed, w.state = true, false, progress.Count(int(want), "replica")
 	}
 	return w
 }
@@ -181,7 +181,7 @@ func daemonSetState(w workload, d *appsv1.DaemonSet) workload {
 	case s.DesiredNumberScheduled == 0:
 		w.done, w.state = true, "no node matches"
 	default:
-		w.done, w.state = true, cluster.Count(int(s.DesiredNumberScheduled), "node")
+		w.done, w.state = true, progress.Count(int(s.DesiredNumberScheduled), "node")
 	}
 	return w
 }

@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/components"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // own lists the project's own programs that a cluster runs.
@@ -44,7 +44,7 @@ var ErrMissing = errors.New("program not found")
 // Find returns the absolute path of every program, by name, after building the
 // components that are not in the cache yet. It is safe to call from several
 // processes at once: one builds, the others wait.
-func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string]string, error) {
+func Find(ctx context.Context, o Options, reporter progress.Reporter) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, name := range own {
 		path, err := findOwn(name)
@@ -53,7 +53,7 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 		}
 		paths[name] = path
 	}
-	built, err := Components(ctx, o, needed, progress)
+	built, err := Components(ctx, o, needed, reporter)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +63,14 @@ func Find(ctx context.Context, o Options, progress cluster.Progress) (map[string
 
 // Components is Find for the named components only, whichever an embedded
 // cluster needs.
-func Components(ctx context.Context, o Options, names []string, progress cluster.Progress) (map[string]string, error) {
+func Components(ctx context.Context, o Options, names []string, reporter progress.Reporter) (map[string]string, error) {
 	dir := o.Dir
 	if dir == "" {
 		cache, err := cacheDir(o)
 		if err != nil {
 			return nil, err
 		}
-		b := builder{dir: cache, progress: progress}
+		b := builder{dir: cache, progress: reporter}
 		if err := b.ensure(ctx, names); err != nil {
 			return nil, err
 		}

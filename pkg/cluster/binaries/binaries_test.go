@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
-// recorder is a cluster.Progress that records its calls.
+// recorder is a progress.Reporter that records its calls.
 type recorder struct {
 	mu      sync.Mutex
 	steps   []string
@@ -75,8 +75,8 @@ const works = `printf '#!/bin/sh\n' >"$out" && chmod +x "$out"`
 
 func TestBuildsOnce(t *testing.T) {
 	fakeGo(t, works)
-	progress := &recorder{}
-	b := builder{dir: filepath.Join(t.TempDir(), "cache"), progress: progress}
+	reporter := &recorder{}
+	b := builder{dir: filepath.Join(t.TempDir(), "cache"), progress: reporter}
 	for range 2 {
 		if err := b.ensure(t.Context(), needed); err != nil {
 			t.Fatal(err)
@@ -85,8 +85,8 @@ func TestBuildsOnce(t *testing.T) {
 	if got := calls(t); got != len(needed) {
 		t.Errorf("%d builds, want %d: one each", got, len(needed))
 	}
-	if len(progress.steps) != len(needed) || !strings.Contains(progress.steps[0], "etcd v3") || !strings.Contains(progress.steps[0], "1 of 5") {
-		t.Errorf("progress: %q", progress.steps)
+	if len(reporter.steps) != len(needed) || !strings.Contains(reporter.steps[0], "etcd v3") || !strings.Contains(reporter.steps[0], "1 of 5") {
+		t.Errorf("progress: %q", reporter.steps)
 	}
 	if left := b.missing(needed); len(left) != 0 {
 		t.Errorf("missing after the build: %v", left)
@@ -129,16 +129,16 @@ func TestFailedBuilds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fakeGo(t, tc.script)
-			progress := &recorder{}
-			b := builder{dir: filepath.Join(t.TempDir(), "cache"), progress: progress}
+			reporter := &recorder{}
+			b := builder{dir: filepath.Join(t.TempDir(), "cache"), progress: reporter}
 			err := b.ensure(t.Context(), []string{"etcd"})
 			for _, want := range tc.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("error = %v, want %q in it", err, want)
 				}
 			}
-			if progress.failed != 1 {
-				t.Errorf("%d failed steps, want 1", progress.failed)
+			if reporter.failed != 1 {
+				t.Errorf("%d failed steps, want 1", reporter.failed)
 			}
 			if executable(filepath.Join(b.dir, "etcd")) {
 				t.Error("a failed build left a program")

@@ -13,14 +13,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/components/unpack"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // ErrToolchain is returned if components have to be built and Go is missing or
@@ -30,7 +29,7 @@ var ErrToolchain = errors.New("no usable Go toolchain")
 // builder builds components into dir.
 type builder struct {
 	dir      string
-	progress cluster.Progress
+	progress progress.Reporter
 }
 
 // ensure builds the named components that are not in dir yet.
@@ -61,7 +60,7 @@ func (b builder) ensure(ctx context.Context, names []string) error {
 			return err
 		}
 		title := fmt.Sprintf("Building %s %s (%d of %d, once per version)", name, component.Version, i+1, len(missing))
-		if err := cluster.Step(b.progress, title, func() (string, error) {
+		if err := progress.Step(b.progress, title, func() (string, error) {
 			began := time.Now()
 			err := b.build(ctx, goTool, component)
 			return fmt.Sprintf("%.0fs", time.Since(began).Seconds()), err
@@ -103,8 +102,7 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	cmd := exec.CommandContext(ctx, goTool, args...)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), components.Environ()...)
-	// If fairlead is killed, the kernel kills the compiler as well.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = diesWithParent()
 	// An interrupt from the terminal reaches the whole process group. SIGINT
 	// lets the go command remove its work directory.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -118,7 +116,7 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	return os.Rename(out, filepath.Join(b.dir, c.Name))
 }
 
-// failed writes the compiler's output to a file and summarises it in one line.
+// failed writes the compiler's output to a file and summarizes it in one line.
 func (b builder) failed(c components.Component, output []byte, err error) error {
 	log := filepath.Join(b.dir, c.Name+".build.log")
 	if werr := os.WriteFile(log, output, 0o644); werr != nil {

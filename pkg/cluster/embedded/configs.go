@@ -39,7 +39,7 @@ func (p *plan) writeMaterial(now time.Time) error {
 		if err := writeFile(p.Kubeconfig("konnectivity-server"), kubeconfig, 0o600); err != nil {
 			return err
 		}
-		selector, err := apiserver.ConfigurationAt(p.bundle, p.localPath(""))
+		selector, err := apiserver.EgressSelectorConfigurationAt(p.bundle, p.localPath(""))
 		if err != nil {
 			return err
 		}

@@ -14,66 +14,38 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
-// Down removes a cluster: its processes, its directory, its sockets, and its
-// context. It needs no readable state, so it also removes what a killed command
-// left behind. It returns cluster.ErrNotFound if there was nothing at all.
+// Down implements cluster.Provider: it removes the cluster's processes, its directory,
+// its sockets, and its context.
 func (p *Provider) Down(ctx context.Context, o cluster.DownOptions) error {
 	l, err := NewLayout(p.root, o.Name)
 	if err != nil {
 		return err
 	}
-	if o.Progress == nil {
-		o.Progress = cluster.Silent
-	}
-	unlock, err := l.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	defer l.RemoveTraces()
-	// Read the state before deleting it. For a cluster without readable state,
-	// remove any context that has its name.
-	state, stateErr := l.readState()
-	previous := l.PreviousContext()
-	left, err := process.FindMarked(l.Dir)
-	if err != nil {
-		return err
-	}
-	found := exists(l.Dir) || exists(l.FailedLogs()) || len(left) > 0
-	if found {
-		err = cluster.Step(o.Progress, "Stopping and removing "+cluster.ContextName(l.Name), func() (string, error) {
-			return "", errors.Join(l.remove(ctx), os.RemoveAll(l.FailedLogs()))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	server := ""
-	if stateErr == nil {
-		server = (&plan{Layout: l, state: state}).serverURL()
-	}
-	hadContext, err := l.RemoveContexts(server, previous, append(state.Kubeconfigs, o.Kubeconfig))
-	if err == nil && !found && !hadContext {
-		err = fmt.Errorf("%w: %q: nothing to remove", cluster.ErrNotFound, l.Name)
-	}
-	return err
+	return (&plan{Layout: l}).lifecycle().Down(ctx, o)
 }
 
-// remove stops all processes of the cluster and deletes its files.
-func (l Layout) remove(ctx context.Context) error {
-	if err := l.stop(ctx); err != nil {
+// Left implements cluster.Driver.
+func (p *plan) Left() (bool, error) {
+	left, err := process.FindMarked(p.Dir)
+	return exists(p.Dir) || exists(p.FailedLogs()) || len(left) > 0, err
+}
+
+// Remove implements cluster.Driver: it stops all processes of the cluster and deletes its
+// files.
+func (p *plan) Remove(ctx context.Context) error {
+	if err := p.stop(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	// Keep a directory for sockets in a shared place that does not belong to
 	// this user.
-	if exists(l.RunDir) && ownedAndPrivate(l.RunDir) == nil {
-		errs = append(errs, os.RemoveAll(l.RunDir))
-		if filepath.Dir(l.RunDir) != l.Dir {
-			cluster.RemoveEmpty(filepath.Dir(l.RunDir))
+	if exists(p.RunDir) && ownedAndPrivate(p.RunDir) == nil {
+		errs = append(errs, os.RemoveAll(p.RunDir))
+		if filepath.Dir(p.RunDir) != p.Dir {
+			cluster.RemoveEmpty(filepath.Dir(p.RunDir))
 		}
 	}
-	errs = append(errs, os.RemoveAll(l.Dir))
+	errs = append(errs, os.RemoveAll(p.Dir))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}

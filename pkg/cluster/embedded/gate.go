@@ -11,9 +11,9 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/check"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded/nodegate"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // kubeletClient is the common name of kube-apiserver's client certificate for nodes.
@@ -63,11 +63,11 @@ func (s State) addressFault(name string) error {
 }
 
 // noteNetwork reports what a cluster without a network lacks.
-func (p *plan) noteNetwork(progress cluster.Progress) {
+func (p *plan) noteNetwork(reporter progress.Reporter) {
 	if p.state.hasNetwork() {
 		return
 	}
-	cluster.Note(progress, "No network: this machine has no address but loopback. logs, exec, attach and port-forward work;\n"+
+	progress.Note(reporter, "No network: this machine has no address but loopback. logs, exec, attach and port-forward work;\n"+
 		"node proxy, Service proxy, and webhooks and aggregated APIs behind a Service do not.\n"+
 		"With a network, run \"fairlead up --name %s\" again.", p.Name)
 }

@@ -53,7 +53,7 @@ func (p *plan) dropStaleLeases(ctx context.Context, client kubernetes.Interface)
 			return fmt.Errorf("looking for stale leases: %w", err)
 		}
 		for _, lease := range leases.Items {
-			ours := namespace == corev1.NamespaceNodeLease || lease.Name == v1alpha1.DefaultSchedulerLease || lease.Name == e.LeaseName
+			ours := namespace == corev1.NamespaceNodeLease || lease.Name == v1alpha1.KubeSchedulerLease || lease.Name == e.LeaseName
 			if !ours || lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.Time.Before(p.began) {
 				continue
 			}

@@ -10,12 +10,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
-// dials tells whether an agent with these arguments dials the address.
+// dials reports whether an agent with these arguments dials the address.
 func dials(t *testing.T, args []string, address string) bool {
 	t.Helper()
 	flags := flagMap(t, args)
@@ -134,7 +134,7 @@ func TestAddressThatHolds(t *testing.T) {
 }
 
 type notes struct {
-	cluster.Progress
+	progress.Reporter
 	said []string
 }
 
@@ -143,14 +143,14 @@ func (n *notes) Note(text string) { n.said = append(n.said, text) }
 // "up" says once what does not work without a network, and nothing with one.
 func TestNoteOfTheNetwork(t *testing.T) {
 	p := testPlan(t, "")
-	n := &notes{Progress: cluster.Silent}
+	n := &notes{Reporter: progress.Silent}
 	p.noteNetwork(n)
 	if len(n.said) > 0 {
 		t.Errorf("with a network: %q", n.said)
 	}
 	p.state.HostIP = loopback
 	p.noteNetwork(n)
-	p.noteNetwork(cluster.Silent) // has no place for remarks
+	p.noteNetwork(progress.Silent) // has no place for remarks
 	if len(n.said) != 1 || !strings.Contains(n.said[0], "No network") || !strings.Contains(n.said[0], "--name dev") {
 		t.Errorf("without a network: %q", n.said)
 	}

@@ -10,17 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -46,6 +43,8 @@ func (p *plan) operator() process.Spec {
 		component.PlainFlag("metrics-bind-address", net.JoinHostPort(loopback, p.port(portOperatorMetrics))),
 		component.PlainFlag("health-probe-bind-address", net.JoinHostPort(loopback, p.port(portOperatorHealth))),
 	}
+	// The second scheduler runs as processes here, so the holder of its Lease is no Pod of its Deployment.
+	extra = append(extra, component.PlainFlag("ignore-preflight-errors", install.FindingLease))
 	if !p.state.hasNetwork() {
 		extra = append(extra, component.PlainFlag("webhook-url", "https://"+webhook+conversion.WebhookPath), component.PlainFlag("webhook-names", loopback))
 	}
@@ -102,12 +101,7 @@ func (p *plan) installForOperator(ctx context.Context, config *rest.Config, obje
 	if _, err = install.Apply(ctx, config, append(own, further...), install.Options{Party: install.Provider, Force: true}); err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	err = client.RESTClient().Get().AbsPath("/apis/"+v1beta1.GroupVersion.String(), "bundles", bundle.ObjectName).Do(ctx).Error()
-	if !apierrors.IsNotFound(err) {
+	if managed, err := cluster.HasBundle(ctx, config); err != nil || managed {
 		return err
 	}
 	// What the operator has applied, or "fairlead install", stays.

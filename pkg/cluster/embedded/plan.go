@@ -20,8 +20,9 @@ import (
 // the machine takes effect when the cluster is started again.
 type plan struct {
 	Layout
-	state  State
-	bundle *v1alpha1.Bundle
+	options upOptions
+	state   State
+	bundle  *v1alpha1.Bundle
 	// bins are the programs' executables by name.
 	bins map[string]string
 	// nodeSecret is known only to the node gate and kwok; see nodegate.

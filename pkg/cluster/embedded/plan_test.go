@@ -256,3 +256,13 @@ func TestAgentsTokensNameTheNode(t *testing.T) {
 		t.Errorf("asked for a token bound to %+v", ref)
 	}
 }
+
+// TestSystem: systems without the features that processes need are refused, with what to do instead.
+func TestSystem(t *testing.T) {
+	if err := checkSystem("linux"); err != nil {
+		t.Error(err)
+	}
+	if err := checkSystem("darwin"); err == nil || !strings.Contains(err.Error(), "darwin: a cluster of processes needs Linux") {
+		t.Errorf("darwin: %v", err)
+	}
+}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Provider manages embedded clusters below one directory.
@@ -41,11 +43,30 @@ type Settings struct {
 	// 0 means the default for a new cluster, and keeps the number of an existing
 	// one.
 	Nodes, Agents int
-	// Operator runs the operator in a new cluster.
-	Operator bool
 	// Binaries configures where the programs come from.
 	Binaries binaries.Options
 }
+
+// NewSettings returns the settings of embedded clusters with their defaults.
+func NewSettings() cluster.Settings { return &Settings{} }
+
+// ProviderName implements cluster.Settings.
+func (s *Settings) ProviderName() string { return cluster.Embedded }
+
+// AddFlags implements cluster.Settings.
+func (s *Settings) AddFlags(f *pflag.FlagSet) {
+	f.IntVar(&s.Nodes, "nodes", 0, fmt.Sprintf("embedded: number of simulated nodes (default %d)", DefaultNodes))
+	f.IntVar(&s.Agents, "agents", 0, fmt.Sprintf("embedded: number of Konnectivity agents (default %d)", DefaultAgents))
+	f.StringVar(&s.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with prebuilt etcd, kube-apiserver and so on, instead of building them")
+}
+
+// Validate implements cluster.Settings.
+func (s *Settings) Validate(f *pflag.FlagSet) error {
+	return cluster.CheckPositive(f, "nodes", "agents")
+}
+
+// Provider implements cluster.Settings.
+func (s *Settings) Provider(root string) cluster.Provider { return NewProvider(root, *s) }
 
 // upOptions are all inputs of Up.
 type upOptions struct {
@@ -61,7 +82,7 @@ const (
 
 func (o *upOptions) complete() error {
 	if o.Progress == nil {
-		o.Progress = cluster.Silent
+		o.Progress = progress.Silent
 	}
 	if o.Nodes < 0 || o.Nodes > maxNodes {
 		return fmt.Errorf("--nodes %d: choose 1 to %d", o.Nodes, maxNodes)
@@ -99,6 +120,3 @@ func fairlead() (string, error) {
 	}
 	return path, nil
 }
-
-// cleanupTime bounds the cleanup after an interrupt or a failure.
-const cleanupTime = 60 * time.Second

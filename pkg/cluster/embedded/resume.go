@@ -9,57 +9,72 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
-// resume starts an existing cluster, or finds it running.
-func (l Layout) resume(ctx context.Context, o upOptions, state State) error {
-	pl := &plan{Layout: l, state: state}
+// Resume implements cluster.Driver.
+func (p *plan) Resume(ctx context.Context) error {
 	var err error
-	if pl.bundle, err = l.StoredBundle(); err != nil {
+	if p.bundle, err = p.StoredBundle(); err != nil {
 		return err
 	}
-	if err := pl.sameAsAsked(o); err != nil {
+	if err := p.sameAsAsked(p.options); err != nil {
 		return err
 	}
-	_, err = process.NewClient(l.SupervisorSocket()).Status(ctx)
+	reporter := p.options.Progress
+	_, err = process.NewClient(p.SupervisorSocket()).Status(ctx)
 	switch {
-	case err == nil && state.addressHolds():
-		err := cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", l.Name), func() (string, error) {
-			if err := pl.startStopped(ctx); err != nil {
+	case err == nil && p.state.addressHolds():
+		err := progress.Step(reporter, fmt.Sprintf("Cluster %s is running already", p.Name), func() (string, error) {
+			if err := p.startStopped(ctx); err != nil {
 				return "", err
 			}
-			quiet := o
-			quiet.Progress = cluster.Silent
-			return "", pl.followUp(ctx, quiet)
+			return "", p.followUp(ctx, progress.Silent)
 		})
 		if err != nil {
 			return err
 		}
-		return pl.addContext(o)
 	case err != nil && !errors.Is(err, process.ErrNotRunning):
-		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, l.Name)
+		return fmt.Errorf("%w: if it stays like that, remove the cluster with \"fairlead down --name %s\"", err, p.Name)
+	default:
+		// The cluster is stopped, or runs at an address that the machine no longer has
+		// or that is no longer the best.
+		if err := p.restart(ctx); err != nil {
+			return err
+		}
 	}
-	// The cluster is stopped, or runs at an address that the machine no longer
-	// has or that is no longer the best.
-	if err := pl.findPrograms(ctx, o); err != nil {
+	p.noteNetwork(reporter)
+	return nil
+}
+
+// restart starts all programs again. If that fails, the cluster is stopped as before.
+func (p *plan) restart(ctx context.Context) error {
+	if err := p.findPrograms(ctx); err != nil {
 		return err
 	}
-	if err := l.stop(ctx); err != nil {
+	if err := p.stop(ctx); err != nil {
 		return err
 	}
-	if err := awaitPorts(ctx, state.Ports, pl.state.HostIP); err != nil {
+	if err := awaitPorts(ctx, p.state.Ports, p.state.HostIP); err != nil {
 		return err
 	}
-	if err := pl.makeDirs(); err != nil {
+	if err := p.makeDirs(); err != nil {
 		return err
 	}
-	if err := pl.writeState(pl.state); err != nil {
+	if err := p.Save(); err != nil {
 		return err
 	}
-	if err := pl.bringUp(ctx, o); err != nil {
-		return pl.stopAfter(ctx, err)
+	cause := p.bringUp(ctx)
+	if cause == nil {
+		return nil
 	}
-	return pl.addContext(o)
+	cause = cluster.Interrupted(ctx, cause)
+	ctx, cancel := cluster.CleanupContext(ctx)
+	defer cancel()
+	if err := p.stop(ctx); err != nil {
+		return fmt.Errorf("%w\nstopping it again failed too: %w", cause, err)
+	}
+	return fmt.Errorf("%w\nthe cluster is stopped as before; its logs are in %s", cause, p.LogDir())
 }
 
 // startStopped starts the programs that a killed check has left stopped.
@@ -81,7 +96,7 @@ func (p *plan) sameAsAsked(o upOptions) error {
 		return p.Differs(fmt.Sprintf("%d agents", p.state.Agents), fmt.Sprintf("%d agents", o.Agents))
 	}
 	if o.Operator && !p.state.Operator {
-		return p.Differs("no operator", "one")
+		return p.Differs("no operator", "with one")
 	}
 	if has := p.state.Ports[portAPIServer]; o.APIServerPort != 0 && o.APIServerPort != has {
 		return p.Differs(fmt.Sprintf("API server port %d", has), fmt.Sprintf("API server port %d", o.APIServerPort))

@@ -28,5 +28,3 @@ func (l Layout) readState() (State, error) {
 	err := l.ReadState(&s, &s.Record)
 	return s, err
 }
-
-func (l Layout) writeState(s State) error { return cluster.WriteJSON(l.StateFile(), s) }

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Status is the result of Provider.Status. If the embedded types have a field
@@ -111,7 +112,7 @@ func describe(p process.Status) string {
 // WriteTable implements cluster.Status.
 func (s Status) WriteTable(out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %s\nContext: %s\nServer:  %s\nFiles:   %s\nLogs:    %s\n",
-		s.Summary.Name, s.Health(), s.Summary.KubernetesVersion, cluster.Count(s.Summary.Nodes, "node"), s.Context, s.Server, s.Dir, filepath.Join(s.Dir, "logs"))
+		s.Summary.Name, s.Health(), s.Summary.KubernetesVersion, progress.Count(s.Summary.Nodes, "node"), s.Context, s.Server, s.Dir, filepath.Join(s.Dir, "logs"))
 	if len(s.Processes) == 0 {
 		return nil
 	}
@@ -121,17 +122,17 @@ func (s Status) WriteTable(out io.Writer) error {
 			live++
 		}
 	}
-	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", cluster.Mebibytes(s.RSSBytes), live)
+	_, _ = fmt.Fprintf(out, "Memory:  %s in %d processes\n\n", progress.Mebibytes(s.RSSBytes), live)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tFOR\tRESTARTS\tMEMORY")
 	for _, p := range s.Processes {
 		pid, memory := "-", "-"
 		if p.PID != 0 {
-			pid, memory = fmt.Sprint(p.PID), cluster.Mebibytes(p.RSSBytes)
+			pid, memory = fmt.Sprint(p.PID), progress.Mebibytes(p.RSSBytes)
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Name, pid, describe(p),
 			duration.HumanDuration(time.Since(p.Since)), p.Restarts, memory)
 	}
-	_, _ = fmt.Fprintf(w, "supervisor\t%d\tready\t\t\t%s\n", s.Supervisor, cluster.Mebibytes(s.SupervisorRSSBytes))
+	_, _ = fmt.Fprintf(w, "supervisor\t%d\tready\t\t\t%s\n", s.Supervisor, progress.Mebibytes(s.SupervisorRSSBytes))
 	return w.Flush()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // startLimit bounds the wait for a group of programs. On two busy cores the
@@ -31,14 +31,14 @@ const maxRestarts = 4
 // followUp waits for the programs, which the supervisor starts by itself, and
 // creates the objects that they need in the API server. Every step is
 // idempotent.
-func (p *plan) followUp(ctx context.Context, o upOptions) error {
+func (p *plan) followUp(ctx context.Context, reporter progress.Reporter) error {
 	for _, step := range p.steps() {
 		if step.skip {
 			continue
 		}
 		began := time.Now()
-		err := cluster.Step(o.Progress, step.title, func() (string, error) {
-			result, err := step.run(ctx, o.Progress)
+		err := progress.Step(reporter, step.title, func() (string, error) {
+			result, err := step.run(ctx, reporter)
 			if result != "" {
 				result += ", "
 			}
@@ -53,14 +53,14 @@ func (p *plan) followUp(ctx context.Context, o upOptions) error {
 
 type step struct {
 	title string
-	run   func(context.Context, cluster.Progress) (string, error)
+	run   func(context.Context, progress.Reporter) (string, error)
 	skip  bool
 }
 
 func (p *plan) steps() []step {
 	var client kubernetes.Interface
 	return []step{
-		{title: "Starting the control plane", run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: "Starting the control plane", run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 			err := p.waitReady(ctx, pr, progEtcd, progAPIServer, progControllerManager, progScheduler)
 			if err != nil {
 				return "", err
@@ -70,7 +70,7 @@ func (p *plan) steps() []step {
 			}
 			return p.state.KubernetesVersion, p.dropStaleLeases(ctx, client)
 		}},
-		{title: "Installing the bundle", run: func(ctx context.Context, _ cluster.Progress) (string, error) {
+		{title: "Installing the bundle", run: func(ctx context.Context, _ progress.Reporter) (string, error) {
 			var further []component.Object
 			if p.began.IsZero() { // the programs already ran
 				var err error
@@ -81,28 +81,28 @@ func (p *plan) steps() []step {
 			n, err := p.installBundle(ctx, further...)
 			return fmt.Sprintf("%d objects", n), err
 		}},
-		{title: fmt.Sprintf("Adding %s", cluster.Count(p.state.Nodes, "node")), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: fmt.Sprintf("Adding %s", progress.Count(p.state.Nodes, "node")), run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 			if err := p.waitReady(ctx, pr, progKwok, progNodeGate); err != nil {
 				return "", err
 			}
 			return "", p.addNodes(ctx, client)
 		}},
-		{title: fmt.Sprintf("Starting the tunnel: server and %s", cluster.Count(p.state.Agents, "agent")), skip: !p.tunnel(),
-			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: fmt.Sprintf("Starting the tunnel: server and %s", progress.Count(p.state.Agents, "agent")), skip: !p.tunnel(),
+			run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 				return "", p.waitReady(ctx, pr, append([]string{progTunnelServer}, names(p.state.Agents, agentName)...)...)
 			}},
-		{title: fmt.Sprintf("Starting the second scheduler: %s", cluster.Count(p.state.Schedulers, "replica")), skip: p.state.Schedulers == 0,
-			run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: fmt.Sprintf("Starting the second scheduler: %s", progress.Count(p.state.Schedulers, "replica")), skip: p.state.Schedulers == 0,
+			run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 				if err := p.waitReady(ctx, pr, names(p.state.Schedulers, schedulerName)...); err != nil {
 					return "", err
 				}
 				return "", p.waitLease(ctx, client)
 			}},
-		{title: "Starting the gateway", skip: !gateway.Enabled(p.bundle), run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: "Starting the gateway", skip: !gateway.Enabled(p.bundle), run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 			return p.url("https", portGateway, ""), p.waitReady(ctx, pr, progGateway)
 		}},
 		{title: "Starting the tunnel's API server", skip: !tunnelapi.Enabled(p.bundle), run: p.startTunnelAPI},
-		{title: "Starting the operator", skip: !p.state.Operator, run: func(ctx context.Context, pr cluster.Progress) (string, error) {
+		{title: "Starting the operator", skip: !p.state.Operator, run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 			return "kubectl get fairlead", p.waitReady(ctx, pr, progOperator)
 		}},
 	}
@@ -118,7 +118,7 @@ func names(n int, name func(int) string) []string {
 
 // waitReady waits until the named programs are ready. It gives up early on a
 // program that keeps exiting.
-func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names ...string) error {
+func (p *plan) waitReady(ctx context.Context, reporter progress.Reporter, names ...string) error {
 	client := process.NewClient(p.SupervisorSocket())
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errNotReady)
 	defer cancel()
@@ -151,7 +151,7 @@ func (p *plan) waitReady(ctx context.Context, progress cluster.Progress, names .
 				return false, fmt.Errorf("%s keeps ending (%s)%s", name, status.Reason, p.lastWords(name))
 			}
 			pending = status
-			progress.Detail("waiting for %s", name)
+			reporter.Detail("waiting for %s", name)
 			return false, nil
 		}
 		return true, nil

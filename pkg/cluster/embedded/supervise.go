@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -112,7 +111,7 @@ func trimLogs(ctx context.Context, dir string) {
 			}
 			path := filepath.Join(dir, e.Name())
 			if err := cutLog(path); err != nil {
-				klog.FromContext(ctx).Error(err, "Log not cut", "file", path)
+				klog.FromContext(ctx).Error(err, "Could not truncate log", "file", path)
 			}
 		}
 		select {
@@ -142,12 +141,6 @@ func copyFile(from, to string) error {
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }
-
-// keepOpenFiles keeps programs that outlive this process from inheriting the
-// files it was started with. Otherwise, until the cluster is removed, the lock
-// of "flock FILE fairlead up" would be held and a script's pipe kept open. A
-// kernel without this feature (before 5.11) leaves the files open.
-func keepOpenFiles() { _ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }
 
 // startSupervisor starts the supervisor in a session of its own, so that it
 // outlives this command and its terminal.

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // tunnelAPIPorts lists the names of the ports of the tunnel's API server; none without it.
@@ -92,7 +92,7 @@ func (p *plan) writeTunnelAPIFiles(a authorities, now time.Time) error {
 }
 
 // startTunnelAPI registers the tunnel's API server when it is ready.
-func (p *plan) startTunnelAPI(ctx context.Context, pr cluster.Progress) (string, error) {
+func (p *plan) startTunnelAPI(ctx context.Context, pr progress.Reporter) (string, error) {
 	if err := p.waitReady(ctx, pr, progTunnelAPI); err != nil {
 		return "", err
 	}

@@ -6,7 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
+	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -18,133 +19,109 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 	"github.com/fairlead-dev/fairlead/pkg/components"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
-// Up creates a cluster, starts a stopped one, or finds it running. It returns when all
-// programs are ready and the user's kubeconfig has the context.
-//
-// If it fails or ctx ends, it removes what it created (unless Retain is set), but keeps the
-// logs. If the cluster existed before, it stops what it started. It fails with
-// cluster.ErrBusy if another command works on the cluster, and with cluster.ErrIncomplete if
-// an earlier Up was killed before it finished.
+// Up implements cluster.Provider. It returns when all programs are ready and the user's
+// kubeconfig has the context.
 func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	o := upOptions{UpOptions: shared, Settings: p.settings}
 	if err := o.complete(); err != nil {
-		return err
-	}
-	if err := cluster.CheckBundle(o.Bundle); err != nil {
 		return err
 	}
 	l, err := NewLayout(p.root, o.Name)
 	if err != nil {
 		return err
 	}
-	if err := cluster.CheckFree(l.Dir, minFree, cluster.OtherDisk); err != nil {
-		return err
-	}
-	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {
-		return err
-	}
-	if err := cluster.CheckLoopback(ctx); err != nil {
-		return err
-	}
-	unlock, err := l.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := l.CheckProvider(cluster.Embedded); err != nil {
-		return err
-	}
-	state, err := l.readState()
-	switch {
-	case errors.Is(err, cluster.ErrNotFound):
-		return l.create(ctx, o)
-	case err != nil:
-		return err
-	case state.Phase != cluster.PhaseReady:
-		return l.Incomplete("its creation has not ended")
-	}
-	return l.resume(ctx, o, state)
+	return (&plan{Layout: l, options: o}).lifecycle().Up(ctx, o.UpOptions)
 }
 
-// create creates a new cluster.
-func (l Layout) create(ctx context.Context, o upOptions) error {
-	// Processes of a cluster whose directory was deleted by hand would write into the new
-	// one.
-	if err := l.stop(ctx); err != nil {
-		return err
+// lifecycle returns the cluster's lifecycle, whose driver is the plan.
+func (p *plan) lifecycle() *cluster.Lifecycle {
+	return &cluster.Lifecycle{
+		Driver: p, Provider: cluster.Embedded, Home: p.Home, Record: &p.state.Record, MinFree: minFree,
+		Removing: "Stopping and removing " + cluster.ContextName(p.Name), Logs: "its logs",
 	}
-	pl, err := l.newPlan(ctx, o)
-	if err != nil {
-		return errors.Join(err, os.Remove(l.LockFile()))
-	}
-	if err := pl.make(ctx, o); err != nil {
-		return err
-	}
-	return pl.addContext(o)
 }
 
-// addContext adds the running cluster to the user's kubeconfig.
-func (p *plan) addContext(o upOptions) error {
-	p.noteNetwork(o.Progress)
-	return p.AddContext(o.Progress, o.Kubeconfig, &p.state.Kubeconfigs, func() error { return p.writeState(p.state) })
-}
-
-// make creates a new cluster according to the plan.
-func (p *plan) make(ctx context.Context, o upOptions) (err error) {
-	defer func() {
-		if err != nil {
-			err = p.abandon(ctx, o.Retain, err)
-		}
-	}()
-	if err := p.Claim(cluster.Embedded); err != nil {
+// CheckMachine implements cluster.Driver.
+func (p *plan) CheckMachine(ctx context.Context) error {
+	if err := checkSystem(runtime.GOOS); err != nil {
 		return err
 	}
+	return cluster.CheckLoopback(ctx)
+}
+
+// checkSystem fails on systems without the features that clusters of processes need: parent-death signals and /proc.
+func checkSystem(system string) error {
+	if system != "linux" {
+		return fmt.Errorf("this machine runs %s: a cluster of processes needs Linux: run fairlead up on Linux, or use this command with a cluster elsewhere", system)
+	}
+	return nil
+}
+
+// Load implements cluster.Driver.
+func (p *plan) Load() (err error) {
+	p.state, err = p.readState()
+	return err
+}
+
+// Save implements cluster.Driver.
+func (p *plan) Save() error { return cluster.WriteJSON(p.StateFile(), p.state) }
+
+// ServerURL implements cluster.Driver.
+func (p *plan) ServerURL() string { return p.serverURL() }
+
+// CollectLogs implements cluster.Driver: the programs have written their logs.
+func (p *plan) CollectLogs(bool) (string, error) { return "", nil }
+
+// Create implements cluster.Driver.
+func (p *plan) Create(ctx context.Context) error {
 	if err := p.makeDirs(); err != nil {
-		return err
-	}
-	if err := p.writeState(p.state); err != nil {
 		return err
 	}
 	if err := p.StoreBundle(p.bundle); err != nil {
 		return err
 	}
-	if err := p.bringUp(ctx, o); err != nil {
+	if err := p.bringUp(ctx); err != nil {
 		return err
 	}
-	p.state.Phase = cluster.PhaseReady
-	return p.writeState(p.state)
+	p.noteNetwork(p.options.Progress)
+	return nil
 }
 
-// newPlan decides everything about a new cluster without touching its directory.
-func (l Layout) newPlan(ctx context.Context, o upOptions) (*plan, error) {
-	b, err := cluster.CompleteBundle(o.Bundle, serviceCIDR)
-	if err != nil {
-		return nil, err
+// Plan implements cluster.Driver.
+func (p *plan) Plan(ctx context.Context) error {
+	// Processes of a cluster whose directory was deleted by hand would write into the new
+	// one.
+	if err := p.stop(ctx); err != nil {
+		return err
 	}
-	if o.Operator && tunnelapi.Enabled(b) {
-		return nil, errors.New("--operator: the operator could not apply a Bundle with tunnelAPI.enabled, because the cluster has that part already: leave out --operator, or tunnelAPI")
+	o := p.options
+	var err error
+	if p.bundle, err = cluster.CompleteBundle(o.Bundle, serviceCIDR); err != nil {
+		return err
 	}
-	pl := &plan{Layout: l, bundle: b, state: State{
-		Record: cluster.NewRecord(l.Name), Agents: orDefault(o.Agents, DefaultAgents), Schedulers: replicas(b), Operator: o.Operator,
-	}}
-	pl.state.Nodes = orDefault(o.Nodes, DefaultNodes)
+	if o.Operator && tunnelapi.Enabled(p.bundle) {
+		return errors.New("--operator: the operator could not apply a Bundle with tunnelAPI.enabled, because the cluster has that part already: leave out --operator, or tunnelAPI")
+	}
+	p.state = State{Record: cluster.NewRecord(p.Name), Agents: orDefault(o.Agents, DefaultAgents), Schedulers: replicas(p.bundle), Operator: o.Operator}
+	p.state.Nodes = orDefault(o.Nodes, DefaultNodes)
 	fixed := map[string]int{}
 	if o.APIServerPort != 0 {
 		fixed[portAPIServer] = o.APIServerPort
 	}
-	if err := pl.findPrograms(ctx, o); err != nil {
-		return nil, err
+	if err := p.findPrograms(ctx); err != nil {
+		return err
 	}
-	names := slices.Concat(portNames(pl.state.Agents, pl.state.Schedulers), pl.gatewayPorts(), pl.tunnelAPIPorts(), pl.operatorPorts())
-	pl.state.Ports, err = choosePorts(ctx, names, fixed, pl.state.HostIP)
-	return pl, err
+	names := slices.Concat(portNames(p.state.Agents, p.state.Schedulers), p.gatewayPorts(), p.tunnelAPIPorts(), p.operatorPorts())
+	p.state.Ports, err = choosePorts(ctx, names, fixed, p.state.HostIP)
+	return err
 }
 
 // findPrograms fills in what may differ between two starts of a cluster.
-func (p *plan) findPrograms(ctx context.Context, o upOptions) error {
-	bins, err := binaries.Find(ctx, o.Binaries, o.Progress)
+func (p *plan) findPrograms(ctx context.Context) error {
+	bins, err := binaries.Find(ctx, p.options.Binaries, p.options.Progress)
 	if err != nil {
 		return err
 	}
@@ -180,8 +157,8 @@ func orDefault(n, fallback int) int {
 }
 
 // bringUp does everything between a finished plan and a working cluster.
-func (p *plan) bringUp(ctx context.Context, o upOptions) error {
-	err := cluster.Step(o.Progress, "Writing certificates and configuration", func() (string, error) {
+func (p *plan) bringUp(ctx context.Context) error {
+	err := progress.Step(p.options.Progress, "Writing certificates and configuration", func() (string, error) {
 		p.began = time.Now()
 		if err := p.writeMaterial(p.began); err != nil {
 			return "", err
@@ -194,5 +171,5 @@ func (p *plan) bringUp(ctx context.Context, o upOptions) error {
 	if err := p.startSupervisor(ctx); err != nil {
 		return err
 	}
-	return p.followUp(ctx, o)
+	return p.followUp(ctx, p.options.Progress)
 }

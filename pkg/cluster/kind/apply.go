@@ -12,13 +12,22 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// applyAll applies all objects of the bundle. They have an inventory of their own,
-// so that "fairlead install" of another bundle deletes none of them.
-func applyAll(ctx context.Context, config *rest.Config, objects []component.Object, leases []install.Lease) error {
-	_, err := install.Apply(ctx, config, objects, install.Options{Party: install.Provider, Timeout: installLimit, Leases: leases})
+// applyBundle applies the objects of the bundle. They have an inventory of their own,
+// so that "fairlead install" of another bundle deletes none of them. With an operator,
+// they are applied as "fairlead install" does, because the operator adopts no others.
+func (p *plan) applyBundle(ctx context.Context, config *rest.Config, objects []component.Object) error {
+	options := install.Options{Party: install.Provider, Timeout: installLimit, Leases: install.LeasesOf(p.bundle)}
+	if p.state.Operator {
+		if managed, err := cluster.HasBundle(ctx, config); err != nil || managed {
+			return err
+		}
+		options.Party, options.KeepOthers = install.Command, true
+	}
+	_, err := install.Apply(ctx, config, objects, options)
 	return err
 }
 

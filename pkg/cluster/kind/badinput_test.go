@@ -33,6 +33,96 @@ const answering = `case "$1 $2" in
 esac
 `
 
+// badInput is what Up gets, and the error that it returns.
+type badInput struct {
+	runtime  string
+	env      map[string]string
+	settings Settings
+	options  cluster.UpOptions
+	is       error
+	says     []string
+	busy     bool // the API server's port is in use
+}
+
+var badInputs = map[string]badInput{
+	"no runtime": {
+		is: ErrNoRuntime, says: []string{"docker, nerdctl nor podman", "--provider embedded"},
+	},
+	"unknown runtime": {
+		env: map[string]string{runtimeVariable: "lxc"}, is: ErrNoRuntime, says: []string{"lxc", "docker, podman or nerdctl"},
+	},
+	"runtime of the environment is not installed": {
+		runtime: answering, env: map[string]string{runtimeVariable: "finch"}, is: ErrNoRuntime, says: []string{"finch", "not in PATH"},
+	},
+	"daemon is not there": {
+		runtime: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
+		is:      ErrRuntimeDown, says: []string{"unix:///var/run/docker.sock", "--provider embedded"},
+	},
+	"not allowed": {
+		runtime: `echo "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock" >&2; exit 1`,
+		is:      ErrRuntimeDenied, says: []string{"permission denied", "--provider embedded"},
+	},
+	"no image by default": {
+		runtime: answering, is: ErrNoImage, says: []string{"make node-image", "--image", "no such host"},
+	},
+	"no image of that name": {
+		runtime: answering, settings: Settings{Image: "node:v2"}, is: ErrNoImage, says: []string{"node:v2", "check the name"},
+	},
+	"no node image": {
+		runtime: answering, settings: Settings{Image: "node:v1"}, is: ErrImage, says: []string{"/kind/version", "--image"},
+	},
+	"too old": {
+		runtime: answering, env: map[string]string{"KUBERNETES": "v1.35.4"}, settings: Settings{Image: "node:v1"},
+		is: ErrImage, says: []string{"v1.35.4", "too old", "1.36 and 1.37", "--image"},
+	},
+	"too new": {
+		runtime: answering, env: map[string]string{"KUBERNETES": "v1.38.0"}, settings: Settings{Image: "node:v1"},
+		is: ErrImage, says: []string{"v1.38.0", "too new", "1.36 and 1.37"},
+	},
+	"name taken": {
+		runtime: answering, env: map[string]string{"CLUSTERS": "fairlead-dev"}, is: ErrNameTaken, says: []string{"kind delete cluster --name fairlead-dev", "another --name"},
+	},
+	"a node's name taken by another container": {
+		runtime: answering, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
+		is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", " rm --force fairlead-dev-worker2", "another --name"},
+	},
+	"no version": {
+		runtime: answering, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},
+		is: ErrImage, says: []string{"node:v1", "/kind/version", "latest"},
+	},
+	"an image of another machine": {
+		runtime: answering, env: map[string]string{"BROKEN": "exec format error"}, settings: Settings{Image: "node:v1"},
+		is: ErrImage, says: []string{"node:v1", "exec format error", "another --image"},
+	},
+	"a machine without all capabilities": {
+		runtime: answering, env: map[string]string{"BROKEN": "OCI runtime create failed: unable to apply caps: operation not permitted"}, settings: Settings{Image: "node:v1"},
+		is: ErrRuntimeDenied, says: []string{"unable to apply caps", "docs/node-image.md", "dockerd start"},
+	},
+	"no load balancer": {
+		runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.3"}, settings: Settings{Image: "node:v1", ControlPlanes: 3},
+		is: ErrNoImage, says: []string{"envoyproxy/envoy:", "no such host", "make node-image", "--control-planes 1"},
+	},
+	"a release candidate, which kind takes for the version before": {
+		runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.0-rc.1"}, settings: Settings{Image: "node:v1"},
+		is: ErrImage, says: []string{"v1.36.0-rc.1", "too old"},
+	},
+	"port taken": {
+		runtime: answering, busy: true, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},
+	},
+	"two control planes": {
+		runtime: answering, settings: Settings{ControlPlanes: 2}, is: ErrOptions, says: []string{"--control-planes 2", "1 or 3"},
+	},
+	"three control planes without a worker": {
+		runtime: answering, settings: Settings{ControlPlanes: 3, Workers: ptr.To(0)}, is: ErrOptions, says: []string{"at least one worker"},
+	},
+	"workers": {
+		runtime: answering, settings: Settings{Workers: ptr.To(1000)}, is: ErrOptions, says: []string{"--workers 1000", "50"},
+	},
+	"long name": {
+		runtime: answering, options: cluster.UpOptions{Name: strings.Repeat("a", 39)}, is: ErrOptions, says: []string{"39 characters", "at most 38"},
+	},
+}
+
 // Every bad input ends with a line that says what is wrong and what to do, and
 // leaves nothing behind.
 func TestBadInput(t *testing.T) {
@@ -42,91 +132,10 @@ func TestBadInput(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = taken.Close() })
 	busyPort := taken.Addr().(*net.TCPAddr).Port
-	for name, c := range map[string]struct {
-		runtime  string
-		env      map[string]string
-		settings Settings
-		options  cluster.UpOptions
-		is       error
-		says     []string
-	}{
-		"no runtime": {
-			is: ErrNoRuntime, says: []string{"docker, nerdctl nor podman", "--provider embedded"},
-		},
-		"unknown runtime": {
-			env: map[string]string{runtimeVariable: "lxc"}, is: ErrNoRuntime, says: []string{"lxc", "docker, podman or nerdctl"},
-		},
-		"runtime of the environment is not installed": {
-			runtime: answering, env: map[string]string{runtimeVariable: "finch"}, is: ErrNoRuntime, says: []string{"finch", "not in PATH"},
-		},
-		"daemon is not there": {
-			runtime: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			is:      ErrRuntimeDown, says: []string{"unix:///var/run/docker.sock", "--provider embedded"},
-		},
-		"not allowed": {
-			runtime: `echo "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock" >&2; exit 1`,
-			is:      ErrRuntimeDenied, says: []string{"permission denied", "--provider embedded"},
-		},
-		"no image by default": {
-			runtime: answering, is: ErrNoImage, says: []string{"make node-image", "--image", "no such host"},
-		},
-		"no image of that name": {
-			runtime: answering, settings: Settings{Image: "node:v2"}, is: ErrNoImage, says: []string{"node:v2", "check the name"},
-		},
-		"no node image": {
-			runtime: answering, settings: Settings{Image: "node:v1"}, is: ErrImage, says: []string{"/kind/version", "--image"},
-		},
-		"too old": {
-			runtime: answering, env: map[string]string{"KUBERNETES": "v1.35.4"}, settings: Settings{Image: "node:v1"},
-			is: ErrImage, says: []string{"v1.35.4", "too old", "1.36 and 1.37", "--image"},
-		},
-		"too new": {
-			runtime: answering, env: map[string]string{"KUBERNETES": "v1.38.0"}, settings: Settings{Image: "node:v1"},
-			is: ErrImage, says: []string{"v1.38.0", "too new", "1.36 and 1.37"},
-		},
-		"name taken": {
-			runtime: answering, env: map[string]string{"CLUSTERS": "fairlead-dev"}, is: ErrNameTaken, says: []string{"kind delete cluster --name fairlead-dev", "another --name"},
-		},
-		"a node's name taken by another container": {
-			runtime: answering, env: map[string]string{"CONTAINERS": "x\nfairlead-dev-worker2"}, settings: Settings{Image: "node:v1"},
-			is: ErrNameTaken, says: []string{"container fairlead-dev-worker2 exists", " rm --force fairlead-dev-worker2", "another --name"},
-		},
-		"no version": {
-			runtime: answering, env: map[string]string{"KUBERNETES": "latest"}, settings: Settings{Image: "node:v1"},
-			is: ErrImage, says: []string{"node:v1", "/kind/version", "latest"},
-		},
-		"an image of another machine": {
-			runtime: answering, env: map[string]string{"BROKEN": "exec format error"}, settings: Settings{Image: "node:v1"},
-			is: ErrImage, says: []string{"node:v1", "exec format error", "another --image"},
-		},
-		"a machine without all capabilities": {
-			runtime: answering, env: map[string]string{"BROKEN": "OCI runtime create failed: unable to apply caps: operation not permitted"}, settings: Settings{Image: "node:v1"},
-			is: ErrRuntimeDenied, says: []string{"unable to apply caps", "docs/node-image.md", "dockerd start"},
-		},
-		"no load balancer": {
-			runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.3"}, settings: Settings{Image: "node:v1", ControlPlanes: 3},
-			is: ErrNoImage, says: []string{"envoyproxy/envoy:", "no such host", "make node-image", "--control-planes 1"},
-		},
-		"a release candidate, which kind takes for the version before": {
-			runtime: answering, env: map[string]string{"KUBERNETES": "v1.36.0-rc.1"}, settings: Settings{Image: "node:v1"},
-			is: ErrImage, says: []string{"v1.36.0-rc.1", "too old"},
-		},
-		"port taken": {
-			runtime: answering, options: cluster.UpOptions{APIServerPort: busyPort}, is: cluster.ErrPortInUse, says: []string{"--api-server-port", "ss -ltnp"},
-		},
-		"two control planes": {
-			runtime: answering, settings: Settings{ControlPlanes: 2}, is: ErrOptions, says: []string{"--control-planes 2", "1 or 3"},
-		},
-		"three control planes without a worker": {
-			runtime: answering, settings: Settings{ControlPlanes: 3, Workers: ptr.To(0)}, is: ErrOptions, says: []string{"at least one worker"},
-		},
-		"workers": {
-			runtime: answering, settings: Settings{Workers: ptr.To(1000)}, is: ErrOptions, says: []string{"--workers 1000", "50"},
-		},
-		"long name": {
-			runtime: answering, options: cluster.UpOptions{Name: strings.Repeat("a", 39)}, is: ErrOptions, says: []string{"39 characters", "at most 38"},
-		},
-	} {
+	for name, c := range badInputs {
+		if c.busy {
+			c.options.APIServerPort = busyPort
+		}
 		t.Run(name, func(t *testing.T) {
 			everyRuntime(t, func(t *testing.T, command string) {
 				fakeCommand(t, command, c.runtime)

@@ -127,7 +127,7 @@ func (p *plan) apiServerMetrics(ctx context.Context) ([]byte, error) {
 // onControlPlanes runs a command in all control plane nodes, one after another,
 // and returns what they printed.
 func (p *plan) onControlPlanes(ctx context.Context, command string, args ...string) ([]byte, error) {
-	library, err := p.library(ctx)
+	library, err := p.existing(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (p *plan) createNodes(ctx context.Context, library *kindcluster.Provider, r
 	}
 	return CreateNodes(ctx, library, kindName(p.Name), kindKubeconfig(p.Home), retain,
 		kindcluster.CreateWithRawConfig(config),
-		kindcluster.CreateWithRetain(true), // abandon needs the nodes' logs
+		kindcluster.CreateWithRetain(true), // CollectLogs needs the nodes' logs
 		kindcluster.CreateWithDisplayUsage(false), kindcluster.CreateWithDisplaySalutation(false))
 }
 

@@ -14,7 +14,7 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	kindexec "sigs.k8s.io/kind/pkg/exec"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // slowDocker takes a second to make a container, which exists from then on until
@@ -55,10 +55,10 @@ func TestCreateNodesInterrupted(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	library := (&runtime{command: "docker"}).kind(newLogger(cluster.Silent))
+	library := (&runtime{command: "docker"}).kind(newLogger(progress.Silent))
 	err := CreateNodes(ctx, library, "interrupted", filepath.Join(dir, "kubeconfig"), false, kindcluster.CreateWithNodeImage("node:v1"))
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("CreateNodes = %v, want that it was cancelled", err)
+		t.Errorf("CreateNodes = %v, want that it was canceled", err)
 	}
 	time.Sleep(1200 * time.Millisecond) // longer than a container takes
 	if left, _ := os.ReadDir(nodes); len(left) > 0 {

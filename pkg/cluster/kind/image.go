@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	kinddefaults "sigs.k8s.io/kind/pkg/apis/config/defaults"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 var (
@@ -122,13 +122,13 @@ func checkVersion(image, found string) error {
 
 // chooseImage returns the node image and the facts about it: the requested image, or else
 // the one that this repository builds, or else kind's own, which it pulls if necessary.
-func (r *runtime) chooseImage(ctx context.Context, asked string, progress cluster.Progress) (string, facts, error) {
+func (r *runtime) chooseImage(ctx context.Context, asked string, reporter progress.Reporter) (string, facts, error) {
 	image := asked
 	if image == "" || image == nodeimage.Name() {
 		image = cmp.Or(r.findBuilt(ctx), asked, kinddefaults.Image)
 	}
 	if !r.hasImage(ctx, image) {
-		if err := r.pullNodeImage(ctx, image, asked == "", progress); err != nil {
+		if err := r.pullNodeImage(ctx, image, asked == "", reporter); err != nil {
 			return "", facts{}, err
 		}
 	}
@@ -166,18 +166,18 @@ func (r *runtime) hasImage(ctx context.Context, image string) bool {
 // needLoadBalancer pulls the image of the load balancer for several control plane nodes if
 // it is missing. kind would pull it as well, but only after the nodes are created, and
 // without advice on errors.
-func (r *runtime) needLoadBalancer(ctx context.Context, progress cluster.Progress) error {
+func (r *runtime) needLoadBalancer(ctx context.Context, reporter progress.Reporter) error {
 	if r.hasImage(ctx, nodeimage.LoadBalancer) {
 		return nil
 	}
-	return r.pull(ctx, "the load balancer's image", nodeimage.LoadBalancer, progress, func(err error) error {
+	return r.pull(ctx, "the load balancer's image", nodeimage.LoadBalancer, reporter, func(err error) error {
 		return fmt.Errorf("%w: several control planes need the load balancer %s, which is not here and cannot be pulled: %w: \"make node-image\" in the repository makes one without any registry, or choose --control-planes 1",
 			ErrNoImage, nodeimage.LoadBalancer, err)
 	})
 }
 
-func (r *runtime) pullNodeImage(ctx context.Context, image string, byDefault bool, progress cluster.Progress) error {
-	return r.pull(ctx, "node image", image, progress, func(err error) error {
+func (r *runtime) pullNodeImage(ctx context.Context, image string, byDefault bool, reporter progress.Reporter) error {
+	return r.pull(ctx, "node image", image, reporter, func(err error) error {
 		if byDefault {
 			return fmt.Errorf("%w: neither %s nor %s is here, and the latter cannot be pulled: %w: \"make node-image\" in the repository builds the former without any registry, --image names another one",
 				ErrNoImage, nodeimage.Name(), image, err)
@@ -187,8 +187,8 @@ func (r *runtime) pullNodeImage(ctx context.Context, image string, byDefault boo
 }
 
 // pull is a step that pulls an image; advise adds what to do if that fails.
-func (r *runtime) pull(ctx context.Context, what, image string, progress cluster.Progress, advise func(error) error) error {
-	return cluster.Step(progress, "Pulling "+what+" "+image, func() (string, error) {
+func (r *runtime) pull(ctx context.Context, what, image string, reporter progress.Reporter, advise func(error) error) error {
+	return progress.Step(reporter, "Pulling "+what+" "+image, func() (string, error) {
 		_, err := r.run(ctx, "pull", r.imageName(image))
 		if err == nil || ctx.Err() != nil {
 			return "", err

@@ -7,8 +7,8 @@ import (
 
 	kinddefaults "sigs.k8s.io/kind/pkg/apis/config/defaults"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // What `make node-image` builds is found under the name that it has with each
@@ -32,7 +32,7 @@ func TestChooseImage(t *testing.T) {
 esac
 `)
 		t.Setenv("HAS", tc.has)
-		image, _, err := (&runtime{command: tc.command}).chooseImage(t.Context(), tc.asked, cluster.Silent)
+		image, _, err := (&runtime{command: tc.command}).chooseImage(t.Context(), tc.asked, progress.Silent)
 		if err != nil || image != tc.want {
 			t.Errorf("%s that has %s, asked for %q: %s, %v, want %s", tc.command, tc.has, tc.asked, image, err, tc.want)
 		}

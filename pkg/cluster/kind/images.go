@@ -17,11 +17,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 )
 
-// ownImages returns the bundle's images that are built from the programs next
+// images are the names of the images that the bundle's Pods need, and the operator's.
+func (p *plan) images() []string {
+	names := bundle.Images(p.bundle)
+	if p.state.Operator {
+		names = append(names, v1alpha1.DefaultOperatorImage)
+	}
+	return names
+}
+
+// ownImages returns those of some images that are built from the programs next
 // to this one. The kubelet pulls all others.
-func ownImages(b *v1alpha1.Bundle) ([]*imagetar.Image, error) {
+func ownImages(names []string) ([]*imagetar.Image, error) {
 	needed := map[string]bool{}
-	for _, name := range bundle.Images(b) {
+	for _, name := range names {
 		if full, err := reference.ParseNormalizedNamed(name); err == nil {
 			needed[reference.TagNameOnly(full).String()] = true
 		}

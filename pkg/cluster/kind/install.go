@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // bootstrapUser installs the bundle before kubeadm has created the permissions of
@@ -68,7 +68,9 @@ func (p *plan) install(ctx context.Context, config *rest.Config) error {
 		if objects, last = install.Objects(ctx, config, p.bundle, time.Now()); last == nil {
 			// Its server does not run yet; see tunnelAPIReady.
 			objects = slices.DeleteFunc(objects, isAPIService)
-			last = applyAll(ctx, config, objects, install.LeasesOf(p.bundle))
+			if last = p.applyOperator(ctx, config); last == nil {
+				last = p.applyBundle(ctx, config, objects)
+			}
 		}
 		return last == nil || !transient(last), last
 	})
@@ -91,7 +93,7 @@ func poll(ctx context.Context, every time.Duration, f func() (bool, error)) erro
 
 // awaitReady waits until nodes and the bundle's workloads are ready, kube-apiserver
 // accepts the kubelets' certificates, and the second scheduler has a leader.
-func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress cluster.Progress) error {
+func (p *plan) awaitReady(ctx context.Context, config *rest.Config, reporter progress.Reporter) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -109,13 +111,14 @@ func (p *plan) awaitReady(ctx context.Context, config *rest.Config, progress clu
 		{"Starting the second scheduler", !p.secondScheduler(), p.schedulerReady},
 		{"Starting the gateway", !gateway.Enabled(p.bundle), p.gatewayReady},
 		{"Starting the tunnel's API server", !tunnelapi.Enabled(p.bundle), p.tunnelAPIReady(config)},
+		{"Starting the operator", !p.state.Operator, p.operatorReady},
 	} {
 		if step.skip {
 			continue
 		}
 		began := time.Now()
-		err := cluster.Step(progress, step.title, func() (string, error) {
-			result, err := await(limit, client, progress, step.check)
+		err := progress.Step(reporter, step.title, func() (string, error) {
+			result, err := await(limit, client, reporter, step.check)
 			return result + ", " + since(began), err
 		})
 		if err != nil {
@@ -137,14 +140,14 @@ func (n waitError) Error() string { return string(n) }
 
 // await repeats a check until it succeeds; the check's last error explains a
 // timeout.
-func await(ctx context.Context, client kubernetes.Interface, progress cluster.Progress, check func(context.Context, kubernetes.Interface) (string, error)) (string, error) {
+func await(ctx context.Context, client kubernetes.Interface, reporter progress.Reporter, check func(context.Context, kubernetes.Interface) (string, error)) (string, error) {
 	var result string
 	var last error
 	err := poll(ctx, 250*time.Millisecond, func() (bool, error) {
 		result, last = check(ctx, client)
 		var wait waitError
 		if errors.As(last, &wait) || (last != nil && transient(last)) {
-			progress.Detail("%v", last)
+			reporter.Detail("%v", last)
 			return false, nil
 		}
 		return true, last

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/apis/certificates"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Kubelets request their serving certificates from the cluster's CA (serverTLSBootstrap), so
@@ -138,7 +138,7 @@ func (p *plan) containerAddresses(ctx context.Context) (map[string][]netip.Addr,
 	if err != nil {
 		return nil, err
 	}
-	list, err := rt.containers(ctx, rt.kind(newLogger(cluster.Silent)), p.Name)
+	list, err := rt.containers(ctx, rt.kind(newLogger(progress.Silent)), p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (p *plan) kubeletsVerified(ctx context.Context, client kubernetes.Interface
 		}
 		return "", waitError(fmt.Sprintf("kube-apiserver does not accept the certificate of the kubelet of %s: %v%s", n.name, err, p.pendingWords()))
 	}
-	return cluster.Count(len(p.nodes()), "kubelet"), nil
+	return progress.Count(len(p.nodes()), "kubelet"), nil
 }
 
 // kubeletAnswer bounds one request to a kubelet.
@@ -196,9 +196,9 @@ func (p *plan) pendingWords() string {
 }
 
 // notePending shows the requests that are left pending.
-func (p *plan) notePending(progress cluster.Progress) {
+func (p *plan) notePending(reporter progress.Reporter) {
 	for _, name := range slices.Sorted(maps.Keys(p.leftPending)) {
-		cluster.Note(progress, "certificate signing request %s of %s is left pending: %s: approve it with \"kubectl certificate approve %s\" only if you know who made it",
+		progress.Note(reporter, "certificate signing request %s of %s is left pending: %s: approve it with \"kubectl certificate approve %s\" only if you know who made it",
 			name, certificatesv1.KubeletServingSignerName, p.leftPending[name], name)
 	}
 }

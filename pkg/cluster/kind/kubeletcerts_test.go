@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 const worker = "fairlead-dev-worker"
@@ -106,7 +106,7 @@ func TestServingRequest(t *testing.T) {
 			c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageCertSign)
 		}, "usages"},
 		"no usage for servers": {nil, func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Usages = c.Spec.Usages[:1] }, "usages"},
-		"another organisation": {func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }, nil, "organization"},
+		"another organization": {func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }, nil, "organization"},
 		"a second one": {func(r *x509.CertificateRequest) {
 			r.Subject.Organization = append(r.Subject.Organization, "system:masters")
 		}, nil, "organization"},
@@ -135,7 +135,7 @@ func TestServingRequest(t *testing.T) {
 
 // said records the notes of a Progress.
 type said struct {
-	cluster.Progress
+	progress.Reporter
 	notes []string
 }
 
@@ -182,7 +182,7 @@ esac
 				t.Errorf("%s: conditions %v, want %v", name, got, want)
 			}
 		}
-		s := &said{Progress: cluster.Silent}
+		s := &said{Reporter: progress.Silent}
 		p.notePending(s)
 		if len(s.notes) != 1 || !strings.Contains(s.notes[0], "stale") || !strings.Contains(s.notes[0], "172.18.0.9") {
 			t.Errorf("noted %q, want the one that is left pending and why", s.notes)

@@ -87,7 +87,7 @@ func storedCluster(t *testing.T, command string) *plan {
 	if err := os.MkdirAll(p.ConfigDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(p.writeState(), p.StoreBundle(p.bundle)); err != nil {
+	if err := errors.Join(p.Save(), p.StoreBundle(p.bundle)); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -10,13 +10,13 @@ import (
 
 	kindlog "sigs.k8s.io/kind/pkg/log"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
-// logger converts kind's own log into the steps of a cluster.Progress and keeps
+// logger converts kind's own log into the steps of a progress.Reporter and keeps
 // the rest for failures.
 type logger struct {
-	progress cluster.Progress
+	progress progress.Reporter
 
 	mu      sync.Mutex
 	running string
@@ -26,7 +26,7 @@ type logger struct {
 
 var _ kindlog.Logger = (*logger)(nil)
 
-func newLogger(progress cluster.Progress) *logger { return &logger{progress: progress} }
+func newLogger(reporter progress.Reporter) *logger { return &logger{progress: reporter} }
 
 // titles maps the beginnings of kind's step titles to ours.
 var titles = []struct{ kind, ours string }{

@@ -12,7 +12,7 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 )
 
-// steps is a cluster.Progress that records the steps.
+// steps is a progress.Reporter that records the steps.
 type steps struct{ lines []string }
 
 func (s *steps) Begin(step string)       { s.lines = append(s.lines, "begin "+step) }

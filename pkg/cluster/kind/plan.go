@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/constants"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -33,14 +34,22 @@ type State struct {
 	// OwnPodNetwork means that nodes have this package's Pod network, because their image
 	// contains none.
 	OwnPodNetwork bool `json:"ownPodNetwork"`
+	// Operator means that the operator runs.
+	Operator bool `json:"operator,omitempty"`
 }
 
 // plan is everything that is decided about one cluster.
 type plan struct {
 	cluster.Home
-	state  State
-	bundle *v1alpha1.Bundle
-	facts  facts
+	options upOptions
+	state   State
+	bundle  *v1alpha1.Bundle
+	facts   facts
+	// runs is the container runtime in which Plan found room for the cluster, library
+	// kind's for it, and log kind's log, once Create has begun.
+	runs    *runtime
+	library *kindcluster.Provider
+	log     *logger
 	// load lists the images that nodes lack and that this machine can build.
 	load []*imagetar.Image
 	// restarted is when nodes were restarted: what the API server recorded about them

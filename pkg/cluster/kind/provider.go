@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/spf13/pflag"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Provider manages kind clusters whose state is below one directory.
@@ -51,6 +55,49 @@ type Settings struct {
 	Workers *int
 }
 
+// NewSettings returns the settings of kind clusters with their defaults.
+func NewSettings() cluster.Settings { return &Settings{} }
+
+// ProviderName implements cluster.Settings.
+func (s *Settings) ProviderName() string { return cluster.Kind }
+
+// AddFlags implements cluster.Settings.
+func (s *Settings) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it exists, otherwise kind's own)", nodeimage.Name()))
+	f.IntVar(&s.ControlPlanes, "control-planes", 0, fmt.Sprintf("kind: number of control plane nodes, 1 or 3 (default %d)", DefaultControlPlanes))
+	f.Var(optionalInt{&s.Workers}, "workers", fmt.Sprintf("kind: number of worker nodes (default %d)", DefaultWorkers))
+}
+
+// Validate implements cluster.Settings.
+func (s *Settings) Validate(f *pflag.FlagSet) error {
+	return cluster.CheckPositive(f, "control-planes")
+}
+
+// Provider implements cluster.Settings.
+func (s *Settings) Provider(root string) cluster.Provider { return NewProvider(root, *s) }
+
+// optionalInt is the value of a flag that stays nil unless the user sets it.
+type optionalInt struct{ n **int }
+
+// String implements pflag.Value.
+func (o optionalInt) String() string {
+	if o.n == nil || *o.n == nil {
+		return "0"
+	}
+	return strconv.Itoa(**o.n)
+}
+
+// Set implements pflag.Value.
+func (o optionalInt) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, 0)
+	*o.n = new(int)
+	**o.n = int(n)
+	return err
+}
+
+// Type implements pflag.Value.
+func (o optionalInt) Type() string { return "int" }
+
 // upOptions are all inputs of Up.
 type upOptions struct {
 	cluster.UpOptions
@@ -69,7 +116,7 @@ var ErrOptions = errors.New("no such cluster can be made")
 
 func (o *upOptions) complete() error {
 	if o.Progress == nil {
-		o.Progress = cluster.Silent
+		o.Progress = progress.Silent
 	}
 	if len(o.Name) > maxName {
 		return fmt.Errorf("%w: cluster name %q has %d characters: use at most %d with --provider kind, as it is part of host names", ErrOptions, o.Name, len(o.Name), maxName)

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 func (p *plan) secondScheduler() bool { return ptr.Deref(p.bundle.Scheduler.Enabled, true) }
@@ -54,7 +54,7 @@ func (p *plan) nodesReady(ctx context.Context, client kubernetes.Interface) (str
 			return "", waitError("waiting for " + want.name)
 		}
 	}
-	return cluster.Count(len(p.nodes()), "node"), nil
+	return progress.Count(len(p.nodes()), "node"), nil
 }
 
 func (p *plan) nodeReady(n *corev1.Node) bool {

@@ -14,15 +14,20 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // ErrNodesMissing is returned if containers of a cluster were removed outside
 // fairlead.
 var ErrNodesMissing = errors.New("containers of the cluster are missing")
 
-// resume starts a cluster whose containers are stopped, or finds it running.
-func (p *plan) resume(ctx context.Context, o upOptions) error {
-	if err := p.sameAsAsked(o); err != nil {
+// Resume implements cluster.Driver.
+func (p *plan) Resume(ctx context.Context) error {
+	var err error
+	if p.bundle, err = p.StoredBundle(); err != nil {
+		return err
+	}
+	if err := p.sameAsAsked(p.options); err != nil {
 		return err
 	}
 	rt, err := p.runtime(ctx)
@@ -32,49 +37,50 @@ func (p *plan) resume(ctx context.Context, o upOptions) error {
 	if err := rt.ping(ctx); err != nil {
 		return err
 	}
+	return cluster.Interrupted(ctx, p.startStopped(ctx, rt))
+}
+
+// startStopped starts containers that are stopped, and waits until all parts are ready.
+func (p *plan) startStopped(ctx context.Context, rt *runtime) error {
 	stopped, err := p.stopped(ctx, rt)
 	if err != nil {
-		return interrupted(ctx, err)
+		return err
 	}
 	config, err := p.adminConfig()
 	if err != nil {
 		return err
 	}
-	defer p.notePending(o.Progress)
-	if len(stopped) == 0 {
-		err = cluster.Step(o.Progress, fmt.Sprintf("Cluster %s is running already", p.Name), func() (string, error) {
-			return "", p.awaitReady(ctx, config, cluster.Silent)
-		})
-	} else {
-		err = p.start(ctx, rt, stopped, config, o.Progress)
+	reporter := p.options.Progress
+	defer p.notePending(reporter)
+	if len(stopped) > 0 {
+		return p.start(ctx, rt, stopped, config, reporter)
 	}
-	if err != nil {
-		return interrupted(ctx, err)
-	}
-	return p.addContext(o)
+	return progress.Step(reporter, fmt.Sprintf("Cluster %s is running already", p.Name), func() (string, error) {
+		return "", p.awaitReady(ctx, config, progress.Silent)
+	})
 }
 
 // start starts containers that were stopped, control plane nodes first.
-func (p *plan) start(ctx context.Context, rt *runtime, stopped []string, config *rest.Config, progress cluster.Progress) error {
+func (p *plan) start(ctx context.Context, rt *runtime, stopped []string, config *rest.Config, reporter progress.Reporter) error {
 	p.restarted = map[string]time.Time{}
 	for _, name := range stopped {
 		p.restarted[name] = time.Now()
 	}
-	err := cluster.Step(progress, "Starting "+cluster.Count(len(stopped), "stopped container"), func() (string, error) {
+	err := progress.Step(reporter, "Starting "+progress.Count(len(stopped), "stopped container"), func() (string, error) {
 		_, err := rt.run(ctx, append([]string{"start"}, stopped...)...)
 		return "", err
 	})
 	if err != nil {
 		return err
 	}
-	return p.awaitReady(ctx, config, progress)
+	return p.awaitReady(ctx, config, reporter)
 }
 
 // stopped returns the containers that do not run, in the order of their
 // creation: the runtime assigns addresses in that order, and etcd's members know
 // each other by address.
 func (p *plan) stopped(ctx context.Context, rt *runtime) ([]string, error) {
-	library := rt.kind(newLogger(cluster.Silent))
+	library := rt.kind(newLogger(progress.Silent))
 	list, err := rt.containers(ctx, library, p.Name)
 	if err != nil {
 		return nil, err
@@ -105,10 +111,13 @@ func (p *plan) sameAsAsked(o upOptions) error {
 		return p.Differs("image "+p.state.Image, o.Image)
 	}
 	if o.ControlPlanes != 0 && o.ControlPlanes != p.state.ControlPlanes {
-		return p.Differs(cluster.Count(p.state.ControlPlanes, "control plane"), fmt.Sprint(o.ControlPlanes))
+		return p.Differs(progress.Count(p.state.ControlPlanes, "control plane"), fmt.Sprint(o.ControlPlanes))
 	}
 	if o.Workers != nil && *o.Workers != p.state.Workers {
-		return p.Differs(cluster.Count(p.state.Workers, "worker"), fmt.Sprint(*o.Workers))
+		return p.Differs(progress.Count(p.state.Workers, "worker"), fmt.Sprint(*o.Workers))
+	}
+	if o.Operator && !p.state.Operator {
+		return p.Differs("no operator", "with one")
 	}
 	if o.APIServerPort != 0 && o.APIServerPort != p.state.Port {
 		return p.Differs(fmt.Sprintf("API server port %d", p.state.Port), fmt.Sprintf("port %d", o.APIServerPort))
@@ -137,11 +146,11 @@ func (p *plan) adminConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// library returns kind's library for an existing cluster.
-func (p *plan) library(ctx context.Context) (*kindcluster.Provider, error) {
+// existing returns kind's library for an existing cluster.
+func (p *plan) existing(ctx context.Context) (*kindcluster.Provider, error) {
 	rt, err := p.runtime(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return rt.kind(newLogger(cluster.Silent)), nil
+	return rt.kind(newLogger(progress.Silent)), nil
 }

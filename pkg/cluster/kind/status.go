@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // NodeStatus is one container of a cluster.
@@ -89,7 +90,7 @@ func (p *plan) containers(ctx context.Context) ([]container, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := rt.containers(ctx, rt.kind(newLogger(cluster.Silent)), p.Name)
+	list, err := rt.containers(ctx, rt.kind(newLogger(progress.Silent)), p.Name)
 	if err != nil {
 		// If the runtime is down, ping has a better explanation.
 		return nil, cmp.Or(rt.ping(ctx), err)
@@ -204,7 +205,7 @@ func (s Status) Problem() string {
 // WriteTable implements cluster.Status.
 func (s Status) WriteTable(out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "Cluster %s: %s, Kubernetes %s, %s and %s in %s\nContext: %s\nServer:  %s\nImage:   %s\nFiles:   %s\n",
-		s.Summary.Name, s.Health(), s.Summary.KubernetesVersion, cluster.Count(s.ControlPlanes, "control plane node"), cluster.Count(s.Workers, "worker"), s.Runtime,
+		s.Summary.Name, s.Health(), s.Summary.KubernetesVersion, progress.Count(s.ControlPlanes, "control plane node"), progress.Count(s.Workers, "worker"), s.Runtime,
 		s.Context, s.Server, s.Image, s.Dir)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(s.Containers) > 0 {

@@ -4,6 +4,7 @@ package kind
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +36,9 @@ func (p *plan) tunnelAPIReady(config *rest.Config) func(context.Context, kuberne
 		if err != nil {
 			return "", err
 		}
-		return text, applyAll(ctx, config, objects, install.LeasesOf(p.bundle))
+		if p.state.Operator { // of a cluster that was stopped, users may have changed the others
+			objects = slices.DeleteFunc(objects, func(o component.Object) bool { return !isAPIService(o) })
+		}
+		return text, p.applyBundle(ctx, config, objects)
 	}
 }

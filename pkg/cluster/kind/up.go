@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // ErrNameTaken is returned if a kind cluster of that name exists outside this
@@ -28,89 +28,68 @@ var ErrNameTaken = errors.New("the name is taken")
 // container runtime stores the nodes.
 const minFree = 512 << 20
 
-// Up creates a cluster, starts one whose containers are stopped, or finds it
-// running. It returns when all parts are ready and the user's kubeconfig has the
-// context.
-//
-// If it fails or ctx ends, it removes what it created (unless Retain is set), but
-// keeps the logs of kind and of the nodes. It fails with cluster.ErrBusy if
-// another command works on the cluster, and with cluster.ErrIncomplete if an
-// earlier Up was killed before it finished.
+// Up implements cluster.Provider. It returns when all parts are ready and the user's
+// kubeconfig has the context.
 func (p *Provider) Up(ctx context.Context, shared cluster.UpOptions) error {
 	o := upOptions{UpOptions: shared, Settings: p.settings}
 	if err := o.complete(); err != nil {
-		return err
-	}
-	if err := cluster.CheckBundle(o.Bundle); err != nil {
 		return err
 	}
 	home, err := cluster.NewHome(p.root, o.Name)
 	if err != nil {
 		return err
 	}
-	if err := cluster.CheckFree(home.Dir, minFree, cluster.OtherDisk); err != nil {
-		return err
-	}
-	if err := cluster.CheckKubeconfig(o.Kubeconfig); err != nil {
-		return err
-	}
-	unlock, err := home.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := home.CheckProvider(cluster.Kind); err != nil {
-		return err
-	}
-	pl, err := p.load(ctx, o.Name)
-	switch {
-	case errors.Is(err, cluster.ErrNotFound):
-		return create(ctx, home, o)
-	case err != nil:
-		return err
-	case pl.state.Phase != cluster.PhaseReady:
-		return home.Incomplete("its creation has not ended")
-	}
-	return pl.resume(ctx, o)
+	return (&plan{Home: home, options: o}).lifecycle().Up(ctx, o.UpOptions)
 }
 
-// create creates a new cluster.
-func create(ctx context.Context, home cluster.Home, o upOptions) error {
-	pl, rt, err := newPlan(ctx, home, o)
-	if err != nil {
-		return errors.Join(interrupted(ctx, err), os.Remove(home.LockFile()))
+// lifecycle returns the cluster's lifecycle, whose driver is the plan.
+func (p *plan) lifecycle() *cluster.Lifecycle {
+	return &cluster.Lifecycle{
+		Driver: p, Provider: cluster.Kind, Home: p.Home, Record: &p.state.Record, MinFree: minFree,
+		Removing: "Removing the containers and files of " + kindName(p.Name), Kept: " and its containers", Logs: "logs of kind and of the nodes",
 	}
-	if err := pl.make(ctx, rt, o); err != nil {
-		return err
-	}
-	return pl.addContext(o)
 }
 
-// newPlan decides everything about a new cluster and creates nothing.
-func newPlan(ctx context.Context, home cluster.Home, o upOptions) (*plan, *runtime, error) {
-	pl := &plan{Home: home, state: State{
-		Record: cluster.NewRecord(home.Name), ControlPlanes: max(o.ControlPlanes, DefaultControlPlanes), Workers: ptr.Deref(o.Workers, DefaultWorkers),
-	}}
-	pl.state.Nodes = pl.state.ControlPlanes + pl.state.Workers
+// CheckMachine implements cluster.Driver. Plan checks the container runtime.
+func (p *plan) CheckMachine(context.Context) error { return nil }
+
+// Load implements cluster.Driver.
+func (p *plan) Load() error { return p.ReadState(&p.state, &p.state.Record) }
+
+// Save implements cluster.Driver.
+func (p *plan) Save() error { return cluster.WriteJSON(p.StateFile(), p.state) }
+
+// ServerURL implements cluster.Driver.
+func (p *plan) ServerURL() string { return p.state.serverURL() }
+
+// Plan implements cluster.Driver.
+func (p *plan) Plan(ctx context.Context) error { return cluster.Interrupted(ctx, p.decide(ctx)) }
+
+// decide decides everything about a new cluster.
+func (p *plan) decide(ctx context.Context) error {
+	o := p.options
+	p.state = State{
+		Record: cluster.NewRecord(p.Name), ControlPlanes: max(o.ControlPlanes, DefaultControlPlanes), Workers: ptr.Deref(o.Workers, DefaultWorkers), Operator: o.Operator,
+	}
+	p.state.Nodes = p.state.ControlPlanes + p.state.Workers
 	var err error
-	if pl.bundle, err = completeBundle(o.Bundle, pl.state.ControlPlanes); err != nil {
-		return nil, nil, err
+	if p.bundle, err = completeBundle(o.Bundle, p.state.ControlPlanes); err != nil {
+		return err
 	}
-	rt, err := findRuntime(ctx)
-	if err != nil {
-		return nil, nil, err
+	if p.runs, err = findRuntime(ctx); err != nil {
+		return err
 	}
-	if err := rt.ping(ctx); err != nil {
-		return nil, nil, err
+	if err := p.runs.ping(ctx); err != nil {
+		return err
 	}
-	pl.state.Runtime = rt.command
-	if err := pl.checkName(ctx, rt); err != nil {
-		return nil, nil, err
+	p.state.Runtime = p.runs.command
+	if err := p.checkName(ctx, p.runs); err != nil {
+		return err
 	}
-	if pl.state.Port, err = choosePort(ctx, o.APIServerPort); err != nil {
-		return nil, nil, err
+	if p.state.Port, err = choosePort(ctx, o.APIServerPort); err != nil {
+		return err
 	}
-	return pl, rt, pl.findImages(ctx, rt, o)
+	return p.findImages(ctx, p.runs, o)
 }
 
 func choosePort(ctx context.Context, asked int) (int, error) {
@@ -127,7 +106,7 @@ func choosePort(ctx context.Context, asked int) (int, error) {
 // from this state directory. It also refuses a name if a container that is not a
 // kind node has the name of one of the cluster's nodes.
 func (p *plan) checkName(ctx context.Context, rt *runtime) error {
-	names, err := rt.kind(newLogger(cluster.Silent)).List()
+	names, err := rt.kind(newLogger(progress.Silent)).List()
 	if err != nil {
 		return fmt.Errorf("listing kind clusters: %w", err)
 	}
@@ -156,7 +135,7 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	packed := make(chan struct{})
 	go func() {
 		defer close(packed)
-		own, ownErr = ownImages(p.bundle)
+		own, ownErr = ownImages(p.images())
 	}()
 	var err error
 	p.state.Image, p.facts, err = rt.chooseImage(ctx, o.Image, o.Progress)
@@ -175,24 +154,13 @@ func (p *plan) findImages(ctx context.Context, rt *runtime, o upOptions) error {
 	return rt.checkRoom(ctx, p.state.Image, p.state.Nodes)
 }
 
-// make creates a new cluster according to the plan.
-func (p *plan) make(ctx context.Context, rt *runtime, o upOptions) (err error) {
-	log := newLogger(o.Progress)
-	library := rt.kind(log)
-	defer func() {
-		if err != nil {
-			err = p.abandon(ctx, library, log, o.Retain, err)
-		}
-	}()
-	if err := p.Claim(cluster.Kind); err != nil {
-		return err
-	}
-	if err := p.writeState(); err != nil {
-		return err
-	}
+// Create implements cluster.Driver.
+func (p *plan) Create(ctx context.Context) error {
+	p.log = newLogger(p.options.Progress)
+	p.library = p.runs.kind(p.log)
 	var ca pki.KeyPair
 	began := time.Now()
-	err = cluster.Step(o.Progress, "Writing certificates, configuration and images", func() (string, error) {
+	err := progress.Step(p.options.Progress, "Writing certificates, configuration and images", func() (result string, err error) {
 		if ca, err = p.writeMaterial(time.Now()); err != nil {
 			return "", err
 		}
@@ -201,21 +169,16 @@ func (p *plan) make(ctx context.Context, rt *runtime, o upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := p.bringUp(ctx, library, log, ca, o); err != nil {
+	if err := p.bringUp(ctx, ca); err != nil {
 		return err
 	}
-	if err := p.storeKubeconfig(library); err != nil {
-		return err
-	}
-	p.state.Phase = cluster.PhaseReady
-	return p.writeState()
+	return p.storeKubeconfig(p.library)
 }
-
-func (p *plan) writeState() error { return cluster.WriteJSON(p.StateFile(), p.state) }
 
 // bringUp lets kind create the nodes and installs the bundle at the same time, so
 // that the first Pods start before all nodes have joined.
-func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *logger, ca pki.KeyPair, o upOptions) error {
+func (p *plan) bringUp(ctx context.Context, ca pki.KeyPair) error {
+	o := p.options
 	config, err := p.bootstrapConfig(ca, time.Now())
 	if err != nil {
 		return err
@@ -224,8 +187,8 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 	defer cancel()
 	installed := make(chan error, 1)
 	go func() { installed <- p.install(ctx, config) }()
-	err = p.createNodes(ctx, library, o.Retain)
-	log.close(err)
+	err = p.createNodes(ctx, p.library, o.Retain)
+	p.log.close(err)
 	if err != nil {
 		cancel()
 		if installErr := <-installed; !errors.Is(installErr, context.Canceled) {
@@ -234,7 +197,7 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 		return err
 	}
 	began := time.Now()
-	err = cluster.Step(o.Progress, "Installing the bundle", func() (string, error) {
+	err = progress.Step(o.Progress, "Installing the bundle", func() (string, error) {
 		select {
 		case err := <-installed:
 			return since(began), err
@@ -252,11 +215,6 @@ func (p *plan) bringUp(ctx context.Context, library *kindcluster.Provider, log *
 
 // installLimit bounds the wait for the bundle's objects after kind has finished.
 const installLimit = time.Minute
-
-// addContext adds the cluster to the user's kubeconfig.
-func (p *plan) addContext(o upOptions) error {
-	return p.AddContext(o.Progress, o.Kubeconfig, &p.state.Kubeconfigs, p.writeState)
-}
 
 // storeKubeconfig stores kind's kubeconfig, which has the API server's address on
 // this machine, under this package's names.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
@@ -122,6 +123,11 @@ func NewClient(socket string) *Client {
 func (c *Client) Status(ctx context.Context) (Report, error) {
 	var report Report
 	body, err := c.do(ctx, http.MethodGet, "status")
+	// A supervisor that ends resets its connections. When it has ended, it listens no more.
+	for tries := 0; tries < 20 && cutOff(err); tries++ {
+		time.Sleep(50 * time.Millisecond)
+		body, err = c.do(ctx, http.MethodGet, "status")
+	}
 	if err != nil {
 		return report, err
 	}
@@ -129,6 +135,11 @@ func (c *Client) Status(ctx context.Context) (Report, error) {
 		return report, fmt.Errorf("reading the supervisor's answer: %w", err)
 	}
 	return report, nil
+}
+
+// cutOff reports whether a connection ended without an answer.
+func cutOff(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }
 
 // Stop stops a program and returns once it has exited.

@@ -55,6 +55,29 @@ func TestSocketAPI(t *testing.T) {
 	}
 }
 
+// A supervisor that is killed closes its socket a moment after its connections: it is not running.
+func TestEndingSupervisor(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer listener.Close()
+		for range 2 {
+			if c, err := listener.Accept(); err == nil {
+				_ = c.Close() // with the request unread, which resets the connection
+			}
+		}
+	}()
+	if _, err := NewClient(socket).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("status of a supervisor that ends: %v, want ErrNotRunning", err)
+	}
+	<-done
+}
+
 // The client that requests the shutdown gets an answer, however soon the server
 // ends.
 func TestShutdownIsAnswered(t *testing.T) {

@@ -67,7 +67,7 @@ func KillMarked(ctx context.Context, mark string, grace time.Duration) (int, err
 // start meanwhile, and returns those that are left at the limit.
 func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit time.Duration) ([]int, error) {
 	deadline := time.Now().Add(limit)
-	signalled := map[int]bool{}
+	signaled := map[int]bool{}
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -77,10 +77,10 @@ func signalUntilGone(ctx context.Context, mark string, sig syscall.Signal, limit
 			return pids, err
 		}
 		for _, pid := range pids {
-			if signalled[pid] {
+			if signaled[pid] {
 				continue
 			}
-			signalled[pid] = true
+			signaled[pid] = true
 			if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return pids, fmt.Errorf("sending %v to process %d: %w", sig, pid, err)
 			}

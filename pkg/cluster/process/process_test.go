@@ -66,6 +66,21 @@ func eventually(t *testing.T, s *Supervisor, name, what string, ok func(Status) 
 
 func ready(s Status) bool { return s.Ready }
 
+// until waits until something holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// made says whether a script has made a file, as it does when its traps are set.
+func made(file string) func() bool {
+	return func() bool { _, err := os.Stat(file); return err == nil }
+}
+
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestRestartsWhatDies(t *testing.T) {
@@ -136,15 +151,18 @@ func TestWaitsForDependencyAndFile(t *testing.T) {
 }
 
 func TestStopsDependentsFirst(t *testing.T) {
-	order := filepath.Join(t.TempDir(), "order")
+	dir := t.TempDir()
+	order := filepath.Join(dir, "order")
 	script := func(name string) string {
-		return "trap 'echo " + name + " >>" + order + "; exit 0' TERM; while :; do sleep 0.05; done"
+		return "trap 'echo " + name + " >>" + order + "; exit 0' TERM; : >" + dir + "/" + name + "; while :; do sleep 0.05; done"
 	}
 	base, user := shell(t, "base", script("base")), shell(t, "user", script("user"))
 	user.After = []string{"base"}
 	s, stop := supervise(t, base, user)
 	eventually(t, s, "user", "ready", ready)
-	time.Sleep(200 * time.Millisecond) // the shells have to set their traps
+	for _, name := range []string{"base", "user"} {
+		until(t, "the trap of "+name, made(filepath.Join(dir, name)))
+	}
 	stop()
 	got, err := os.ReadFile(order)
 	if err != nil {
@@ -156,11 +174,12 @@ func TestStopsDependentsFirst(t *testing.T) {
 }
 
 func TestKillsWhatIgnoresSIGTERM(t *testing.T) {
-	spec := shell(t, "a", "trap '' TERM; while :; do sleep 0.05; done")
+	trapped := filepath.Join(t.TempDir(), "trapped")
+	spec := shell(t, "a", "trap '' TERM; : >"+trapped+"; while :; do sleep 0.05; done")
 	spec.StopTimeout = 300 * time.Millisecond
 	s, _ := supervise(t, spec)
 	pid := eventually(t, s, "a", "ready", ready).PID
-	time.Sleep(100 * time.Millisecond)
+	until(t, "the trap", made(trapped))
 	if err := s.Stop(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +213,8 @@ func TestStopsWhileBackingOffAndWaiting(t *testing.T) {
 
 func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 	mark := t.TempDir()
-	spec := shell(t, "a", "trap '' TERM; sleep 60 & while :; do sleep 0.05; done")
+	trapped := filepath.Join(t.TempDir(), "trapped")
+	spec := shell(t, "a", "trap '' TERM; sleep 60 & : >"+trapped+"; while :; do sleep 0.05; done")
 	s, err := New(mark, []Spec{spec})
 	if err != nil {
 		t.Fatal(err)
@@ -203,10 +223,11 @@ func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
 	eventually(t, s, "a", "ready", ready)
-	time.Sleep(200 * time.Millisecond)
-	if found, err := FindMarked(mark); err != nil || len(found) < 2 {
-		t.Errorf("FindMarked = %v, %v; want the shell and its child", found, err)
-	}
+	until(t, "the trap", made(trapped))
+	until(t, "the shell and its child", func() bool { // a child that is being started has no marks for a moment
+		found, err := FindMarked(mark)
+		return err == nil && len(found) >= 2
+	})
 	if found, err := FindMarked(mark + "-other"); err != nil || len(found) != 0 {
 		t.Errorf("FindMarked of another mark = %v, %v; want none", found, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// MarkEnv is the environment variable by which [FindMarked] recognises the
+// MarkEnv is the environment variable by which [FindMarked] recognizes the
 // processes of one supervisor, also after the supervisor itself was killed.
 const MarkEnv = "FAIRLEAD_CLUSTER_DIR"
 

@@ -33,7 +33,7 @@ type unit struct {
 	mu     sync.Mutex
 	status Status
 	want   bool          // it should run
-	proc   *os.Process   // the running program; signalled by handle, never by a PID that may be reused
+	proc   *os.Process   // the running program; signaled by handle, never by a PID that may be reused
 	poke   chan struct{} // closed and replaced when want changes or the program becomes ready
 }
 

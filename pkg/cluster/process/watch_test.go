@@ -61,20 +61,18 @@ func TestGrandchildrenEndWithTheProgram(t *testing.T) {
 	s, _ := supervise(t, shell(t, "a", "sleep 60 & echo $! >"+dir+"/pid; exec sleep 60"))
 	eventually(t, s, "a", "ready", ready)
 	var child int
-	for range 100 {
+	until(t, "the child's PID", func() bool {
 		data, _ := os.ReadFile(filepath.Join(dir, "pid"))
-		if child, _ = strconv.Atoi(strings.TrimSpace(string(data))); child != 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if child == 0 || !alive(child) {
+		child, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+		return child != 0
+	})
+	if !alive(child) {
 		t.Fatalf("child %d does not run", child)
 	}
 	if err := s.Stop(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
+	for range 1000 {
 		if data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat")); err != nil || strings.Contains(string(data), ") Z ") {
 			return
 		}

@@ -20,10 +20,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 )
 
-// Settings are those that only one provider has.
-type Settings struct {
-	Embedded embedded.Settings
-	Kind     kind.Settings
+// registered are the providers. The first is the default. To add one, add its line.
+var registered = []func() cluster.Settings{
+	embedded.NewSettings,
+	kind.NewSettings,
+}
+
+// Settings returns the settings of all providers, with their defaults. The first are those
+// of the default provider.
+func Settings() []cluster.Settings {
+	var all []cluster.Settings
+	for _, settings := range registered {
+		all = append(all, settings())
+	}
+	return all
 }
 
 // Set is the set of all providers of the clusters below one directory.
@@ -33,7 +43,7 @@ type Set struct {
 }
 
 // New returns the providers of the user's clusters; see cluster.Root.
-func New(settings Settings) (*Set, error) {
+func New(settings []cluster.Settings) (*Set, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
@@ -42,14 +52,24 @@ func New(settings Settings) (*Set, error) {
 }
 
 // NewAt returns the providers of the clusters below another directory.
-func NewAt(root string, settings Settings) *Set {
-	return &Set{root: root, all: []cluster.Provider{
-		embedded.NewProvider(root, settings.Embedded), kind.NewProvider(root, settings.Kind),
-	}}
+func NewAt(root string, settings []cluster.Settings) *Set {
+	s := &Set{root: root}
+	for _, of := range settings {
+		s.all = append(s.all, of.Provider(root))
+	}
+	return s
 }
 
 // Names returns the names of all providers; the first is the default.
-func Names() []string { return []string{cluster.Embedded, cluster.Kind} }
+func Names() []string { return NewAt("", Settings()).names() }
+
+func (s *Set) names() []string {
+	var names []string
+	for _, p := range s.all {
+		names = append(names, p.Name())
+	}
+	return names
+}
 
 // ErrUnknown is returned if there is no such provider.
 var ErrUnknown = errors.New("no such provider")
@@ -58,7 +78,7 @@ var ErrUnknown = errors.New("no such provider")
 func (s *Set) Named(provider string) (cluster.Provider, error) {
 	i := slices.IndexFunc(s.all, func(p cluster.Provider) bool { return p.Name() == provider })
 	if i < 0 {
-		return nil, fmt.Errorf("%w: %q: choose %s", ErrUnknown, provider, strings.Join(Names(), " or "))
+		return nil, fmt.Errorf("%w: %q: choose %s", ErrUnknown, provider, strings.Join(s.names(), " or "))
 	}
 	return s.all[i], nil
 }

@@ -15,7 +15,7 @@ import (
 // A cluster's provider is found by its name, and a name is not given twice.
 func TestProviderOfACluster(t *testing.T) {
 	root := t.TempDir()
-	set := NewAt(root, Settings{})
+	set := NewAt(root, Settings())
 	for _, name := range Names() {
 		home, err := cluster.NewHome(root, "a-"+name)
 		if err != nil {
@@ -63,7 +63,7 @@ func TestListShowsWhatIsHalfMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := NewAt(root, Settings{}).List(t.Context())
+	list, err := NewAt(root, Settings()).List(t.Context())
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -75,7 +75,7 @@ func TestListShowsWhatIsHalfMade(t *testing.T) {
 			t.Errorf("problem: %s", s.Problem())
 		}
 	}
-	if list, err := NewAt(filepath.Join(root, "none"), Settings{}).List(t.Context()); err != nil || len(list) != 0 {
+	if list, err := NewAt(filepath.Join(root, "none"), Settings()).List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("no directory: %v, %v", list, err)
 	}
 }

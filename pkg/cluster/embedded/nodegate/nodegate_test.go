@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // world is a gate in front of a backend that responds with the path of the
@@ -45,12 +46,7 @@ func newWorld(t *testing.T) world {
 		_, _ = io.WriteString(rw, r.URL.Path+"?"+r.URL.RawQuery)
 	}))
 	t.Cleanup(backend.Close)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := net.JoinHostPort("127.0.0.1", daemontest.Ports(t, 1)[0])
 	server := w.issue(t, w.ca, pki.Request{CommonName: "node", IPs: []net.IP{net.ParseIP("127.0.0.1")}, Usages: pki.ServerAuth})
 	dir := t.TempDir()
 	w.config = Config{

@@ -123,7 +123,7 @@ func countPlaces(before, after podTemplate, nodes []corev1.Node) (now, then int,
 	return now, then, nil
 }
 
-// fits tells whether a node matches the Pod's selector, affinity and tolerations.
+// fits reports whether a node matches the Pod's selector, affinity and tolerations.
 func (t podTemplate) fits(node *corev1.Node) (bool, error) {
 	if t.replicas == 0 && !t.daemon {
 		return false, nil

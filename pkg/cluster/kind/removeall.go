@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // clusterLabel is the label by which kind finds the containers of a cluster.
@@ -28,7 +28,7 @@ const stragglerLimit = 30 * time.Second
 func (p *plan) removeAll(ctx context.Context, rt *runtime) error {
 	ctx, cancel := context.WithTimeout(ctx, stragglerLimit)
 	defer cancel()
-	library := rt.kind(newLogger(cluster.Silent))
+	library := rt.kind(newLogger(progress.Silent))
 	for {
 		making := stragglers(kindName(p.Name)) // before the containers are listed
 		list, err := rt.containers(ctx, library, p.Name)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/install"
+)
+
+// testAgentsLast: agents are deleted after all other workloads are gone, also in a run that finds
+// the others already being deleted: their logs and webhooks need the tunnel until then. The agents
+// are a Deployment that sorts before the scheduler's.
+func testAgentsLast(e env) {
+	e.apply(objects(e.t, func(b *v1alpha1.Bundle) { b.Konnectivity.Agent.Form = v1alpha1.FormDeployment }), install.Options{})
+	deployments := e.client.AppsV1().Deployments("kube-system")
+	hold := func(finalizers string) {
+		if _, err := deployments.Patch(e.t.Context(), "my-scheduler", types.MergePatchType, []byte(`{"metadata": {"finalizers": `+finalizers+`}}`), metav1.PatchOptions{}); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	hold(`["example.com/other"]`)
+	for run := range 2 {
+		r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 15 * time.Second})
+		if err == nil || !strings.Contains(err.Error(), "Deployment kube-system/my-scheduler is not gone") {
+			e.t.Errorf("run %d: %v", run, err)
+		}
+		if _, err := deployments.Get(e.t.Context(), "konnectivity-agent", metav1.GetOptions{}); err != nil {
+			e.t.Errorf("run %d: the agents went before the scheduler: %v, %+v", run, err, r.Objects)
+		}
+	}
+	hold("null")
+	e.uninstall()
+	if left := e.names(); len(left) != 0 {
+		e.t.Errorf("left %v", left)
+	}
+
+	e.apply(objects(e.t, nil), install.Options{})
+	r := e.uninstall()
+	var got []string
+	for _, o := range r.Objects {
+		if o.Kind == "Deployment" || o.Kind == "DaemonSet" || o.Kind == "PodDisruptionBudget" {
+			got = append(got, o.Name)
+		}
+	}
+	if i := slices.Index(got, "konnectivity-agent"); i != len(got)-1 {
+		e.t.Errorf("deleted in the order %q", got)
+	}
+}
+
+// testUnlisted: a run that may list nothing deletes what is in the inventory and in Objects,
+// and nothing else.
+func testUnlisted(e env) {
+	e.bystanders()
+	before := e.names()
+	all := objects(e.t, nil)
+	e.apply(all, install.Options{})
+	if err := e.client.CoreV1().ConfigMaps("kube-system").Delete(e.t.Context(), install.InventoryName, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Objects: all, Wait: true, Timeout: 20 * time.Second}); err != nil {
+		e.t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, e.names()); diff != "" {
+		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
