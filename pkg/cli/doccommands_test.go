@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/e2e/doccommands"
 )
 
 const repository = "../.."
@@ -21,13 +22,7 @@ const repository = "../.."
 // docPages are the pages whose commands people copy.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
-	err := filepath.WalkDir(filepath.Join(repository, "docs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
-			pages = append(pages, strings.TrimPrefix(path, repository+"/"))
-		}
-		return err
-	})
+	pages, err := doccommands.Pages(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +42,9 @@ func TestDocCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := shellLines(string(data))
+		blocks := doccommands.ShellLines(string(data))
 		for i, line := range append(blocks, inlineCommands(string(data))...) {
-			for _, words := range simpleCommands(line) {
+			for _, words := range doccommands.SimpleCommands(line) {
 				kind, err := checkCommand(words, string(makefile))
 				found[kind]++
 				if named := i >= len(blocks) && err != nil && strings.Contains(err.Error(), "flag needs an argument"); named {
@@ -88,7 +83,7 @@ func TestDocCommandsFindMistakes(t *testing.T) {
 		"kubectl get pods # then fairlead nonsense": false,
 	} {
 		var err error
-		for _, words := range simpleCommands(line) {
+		for _, words := range doccommands.SimpleCommands(line) {
 			if _, e := checkCommand(words, makefile); e != nil {
 				err = e
 			}
@@ -97,41 +92,6 @@ func TestDocCommandsFindMistakes(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-}
-
-// shellLines returns the lines of blocks of type sh, and those behind a prompt in blocks of type console.
-func shellLines(text string) []string {
-	var lines []string
-	block, joined := "", ""
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if kind, ok := strings.CutPrefix(line, "```"); ok {
-			if block != "" {
-				kind = ""
-			} else if kind == "" {
-				kind = "text"
-			}
-			block, joined = kind, ""
-			continue
-		}
-		command := line
-		switch block {
-		case "sh", "bash":
-		case "console":
-			var ok bool
-			if command, ok = strings.CutPrefix(line, "$ "); !ok {
-				continue
-			}
-		default:
-			continue
-		}
-		if rest, more := strings.CutSuffix(command, `\`); more {
-			joined += rest
-			continue
-		}
-		lines, joined = append(lines, joined+command), ""
-	}
-	return lines
 }
 
 var inline = regexp.MustCompile("`((?:sudo )?(?:bin/)?(?:fairlead|make) [^`]+)`")
@@ -145,60 +105,9 @@ func inlineCommands(text string) []string {
 	return lines
 }
 
-// simpleCommands splits a line at pipes, lists and process substitutions, and each part into words. It knows quotes and
-// comments. Words that quotes protect keep what is in them.
-func simpleCommands(line string) [][]string {
-	var all [][]string
-	var words []string
-	var word strings.Builder
-	quote, inWord := rune(0), false
-	endWord := func() {
-		if inWord {
-			words = append(words, word.String())
-		}
-		word.Reset()
-		inWord = false
-	}
-	endCommand := func() {
-		endWord()
-		if len(words) > 0 {
-			all = append(all, words)
-		}
-		words = nil
-	}
-	for _, r := range line {
-		switch {
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			} else {
-				word.WriteRune(r)
-			}
-		case r == '\'' || r == '"':
-			quote, inWord = r, true
-		case r == ' ' || r == '\t':
-			endWord()
-		case r == '#' && !inWord:
-			endCommand()
-			return all
-		case strings.ContainsRune("|;&()<>", r):
-			endCommand()
-		default:
-			word.WriteRune(r)
-			inWord = true
-		}
-	}
-	endCommand()
-	return all
-}
-
-var assignment = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
-
 // checkCommand says what kind of command it is, and what is wrong with it.
 func checkCommand(words []string, makefile string) (kind string, err error) {
-	for len(words) > 0 && (words[0] == "sudo" || words[0] == "nice" || words[0] == "time" || assignment.MatchString(words[0])) {
-		words = words[1:]
-	}
+	words = doccommands.Program(words)
 	if len(words) == 0 {
 		return "", nil
 	}

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
+	"github.com/fairlead-dev/fairlead/pkg/observe/rules/report"
 )
 
 // TestHelp proves that the help of every command has examples, that each example begins with a command that exists and uses flags that it has,
@@ -19,7 +22,8 @@ func TestHelp(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
-		if c.Hidden || c == root || c.HasAvailableSubCommands() || !c.Runnable() || c.Name() == "help" || c.Parent().Name() == "completion" || c.Parent().Hidden {
+		// Those of completion are cobra's, and their long help has the commands.
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" || c != root && (c.Parent().Name() == "completion" || c.Parent().Hidden) {
 			return
 		}
 		if strings.TrimSpace(c.Example) == "" {
@@ -36,6 +40,24 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	walk(root)
+}
+
+// TestFixes proves that each command of fairlead in the fix of a check exists, with its flags.
+func TestFixes(t *testing.T) {
+	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	found := 0
+	for _, r := range rules.All() {
+		for _, line := range report.Commands(r.Fix) {
+			command, _, _ := strings.Cut(line, "#")
+			if words := strings.Fields(command); words[0] == "fairlead" {
+				found++
+				checkExample(t, root, root, words)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d commands", found)
+	}
 }
 
 // checkExample looks at the first command of a line, up to a pipe, an argument separator or a new command.

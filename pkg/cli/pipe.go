@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// brokenOutput tells whether a command failed because the reader closed the pipe
+// brokenOutput reports whether a command failed because the reader closed the pipe
 // on standard output.
 func brokenOutput(err error) bool {
 	var p *fs.PathError

@@ -16,7 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // envMark makes this test binary the program; its value is the file that "change" makes.
@@ -24,7 +25,7 @@ const envMark = "CLI_TEST_MARK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envMark) == "" {
-		os.Exit(m.Run())
+		os.Exit(daemontest.RunParallel(m, 4))
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	os.Exit(run(withRollback(streams), os.Args[1:], streams))
@@ -39,7 +40,7 @@ func withRollback(streams genericiooptions.IOStreams) *cobra.Command {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
 			return err
 		}
-		err := cluster.Step(ui.NewProgress(streams.ErrOut, false), "Waiting", func() (string, error) {
+		err := progress.Step(ui.NewProgress(streams.ErrOut, false), "Waiting", func() (string, error) {
 			<-cmd.Context().Done()
 			return "", context.Cause(cmd.Context())
 		})

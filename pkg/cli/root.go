@@ -8,16 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/cli/certs"
@@ -54,6 +51,9 @@ verifies that both work.`
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "fairlead", Short: "A second scheduler and a Konnectivity tunnel for your cluster", Long: long,
+		Example: `  fairlead up                       # a cluster on this machine, with both
+  fairlead install -f bundle.yaml   # into the cluster of the current context
+  fairlead check                    # what is wrong with it`,
 		SilenceUsage: true, SilenceErrors: true, Version: version.Get().String(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -82,22 +82,18 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		return fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())
 	})
 	for _, cmd := range root.Commands() {
-		if cmd.Flags().Lookup("name") != nil {
-			if cmd.Annotations[clusterflags.TakesCommand] == "" {
-				cmd.Args = nameIsAFlag
-			}
-			_ = cmd.RegisterFlagCompletionFunc("name", completeNames)
-		}
-		if cmd.Flags().Lookup("context") != nil {
-			_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+		if cmd.Flags().Lookup("name") != nil && cmd.Annotations[clusterflags.TakesCommand] == "" {
+			cmd.Args = nameIsAFlag
 		}
 	}
+	complete(root)
+	wrapHelp(root)
 	return root
 }
 
 // ownEnv lets verify ask whether a context belongs to a cluster that fairlead made.
 func ownEnv(ctx context.Context, kubeconfig, kubeContext string) (*check.Env, error) {
-	set, err := providers.New(providers.Settings{})
+	set, err := providers.New(providers.Settings())
 	if err != nil {
 		return nil, err
 	}
@@ -124,28 +120,6 @@ func nameIsAFlag(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%q is not expected here: did you mean \"%s --name %s\"?", args[0], cmd.CommandPath(), args[0])
 	}
 	return nil
-}
-
-func completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	set, err := providers.New(providers.Settings{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names, _ := set.Clusters()
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeContexts reads the kubeconfig of --kubeconfig, or the default one.
-func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if f := cmd.Flags().Lookup("kubeconfig"); f != nil {
-		rules.ExplicitPath = f.Value.String()
-	}
-	config, err := rules.Load()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // Main runs the command line and returns the exit code: 0, 1 for failures, 2

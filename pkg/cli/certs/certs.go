@@ -25,8 +25,9 @@ import (
 func NewCommand(streams genericiooptions.IOStreams, load Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "certs", Short: "Check and renew the certificates of the tunnel on this machine", GroupID: "bundle",
-		Long: "Check and renew the certificates that the tunnel uses on a control plane node.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  sudo fairlead certs check -f bundle.yaml\n  sudo fairlead certs renew -f bundle.yaml",
+		Long:    "Check and renew the certificates that the tunnel uses on a control plane node.",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCheck(streams, load), newRenew(streams, load))
 	return cmd

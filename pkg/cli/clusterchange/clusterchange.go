@@ -17,8 +17,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Options are the common flags. Make them with New.
@@ -63,7 +63,7 @@ func (o *Options) Validate() error {
 }
 
 // Progress is where the work reports what it does.
-func (o *Options) Progress() cluster.Progress { return ui.NewProgress(o.Streams.ErrOut, o.Quiet) }
+func (o *Options) Progress() progress.Reporter { return ui.NewProgress(o.Streams.ErrOut, o.Quiet) }
 
 // Findings shows what the preflight has found; its error says what keeps the
 // command from going on.

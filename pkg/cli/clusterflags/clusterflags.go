@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -129,7 +130,7 @@ func checkProxyURL(raw clientcmdapi.Config, context string) error {
 	return nil
 }
 
-// withoutContext tells whether a cluster is known without a kubeconfig.
+// withoutContext reports whether a cluster is known without a kubeconfig.
 func (f Flags) withoutContext() bool {
 	if *f.Context != "" || *f.KubeConfig != "" {
 		return false
@@ -138,21 +139,30 @@ func (f Flags) withoutContext() bool {
 	return *f.APIServer != "" || err == nil
 }
 
+// NoContextError is returned for a context that the kubeconfig does not have.
+type NoContextError struct {
+	// Name is the context's, "" if none is chosen.
+	Name string
+	// Empty means that the kubeconfig has no context at all, or that there is none.
+	Empty bool
+	text  string
+}
+
+func (e *NoContextError) Error() string { return e.text }
+
 // NoContext says which contexts there are instead of the one of that name.
 func NoContext(name string, raw clientcmdapi.Config, rules *clientcmd.ClientConfigLoadingRules) error {
 	files := strings.Join(rules.GetLoadingPrecedence(), ", ")
-	if len(raw.Contexts) == 0 {
-		return check.WithHint(fmt.Errorf("no kubeconfig with a context found (looked in %s)", files), "create a cluster with `fairlead up`, or set a file with --kubeconfig")
+	missing := &NoContextError{Name: name, Empty: len(raw.Contexts) == 0}
+	if missing.Empty {
+		missing.text = fmt.Sprintf("no kubeconfig with a context found (looked in %s)", files)
+		return check.WithHint(missing, "create a cluster with `fairlead up`, or set a file with --kubeconfig")
 	}
-	names := make([]string, 0, len(raw.Contexts))
-	for n := range raw.Contexts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	missing.text = fmt.Sprintf("no context %q in the kubeconfig (%s)", name, files)
 	if name == "" {
-		return check.WithHint(fmt.Errorf("the kubeconfig (%s) has no current context", files), "--context takes one of: %s", strings.Join(names, ", "))
+		missing.text = fmt.Sprintf("the kubeconfig (%s) has no current context", files)
 	}
-	return check.WithHint(fmt.Errorf("no context %q in the kubeconfig (%s)", name, files), "--context takes one of: %s", strings.Join(names, ", "))
+	return check.WithHint(missing, "--context takes one of: %s", strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
 }
 
 // withHint appends the hint to the error text, because the code that prints

@@ -30,6 +30,7 @@ rolls it back.`
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "controlplane", Short: "Manage the tunnel on a control plane node", Long: long,
+		Example: "  sudo fairlead controlplane install -f bundle.yaml\n  sudo fairlead controlplane status -f bundle.yaml",
 		GroupID: "bundle",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

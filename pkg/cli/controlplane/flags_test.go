@@ -45,7 +45,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestUnknownCheck: a misspelt check is refused with the checks that there are, instead
+// TestUnknownCheck: a misspelled check is refused with the checks that there are, instead
 // of being ignored without a word.
 func TestUnknownCheck(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()

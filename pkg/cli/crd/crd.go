@@ -26,6 +26,7 @@ The commands judge with the code of kube-apiserver. Exit code: 0 nothing found,
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "crd", Short: "Check CustomResourceDefinitions and migrate their objects", Long: long, GroupID: "bundle", Args: cobra.ArbitraryArgs,
+		Example: "  fairlead crd lint crd.yaml\n  fairlead crd migrate --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return &Error{2, fmt.Errorf("unknown command %q: see \"%s --help\"", args[0], cmd.CommandPath())}

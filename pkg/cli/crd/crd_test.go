@@ -64,7 +64,7 @@ func TestLint(t *testing.T) {
 		want  string
 	}{
 		"good":                 {"", []string{fixtures + "crontabs.yaml"}, 0, "1 definitions checked, nothing found"},
-		"directory":            {"", []string{fixtures, "--ignore", "conversion-ca,preferred-version,names-conflict"}, 0, "3 definitions checked"},
+		"directory":            {"", []string{fixtures, "--suppress", "conversion-ca,preferred-version,names-conflict"}, 0, "3 definitions checked"},
 		"bad":                  {bad, []string{"-"}, 1, "standard input:29 (document 2) crontabs.stable.example.com"},
 		"-f":                   {bad, []string{"-f", "-"}, 1, "properties[replicas].default"},
 		"broken YAML":          {"a: [", []string{"-"}, 1, "unreadable"},
@@ -75,7 +75,7 @@ func TestLint(t *testing.T) {
 		"no definition":        {"apiVersion: v1\nkind: Pod\n", []string{"-"}, 2, "no CustomResourceDefinition found"},
 		"no file":              {"", nil, 2, "no file given"},
 		"missing file":         {"", []string{"nowhere.yaml"}, 2, "nowhere.yaml"},
-		"unknown rule":         {"", []string{fixtures, "--ignore", "x"}, 2, "no such rule"},
+		"unknown rule":         {"", []string{fixtures, "--suppress", "x"}, 2, "no such rule"},
 		"unknown output":       {"", []string{fixtures, "-o", "xml"}, 2, "choose table or json"},
 		"unknown flag":         {"", []string{"--x"}, 2, "lint --help"},
 		"standard input twice": {"", []string{"-", "--old", "-"}, 2, "write one of them to a file"},

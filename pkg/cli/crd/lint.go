@@ -24,7 +24,7 @@ type lintOptions struct {
 	old       []string
 	recursive bool
 	strict    bool
-	ignore    []string
+	suppress  []string
 	output    string
 
 	streams genericiooptions.IOStreams
@@ -60,7 +60,7 @@ func newLint(streams genericiooptions.IOStreams) *cobra.Command {
 	f.StringArrayVar(&o.old, "old", nil, `file or directory with the definitions to be replaced; "-" reads standard input`)
 	f.BoolVarP(&o.recursive, "recursive", "R", false, "also read the directories below a directory")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 for warnings as well")
-	f.StringSliceVar(&o.ignore, "ignore", nil, "rules to leave out, for example conversion-none,column-path")
+	f.StringSliceVar(&o.suppress, "suppress", nil, "rules to leave out, for example conversion-none,column-path")
 	f.StringVarP(&o.output, "output", "o", "table", "table or json")
 	return cmd
 }
@@ -69,9 +69,9 @@ func (o *lintOptions) run(ctx context.Context) error {
 	if o.output != "table" && o.output != "json" {
 		return cannot(fmt.Errorf("--output %q: choose table or json", o.output))
 	}
-	for _, rule := range o.ignore {
+	for _, rule := range o.suppress {
 		if _, ok := lint.Rules[rule]; !ok {
-			return cannot(fmt.Errorf("--ignore %q: no such rule: choose from %s", rule, strings.Join(slices.Sorted(maps.Keys(lint.Rules)), ", ")))
+			return cannot(fmt.Errorf("--suppress %q: no such rule: choose from %s", rule, strings.Join(slices.Sorted(maps.Keys(lint.Rules)), ", ")))
 		}
 	}
 	if slices.Contains(o.files, "-") && slices.Contains(o.old, "-") {
@@ -81,7 +81,7 @@ func (o *lintOptions) run(ctx context.Context) error {
 	if err != nil {
 		return cannot(err)
 	}
-	findings = slices.DeleteFunc(findings, func(f lint.Finding) bool { return slices.Contains(o.ignore, f.Rule) })
+	findings = slices.DeleteFunc(findings, func(f lint.Finding) bool { return slices.Contains(o.suppress, f.Rule) })
 	if err := o.print(findings, count); err != nil {
 		return cannot(err)
 	}

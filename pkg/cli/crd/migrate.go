@@ -40,6 +40,9 @@ that older versions can be removed. The command works for any definition:
     fails on them once the version is gone.
  3. It leaves only the storage version in status.storedVersions.
 
+The command refuses a definition with conversion strategy None whose storage version
+lacks fields of a stored version: the objects would lose them for good.
+
 If an object cannot be rewritten, or if the definition changes meanwhile, the command
 keeps status.storedVersions and says why. You can interrupt the command and run it
 again: the API server does not write objects again that are done.
@@ -56,11 +59,12 @@ func newMigrate(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "migrate every definition that has an older version in status.storedVersions")
 	f.BoolVar(&o.DryRun, "dry-run", false, "send all patches as dry runs and change nothing")
-	f.BoolVar(&o.Force, "force", false, "also rewrite the objects if status.storedVersions has only the storage version")
+	f.BoolVar(&o.RewriteAll, "rewrite-all", false, "also rewrite the objects if status.storedVersions has only the storage version")
+	f.BoolVar(&o.AcceptLoss, "accept-data-loss", false, "go on although conversion strategy None removes fields that the storage version lacks")
 	f.StringVar(&o.method, "method", string(migrate.Auto), "who rewrites the objects: controller, patch, or auto (controller if it runs)")
 	f.Float32Var(&o.QPS, "qps", migrate.DefaultQPS, "requests per second at most")
 	f.Int64Var(&o.PageSize, "page-size", migrate.DefaultPageSize, "objects per list request")
-	f.DurationVar(&o.settle, "settle", migrate.DefaultSettle, "wait until the definition is unchanged for so long, so that all API servers know the storage version")
+	f.DurationVar(&o.settle, "settle", migrate.DefaultSettle, "wait for so long, so that all API servers know the storage version; there is no wait if the definition is older by a minute")
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml")
 	o.cluster.AddFlags(f)
 	return cmd

@@ -124,7 +124,7 @@ func problems(c *install.Comparison) string {
 	return "\ninstall would stop:" + (&install.BlockedError{Problems: c.Problems}).Details()
 }
 
-// Print prints the differences, in colour on a terminal.
+// Print prints the differences, in color on a terminal.
 func Print(w io.Writer, c *install.Comparison) error {
 	color := ui.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	for _, d := range c.Differences {
@@ -137,7 +137,7 @@ func Print(w io.Writer, c *install.Comparison) error {
 	return nil
 }
 
-// paint colours a line of a diff as git does.
+// paint colors a line of a diff as git does.
 func paint(line string, color bool) string {
 	if !color {
 		return line

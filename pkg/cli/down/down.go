@@ -28,7 +28,7 @@ context. The command also removes what a killed or failed "up" left. It keeps th
 cache of built programs and all images.`,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := providers.New(providers.Settings{})
+			set, err := providers.New(providers.Settings())
 			if err != nil {
 				return err
 			}

@@ -78,7 +78,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"diff"}, want{0, "", ""}},
 		{[]string{"diff", "-f", other}, want{1, "-  replicas: 2\n+  replicas: 3\n", "1 of the bundle's objects"}},
 		{[]string{"diff", "-f", other, "-o", "json"}, want{1, `"action": "configured"`, ""}},
-		{[]string{"install", "-q", "--timeout", "2s"}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
+		{[]string{"install", "-q", "--timeout", "10s"}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
 		{[]string{"uninstall"}, want{1, "", "stdin is not a terminal"}},
 		{[]string{"uninstall", "--dry-run", "-o", "name"}, want{0, "deployment.apps/my-scheduler\n", ""}},
 		{[]string{"uninstall", "--yes"}, want{0, "deployment.apps/my-scheduler deleted\n", ""}},

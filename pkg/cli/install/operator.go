@@ -50,6 +50,13 @@ func (o *Options) runOperator(ctx context.Context) error {
 	if !o.Quiet {
 		_, _ = fmt.Fprintf(o.Streams.ErrOut, "Installing the operator into %s\n", target)
 	}
+	findings, err := install.PreflightOperator(target.Config)
+	if err != nil {
+		return err
+	}
+	if err := o.Findings(findings); err != nil {
+		return err
+	}
 	suffix := ""
 	if o.DryRun == dryServer {
 		suffix = " (server dry run)"

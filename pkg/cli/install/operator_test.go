@@ -4,9 +4,12 @@ package install_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -58,7 +63,7 @@ func TestOperator(t *testing.T) {
 	if strings.Count(out, "unchanged") != strings.Count(out, "\n") || out == "" {
 		t.Errorf("a second run has changed something:\n%s", out)
 	}
-	step(want{1, "", "not rolled out"}, "install", "--operator", "--timeout=3s")
+	step(want{1, "", "not rolled out"}, "install", "--operator", "--timeout=15s")
 	testWebhookSecret(t, cp)
 
 	makeBundle(t, dyn)
@@ -78,8 +83,23 @@ func TestOperator(t *testing.T) {
 		t.Errorf("the bundle's objects are the bundle's: %v", err)
 	}
 	step(want{0, "customresourcedefinition.apiextensions.k8s.io/schedulerprofiles.fairlead.dev unchanged\n", ""}, "install", "--operator", "--wait=false", "--operator-namespace=kube-system")
+	finalizers(t, dyn, `["fairlead.dev/uninstall"]`)
+	step(want{1, "", "the operator has to end the deletion of Bundle default"}, "uninstall", "--operator", "--yes", "--wait=false", "--custom-resources=delete", "--ignore-preflight-errors=all")
+	if _, err := cp.Client.AppsV1().Deployments("kube-system").Get(t.Context(), operator.Name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the operator is gone, and the Bundle waits for it: %v", err)
+	}
+	finalizers(t, dyn, "null")
 	step(want{0, "customresourcedefinition.apiextensions.k8s.io/bundles.fairlead.dev deleted\n", "Bundle default"}, "uninstall", "--operator", "--yes", "--wait=false", "--custom-resources=delete")
 	step(want{0, "", "Nothing is installed"}, "uninstall", "--operator", "--yes")
+}
+
+// finalizers sets those of the Bundle.
+func finalizers(t *testing.T, dyn dynamic.Interface, list string) {
+	t.Helper()
+	bundles := dyn.Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: "v1beta1", Resource: "bundles"})
+	if _, err := bundles.Patch(t.Context(), "default", types.MergePatchType, []byte(`{"metadata": {"finalizers": `+list+`}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testCASurvives: what the operator writes into the definitions is not removed by another
@@ -158,5 +178,46 @@ func TestOperatorFlags(t *testing.T) {
 	} {
 		out, err, code := run(t, step.args[0], step.args[1:]...)
 		step.want.check(t, out, err, code)
+	}
+}
+
+// TestOperatorOnOldAPIServer: the command changes nothing on an API server that is too old for the operator.
+func TestOperatorOnOldAPIServer(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		answer := map[string]string{
+			"/version": `{"major": "1", "minor": "30", "gitVersion": "v1.30.4"}`, "/api": `{"kind": "APIVersions", "versions": ["v1"]}`,
+		}[r.URL.Path]
+		if answer == "" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["old"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.Contexts["old"] = &clientcmdapi.Context{Cluster: "old"}
+	config.CurrentContext = "old"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	for _, more := range [][]string{nil, {"--dry-run"}} {
+		out, err, code := run(t, "install", append([]string{"--operator"}, more...)...)
+		if code != 1 || out != "" || !strings.Contains(err, "nothing was changed") || !strings.Contains(err, "v1.30.4") || !strings.Contains(err, "hint: ") {
+			t.Errorf("%q: exit code %d, printed %q, error %q", more, code, out, err)
+		}
+	}
+	for _, request := range asked {
+		if !strings.HasPrefix(request, http.MethodGet+" ") {
+			t.Errorf("the command sent %s", request)
+		}
 	}
 }

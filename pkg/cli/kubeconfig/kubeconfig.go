@@ -20,7 +20,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  fairlead kubeconfig > /tmp/dev.kubeconfig\n  kubectl --kubeconfig /tmp/dev.kubeconfig get nodes",
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			set, err := providers.New(providers.Settings{})
+			set, err := providers.New(providers.Settings())
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -43,6 +44,11 @@ func TestAgainstAPIServer(t *testing.T) {
 	if versions.Kind != "APIVersions" || len(versions.Versions) != 1 || versions.Versions[0] != "v1" ||
 		len(versions.ServerAddressByClientCIDRs) == 0 || versions.ServerAddressByClientCIDRs[0].ClientCIDR != "0.0.0.0/0" {
 		t.Errorf("/api/ is %+v", versions)
+	}
+	// The address that the API server announces has its port.
+	own := cp.Client.CoreV1().RESTClient().Get().URL().Port()
+	if host, port, err := net.SplitHostPort(versions.ServerAddressByClientCIDRs[0].ServerAddress); err != nil || net.ParseIP(host) == nil || port != own {
+		t.Errorf("the API server's address is %q, %v, want one with port %s", versions.ServerAddressByClientCIDRs[0].ServerAddress, err, own)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hello", Labels: map[string]string{"app": "hello"}},
 		Spec: corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "x"}}}}

@@ -35,7 +35,7 @@ func (o *Options) throughBastion(config *rest.Config) (leave func(), err error) 
 	if o.Via == "" {
 		return func() {}, nil
 	}
-	d, err := dial.New(o.Via, dial.Options{Timeout: dialTimeout, Logger: o.logger()})
+	d, err := dial.New(o.Via, dial.Options{Timeout: dialTimeout, Logger: o.logger(), SSH: dial.SSHOptions{ConfigFile: o.SSHConfig}})
 	if err != nil {
 		return nil, fmt.Errorf("--via %s: %w", o.Via, err)
 	}

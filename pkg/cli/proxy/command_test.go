@@ -214,6 +214,45 @@ func TestWriteKubeconfig(t *testing.T) {
 	}
 }
 
+// TestWriteKubeconfigTwoRuns: the context of a proxy that runs is not replaced by another proxy, that of a killed one is. Beside
+// each other, under names of their own, both leave the rest of the file as it was.
+func TestWriteKubeconfigTwoRuns(t *testing.T) {
+	kubeconfig := fakeAPIServer(t)
+	args := []string{"--port", "0", "--write-kubeconfig", kubeconfig}
+	first := start(t, kubeconfig, args...)
+	out, err := fairlead(t.Context(), kubeconfig, append([]string{"proxy"}, args...)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--context-name") || !strings.Contains(string(out), "which still runs") {
+		t.Errorf("a second proxy: %v\n%s", err, out)
+	}
+	if config, err := clientcmd.LoadFromFile(kubeconfig); err != nil || !strings.HasSuffix(config.Clusters["proxy-test"].Server, first.address) {
+		t.Errorf("the context leads to %+v, %v, want %s", config.Clusters["proxy-test"], err, first.address)
+	}
+	_ = first.Process.Kill()
+	first.code(t)
+	second := start(t, kubeconfig, args...)
+	third := start(t, kubeconfig, append(args, "--context-name", "other")...)
+	for name, p := range map[string]*process{"proxy-test": second, "other": third} {
+		if got, err := ask(t, kubeconfig, name); err != nil || !strings.HasPrefix(got, "200 ") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if config, err := clientcmd.LoadFromFile(kubeconfig); err != nil || !strings.HasSuffix(config.Clusters[name].Server, p.address) {
+			t.Errorf("the context %s leads to %+v, %v, want %s", name, config.Clusters[name], err, p.address)
+		}
+	}
+	for _, p := range []*process{second, third} {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.code(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil || len(config.Contexts) != 1 || len(config.Clusters) != 1 || len(config.AuthInfos) != 1 || config.AuthInfos["test"].Token != "cluster-token" || config.CurrentContext != "test" {
+		t.Errorf("after all have ended, the kubeconfig is %+v, %v", config, err)
+	}
+}
+
 // TestWriteKubeconfigTwoSignals: a user who presses Ctrl-C again while a stream drains ends the
 // proxy at once, and the kubeconfig is as before by then.
 func TestWriteKubeconfigTwoSignals(t *testing.T) {

@@ -81,7 +81,10 @@ func TestBadInput(t *testing.T) {
 		{"no command follows", []string{"--"}},
 		{"cannot name a Unix socket", []string{"--unix-socket", filepath.Join(dir, "s"), "--", "true"}},
 		{"add --write-kubeconfig", []string{"--tls"}},
+		{"add --via ssh=USER@HOST", []string{"--ssh-config", "none"}},
+		{"read the SSH configuration", []string{"--via", "ssh=me@bastion", "--ssh-config", filepath.Join(dir, "none")}},
 		{"choose another with --context-name", []string{"--port", "0", "--write-kubeconfig", kubeconfig, "--context-name", "test"}},
+		{exposed + " has mode 0644", []string{"--port", "0", "--tls", "--write-kubeconfig", exposed}},
 		{"does not know the scheme socks5h", []string{proxied("socks5h://u:canary@127.0.0.1:1")}},
 		{"not valid", []string{proxied("http://u:can/ary@127.0.0.1:1")}},
 	} {

@@ -44,8 +44,9 @@ type Options struct {
 	DisableFilter, AppendServerPath                      bool
 	Keepalive                                            time.Duration
 
-	// Via is ssh=USER@HOST, or empty for a connection from this machine.
-	Via string
+	// Via is ssh=USER@HOST, or empty for a connection from this machine. SSHConfig is the configuration file
+	// of ssh; "none" reads none.
+	Via, SSHConfig string
 
 	AccessLog      bool
 	MetricsAddress string
@@ -120,6 +121,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.Keepalive, "keepalive", o.Keepalive, "period of keep-alive probes on connections to the API server; 0 uses the default of 30s, negative values disable them")
 	f.BoolVar(&o.AppendServerPath, "append-server-path", o.AppendServerPath, "put the path of the kubeconfig's server URL before the path of each request")
 	f.StringVar(&o.Via, "via", o.Via, "reach the API server through a bastion: ssh=USER@HOST[:PORT] (default: from this machine)")
+	f.StringVar(&o.SSHConfig, "ssh-config", o.SSHConfig, "SSH configuration file for --via; \"none\" reads none (default: ~/.ssh/config)")
 	f.BoolVar(&o.AccessLog, "access-log", o.AccessLog, "write one line for each request to standard error")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "serve Prometheus metrics at /metrics of this host:port (default: none)")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests, watches and sessions may go on after the first SIGTERM or SIGINT")
@@ -142,6 +144,9 @@ func (o *Options) Validate(cmd *cobra.Command, args []string) error {
 		if err := validateVia(o.Via); err != nil {
 			return err
 		}
+	}
+	if o.SSHConfig != "" && o.Via == "" {
+		return errors.New("--ssh-config is for a bastion: add --via ssh=USER@HOST, or remove it")
 	}
 	if o.WWW != "" {
 		info, err := os.Stat(o.WWW)

@@ -24,7 +24,7 @@ import (
 // machine adds.
 const (
 	silence = 10 * time.Second
-	late    = 5 * time.Second
+	late    = 20 * time.Second
 )
 
 // descriptors counts what a process has open.
@@ -138,7 +138,7 @@ func staySilent(network, address string, config *tls.Config, beginning string) e
 	return nil
 }
 
-// watchEnded tells whether an answer ended that goes on: nothing comes, but no end either.
+// watchEnded reports whether an answer ended that goes on: nothing comes, but no end either.
 func watchEnded(r *bufio.Reader) bool {
 	ended := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, r); close(ended) }()

@@ -29,6 +29,8 @@ type apiServiceOptions struct {
 
 const apiServiceLong = `Render the objects that register an extension API server with the aggregation layer:
 a ServiceAccount, its rights, a Secret with a serving certificate, and the APIService.
+Create the namespace, the Service and the Deployment of the server yourself, and
+grant the ServiceAccount what the server needs beyond authentication.
 
 The certificate is for SERVICE.NAMESPACE.svc. A new CA signs it, whose key is not
 kept, unless you pass a CA with --ca-cert and --ca-key.

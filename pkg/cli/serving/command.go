@@ -103,7 +103,7 @@ func forwarded() []os.Signal {
 	return slices.DeleteFunc(list, signal.Ignored)
 }
 
-// sentByTerminal tells whether the command has got the signal already: a terminal sends
+// sentByTerminal reports whether the command has got the signal already: a terminal sends
 // the signals of keys to all processes in its foreground.
 func sentByTerminal(s os.Signal) bool {
 	if s != os.Interrupt && s != syscall.SIGQUIT && s != syscall.SIGWINCH {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -26,7 +27,7 @@ import (
 
 // connect finds the cluster, the path into it and the resolver for its names. With an SSH
 // path the API server is reached through the bastion, too.
-func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
+func (o *Options) connect(ctx context.Context, registry prometheus.Registerer) (*rest.Config, error) {
 	if o.resolver != nil && o.dialer != nil {
 		return nil, nil
 	}
@@ -40,7 +41,9 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := dial.New(o.Via, o.dialOptions(target.Config, apiServer))
+	options := o.dialOptions(target.Config, apiServer)
+	options.Registry = registry
+	path, err := dial.New(o.Via, options)
 	if err != nil {
 		return nil, fmt.Errorf("--via %s: %w", o.Via, err)
 	}
@@ -65,11 +68,12 @@ func (o *Options) connect(ctx context.Context) (*rest.Config, error) {
 }
 
 // resolveOptions are those of the path. The network path connects to addresses, so it needs those of
-// hosts outside of the cluster, too. Where destinations are judged, each is judged by the address that
-// is dialled: the name of a Pod or of a host alone does not say what is behind it.
+// hosts outside of the cluster, too. So does an agent's path: the agent of upstream denies no address,
+// so a name must not reach it. Where destinations are judged, each is judged by the address that
+// is dialed: the name of a Pod or of a host alone does not say what is behind it.
 func (o *Options) resolveOptions(namespace, apiServer string) resolve.Options {
-	r := resolve.Options{Namespace: namespace, ClusterDomain: o.ClusterDomain, PodsByName: o.Via == dial.ViaPortForward && !o.judges(), APIServer: apiServer}
-	if o.Via == dial.ViaNetwork || o.Via == dial.ViaDirect && o.judges() {
+	r := resolve.Options{Namespace: namespace, ClusterDomain: o.ClusterDomain, PodsByName: (o.Via == dial.ViaPortForward || o.Via == dial.ViaAPI) && !o.judges(), APIServer: apiServer}
+	if o.Via == dial.ViaNetwork || o.Via == dial.ViaDirect || o.Via == dial.ViaAPI && o.judges() {
 		r.LookUp = resolve.SystemLookUp
 	}
 	return r
@@ -113,6 +117,8 @@ func (o *Options) dialOptions(config *rest.Config, apiServer string) dial.Option
 		},
 		Logger: klog.Background(),
 		Direct: o.Direct,
+		SSH:    dial.SSHOptions{ConfigFile: o.SSHConfig},
+		API:    dial.APIOptions{ByAddress: o.judges()},
 	}
 }
 
@@ -167,7 +173,7 @@ func (o *Options) commandEnvironment(proxy *url.URL, config *rest.Config) (env m
 	return env, remove, nil
 }
 
-// withoutContext tells whether the cluster is that of this Pod or of --server, and no context of
+// withoutContext reports whether the cluster is that of this Pod or of --server, and no context of
 // a kubeconfig.
 func (o *Options) withoutContext() bool {
 	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -139,7 +140,9 @@ func TestBadInput(t *testing.T) {
 		{"missing port", "", []string{"--listen", "127.0.0.1"}},
 		{"connection refused: check the address and that its sshd runs", "", []string{"--via", "ssh=me@127.0.0.1:" + daemontest.Ports(t, 1)[0]}},
 		{"ask who runs the bastion; only if its key was replaced, run: ssh-keygen -R", "", []string{"--via", "ssh=" + bastion.Target}},
-		{"choose portforward, direct", "", []string{"--via", "ssh=-oProxyCommand=x"}},
+		{"--ssh-config belongs to --via ssh=USER@HOST", "", []string{"--ssh-config", "none"}},
+		{"or choose another file with --ssh-config, or none", "", []string{"--via", "ssh=me@bastion", "--ssh-config", file("ssh", "Match exec true\n", 0o600)}},
+		{"choose portforward, api, direct", "", []string{"--via", "ssh=-oProxyCommand=x"}},
 		{"--via direct needs a konnectivity-server", "", []string{"--via", "direct"}},
 		{"--allow", "", []string{"--allow", "10.0.0.0/33"}},
 		{"--rules", "", []string{"--rules", none}},
@@ -149,6 +152,7 @@ func TestBadInput(t *testing.T) {
 		{"--tls-cert and --tls-key belong together", "", []string{"--tls-cert", none}},
 		{"serving certificate", "", []string{"--tls-cert", none, "--tls-key", none}},
 		{"choose another with --context-name", "", []string{"--context-name", "test"}},
+		{"has mode 0644", file("shared", string(read(t, kubeconfig)), 0o644), nil},
 		{"does not know the scheme socks5h", proxied("socks5h://u:canary@127.0.0.1:1"), nil},
 		{"not valid", proxied("http://u:can/ary@127.0.0.1:1"), nil},
 		{"write -- before a command", "", []string{"kubectl"}},
@@ -195,7 +199,11 @@ func TestChangedHostKey(t *testing.T) {
 // TestKubeconfigAsBefore: while the proxy runs, the kubeconfig has its context; after a signal it is
 // byte for byte as it was.
 func TestKubeconfigAsBefore(t *testing.T) {
-	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	// A run of the tests by nohup ignores SIGHUP, and so would the program, as it should.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for _, by := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		kubeconfig := apiServer(t)
 		before := read(t, kubeconfig)
 		cmd := fairlead(t, kubeconfig, "--listen", "127.0.0.1:0", "--via", "network", "--url-file", filepath.Join(t.TempDir(), "url"), "--write-kubeconfig", kubeconfig)
@@ -211,12 +219,14 @@ func TestKubeconfigAsBefore(t *testing.T) {
 			}
 			return err
 		})
-		_ = cmd.Process.Signal(signal)
+		_ = cmd.Process.Signal(by)
+		late := time.AfterFunc(bound, func() { _ = cmd.Process.Kill() })
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v: %v\n%s", signal, err, &out)
+			t.Errorf("%v: %v\n%s", by, err, &out)
 		}
+		late.Stop()
 		if after := read(t, kubeconfig); !bytes.Equal(before, after) {
-			t.Errorf("%v: the kubeconfig is now\n%s", signal, after)
+			t.Errorf("%v: the kubeconfig is now\n%s", by, after)
 		}
 	}
 }

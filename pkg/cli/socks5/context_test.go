@@ -239,7 +239,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := NewCommand(genericiooptions.IOStreams{})
-	theirs := []string{"--proxytunnel", "--deny-destinations"} // of curl and of the agent
+	theirs := []string{"--proxytunnel", "--deny-destinations", "--allow-destinations"} // of curl and of the agent
 	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(string(text), -1) {
 		if cmd.Flags().Lookup(flag[2:]) == nil && !slices.Contains(theirs, flag) {
 			t.Errorf("the page has %s, which does not exist", flag)
@@ -252,36 +252,6 @@ func TestDocs(t *testing.T) {
 	for _, row := range rows {
 		if f := cmd.Flags().Lookup(row[1]); f == nil || f.DefValue != row[2] {
 			t.Errorf("%s: the page has %s, the flag %+v", row[1], row[2], f)
-		}
-	}
-}
-
-// TestUnresolved: an agent resolves any name, as its rules hold after that, unless the proxy has rules of its own;
-// the other paths are given the API server's name only. For the network path the proxy resolves names before it
-// judges the address.
-func TestUnresolved(t *testing.T) {
-	for via, want := range map[string][2]bool{"direct": {true, true}, "ssh=me@bastion": {true, false}, "network": {true, false}, "portforward": {true, false}} {
-		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
-		o.Via = via
-		names := o.unresolved("api.inner:6443")
-		is := func(host string) bool { return names != nil && names(host, 6443) }
-		if got := [2]bool{is("API.inner."), is("other.inner")}; got != want {
-			t.Errorf("--via %s resolves the API server's name and another one: %v, want %v", via, got, want)
-		}
-		if r := o.resolveOptions("default", "api.inner:6443"); (r.LookUp != nil) != (via == "network") || r.PodsByName != (via == "portforward") {
-			t.Errorf("--via %s: the proxy resolves names: %v, Pods by name: %v", via, r.LookUp != nil, r.PodsByName)
-		}
-		// The agent does not know the proxy's rules, and a Pod's name does not say which address it has.
-		for name, judge := range map[string]func(*Options){
-			"reviews": func(o *Options) { o.AccessReview = true }, "rules": func(o *Options) { o.Rules = "f" }, "deny": func(o *Options) { o.Deny = []string{"192.0.2.1"} },
-		} {
-			o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.Via = via
-			judge(o)
-			r := o.resolveOptions("default", "api.inner:6443")
-			if (r.LookUp != nil) != (via == "network" || via == "direct") || r.PodsByName || o.unresolved("api.inner:6443")("other.inner", 6443) {
-				t.Errorf("--via %s with %s: the proxy resolves names: %v, Pods by name: %v", via, name, r.LookUp != nil, r.PodsByName)
-			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Options struct {
 	InsecureNoTLS              bool
 	InsecureNoAuthorization    bool
 	InsecureAllowLocal         bool
-	Allow, Deny                []string
+	Allow, Only, Deny          []string
 	Rules                      string
 	AccessReview               bool
 	AuditLog, MetricsAddress   string
@@ -52,6 +52,8 @@ type Options struct {
 	ContextName string
 	// ClusterDomain is the suffix of the cluster's DNS names.
 	ClusterDomain string
+	// SSHConfig is the configuration file of --via ssh; "none" reads none.
+	SSHConfig string
 	// Direct is the konnectivity-server of --via direct.
 	Direct dial.DirectOptions
 	// Command runs with the proxy in its environment.
@@ -122,7 +124,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 func (o *Options) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", o.Listen, "address and port of the proxy; port 0 picks a free one")
-	f.StringVar(&o.Via, "via", o.Via, "path into the cluster: portforward, direct, network or ssh=USER@HOST")
+	f.StringVar(&o.Via, "via", o.Via, "path into the cluster: portforward, api, direct, network or ssh=USER@HOST")
 	f.StringVar(&o.URLFile, "url-file", "", "file for the proxy's URL with the random password (default: in $XDG_RUNTIME_DIR or the state directory)")
 	f.StringVar(&o.PasswordFile, "password-file", "", "file with name:password for clients, readable by its owner only")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "serving certificate; clients then need TLS. Reloaded when it changes")
@@ -135,6 +137,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.InsecureNoTLS, "insecure-no-tls", false, "listen beyond loopback without TLS: credentials and data cross the network in clear text")
 	f.BoolVar(&o.InsecureAllowLocal, "insecure-allow-local", false, "allow loopback, link-local and metadata addresses, for clusters whose nodes run on this machine")
 	f.StringSliceVar(&o.Allow, "allow", nil, "allow these addresses outside of the cluster: CIDRs, addresses or host names (*.example.org), each with an optional :port")
+	f.StringSliceVar(&o.Only, "only", nil, "allow no destinations but these and the API server, in the form of --allow; Services, Pods and nodes, too")
 	f.StringSliceVar(&o.Deny, "deny", nil, "deny these destinations, in the form of --allow")
 	f.StringVar(&o.Rules, "rules", "", "file with rules by user, group, kind, namespace, name and port. Reloaded when it changes")
 	f.BoolVar(&o.AccessReview, "access-review", false, "let the API server authorize: clients need the verb create on services/proxy, pods/portforward or nodes/proxy")
@@ -144,10 +147,11 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.DialTimeout, "dial-timeout", o.DialTimeout, "time limit for opening a connection to a destination")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "time that open connections have after SIGTERM or Ctrl-C; a second signal ends at once")
 	f.IntVar(&o.MaxConns, "max-connections", o.MaxConns, "limit for open connections")
-	f.IntVar(&o.MaxConnsOfClient, "max-connections-per-client", o.MaxConnsOfClient, "limit for open connections of one client address")
+	f.IntVar(&o.MaxConnsOfClient, "max-connections-per-client", o.MaxConnsOfClient, "limit for open connections of one user with a certificate or a token, or of one client address")
 	f.StringVar(&o.WriteKubeconfig, "write-kubeconfig", "", "kubeconfig file that gets a context with this proxy as its proxy-url; the context is removed at the end")
 	f.StringVar(&o.ContextName, "context-name", "", "name of that context (default: socks5-CONTEXT)")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "suffix of the cluster's DNS names")
+	f.StringVar(&o.SSHConfig, "ssh-config", "", "SSH configuration file for --via ssh=USER@HOST; \"none\" reads none (default: ~/.ssh/config)")
 	f.StringVar(&o.Direct.Socket, "server-socket", "", "Unix socket of the konnectivity-server, for --via direct")
 	f.StringVar(&o.Direct.Address, "server-address", "", "HOST:PORT of the konnectivity-server, for --via direct; needs --server-cert, --server-key and --server-ca")
 	f.StringVar(&o.Direct.Mode, "server-mode", dial.ModeHTTPConnect, "protocol of the konnectivity-server: http-connect or grpc")
@@ -163,13 +167,16 @@ func (o *Options) Validate() error {
 	if err := validateVia(o.Via); err != nil {
 		return err
 	}
-	for flag, list := range map[string][]string{"allow": o.Allow, "deny": o.Deny} {
+	for flag, list := range map[string][]string{"allow": o.Allow, "only": o.Only, "deny": o.Deny} {
 		if _, err := destinations.ParseRules(strings.Join(list, ",")); err != nil {
 			return fmt.Errorf("--%s: %w", flag, err)
 		}
 	}
 	if o.HandshakeTimeout <= 0 || o.DialTimeout <= 0 || o.MaxConns <= 0 || o.MaxConnsOfClient <= 0 || o.DrainTimeout < 0 {
 		return errors.New("timeouts and limits must be greater than zero")
+	}
+	if o.SSHConfig != "" && !strings.HasPrefix(o.Via, dial.ViaSSH) {
+		return fmt.Errorf("--ssh-config belongs to --via ssh=USER@HOST, not to --via %s: remove it", o.Via)
 	}
 	return errors.Join(o.validateDirect(), o.validateTLS(), o.validateAuth(), o.validateExposure())
 }
@@ -179,7 +186,7 @@ func validateVia(via string) error {
 	if ssh && target != "" && !strings.HasPrefix(target, "-") || slices.Contains([]string{dial.ViaPortForward, dial.ViaDirect, dial.ViaNetwork, dial.ViaAPI}, via) {
 		return nil
 	}
-	return fmt.Errorf("--via %q: choose portforward, direct, network, ssh=USER@HOST or api", via)
+	return fmt.Errorf("--via %q: choose portforward, api, direct, network or ssh=USER@HOST", via)
 }
 
 func (o *Options) validateDirect() error {
@@ -216,7 +223,7 @@ func (o *Options) validateAuth() error {
 	return nil
 }
 
-// randomPassword tells whether the proxy makes its own password.
+// randomPassword reports whether the proxy makes its own password.
 func (o *Options) randomPassword() bool {
 	return !o.InsecureNoAuth && o.PasswordFile == "" && o.ClientCA == "" && !o.TokenReview
 }

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/resolve"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
@@ -35,7 +35,8 @@ import (
 func (o *Options) Run(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	config, err := o.connect(ctx)
+	registry := prometheus.NewRegistry()
+	config, err := o.connect(ctx, registry)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,6 @@ func (o *Options) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	registry := prometheus.NewRegistry()
 	cfg.Metrics = gatewaysocks5.NewMetrics(registry)
 	stopMetrics, err := serving.Metrics(ctx, o.MetricsAddress, registry, o.Streams.ErrOut)
 	if err != nil {
@@ -130,26 +130,26 @@ func (o *Options) authenticator(config *rest.Config) (*auth.Login, *auth.Authent
 }
 
 func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authorizer, error) {
-	a := &rules.Authorizer{AllowLocal: o.InsecureAllowLocal}
-	allow := o.Allow
-	if config != nil { // the API server authenticates its clients itself
+	a := &rules.Authorizer{AllowLocal: o.InsecureAllowLocal, ClusterDomain: o.ClusterDomain}
+	if r, ok := o.resolver.(*resolve.Resolver); ok {
+		a.Namespace, a.APIServers, a.ServicesOf = r.Namespace(), r.APIServers, r.ServicesOf
+	}
+	if config != nil {
 		address, err := apiServerAddress(config)
 		if err != nil {
 			return nil, err
 		}
-		allow = append(slices.Clone(allow), address)
+		a.APIServer = address
 		if host, _, err := net.SplitHostPort(self.String()); err == nil && gateway.IsLoopback(host) {
 			a.LocalAPIServer = address
 		}
 		a.Unresolved = o.unresolved(address)
 	}
 	var err error
-	if a.Allow, err = destinations.ParseRules(strings.Join(allow, ",")); err != nil {
-		return nil, err
-	}
-	deny := append(ownAddresses(self), o.Deny...)
-	if a.Deny, err = destinations.ParseRules(strings.Join(deny, ",")); err != nil {
-		return nil, err
+	for list, texts := range map[*[]destinations.Rule][]string{&a.Allow: o.Allow, &a.Only: o.Only, &a.Deny: append(ownAddresses(self), o.Deny...)} {
+		if *list, err = destinations.ParseRules(strings.Join(texts, ",")); err != nil {
+			return nil, err
+		}
 	}
 	if o.Rules != "" {
 		if a.File, err = rules.Open(o.Rules); err != nil {
@@ -166,14 +166,15 @@ func (o *Options) authorizer(config *rest.Config, self net.Addr) (*rules.Authori
 	return a, nil
 }
 
-// judges tells whether destinations are judged by more than the kubeconfig's own rights.
-func (o *Options) judges() bool { return o.AccessReview || o.Rules != "" || len(o.Deny) > 0 }
+// judges reports whether destinations are judged by more than the kubeconfig's own rights.
+func (o *Options) judges() bool {
+	return o.AccessReview || o.Rules != "" || len(o.Deny) > 0 || len(o.Only) > 0
+}
 
-// unresolved tells which names the path may resolve: an agent denies what its rules deny after
-// that. It does not know the proxy's rules, so with these, and on the other paths, which deny
-// nothing, that is the API server's name only.
+// unresolved tells which names the path may resolve: the tunnel's API denies what its rules deny after that. It does not know
+// the proxy's rules, so with these, and on the other paths, which may deny nothing, that is the API server's name only.
 func (o *Options) unresolved(apiServer string) func(host string, port uint16) bool {
-	if o.Via == dial.ViaDirect && !o.judges() {
+	if o.Via == dial.ViaAPI && !o.judges() {
 		return func(string, uint16) bool { return true }
 	}
 	return func(host string, port uint16) bool {

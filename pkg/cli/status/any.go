@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
-	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
-	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
@@ -27,23 +26,20 @@ const wide = "wide"
 // belowLimit bounds each source of the lower part: the table of processes is already there.
 const belowLimit = 3 * time.Second
 
-// refresh is the pause between two looks with --watch.
-const refresh = 2 * time.Second
+// countEvery is how many looks share one count of Pods, with --watch and --wait: a count reads every Pod.
+const countEvery = 10
 
-// target is a cluster that a kubeconfig names.
-func (o *options) target(ctx context.Context) (observe.Target, error) {
-	out := observe.Target{Brief: true}
+// target is the cluster that a context of the kubeconfig names, "" for the current one.
+func (o *options) target(ctx context.Context, name string) (observe.Target, error) {
+	out := observe.Target{Brief: true, Bundle: o.bundle}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name})
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return out, fmt.Errorf("read kubeconfig: %w: set the file with --kubeconfig", err)
 	}
-	out.Context = o.context
-	if out.Context == "" {
-		out.Context = raw.CurrentContext
-	}
+	out.Context = cmp.Or(name, raw.CurrentContext)
 	if _, ok := raw.Contexts[out.Context]; !ok {
 		err := clusterflags.NoContext(out.Context, raw, rules)
 		return out, fmt.Errorf("%w\nhint: %s", err, check.HintOf(err))
@@ -51,91 +47,76 @@ func (o *options) target(ctx context.Context) (observe.Target, error) {
 	if out.Config, err = loader.ClientConfig(); err != nil {
 		return out, fmt.Errorf("context %q: %w: see \"kubectl config view\"", out.Context, err)
 	}
-	set, err := providers.New(providers.Settings{})
+	set, err := providers.New(providers.Settings())
 	if err != nil {
 		return out, err
 	}
-	if out.Env, err = set.CheckEnv(ctx, o.kubeconfig, out.Context); err != nil {
-		return out, err
-	}
-	if o.filename != "" {
-		out.Bundle, err = bundleflag.Load(o.filename, o.streams.In, o.streams.ErrOut)
-	}
+	out.Env, err = set.CheckEnv(ctx, o.kubeconfig, out.Context)
 	return out, err
 }
 
-// any shows a cluster that a kubeconfig names.
-func (o *options) any(ctx context.Context) error {
-	target, err := o.target(ctx)
-	if err != nil {
-		return err
+// collect counts Pods at some looks only.
+func (o *options) collect(ctx context.Context, target observe.Target) (*overview.Overview, error) {
+	if o.looks%countEvery != 0 {
+		target.Scheduled = o.counted
 	}
-	deadline := time.Now().Add(o.wait)
-	for {
-		s, err := observe.Collect(ctx, target)
-		if err != nil {
-			return err
-		}
-		view := overview.Of(s)
-		if view.Healthy || !time.Now().Before(deadline) {
-			if err := o.write(view, func(w io.Writer) error { return view.Write(w, o.output == wide) }); err != nil {
-				return err
-			}
-			if !view.Healthy {
-				return fmt.Errorf("%w: %s", ErrUnhealthy, view.Problems[0])
-			}
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// below adds what the API server and the programs' metrics say to the table of a local cluster.
-func (o *options) below(ctx context.Context, name string, w io.Writer) error {
-	local := *o
-	local.context = cluster.ContextName(name)
-	target, err := local.target(ctx)
-	if err != nil || target.Env == nil {
-		return nil //nolint:nilerr // the context is not in the kubeconfig: the table of processes is all that there is
-	}
-	target.Limit = belowLimit
+	o.looks++
 	s, err := observe.Collect(ctx, target)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil, err
 	}
-	_, _ = fmt.Fprintln(w)
-	return overview.Of(s).Write(w, o.output == wide)
+	if o.counted = nil; s.Scheduled.Err == nil {
+		o.counted = &s.Scheduled
+	}
+	return overview.Of(s), nil
 }
 
-// write knows the format wide in addition to ui.Write's.
-func (o *options) write(v any, human func(io.Writer) error) error {
-	format := o.output
-	if format == wide {
-		format = ""
+// any looks at a cluster that a kubeconfig names.
+func (o *options) any(ctx context.Context) (look, error) {
+	target, err := o.target(ctx, o.context)
+	if err != nil {
+		return look{}, err
 	}
-	return ui.Write(o.streams.Out, format, v, human)
+	view, err := o.collect(ctx, target)
+	if err != nil {
+		return look{}, err
+	}
+	return look{report{Overview: view}, func(w io.Writer) error { return view.Write(w, o.output == wide) }, judge(view)}, nil
 }
 
-// watching repeats show until the user interrupts it.
-func (o *options) watching(ctx context.Context, show func(context.Context) error) error {
-	live := ui.IsTerminal(o.streams.Out)
-	for first := true; ; first = false {
-		if live {
-			_, _ = fmt.Fprint(o.streams.Out, "\x1b[H\x1b[2J")
-		} else if !first {
-			_, _ = fmt.Fprintln(o.streams.Out, "---")
-		}
-		if err := show(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnhealthy) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(refresh):
-		}
+func judge(view *overview.Overview) error {
+	switch view.State {
+	case overview.Ready:
+		return nil
+	case overview.StateUnknown:
+		return fmt.Errorf("%w: %s", ErrUnknown, view.Undecided())
 	}
+	return fmt.Errorf("%w: %s", ErrUnhealthy, view.Problems[0])
+}
+
+// report is what the command shows, in the same form for every cluster.
+type report struct {
+	// Components are those of a cluster of "fairlead up", as its provider describes them; absent for any other cluster.
+	Components cluster.Status `json:"components,omitempty"`
+	// Overview is absent if a cluster of "fairlead up" does not run.
+	Overview *overview.Overview `json:"overview,omitempty"`
+}
+
+// overview is what the API server and the programs' metrics say of a local cluster. It is nil, with a warning and without error, if the kubeconfig
+// does not have the cluster any more: the components are all that there is then.
+func (o *options) overview(ctx context.Context, name string) (*overview.Overview, error) {
+	target, err := o.target(ctx, cluster.ContextName(name))
+	var gone *clusterflags.NoContextError
+	switch {
+	case errors.As(err, &gone):
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	case target.Env == nil:
+		err = fmt.Errorf("context %q of the kubeconfig is for another cluster", target.Context)
+	default:
+		target.Limit = belowLimit
+		return o.collect(ctx, target)
+	}
+	_, _ = fmt.Fprintf(o.streams.ErrOut, "Warning: only processes or nodes are shown: %v\n", err)
+	return nil, nil //nolint:nilnil // nothing to show
 }

@@ -5,8 +5,10 @@ package sysdump
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/checkcmd"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterflags"
+	"github.com/fairlead-dev/fairlead/pkg/observe"
 	"github.com/fairlead-dev/fairlead/pkg/sysdump"
 )
 
@@ -94,6 +97,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return &checkcmd.Error{Code: 2, Err: err}
 	}
+	// A part that hangs must leave time for the others, and for logs.
+	target.Limit = min(observe.ProbeLimit, o.timeout/4)
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	name := o.output
@@ -136,7 +141,7 @@ func plain(context string) string {
 }
 
 // toFile writes a file that only its owner can read. It is there whole or not at all, and an existing one stays.
-func toFile(name string, write func(io.Writer) error) (err error) {
+func toFile(name string, write func(io.Writer) error) error {
 	if _, err := os.Lstat(name); err == nil {
 		return &checkcmd.Error{Code: 2, Err: fmt.Errorf("--output %s: the file exists: name another one", name)}
 	}
@@ -144,21 +149,37 @@ func toFile(name string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("--output %s: %w", name, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(part.Name())
-		}
-	}()
 	if err := write(part); err != nil {
-		_ = part.Close()
-		return err
+		return errors.Join(err, part.Close(), os.Remove(part.Name()))
 	}
 	if err := part.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(part.Name()))
 	}
-	// A link fails where the file exists by now, and a rename would replace it.
-	if err := os.Link(part.Name(), name); err != nil {
-		return fmt.Errorf("--output %s: %w", name, err)
+	if err := place(part.Name(), name, os.Link); err != nil {
+		return fmt.Errorf("--output %s: %w: the archive is in %s", name, err, part.Name())
 	}
 	return os.Remove(part.Name())
+}
+
+// place gives a complete file its name, unless there is a file of that name by now. A rename would replace that one, a link does not. Some file systems
+// have no links: FAT, and some of networks.
+func place(part, name string, link func(from, to string) error) error {
+	linkErr := link(part, name)
+	if linkErr == nil || errors.Is(linkErr, fs.ErrExist) {
+		return linkErr
+	}
+	from, err := os.Open(part)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
 }

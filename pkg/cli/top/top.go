@@ -40,7 +40,7 @@ type options struct {
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show the load of the tunnel", Long: "Show the load of the tunnel.", GroupID: "bundle", Args: cobra.NoArgs,
+		Use: "top", Short: "Show the load of the tunnel", Long: "Show the load of the tunnel.", Example: "  fairlead top tunnels", GroupID: "bundle", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTunnels(streams))
@@ -85,6 +85,9 @@ func (o *options) run(ctx context.Context) error {
 	if errors.Is(err, observe.ErrNoTunnelAPI) {
 		return fmt.Errorf("%w: set tunnelAPI.enabled: true in the bundle, and install it", err)
 	}
+	if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no answer within %s: see \"fairlead check\"", err, limit)
+	}
 	if err != nil {
 		if hint := check.HintOf(err); hint != "" {
 			return fmt.Errorf("%w\nhint: %s", err, hint)
@@ -108,22 +111,24 @@ type Tunnels struct {
 
 // Tunnel is what one agent carries for one server. An agent without any server has no Server.
 type Tunnel struct {
-	Agent           string    `json:"agent"`
-	Node            string    `json:"node,omitempty"`
-	Connected       bool      `json:"connected"`
-	Server          string    `json:"server,omitempty"`
-	RTTMicroseconds int64     `json:"rttMicroseconds,omitempty"`
-	OpenConnections int64     `json:"openConnections"`
-	PendingDials    int64     `json:"pendingDials"`
-	Dials           int64     `json:"dials"`
-	DialFailures    int64     `json:"dialFailures"`
-	BytesToAgent    int64     `json:"bytesToAgent"`
-	BytesFromAgent  int64     `json:"bytesFromAgent"`
-	Draining        bool      `json:"draining,omitempty"`
-	Links           int32     `json:"links,omitempty"`
-	Protocol        string    `json:"protocol,omitempty"`
-	Since           time.Time `json:"since,omitzero"`
-	Version         string    `json:"version,omitempty"`
+	Agent           string `json:"agent"`
+	Node            string `json:"node,omitempty"`
+	Connected       bool   `json:"connected"`
+	Server          string `json:"server,omitempty"`
+	RTTMicroseconds int64  `json:"rttMicroseconds,omitempty"`
+	OpenConnections int64  `json:"openConnections"`
+	PendingDials    int64  `json:"pendingDials"`
+	Dials           int64  `json:"dials"`
+	DialFailures    int64  `json:"dialFailures"`
+	BytesToAgent    int64  `json:"bytesToAgent"`
+	BytesFromAgent  int64  `json:"bytesFromAgent"`
+	Draining        bool   `json:"draining,omitempty"`
+	// Stale means that the server does not answer: the values are its last ones.
+	Stale    bool      `json:"stale,omitempty"`
+	Links    int32     `json:"links,omitempty"`
+	Protocol string    `json:"protocol,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Version  string    `json:"version,omitempty"`
 }
 
 // Of lists the tunnels, the busiest first.
@@ -137,6 +142,7 @@ func Of(s observe.TunnelState) *Tunnels {
 		}
 		for _, server := range a.Status.Servers {
 			t := base
+			t.Stale = server.Stale
 			t.Server, t.RTTMicroseconds, t.Draining, t.Links, t.Protocol = server.ServerID, server.RTTMicroseconds, server.Draining, server.Links, server.Protocol
 			t.OpenConnections, t.PendingDials, t.Dials, t.DialFailures = server.OpenConnections, server.PendingDials, server.DialsTotal, server.DialFailures
 			t.BytesToAgent, t.BytesFromAgent, t.Since = server.BytesToAgent, server.BytesFromAgent, server.Since.Time
@@ -184,7 +190,9 @@ func (t Tunnel) cells(wide bool, now time.Time) []string {
 	if server == "" {
 		server = "(not connected)"
 	}
-	if t.RTTMicroseconds > 0 {
+	if t.Stale {
+		server += " (stale)"
+	} else if t.RTTMicroseconds > 0 {
 		rtt = fmt.Sprintf("%.1fms", float64(t.RTTMicroseconds)/1000)
 	}
 	out := []string{

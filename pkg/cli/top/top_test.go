@@ -28,6 +28,7 @@ func TestTable(t *testing.T) {
 		Agents: []tunnelv1alpha1.TunnelAgent{
 			{ObjectMeta: metav1.ObjectMeta{Name: "gone"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "a1"}, Status: tunnelv1alpha1.TunnelAgentStatus{NodeName: "node-1", Version: "v1", Conditions: connected, Servers: []tunnelv1alpha1.AgentServer{
+				{ServerID: "three", RTTMicroseconds: 1234, OpenConnections: 1, Stale: true},
 				{ServerID: "one", OpenConnections: 2, Since: metav1.NewTime(now.Add(-time.Hour))},
 				{ServerID: "two", Links: 3, Protocol: "fairlead", RTTMicroseconds: 1234, OpenConnections: 70, PendingDials: 5, DialsTotal: 800, DialFailures: 9,
 					BytesToAgent: 1000, BytesFromAgent: 3 << 20, Draining: true, Since: metav1.NewTime(now.Add(-time.Hour))},
@@ -47,6 +48,7 @@ func TestTable(t *testing.T) {
 		"AGENT NODE SERVER RTT OPEN DIALS FAILS TO-AGENT FROM-AGENT PENDING LINKS PROTOCOL DRAINING AGE VERSION",
 		"a1 node-1 two 1.2ms 70 800 9 1000 3.0Mi 5 3 fairlead true 60m v1",
 		"a1 node-1 one - 2 0 0 0 0 0 0 - false 60m v1",
+		"a1 node-1 three (stale) - 1 0 0 0 0 0 0 - false - v1",
 		"gone - (not connected) - 0 0 0 0 0 0 0 - false - -",
 		"", "No answer from lost: its values are missing or old.",
 	} {

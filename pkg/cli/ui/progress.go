@@ -4,7 +4,7 @@
 // ([NewProgress]) and errors ([PrintError]).
 //
 // On a terminal the running step shows a spinner; elsewhere every step is one line
-// when it ends. NO_COLOR switches colours off. Progress goes to standard error,
+// when it ends. NO_COLOR switches colors off. Progress goes to standard error,
 // results go to standard output.
 package ui
 
@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Progress shows steps on a terminal or in a log.
@@ -37,7 +37,7 @@ type Progress struct {
 	ended  chan struct{}
 }
 
-var _ cluster.Progress = (*Progress)(nil)
+var _ progress.Reporter = (*Progress)(nil)
 
 // NewProgress writes to out, normally standard error. quiet shows failures only.
 func NewProgress(out io.Writer, quiet bool) *Progress {
@@ -45,7 +45,7 @@ func NewProgress(out io.Writer, quiet bool) *Progress {
 	return &Progress{out: out, live: live && !quiet, color: live && os.Getenv("NO_COLOR") == "", quiet: quiet}
 }
 
-// IsTerminal tells whether a person looks at the writer.
+// IsTerminal reports whether a person looks at the writer.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -12,9 +12,9 @@ import (
 
 // Style is what a writer can show.
 type Style struct {
-	// Colour is false without a terminal and with NO_COLOR. Width is the terminal's, 0 where lines may have any length.
-	Colour bool
-	Width  int
+	// Color is false without a terminal and with NO_COLOR. Width is the terminal's, 0 where lines may have any length.
+	Color bool
+	Width int
 }
 
 // StyleOf looks at the writer and the environment. COLUMNS sets the width where there is no terminal.
@@ -26,7 +26,7 @@ func StyleOf(w io.Writer) Style {
 		}
 		return Style{Width: width}
 	}
-	style := Style{Colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: 80}
+	style := Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: 80}
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= 20 {
 			style.Width = width

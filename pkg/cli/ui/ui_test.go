@@ -11,7 +11,7 @@ import (
 )
 
 // Without a terminal, progress prints one line when a step begins and one when it
-// ends, without colours or control characters.
+// ends, without colors or control characters.
 func TestPlainProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(&out, false)

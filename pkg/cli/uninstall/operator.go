@@ -40,15 +40,12 @@ func (o *Options) options(dryRun bool) install.UninstallOptions {
 func (o *Options) customObjects(ctx context.Context, target clusterflags.Cluster) error {
 	switch o.CustomResources {
 	case refuse:
-		findings, err := install.PreflightUninstallOperator(ctx, target.Config)
-		if err != nil {
+		// To ignore this finding would be --custom-resources=delete.
+		return o.refused(install.PreflightUninstallOperator(ctx, target.Config))
+	case del:
+		if err := o.refused(install.PreflightDeleteCustomObjects(ctx, target.Config)); err != nil {
 			return err
 		}
-		// Not o.Findings: to ignore this finding would be --custom-resources=delete.
-		if err := clusterflags.Findings(o.Streams.ErrOut, findings, nil); err != nil {
-			return fmt.Errorf("nothing was changed: %w", err)
-		}
-	case del:
 		objects, err := install.CustomObjects(ctx, target.Config)
 		if err != nil {
 			return err
@@ -56,6 +53,17 @@ func (o *Options) customObjects(ctx context.Context, target clusterflags.Cluster
 		if len(objects) > 0 {
 			_, _ = fmt.Fprintf(o.Streams.ErrOut, "These objects go with their definitions: %s\n", strings.Join(objects, ", "))
 		}
+	}
+	return nil
+}
+
+// refused ends the command for findings that cannot be ignored.
+func (o *Options) refused(findings []install.Finding, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := clusterflags.Findings(o.Streams.ErrOut, findings, nil); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func NewOptions(streams genericiooptions.IOStreams) *Options {
 }
 
 const long = `Remove what "fairlead install" installed in a cluster: admission policies first, then
-workloads, then the rest. The command finds the objects by its inventory and by the
+workloads, of these the tunnel's agents last, then the rest. The command finds the objects by its inventory and by the
 managed fields that the API server records, so it needs no configuration. It keeps
 objects of other owners, and a namespace that holds any.
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/tinytest"
 )
 
 // A flag of one provider is refused for a cluster of the other, before anything
@@ -48,6 +51,37 @@ func TestFlagsOfTheOtherProvider(t *testing.T) {
 			}
 			if left, _ := os.ReadDir(state); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestFlagsOfAThirdProvider checks that the command has the flags of every provider that is
+// registered, names it, and refuses its flags for clusters of others.
+func TestFlagsOfAThirdProvider(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--files", "3"}, "--files works with --provider files only"},
+		{[]string{"--provider", "files", "--nodes", "3"}, "--nodes works with --provider embedded only"},
+		{[]string{"--provider", "files", "--files", "0"}, "--files 0: must be at least 1"},
+		{[]string{"--provider", "files", "--fail"}, tinytest.ErrCreate.Error()},
+		{[]string{"--provider", "files", "--files", "2", "--no-verify"}, ""},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "kubeconfig"))
+			streams, _, _, _ := genericiooptions.NewTestIOStreams()
+			cmd := newCommand(streams, nil, append(providers.Settings(), tinytest.NewSettings()))
+			if usage := cmd.Flags().Lookup("provider").Usage; !strings.Contains(usage, "embedded or kind or files") {
+				t.Errorf("help of --provider: %s", usage)
+			}
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(c.args)
+			err := cmd.ExecuteContext(t.Context())
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,10 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/kind"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/providers"
-	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
 // VerifyFunc runs the quick checks against a context of a kubeconfig file.
@@ -37,9 +33,9 @@ type Options struct {
 	Quiet    bool
 	Provider string
 	Up       cluster.UpOptions
-	Settings providers.Settings
+	Settings []cluster.Settings
 
-	workers  int
+	own      map[string]*pflag.FlagSet // flags of each provider alone
 	verify   VerifyFunc
 	provider cluster.Provider
 }
@@ -64,15 +60,19 @@ const example = `  fairlead up                        # cluster "dev" with 3 nod
 
 // NewCommand makes the command.
 func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Command {
-	o := &Options{IOStreams: streams, verify: verify}
+	return newCommand(streams, verify, providers.Settings())
+}
+
+func newCommand(streams genericiooptions.IOStreams, verify VerifyFunc, all []cluster.Settings) *cobra.Command {
+	o := &Options{IOStreams: streams, Settings: all, own: map[string]*pflag.FlagSet{}, verify: verify}
 	cmd := &cobra.Command{
 		Use: "up", Short: "Bring up a cluster and verify it", Long: long, Example: example,
 		GroupID: "cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Complete(cmd); err != nil {
+			if err := o.Complete(); err != nil {
 				return err
 			}
-			if err := o.Validate(cmd); err != nil {
+			if err := o.Validate(); err != nil {
 				return err
 			}
 			return o.Run(cmd.Context())
@@ -82,37 +82,27 @@ func NewCommand(streams genericiooptions.IOStreams, verify VerifyFunc) *cobra.Co
 	return cmd
 }
 
-// ownFlags are those that only one provider has.
-var ownFlags = map[string][]string{
-	cluster.Embedded: {"nodes", "agents", "operator", "component-dir"},
-	cluster.Kind:     {"image", "control-planes", "workers"},
-}
-
 func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Up.Name, "name", cluster.DefaultName, "name of the cluster; its context is fairlead-NAME")
-	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("cluster provider: %s (default: the existing cluster's, or %s for a new one)", strings.Join(providers.Names(), " or "), providers.Names()[0]))
+	var names []string
+	for _, settings := range o.Settings {
+		own := pflag.NewFlagSet(settings.ProviderName(), pflag.ContinueOnError)
+		settings.AddFlags(own)
+		own.VisitAll(f.AddFlag)
+		names, o.own[settings.ProviderName()] = append(names, settings.ProviderName()), own
+	}
+	f.StringVar(&o.Provider, "provider", "", fmt.Sprintf("cluster provider: %s (default: the existing cluster's, or %s for a new one)", strings.Join(names, " or "), names[0]))
 	bundleflag.Add(f, &o.Config, bundleflag.Default)
+	f.BoolVar(&o.Up.Operator, "operator", false, "run the operator in a new cluster, and install its CustomResourceDefinitions")
 	f.IntVar(&o.Up.APIServerPort, "api-server-port", 0, "loopback port of the API server (default: a free port, reused later)")
 	f.BoolVar(&o.Up.Retain, "retain", false, "keep what a failed run created")
 	f.BoolVar(&o.NoVerify, "no-verify", false, "skip the quick checks at the end")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show failures only")
 	f.StringVar(&o.Up.Kubeconfig, "kubeconfig", "", "kubeconfig file to write the context to (default: $KUBECONFIG or ~/.kube/config)")
-
-	e, k := &o.Settings.Embedded, &o.Settings.Kind
-	f.IntVar(&e.Nodes, "nodes", 0, fmt.Sprintf("embedded: number of simulated nodes (default %d)", embedded.DefaultNodes))
-	f.IntVar(&e.Agents, "agents", 0, fmt.Sprintf("embedded: number of Konnectivity agents (default %d)", embedded.DefaultAgents))
-	f.BoolVar(&e.Operator, "operator", false, "embedded: run the operator in a new cluster, and install its CustomResourceDefinitions (kind: run \"fairlead install --operator\")")
-	f.StringVar(&e.Binaries.Dir, "component-dir", os.Getenv("FAIRLEAD_COMPONENT_DIR"), "embedded: directory with prebuilt etcd, kube-apiserver and so on, instead of building them")
-	f.StringVar(&k.Image, "image", "", fmt.Sprintf("kind: node image (default: %s if it exists, otherwise kind's own)", nodeimage.Name()))
-	f.IntVar(&k.ControlPlanes, "control-planes", 0, fmt.Sprintf("kind: number of control plane nodes, 1 or 3 (default %d)", kind.DefaultControlPlanes))
-	f.IntVar(&o.workers, "workers", 0, fmt.Sprintf("kind: number of worker nodes (default %d)", kind.DefaultWorkers))
 }
 
 // Complete reads the bundle file and finds the cluster's provider.
-func (o *Options) Complete(cmd *cobra.Command) error {
-	if cmd.Flags().Changed("workers") {
-		o.Settings.Kind.Workers = &o.workers
-	}
+func (o *Options) Complete() error {
 	o.Up.Progress = ui.NewProgress(o.ErrOut, o.Quiet)
 	if o.Config != "" {
 		var err error
@@ -128,19 +118,26 @@ func (o *Options) Complete(cmd *cobra.Command) error {
 	return err
 }
 
-// Validate rejects flags of another provider, and numbers of nodes with which no
-// cluster can be created.
-func (o *Options) Validate(cmd *cobra.Command) error {
-	for provider, flags := range ownFlags {
-		for _, name := range flags {
-			if provider != o.provider.Name() && cmd.Flags().Changed(name) {
-				return fmt.Errorf("--%s works with --provider %s only, and cluster %q has provider %s: remove the flag, or add --provider %s", name, provider, o.Up.Name, o.provider.Name(), provider)
+// Validate rejects flags of another provider, and values of the provider's own flags
+// with which no cluster can be created.
+func (o *Options) Validate() error {
+	has := o.provider.Name()
+	for _, settings := range o.Settings {
+		name, own := settings.ProviderName(), o.own[settings.ProviderName()]
+		if name == has {
+			if err := settings.Validate(own); err != nil {
+				return err
 			}
+			continue
 		}
-	}
-	for _, name := range []string{"nodes", "agents", "control-planes"} {
-		if n, err := cmd.Flags().GetInt(name); err == nil && cmd.Flags().Changed(name) && n < 1 {
-			return fmt.Errorf("--%s %d: must be at least 1", name, n)
+		var wrong string
+		own.VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				wrong = f.Name
+			}
+		})
+		if wrong != "" {
+			return fmt.Errorf("--%s works with --provider %s only, and cluster %q has provider %s: remove the flag, or add --provider %s", wrong, name, o.Up.Name, has, name)
 		}
 	}
 	return nil

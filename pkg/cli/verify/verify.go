@@ -176,7 +176,7 @@ func (o *Options) Validate() error {
 	if o.SchedulerName == v1alpha1.DefaultSchedulerProfile {
 		return usage("--scheduler-name %q: must not be the default scheduler", o.SchedulerName)
 	}
-	if o.lease == (types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.DefaultSchedulerLease}) {
+	if o.lease == (types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.KubeSchedulerLease}) {
 		return usage("--lease %s: must not be the default scheduler's Lease", o.lease)
 	}
 	if o.WebhookAddress != "" {

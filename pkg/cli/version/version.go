@@ -5,6 +5,7 @@ package version
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -40,7 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use: "version", Short: "Print the version, and whether it fits the cluster",
 		Long: `Print the version of this program and of what it runs, and of the cluster of the
 current context, if there is one: the API server, servers, agents and schedulers,
-and which of them do not fit together.`,
+and which of them do not fit together or are of another release than this program.`,
 		Example: `  fairlead version
   fairlead version --client -o json   # without a cluster`,
 		Args: cobra.NoArgs,
@@ -58,10 +59,11 @@ func (o *options) run(ctx context.Context) error {
 	for _, c := range components.Components() {
 		v.Components[c.Name] = c.Version
 	}
+	var lookErr error
 	if !o.client {
-		v.Cluster = o.look(ctx)
+		v.Cluster, lookErr = o.look(ctx)
 	}
-	return ui.Write(o.streams.Out, o.output, v, func(out io.Writer) error {
+	err := ui.Write(o.streams.Out, o.output, v, func(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "fairlead %s\nKubernetes %s, etcd %s, kwok %s\n",
 			v.Info, v.Components["kube-apiserver"], v.Components["etcd"], v.Components["kwok"])
 		if err != nil || v.Cluster == nil {
@@ -69,4 +71,5 @@ func (o *options) run(ctx context.Context) error {
 		}
 		return v.Cluster.write(out)
 	})
+	return errors.Join(err, lookErr)
 }
