@@ -173,7 +173,7 @@ func createServiceAccount(t *testing.T, client kubernetes.Interface, namespace, 
 	}
 }
 
-// checkRights asks the API server's own authoriser about the default bundle's
+// checkRights asks the API server's own authorizer about the default bundle's
 // identities.
 func checkRights(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	t.Helper()

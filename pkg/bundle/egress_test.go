@@ -21,7 +21,7 @@ import (
 // readEgress reads the rendered file as kube-apiserver does.
 func readEgress(t *testing.T, b *v1alpha1.Bundle, path func(string) string) *upstreamapiserver.EgressSelectorConfiguration {
 	t.Helper()
-	data, err := apiserver.ConfigurationAt(b, path)
+	data, err := apiserver.EgressSelectorConfigurationAt(b, path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func everything(t *testing.T, b *v1alpha1.Bundle) map[string]any {
 		"konnectivity.OwnAgentFlags":                  konnectivity.OwnAgentFlags(b),
 		"konnectivity.Objects":                        pair(konnectivity.Objects(b)),
 		"konnectivity.UsesService":                    konnectivity.UsesService(b),
-		"apiserver.Configuration":                     pair(apiserver.Configuration(b)),
+		"apiserver.EgressSelectorConfiguration":       pair(apiserver.EgressSelectorConfiguration(b)),
 		"apiserver.Flags":                             apiserver.Flags(b, apiserver.Server{}),
 		"apiserver.KubeadmPatch":                      pair(apiserver.KubeadmPatch(b)),
 		"apiserver.KubeadmSANs":                       pair(apiserver.KubeadmSANs(b)),

@@ -35,12 +35,18 @@ var (
 // Load reads an object of kind Bundle in YAML or JSON, fills in defaults and validates
 // it. Unknown and duplicate fields are refused. Empty data is the default bundle. The
 // object's status and what the API server adds to its metadata do not count.
-func Load(data []byte) (*v1alpha1.Bundle, error) {
+func Load(data []byte) (*v1alpha1.Bundle, error) { return load(data, false) }
+
+// LoadOpen is Load for a bundle to which others add profiles: see v1alpha1.Scheduler.Open.
+func LoadOpen(data []byte) (*v1alpha1.Bundle, error) { return load(data, true) }
+
+func load(data []byte, open bool) (*v1alpha1.Bundle, error) {
 	b, err := decode(data)
 	if err != nil {
 		// Decoders return errors of several lines; join them to one.
 		return nil, fmt.Errorf("%w: %s", ErrDecode, strings.Join(strings.Fields(err.Error()), " "))
 	}
+	b.Scheduler.Open = open
 	v1alpha1.Default(b)
 	if errs := inVersion(Validate(b), data); len(errs) > 0 {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, errs.ToAggregate())
@@ -102,7 +108,7 @@ func onlyDocument(data []byte) ([]byte, error) {
 	}
 }
 
-// isEmpty tells whether a document holds nothing but comments. One that cannot be
+// isEmpty reports whether a document holds nothing but comments. One that cannot be
 // parsed is not empty: decoding it gives the better error.
 func isEmpty(document []byte) bool {
 	var v any

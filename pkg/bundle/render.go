@@ -133,7 +133,7 @@ func namespace(name, level string) *corev1.Namespace {
 }
 
 func hostFiles(b *v1alpha1.Bundle) ([]File, error) {
-	config, err := apiserver.Configuration(b)
+	config, err := apiserver.EgressSelectorConfiguration(b)
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (n *node) renewalOf(cert string) string {
 
 // verifyChainAt ignores the validity period, which is reported separately.
 func (n *node) verifyChainAt(cert *x509.Certificate, usage x509.ExtKeyUsage) error {
-	ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
+	ca, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (n *node) verifyChainAt(cert *x509.Certificate, usage x509.ExtKeyUsage) err
 
 func (n *node) verifyTCPClient(tcp *v1alpha1.TCPTransport) func(*x509.Certificate) error {
 	return func(c *x509.Certificate) error {
-		ca, err := n.read(tcp.ClientCA)
+		ca, err := n.Read(tcp.ClientCA)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 		base.State, base.Problem = state, err.Error()
 		return []Certificate{base}
 	}
-	data, err := n.read(f.path)
+	data, err := n.Read(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return bad(CertMissing, errors.New("no such file"))
 	}
@@ -195,7 +195,7 @@ func (n *node) exposed(f certFile) error {
 	if f.key == "" {
 		return nil
 	}
-	if _, mode, err := n.present(f.key); err == nil && isOpen(mode) {
+	if _, mode, err := n.Present(f.key); err == nil && isOpen(mode) {
 		return fmt.Errorf("%s has mode %04o, so that others on this node can read the private key: renew it (%s), which closes the file, too", f.key, mode, f.renewal)
 	}
 	return nil

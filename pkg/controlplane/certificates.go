@@ -72,7 +72,7 @@ func (n *node) clusterCA() (authority, error) {
 // optionFile reads the given file, or the node's usual file if none is given.
 func (n *node) optionFile(given, usual string) (data []byte, name string, err error) {
 	if given == "" {
-		data, err = n.read(usual)
+		data, err = n.Read(usual)
 		return data, usual, err
 	}
 	data, err = os.ReadFile(given)
@@ -185,7 +185,7 @@ func (n *node) checkServerKubeconfig(data []byte) error {
 
 // verifyChain fails if the cluster's CA did not issue the certificate.
 func (n *node) verifyChain(cert *x509.Certificate, usage x509.ExtKeyUsage) error {
-	ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
+	ca, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
 		return err
 	}

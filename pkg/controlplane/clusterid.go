@@ -11,21 +11,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// clusterID identifies the cluster that a state or a journal belongs to: after
-// "kubeadm reset" and "kubeadm init" the same node belongs to another cluster.
-type clusterID struct {
-	// CA holds fingerprints of the public keys in the cluster's ca.crt: two while
-	// the CA is being rotated.
-	CA []string `json:"ca,omitempty"`
-	// UID is that of Namespace kube-system, which survives every CA rotation. It is
-	// empty if the API server did not return it.
-	UID string `json:"uid,omitempty"`
-}
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+)
 
 // errOtherCluster is returned when the recorded state belongs to a cluster that
 // this node has left.
@@ -33,8 +23,8 @@ var errOtherCluster = errors.New("what is recorded in " + StateDir + " is of ano
 
 // cluster identifies the cluster that the node belongs to now, as far as the CA
 // file and the API server tell.
-func (n *node) cluster(ctx context.Context) clusterID {
-	id := clusterID{CA: n.caKeys()}
+func (n *node) cluster(ctx context.Context) journal.ClusterID {
+	id := journal.ClusterID{CA: n.caKeys()}
 	if n.client != nil {
 		if ns, err := n.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}); err == nil {
 			id.UID = string(ns.UID)
@@ -45,7 +35,7 @@ func (n *node) cluster(ctx context.Context) clusterID {
 
 // caKeys returns the fingerprints of the public keys in ca.crt, sorted.
 func (n *node) caKeys() []string {
-	data, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
+	data, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
 	if err != nil {
 		return nil
 	}
@@ -69,7 +59,7 @@ func keysOf(data []byte) []string {
 // ofThisCluster reports whether a recorded state or journal belongs to the node's
 // cluster. The CA decides. If the CA was rotated and nothing was recorded in
 // between, the UID decides.
-func (n *node) ofThisCluster(ctx context.Context, recorded clusterID) bool {
+func (n *node) ofThisCluster(ctx context.Context, recorded journal.ClusterID) bool {
 	keys := n.caKeys()
 	if len(recorded.CA) == 0 || len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(recorded.CA, k) }) {
 		return true // other checks report an unreadable CA
@@ -100,7 +90,7 @@ func (n *node) takeOver(ctx context.Context) {
 		return
 	}
 	n.opts.Notef("%v: its files are taken over, its copies of files from before are dropped", errOtherCluster)
-	n.state = &State{Bundle: n.state.Bundle, Files: n.unchanged(n.state.Files), Dirs: slices.DeleteFunc(slices.Clone(n.state.Dirs), func(d string) bool { return !n.exists(d) })}
+	n.state = &State{Bundle: n.state.Bundle, Files: n.unchanged(n.state.Files), Dirs: slices.DeleteFunc(slices.Clone(n.state.Dirs), func(d string) bool { return !n.Exists(d) })}
 }
 
 // unchanged returns the files that are still as they were installed, without their
@@ -108,16 +98,9 @@ func (n *node) takeOver(ctx context.Context) {
 func (n *node) unchanged(files []InstalledFile) []InstalledFile {
 	var out []InstalledFile
 	for _, f := range files {
-		if now, err := n.fingerprint(f.Path); err == nil && now == f.Now && f.Path != n.manifestPath {
+		if now, err := n.Fingerprint(f.Path); err == nil && now == f.Now && f.Path != n.manifestPath {
 			out = append(out, InstalledFile{Path: f.Path, Now: f.Now})
 		}
 	}
 	return out
-}
-
-// forgetJournal drops the journal of a run in another cluster: it makes no sense to
-// complete or roll back that run in this one.
-func (t *transaction) forgetJournal(notef func(string, ...any)) error {
-	notef("an earlier %s of %s did not end, and was in another cluster, to which this node belonged before: it is forgotten", t.Operation, t.Started.Format(time.DateTime))
-	return t.discard()
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // resetAndInit does to a node what "kubeadm reset" does, which removes the
@@ -23,9 +25,9 @@ import (
 // init" after it: another CA.
 func resetAndInit(t *testing.T, root string) {
 	t.Helper()
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	for _, name := range []string{"manifests", "pki", "admin.conf", "kubelet.conf"} {
-		if err := os.RemoveAll(h.path("/etc/kubernetes/" + name)); err != nil {
+		if err := os.RemoveAll(h.Path("/etc/kubernetes/" + name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +50,7 @@ func told(o *Options) *strings.Builder {
 func TestOtherCluster(t *testing.T) {
 	root := testNode(t)
 	install(t, root)
-	old, err := host{root: root}.read(v1alpha1.DefaultServerKubeconfig)
+	old, err := nodefs.Host{Root: root}.Read(v1alpha1.DefaultServerKubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func TestOtherCluster(t *testing.T) {
 			t.Errorf("%s: %v; want that it is of another cluster, and what to do", name, err)
 		}
 	}
-	if now, err := (host{root: root}).read(v1alpha1.DefaultServerKubeconfig); err != nil || string(now) != string(old) {
+	if now, err := (nodefs.Host{Root: root}).Read(v1alpha1.DefaultServerKubeconfig); err != nil || string(now) != string(old) {
 		t.Errorf("something was changed: %v", err)
 	}
 	notes := told(&o)
@@ -83,7 +85,7 @@ func TestOtherCluster(t *testing.T) {
 		t.Errorf("nothing was said:\n%s", notes)
 	}
 	n := newNode(o.defaulted())
-	if data, err := n.read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
+	if data, err := n.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
 		t.Errorf("the kubeconfig is not of this cluster: %v, %v", err, n.checkServerKubeconfig(data))
 	}
 	if r := install(t, root); r.Changed {
@@ -93,7 +95,7 @@ func TestOtherCluster(t *testing.T) {
 	copyTree(t, root, other)
 	uninstall(t, other)
 	for _, f := range []string{v1alpha1.DefaultServerKubeconfig, v1alpha1Egress, serverFile, StateDir} {
-		if (host{root: other}).exists(f) {
+		if (nodefs.Host{Root: other}).Exists(f) {
 			t.Errorf("%s is left", f)
 		}
 	}
@@ -109,7 +111,7 @@ func TestJournalOfOtherCluster(t *testing.T) {
 			t.Fatalf("it came to its end before %s", killAt)
 		}
 		resetAndInit(t, root)
-		manifest, err := host{root: root}.read(apiServerFile)
+		manifest, err := nodefs.Host{Root: root}.Read(apiServerFile)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,10 +123,10 @@ func TestJournalOfOtherCluster(t *testing.T) {
 		if !strings.Contains(notes.String(), "forgotten") {
 			t.Errorf("after %s nothing was said:\n%s", point, notes)
 		}
-		if now, err := (host{root: root}).read(apiServerFile); err != nil || string(now) != string(manifest) {
+		if now, err := (nodefs.Host{Root: root}).Read(apiServerFile); err != nil || string(now) != string(manifest) {
 			t.Errorf("after %s: kube-apiserver's manifest was changed (%v)", point, err)
 		}
-		if (host{root: root}).exists(journalFile) {
+		if (nodefs.Host{Root: root}).Exists(journal.File) {
 			t.Errorf("after %s: the journal is still there", point)
 		}
 	}
@@ -144,8 +146,8 @@ func TestRotatedCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, ca := host{root: root}, "/etc/kubernetes/pki/ca.crt"
-	old, err := h.read(ca)
+	h, ca := nodefs.Host{Root: root}, "/etc/kubernetes/pki/ca.crt"
+	old, err := h.Read(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func TestRotatedCA(t *testing.T) {
 	if err := kubeadmNode(other, nil); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := host{root: other}.read(ca)
+	fresh, err := nodefs.Host{Root: other}.Read(ca)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // disk is a small file system, mounted at dir, that contains a node.
@@ -146,14 +148,14 @@ func TestDiskFullAtTheEnd(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, f := range []string{serverFile, v1alpha1.DefaultServerKubeconfig, v1alpha1Egress} {
-		if !(host{root: d.node}).exists(f) {
+		if !(nodefs.Host{Root: d.node}).Exists(f) {
 			t.Errorf("%s is gone", f)
 		}
 	}
-	starts(t, host{root: d.node})
+	starts(t, nodefs.Host{Root: d.node})
 	d.empty()
 	install(t, d.node)
-	if (host{root: d.node}).exists(journalFile) {
+	if (nodefs.Host{Root: d.node}).Exists(journal.File) {
 		t.Error("the journal is still there")
 	}
 	uninstall(t, d.node)

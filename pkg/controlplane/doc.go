@@ -7,16 +7,17 @@
 // belongs on the node, and this package puts it there:
 //
 //   - It checks everything before it changes anything (preflight.go, plan.go).
-//   - All changes of one run are a transaction (journal.go, transaction.go). New
-//     files are complete and next to the old ones before the first rename, so a
-//     full disk is detected while nothing has changed. A journal always records
-//     how to go on or roll back, so the next run can complete or roll back a
-//     killed run.
-//   - It edits kube-apiserver's manifest as text (edit.go), so that comments,
-//     order and unknown fields stay, and then compares the result with that of
-//     the typed edit of package apiserver.
+//   - All changes of one run are a transaction (internal/journal). New files are
+//     complete and next to the old ones before the first rename, so a full disk is
+//     detected while nothing has changed. A journal always records how to go on or
+//     roll back, so the next run can complete or roll back a killed run.
+//   - It edits kube-apiserver's manifest as text (internal/manifests), so that
+//     comments, order and unknown fields stay, and then compares the result with
+//     that of the typed edit of package apiserver.
 //   - After each step it waits until the kubelet has done its part (wait.go), and
-//     rolls everything back if that does not happen in time.
+//     rolls everything back if that does not happen in time. internal/kubelet finds
+//     the processes and logs of static Pods.
+//   - internal/nodefs reads and replaces files below the node's root.
 //
 // The state directory [StateDir] contains the journal of a run and, between
 // install and uninstall, the state and the files as they were before.

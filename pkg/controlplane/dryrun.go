@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pmezard/go-difflib/difflib"
 
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
@@ -76,7 +79,7 @@ func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []str
 func (n *node) settledState() (err error) {
 	if j, err := n.interrupted(); err != nil || j != nil {
 		if err == nil {
-			err = fmt.Errorf("there is nothing to compare with: %s", j.advice())
+			err = fmt.Errorf("there is nothing to compare with: %s", j.Advice())
 		}
 		return err
 	}
@@ -84,16 +87,16 @@ func (n *node) settledState() (err error) {
 	return err
 }
 
-func (n *node) diffs(j *journal) ([]FileDiff, error) {
+func (n *node) diffs(j *journal.Journal) ([]FileDiff, error) {
 	var out []FileDiff
 	for _, c := range j.Changes {
-		old, err := n.read(c.Path)
+		old, err := n.Read(c.Path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || n.isSecret(c.Path) || redact.IsSecret(old) || redact.IsSecret(c.Data)}
 		from, to := c.Path, c.Path
-		if c.Old == absent {
+		if c.Old == nodefs.Absent {
 			d.Action, from = "create", "/dev/null"
 		}
 		if c.Remove {
@@ -161,7 +164,7 @@ func unified(from, to, before, after string) (string, error) {
 // diffLines ends every line with a newline, including the last, because the diff
 // cannot mark a missing newline.
 func diffLines(text string) []string {
-	lines := splitLines([]byte(text))
+	lines := slices.Collect(strings.Lines(text))
 	if n := len(lines); n > 0 && !strings.HasSuffix(lines[n-1], "\n") {
 		lines[n-1] += "\n"
 	}

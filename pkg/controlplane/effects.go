@@ -13,14 +13,18 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // nodeEffects waits for the kubelet and calls the API server.
 type nodeEffects struct {
 	*node
-	journal *journal
+	journal *journal.Journal
 	since   time.Time
 	// back means that a failed run is being rolled back.
 	back bool
@@ -29,7 +33,7 @@ type nodeEffects struct {
 // quietEffects does the same within one step of the progress.
 type quietEffects struct{ *nodeEffects }
 
-func (e *quietEffects) unmade(ctx context.Context, step Step) error { return e.undo(ctx, step) }
+func (e *quietEffects) Unmade(ctx context.Context, step Step) error { return e.undo(ctx, step) }
 
 func (e *nodeEffects) changes(step Step) bool { return e.change(step) != nil }
 
@@ -44,27 +48,27 @@ func (e *nodeEffects) change(step Step) *Change {
 	return nil
 }
 
-// making implements effects: it records which processes must be replaced, and plans
+// Making implements journal.Effects: it records which processes must be replaced, and plans
 // what could not be planned before.
-func (e *nodeEffects) making(ctx context.Context, step Step) bool {
+func (e *nodeEffects) Making(ctx context.Context, step Step) bool {
 	if step == StepKubeadm {
 		learned := e.planKubeadmNow(ctx) || e.journal.Kubeadm != nil && !e.journal.KubeadmBegun
 		e.journal.KubeadmBegun = e.journal.Kubeadm != nil
 		return learned
 	}
-	old, _, o := e.journal.Wait.of(step)
+	old, _, o := e.journal.Wait.Of(step)
 	c := e.change(step)
 	if o == nil || c == nil {
 		return false
 	}
-	if now, err := e.fingerprint(c.Path); err != nil || now != c.Old {
+	if now, err := e.Fingerprint(c.Path); err != nil || now != c.Old {
 		return false // an earlier run got further, and recorded it
 	}
 	o.Begun = true
 	if old == nil || c.Remove || !e.restarts(c) {
 		return true
 	}
-	o.Before = e.proc().find(old, true)
+	o.Before = e.proc().Find(old, true)
 	if step == StepAPIServer && !e.journal.WasBroken {
 		_, err := e.mirror(ctx, apiServer)
 		e.journal.Wait.Mirrored = err == nil
@@ -76,40 +80,40 @@ func (e *nodeEffects) making(ctx context.Context, step Step) bool {
 // manifest. It does not if only comments or blanks change.
 func (e *nodeEffects) restarts(c *Change) bool {
 	var pods [2]*corev1.Pod
-	for i, name := range []string{c.Path, beside(newPrefix, c.Path)} {
-		data, err := e.read(name)
+	for i, name := range []string{c.Path, nodefs.Beside(nodefs.NewPrefix, c.Path)} {
+		data, err := e.Read(name)
 		if err != nil {
 			return true
 		}
-		if pods[i], err = decodePod(data); err != nil {
+		if pods[i], err = manifests.Decode(data); err != nil {
 			return true
 		}
 	}
 	return !reflect.DeepEqual(pods[0], pods[1])
 }
 
-// unmaking implements effects: it records which processes belong to a manifest that
+// Unmaking implements journal.Effects: it records which processes belong to a manifest that
 // will be replaced by the earlier one.
-func (e *nodeEffects) unmaking() {
+func (e *nodeEffects) Unmaking() {
 	for _, step := range []Step{StepServer, StepAPIServer} {
-		_, fresh, o := e.journal.Wait.of(step)
+		_, fresh, o := e.journal.Wait.Of(step)
 		c := e.change(step)
 		if fresh == nil || c == nil {
 			continue
 		}
-		if now, err := e.fingerprint(c.Path); err != nil || now == c.Old {
+		if now, err := e.Fingerprint(c.Path); err != nil || now == c.Old {
 			continue
 		}
-		for _, i := range e.proc().find(fresh, true) {
-			if !i.among(o.Before) {
+		for _, i := range e.proc().Find(fresh, true) {
+			if !i.Among(o.Before) {
 				o.During = append(o.During, i)
 			}
 		}
 	}
 }
 
-// made implements effects.
-func (e *nodeEffects) made(ctx context.Context, step Step) error {
+// Made implements journal.Effects.
+func (e *nodeEffects) Made(ctx context.Context, step Step) error {
 	switch step {
 	case StepServer:
 		return e.serverMade(ctx)
@@ -120,7 +124,7 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 		return e.apiServerMade(ctx)
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
-			return cluster.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
+			return progress.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
 				err := e.setClusterConfiguration(ctx, c.Before, c.After, false)
 				e.reached("ConfigMap")
 				return "", err
@@ -133,7 +137,7 @@ func (e *nodeEffects) made(ctx context.Context, step Step) error {
 func (e *nodeEffects) apiServerMade(ctx context.Context) error {
 	w := &e.journal.Wait
 	broken := false
-	err := cluster.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
+	err := progress.Step(e.opts.Progress, "Waiting until kube-apiserver is ready with its flags", func() (string, error) {
 		err := e.waitAPIServer(ctx, w.NewAPIServer, w.APIServer.Before)
 		if err != nil && e.journal.WasBroken && ctx.Err() == nil {
 			e.opts.Notef("kube-apiserver is not ready without the tunnel either: %v", err)
@@ -186,11 +190,11 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 		if w.OldServer == nil || !e.changes(StepServer) {
 			return nil
 		}
-		return cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
+		return progress.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
 			return "", e.waitGone(ctx, w.OldServer)
 		})
 	}
-	err := cluster.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
+	err := progress.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
 		if err := e.waitFor(ctx, w.NewServer, w.Server.Before); err != nil {
 			return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
 		}
@@ -209,7 +213,7 @@ func (e *nodeEffects) waitForAgent(ctx context.Context) error {
 		return nil //nolint:nilerr // the preflight check has reported this
 	}
 	url := serverHealth(component.Args(konnectivity.Server(e.bundle).Flags), "/readyz")
-	return cluster.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
+	return progress.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
 		err := e.opts.await(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
 		if err != nil {
 			return "", fmt.Errorf("no agent has connected: look at \"kubectl -n %s logs daemonset/%s\": %w", e.bundle.Namespace, konnectivity.AgentName, err)
@@ -218,17 +222,17 @@ func (e *nodeEffects) waitForAgent(ctx context.Context) error {
 	})
 }
 
-func (e *nodeEffects) waitAPIServer(ctx context.Context, p *process, others []instance) error {
+func (e *nodeEffects) waitAPIServer(ctx context.Context, p *kubelet.Program, others []kubelet.Instance) error {
 	if err := e.waitFor(ctx, p, others); err != nil {
 		return e.notReady(ctx, apiServer, apiServer, e.since, err)
 	}
 	return nil
 }
 
-// unmade implements effects.
-func (e *nodeEffects) unmade(ctx context.Context, step Step) error {
+// Unmade implements journal.Effects.
+func (e *nodeEffects) Unmade(ctx context.Context, step Step) error {
 	if step == StepAPIServer && e.journal.Wait.APIServer.Begun {
-		return cluster.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
+		return progress.Step(e.opts.Progress, "Putting back kube-apiserver's manifest", func() (string, error) {
 			err := e.undo(ctx, step)
 			return e.took(), err
 		})
@@ -258,7 +262,7 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 
 // undoKubeadm restores kubeadm's stored configuration, unless another node depends
 // on what a first installation has added.
-func (e *nodeEffects) undoKubeadm(ctx context.Context, c *kubeadmChange) error {
+func (e *nodeEffects) undoKubeadm(ctx context.Context, c *journal.KubeadmChange) error {
 	if e.journal.Operation == OpInstall && (e.state == nil || e.state.Kubeadm == nil) {
 		others, err := e.otherTunnels(ctx)
 		if err != nil {
@@ -271,7 +275,7 @@ func (e *nodeEffects) undoKubeadm(ctx context.Context, c *kubeadmChange) error {
 	}
 	err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
 	e.reached("ConfigMap put back")
-	if errors.Is(err, errEdited) {
+	if errors.Is(err, journal.ErrEdited) {
 		e.opts.Notef("%v: it is left as it is", err)
 		return nil
 	}

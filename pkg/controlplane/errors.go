@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // Errors that callers may want to distinguish. All of them leave the control
@@ -17,11 +20,11 @@ var (
 	// ErrRolledBack is returned if a change failed and was rolled back.
 	ErrRolledBack = errors.New("everything was put back")
 	// ErrBusy is returned while another run is active on this node.
-	ErrBusy = errors.New("another fairlead controlplane is at work on this node: try again when it has ended")
+	ErrBusy = journal.ErrBusy
+	// ErrManifest is returned for a manifest that cannot be read or edited.
+	ErrManifest = manifests.ErrManifest
 	// ErrNotInstalled is returned by Uninstall if nothing is installed.
 	ErrNotInstalled = errors.New("the tunnel is not installed on this node")
-
-	errForeign = errors.New("not written by fairlead")
 )
 
 // explain adds advice to errors of the operating system.
@@ -32,8 +35,8 @@ func explain(err error) error {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: mount it writable, then run the command again", err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: root may not do that there, so something else forbids it: an immutable file or directory (\"lsattr -d\" shows an i, "+
-			"\"chattr -i\" takes it away), SELinux or AppArmor (\"ausearch -m avc -ts recent\"), or a network file system that trusts no root; "+
+		return fmt.Errorf("%w: root is not allowed to do that there; what forbids it may be: an immutable file or directory (\"lsattr -d\" shows an i, "+
+			"\"chattr -i\" takes it away), SELinux or AppArmor (\"ausearch -m avc -ts recent\"), or a network file system that maps root to another user (root_squash); "+
 			"change that, then run the command again", err)
 	}
 	return err

@@ -12,18 +12,20 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
-func chmod(t *testing.T, h host, name string, mode fs.FileMode) {
+func chmod(t *testing.T, h nodefs.Host, name string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.Chmod(h.path(name), mode); err != nil {
+	if err := os.Chmod(h.Path(name), mode); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func stat(t *testing.T, h host, name string) fs.FileInfo {
+func stat(t *testing.T, h nodefs.Host, name string) fs.FileInfo {
 	t.Helper()
-	info, err := os.Stat(h.path(name))
+	info, err := os.Stat(h.Path(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func stat(t *testing.T, h host, name string) fs.FileInfo {
 }
 
 // closed fails unless a file is still the same inode and only its owner has access.
-func closed(t *testing.T, h host, name string, before fs.FileInfo) {
+func closed(t *testing.T, h nodefs.Host, name string, before fs.FileInfo) {
 	t.Helper()
 	if now := stat(t, h, name); !os.SameFile(before, now) || now.Mode().Perm() != 0o600 {
 		t.Errorf("%s: mode %v, the same file: %v", name, now.Mode(), os.SameFile(before, now))
@@ -43,7 +45,7 @@ func closed(t *testing.T, h host, name string, before fs.FileInfo) {
 // server's Pod has the kubeconfig mounted as a single file.
 func TestExposedKubeconfig(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	const file = v1alpha1.DefaultServerKubeconfig
 	before := stat(t, h, file)
@@ -71,13 +73,13 @@ func TestExposedKubeconfig(t *testing.T) {
 	}
 
 	chmod(t, h, file, 0o644)
-	old, err := h.read(file)
+	old, err := h.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	renew(t, RenewOptions{Options: testOptions(root), Before: WarnBefore})
 	closed(t, h, file, before)
-	if now, err := h.read(file); err != nil || string(now) == string(old) {
+	if now, err := h.Read(file); err != nil || string(now) == string(old) {
 		t.Errorf("the key that others could read was not replaced (%v)", err)
 	}
 	uninstall(t, root)
@@ -88,9 +90,9 @@ func TestExposedKubeconfig(t *testing.T) {
 // before the installation, and checks that it stays.
 func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
 	other, root := testNode(t), testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, other)
-	data, err := host{root: other}.read(v1alpha1.DefaultServerKubeconfig)
+	data, err := nodefs.Host{Root: other}.Read(v1alpha1.DefaultServerKubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +109,7 @@ func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
 // connection to it.
 func TestExposedKeys(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	o := testOptions(root)
 	o.Bundle = tcpBundle()
 	if _, err := Install(t.Context(), o); err != nil {
@@ -142,7 +144,7 @@ func TestExposedKeys(t *testing.T) {
 func TestCloseInterrupted(t *testing.T) {
 	for at := 1; ; at++ {
 		root := testNode(t)
-		h := host{root: root}
+		h := nodefs.Host{Root: root}
 		install(t, root)
 		before := stat(t, h, v1alpha1.DefaultServerKubeconfig)
 		chmod(t, h, v1alpha1.DefaultServerKubeconfig, 0o644)
@@ -164,8 +166,8 @@ func TestFileGoesMeanwhile(t *testing.T) {
 	if err := n.readManifest(); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, n.host, apiServerFile)
-	p := &planner{node: n, j: &journal{}, newState: &State{}}
+	remove(t, n.Host, apiServerFile)
+	p := &planner{node: n, j: &journal.Journal{}, newState: &State{}}
 	p.planAPIServer()
 	n.state = &State{Bundle: v1alpha1.New()}
 	_, err := p.takeAwayManifest()
@@ -177,7 +179,7 @@ func TestFileGoesMeanwhile(t *testing.T) {
 	if len(p.errs) != 1 {
 		t.Errorf("%v", p.errs)
 	}
-	if modeOf("") != 0o600 || modeOf("0123-0644") != 0o644 {
+	if nodefs.ModeOf("") != 0o600 || nodefs.ModeOf("0123-0644") != 0o644 {
 		t.Error("modeOf")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // immutable runs "chattr +i", or skips the test if the file system does not support
@@ -51,7 +52,7 @@ func immutable(t *testing.T, name string) (undo func()) {
 // the error does not advise root to become root.
 func TestImmutable(t *testing.T) {
 	root := testNode(t)
-	undo := immutable(t, host{root: root}.path(apiServerFile))
+	undo := immutable(t, nodefs.Host{Root: root}.Path(apiServerFile))
 	_, err := Install(t.Context(), testOptions(root))
 	wantForbidden(t, err)
 	undo()
@@ -59,7 +60,7 @@ func TestImmutable(t *testing.T) {
 
 	install(t, root)
 	before := snapshot(t, root)
-	undo = immutable(t, host{root: root}.path(v1alpha1.DefaultServerKubeconfig))
+	undo = immutable(t, nodefs.Host{Root: root}.Path(v1alpha1.DefaultServerKubeconfig))
 	_, err = Renew(t.Context(), RenewOptions{Options: testOptions(root)})
 	wantForbidden(t, err)
 	_, err = Uninstall(t.Context(), testOptions(root))

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Result is the outcome of a run.
@@ -26,7 +27,7 @@ type Result struct {
 }
 
 // Install installs the tunnel in this node's control plane, or updates an earlier
-// installation according to the bundle. If anything fails, or ctx is cancelled,
+// installation according to the bundle. If anything fails, or ctx is canceled,
 // it rolls everything back and returns [ErrRolledBack]. If the run could not even
 // start, it returns [ErrPreflight]. If an earlier run was killed, Install
 // completes it if that was for the same bundle, and otherwise rolls it back
@@ -36,7 +37,7 @@ func Install(ctx context.Context, o Options) (Result, error) {
 	if err := n.checkNode(); err != nil {
 		return Result{}, preflightError(err)
 	}
-	unlock, err := lock(n.host)
+	unlock, err := journal.Lock(n.Host)
 	if err != nil {
 		return Result{}, preflightError(err)
 	}
@@ -57,13 +58,13 @@ func preflightError(err error) error {
 }
 
 // run executes a planned change.
-func (n *node) run(ctx context.Context, j *journal) (Result, error) {
-	if j.nothingToDo() && (j.State == nil) == (n.state == nil) {
+func (n *node) run(ctx context.Context, j *journal.Journal) (Result, error) {
+	if j.NothingToDo() && (j.State == nil) == (n.state == nil) {
 		return Result{}, n.confirm(ctx, j)
 	}
-	t := &transaction{host: n.host, journal: j, after: n.opts.after}
-	err := cluster.Step(n.opts.Progress, "Laying new files ready", func() (string, error) {
-		return fmt.Sprintf("%d files", len(j.Changes)), t.prepare()
+	t := &journal.Transaction{Host: n.Host, Journal: j, After: n.opts.after}
+	err := progress.Step(n.opts.Progress, "Laying new files ready", func() (string, error) {
+		return fmt.Sprintf("%d files", len(j.Changes)), t.Prepare()
 	})
 	if err != nil {
 		return Result{}, preflightError(err)
@@ -73,13 +74,13 @@ func (n *node) run(ctx context.Context, j *journal) (Result, error) {
 
 // confirm checks a node on which everything is in place: the programs must work
 // as well.
-func (n *node) confirm(ctx context.Context, j *journal) error {
+func (n *node) confirm(ctx context.Context, j *journal.Journal) error {
 	if j.Operation != OpInstall {
 		return nil
 	}
 	e := &nodeEffects{node: n, journal: j, since: time.Now()}
 	for _, step := range []Step{StepServer, StepAPIServer} {
-		if err := e.made(ctx, step); err != nil {
+		if err := e.Made(ctx, step); err != nil {
 			return fmt.Errorf("everything is installed, but %w", err)
 		}
 	}
@@ -87,17 +88,17 @@ func (n *node) confirm(ctx context.Context, j *journal) error {
 }
 
 // execute applies the changes, and rolls them back on failure.
-func (n *node) execute(ctx context.Context, t *transaction) (Result, error) {
+func (n *node) execute(ctx context.Context, t *journal.Transaction) (Result, error) {
 	result := Result{Changed: true}
 	for _, c := range t.Changes {
 		result.Files = append(result.Files, c.Path)
 	}
-	e := &nodeEffects{node: n, journal: t.journal, since: time.Now()}
-	err := t.forward(ctx, e)
+	e := &nodeEffects{node: n, journal: t.Journal, since: time.Now()}
+	err := t.Forward(ctx, e)
 	if err == nil {
 		return result, nil
 	}
-	if t.Phase == phaseDone {
+	if t.Phase == journal.PhaseDone {
 		return result, fmt.Errorf("everything is in place, but some leftovers could not be removed; run the command again: %w", explain(err))
 	}
 	return Result{}, n.putBack(ctx, t, err)
@@ -105,14 +106,14 @@ func (n *node) execute(ctx context.Context, t *transaction) (Result, error) {
 
 // putBack rolls back a failed run; reason is why it failed. An interrupt does not
 // stop the rollback.
-func (n *node) putBack(ctx context.Context, t *transaction, reason error) error {
+func (n *node) putBack(ctx context.Context, t *journal.Transaction, reason error) error {
 	if ctx.Err() != nil {
 		reason = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
-	e := &nodeEffects{node: n, journal: t.journal, since: time.Now(), back: true}
-	err := t.back(context.WithoutCancel(ctx), e)
+	e := &nodeEffects{node: n, journal: t.Journal, since: time.Now(), back: true}
+	err := t.Back(context.WithoutCancel(ctx), e)
 	if err != nil {
-		return fmt.Errorf("%w\nputting everything back failed, too: %w\n%s", explain(reason), explain(err), t.putBackAdvice())
+		return fmt.Errorf("%w\nputting everything back failed, too: %w\n%s", explain(reason), explain(err), t.PutBackAdvice())
 	}
 	return fmt.Errorf("%w; %w", explain(reason), ErrRolledBack)
 }
@@ -137,42 +138,42 @@ func (n *node) resume(ctx context.Context, op Operation, desired string) (result
 
 func (n *node) readState() (*State, error) {
 	s := &State{}
-	found, err := readJSON(n.host, stateFile, s)
+	found, err := journal.ReadJSON(n.Host, journal.StateFile, s)
 	if err != nil || !found {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (n *node) resumeJournal(ctx context.Context, j *journal, op Operation, desired string) (Result, bool, error) {
-	t := &transaction{host: n.host, journal: j, after: n.opts.after}
+func (n *node) resumeJournal(ctx context.Context, j *journal.Journal, op Operation, desired string) (Result, bool, error) {
+	t := &journal.Transaction{Host: n.Host, Journal: j, After: n.opts.after}
 	if !n.ofThisCluster(ctx, j.Cluster) {
-		return Result{}, false, t.forgetJournal(n.opts.Notef)
+		return Result{}, false, t.Forget(n.opts.Notef)
 	}
 	n.opts.Notef("an earlier %s of %s did not end (it was %s)", j.Operation, j.Started.Format(time.DateTime), j.Phase)
 	n.connect()
 	switch j.Phase {
-	case phasePreparing:
-		return Result{}, false, explain(t.discard())
-	case phaseDone:
-		return Result{}, false, explain(t.finish())
-	case phaseApplying:
+	case journal.PhasePreparing:
+		return Result{}, false, explain(t.Discard())
+	case journal.PhaseDone:
+		return Result{}, false, explain(t.Finish())
+	case journal.PhaseApplying:
 		if j.Operation == op && j.Desired == desired {
 			result, err := n.execute(ctx, t)
 			result.Resumed = true
 			return result, true, err
 		}
 	}
-	t.leaveEdited = j.Phase == phaseRollback
+	t.LeaveEdited = j.Phase == journal.PhaseRollback
 	e := &nodeEffects{node: n, journal: j, since: time.Now(), back: true}
-	err := cluster.Step(n.opts.Progress, "Putting back what the earlier "+string(j.Operation)+" changed", func() (string, error) {
-		return "", t.back(ctx, &quietEffects{e})
+	err := progress.Step(n.opts.Progress, "Putting back what the earlier "+string(j.Operation)+" changed", func() (string, error) {
+		return "", t.Back(ctx, &quietEffects{e})
 	})
-	for _, file := range t.left {
-		n.opts.Notef("%s %v: it is left as it is", file, errEdited)
+	for _, file := range t.Left {
+		n.opts.Notef("%s %v: it is left as it is", file, journal.ErrEdited)
 	}
 	if err != nil {
-		err = fmt.Errorf("putting back what the earlier %s changed failed: %w\n%s", j.Operation, explain(err), j.putBackAdvice())
+		err = fmt.Errorf("putting back what the earlier %s changed failed: %w\n%s", j.Operation, explain(err), j.PutBackAdvice())
 	}
 	return Result{}, false, err
 }

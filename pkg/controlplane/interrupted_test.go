@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // stopAt ends a run after its n-th effect, as a kill would: nothing of it runs any
@@ -103,7 +106,7 @@ func TestInterruptedAfterInstallation(t *testing.T) {
 				if err := again(t.Context(), testOptions(root)); err != nil {
 					t.Errorf("the same again: %v", err)
 				}
-				if (host{root: root}).exists(journalFile) {
+				if (nodefs.Host{Root: root}).Exists(journal.File) {
 					t.Error("the journal is still there")
 				}
 				uninstall(t, root)
@@ -159,7 +162,7 @@ func TestRollbackThatFails(t *testing.T) {
 	root := testNode(t)
 	o := testOptions(root)
 	stopAfter(t, &o, "applied "+apiServerFile, func() error { _, err := Install(t.Context(), o); return err })
-	o.waits = func(context.Context, *process) error { return errors.New("no answer") }
+	o.waits = func(context.Context, *kubelet.Program) error { return errors.New("no answer") }
 	_, err := Uninstall(t.Context(), o)
 	if err == nil || !strings.Contains(err.Error(), "the earlier install changed failed") || !strings.Contains(err.Error(), "no answer") ||
 		!strings.Contains(err.Error(), "run the same command again") {

@@ -16,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // brokenUninstall is an uninstallation that starts while kube-apiserver is not
@@ -157,8 +160,8 @@ func TestKubeadmOfBrokenAPIServer(t *testing.T) {
 		if err != nil || len(r.Left) != 1 || !strings.Contains(r.Left[0], "uninstall\" again") {
 			t.Fatalf("%+v, %v; want kubeadm's part left", r, err)
 		}
-		h := host{root: root}
-		if h.exists(serverFile) || !h.exists(stateFile) {
+		h := nodefs.Host{Root: root}
+		if h.Exists(serverFile) || !h.Exists(journal.StateFile) {
 			t.Error("the server is still there, or the state is gone")
 		}
 	}

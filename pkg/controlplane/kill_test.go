@@ -13,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // Fixtures that are created once: a node as kubeadm leaves it, the same node after
@@ -57,7 +60,7 @@ func testOptions(root string) Options {
 		Root: root, LeaveKubeadmConfig: true,
 		// Ports that no other test on this machine uses do not matter here: nothing listens.
 		user:  func() int { return 0 },
-		waits: func(context.Context, *process) error { return nil },
+		waits: func(context.Context, *kubelet.Program) error { return nil },
 	}
 }
 
@@ -205,7 +208,7 @@ func TestFailureAtEveryStep(t *testing.T) {
 		root := testNode(t)
 		o := testOptions(root)
 		failed := false
-		o.waits = func(_ context.Context, p *process) error {
+		o.waits = func(_ context.Context, p *kubelet.Program) error {
 			if p.Name == program && !failed {
 				failed = true
 				return errors.New("no answer")
@@ -221,12 +224,12 @@ func TestFailureAtEveryStep(t *testing.T) {
 }
 
 // TestInterrupt: SIGINT and SIGTERM cancel the context, and the run rolls
-// everything back although its context is cancelled.
+// everything back although its context is canceled.
 func TestInterrupt(t *testing.T) {
 	root := testNode(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	o := testOptions(root)
-	o.waits = func(ctx context.Context, p *process) error {
+	o.waits = func(ctx context.Context, p *kubelet.Program) error {
 		if p.Name == apiServer {
 			cancel(errors.New("SIGTERM"))
 		}
@@ -243,16 +246,16 @@ func TestInterrupt(t *testing.T) {
 // that only fairlead's lines leave kube-apiserver's manifest.
 func TestUninstallAfterEdits(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	const manifest, config = "/etc/kubernetes/manifests/kube-apiserver.yaml", v1alpha1Egress
-	data, err := h.read(manifest)
+	data, err := h.Read(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	edited := strings.Replace(string(data), "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4 # loud\n", 1)
 	for name, text := range map[string]string{manifest: edited, config: "# mine\n"} {
-		if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(h.Path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -260,11 +263,11 @@ func TestUninstallAfterEdits(t *testing.T) {
 	if len(r.Left) != 1 || !strings.Contains(r.Left[0], config) {
 		t.Errorf("left %v, want %s", r.Left, config)
 	}
-	want, err := host{root: pristine}.read(manifest)
+	want, err := nodefs.Host{Root: pristine}.Read(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.read(manifest)
+	got, err := h.Read(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // otherNode adds the kube-apiserver Pod of another control plane node.
@@ -39,7 +40,7 @@ const tunnelFlag = "--" + apiserver.ConfigFlag + "=" + v1alpha1Egress
 // kubeadm's stored configuration neither what another node has added meanwhile, nor
 // what another node depends on.
 func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
-	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
+	withTunnel, _, err := manifests.AddToCluster(storedByKubeadm, v1alpha1.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
 // did not change stays, and that the result names it: "kubeadm upgrade" would give
 // this node a flag without its file.
 func TestUninstallNamesKubeadmConfig(t *testing.T) {
-	withTunnel, _, err := addToClusterConfiguration(storedByKubeadm, v1alpha1.New())
+	withTunnel, _, err := manifests.AddToCluster(storedByKubeadm, v1alpha1.New())
 	if err != nil {
 		t.Fatal(err)
 	}

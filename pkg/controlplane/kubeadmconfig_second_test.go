@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 )
 
 // TestKubeadmConfigOfSecondBundle checks that a second installation replaces
@@ -21,13 +22,13 @@ func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 	client := fake.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigMap}, Data: map[string]string{kubeadmKey: first}})
 	var state *State
-	plan := func(b *v1alpha1.Bundle) *kubeadmChange {
+	plan := func(b *v1alpha1.Bundle) *journal.KubeadmChange {
 		t.Helper()
 		n := newNode(Options{Bundle: b}.defaulted())
 		n.client, n.state = client, state
-		p := &planner{node: n, j: &journal{}, newState: &State{}}
+		p := &planner{node: n, j: &journal.Journal{}, newState: &State{}}
 		if state != nil {
-			p.newState = state.clone()
+			p.newState = state.Clone()
 		}
 		p.planKubeadm(t.Context())
 		for _, err := range p.errs {

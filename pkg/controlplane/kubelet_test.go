@@ -16,16 +16,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
-// kubelet does what the real one does with static Pods: it watches the manifest
+// fakeKubelet does what the real one does with static Pods: it watches the manifest
 // directory and runs each container's program, with its very arguments, whenever
 // a manifest comes, changes or goes, and again if the program ends. The root
 // directory of the programs is that of the test node, so that every path in a
 // manifest is right.
-type kubelet struct {
+type fakeKubelet struct {
 	t    *testing.T
-	root host
+	root nodefs.Host
 	// images has the program of each container name.
 	images map[string]string
 	// change may spoil the arguments of a program before it starts; nil: it does not.
@@ -44,13 +48,13 @@ type staticPod struct {
 
 const harnessPeriod = 100 * time.Millisecond
 
-func startKubelet(t *testing.T, root string, images map[string]string) *kubelet {
+func startKubelet(t *testing.T, root string, images map[string]string) *fakeKubelet {
 	t.Helper()
-	k := &kubelet{t: t, root: host{root: root}, images: map[string]string{}, pods: map[string]*staticPod{},
+	k := &fakeKubelet{t: t, root: nodefs.Host{Root: root}, images: map[string]string{}, pods: map[string]*staticPod{},
 		stop: make(chan struct{}), stopped: make(chan struct{})}
 	for name, binary := range images {
 		at := "/bin/" + filepath.Base(binary)
-		copyProgram(t, binary, k.root.path(at))
+		copyProgram(t, binary, k.root.Path(at))
 		k.images[name] = at
 	}
 	go k.run()
@@ -86,7 +90,7 @@ func copyProgram(t *testing.T, from, to string) {
 	}
 }
 
-func (k *kubelet) run() {
+func (k *fakeKubelet) run() {
 	defer close(k.stopped)
 	for {
 		k.sync()
@@ -103,8 +107,8 @@ func (k *kubelet) run() {
 
 // sync reads the directory as extractFromDir of the kubelet does: names that
 // begin with a dot are not seen.
-func (k *kubelet) sync() {
-	files, _ := filepath.Glob(filepath.Join(k.root.path("/etc/kubernetes/manifests"), "[^.]*"))
+func (k *fakeKubelet) sync() {
+	files, _ := filepath.Glob(filepath.Join(k.root.Path("/etc/kubernetes/manifests"), "[^.]*"))
 	seen := map[string]bool{}
 	for _, file := range files {
 		seen[file] = true
@@ -159,8 +163,8 @@ func (p *staticPod) end() {
 	}
 }
 
-func (k *kubelet) start(p *staticPod) {
-	pod, err := decodePod(p.manifest)
+func (k *fakeKubelet) start(p *staticPod) {
+	pod, err := manifests.Decode(p.manifest)
 	if err != nil {
 		return
 	}
@@ -175,7 +179,7 @@ func (k *kubelet) start(p *staticPod) {
 			argv = (*change)(argv)
 		}
 		p.cmd = &exec.Cmd{Path: k.images[c.Name], Args: argv, Dir: "/", Env: []string{"PATH=/bin"},
-			SysProcAttr: &syscall.SysProcAttr{Chroot: k.root.path("/"), Pdeathsig: syscall.SIGKILL}}
+			SysProcAttr: &syscall.SysProcAttr{Chroot: k.root.Path("/"), Pdeathsig: syscall.SIGKILL}}
 		if uid := os.Getuid(); uid != 0 {
 			p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 			p.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
@@ -196,11 +200,11 @@ func (k *kubelet) start(p *staticPod) {
 }
 
 // mount does what the types of a host path ask for.
-func (k *kubelet) mount(source *corev1.HostPathVolumeSource) bool {
+func (k *fakeKubelet) mount(source *corev1.HostPathVolumeSource) bool {
 	if source == nil || source.Type == nil {
 		return true
 	}
-	name := k.root.path(source.Path)
+	name := k.root.Path(source.Path)
 	info, err := os.Stat(name)
 	switch *source.Type {
 	case corev1.HostPathDirectory:
@@ -216,8 +220,8 @@ func (k *kubelet) mount(source *corev1.HostPathVolumeSource) bool {
 }
 
 // log is where the real kubelet and containerd write, in their format.
-func (k *kubelet) log(pod *corev1.Pod, container string) io.Writer {
-	dir := k.root.path(fmt.Sprintf("%s/%s_%s-node-1_0123/%s", podLogs, pod.Namespace, pod.Name, container))
+func (k *fakeKubelet) log(pod *corev1.Pod, container string) io.Writer {
+	dir := k.root.Path(fmt.Sprintf("%s/%s_%s-node-1_0123/%s", kubelet.PodLogs, pod.Namespace, pod.Name, container))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return io.Discard
 	}

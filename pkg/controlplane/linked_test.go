@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // TestLinkedDirectories installs on a node whose directories are absolute symbolic links: they mean directories of the node.
 func TestLinkedDirectories(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	link := func(name, to string) {
 		t.Helper()
 		from := filepath.Join(root, name)
@@ -28,7 +29,7 @@ func TestLinkedDirectories(t *testing.T) {
 	before := snapshot(t, root)
 	install(t, root)
 	for _, name := range []string{"/data/manifests/konnectivity-server.yaml", "/data/kubernetes/" + filepath.Base(v1alpha1.DefaultServerKubeconfig)} {
-		if !h.exists(name) {
+		if !h.Exists(name) {
 			t.Errorf("%s is missing", name)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 const (
@@ -57,7 +58,7 @@ func (n *node) mirrorReason(ctx context.Context, name string) string {
 // If the kubelet is late, waitMirror deletes the mirror Pod, which the kubelet then
 // recreates at once. A missing mirror Pod is not an error.
 func (n *node) waitMirror(ctx context.Context) {
-	_ = cluster.Step(n.opts.Progress, "Waiting until the API shows the new kube-apiserver", func() (string, error) {
+	_ = progress.Step(n.opts.Progress, "Waiting until the API shows the new kube-apiserver", func() (string, error) {
 		start, deleted := time.Now(), types.UID("")
 		o := n.opts
 		o.Timeout = n.opts.mirrorLimit
@@ -83,11 +84,11 @@ func (n *node) waitMirror(ctx context.Context) {
 // shows reports whether a mirror Pod has the programs of the manifest on disk: the
 // same images, and the same flags.
 func (n *node) shows(mirror *corev1.Pod, manifest string) bool {
-	data, err := n.read(manifest)
+	data, err := n.Read(manifest)
 	if err != nil {
 		return true // there is nothing to compare with
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		return true
 	}

@@ -14,16 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // mirrorOf is the mirror Pod of a manifest.
 func mirrorOf(t *testing.T, root, uid string) *corev1.Pod {
 	t.Helper()
-	data, err := host{root: root}.read(apiServerFile)
+	data, err := nodefs.Host{Root: root}.Read(apiServerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,7 @@ func TestReasonOfEarlierManifest(t *testing.T) {
 	if got := n.mirrorReason(t.Context(), apiServer); got != "ErrImagePull: no such image" {
 		t.Errorf("the reason is %q", got)
 	}
-	replaceIn(t, host{root: root}, apiServerFile, "image: registry.k8s.io/kube-apiserver:", "image: registry.example.com/kube-apiserver:")
+	replaceIn(t, nodefs.Host{Root: root}, apiServerFile, "image: registry.k8s.io/kube-apiserver:", "image: registry.example.com/kube-apiserver:")
 	if got := n.mirrorReason(t.Context(), apiServer); got != "" {
 		t.Errorf("the reason of the manifest from before is given: %q", got)
 	}

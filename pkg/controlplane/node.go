@@ -23,16 +23,20 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 const (
+	apiServer   = manifests.APIServer
 	adminConf   = "/etc/kubernetes/admin.conf"
 	kubeletConf = "/etc/kubernetes/kubelet.conf"
 )
 
 // node is a control plane node: what is known about it, and how to query it.
 type node struct {
-	host
+	nodefs.Host
 	opts   Options
 	bundle *v1alpha1.Bundle
 	state  *State
@@ -60,7 +64,7 @@ type node struct {
 // server.
 func newNode(o Options) *node {
 	b := o.Bundle.Defaulted()
-	n := &node{host: host{root: o.Root}, opts: o, bundle: b}
+	n := &node{Host: nodefs.Host{Root: o.Root}, opts: o, bundle: b}
 	n.manifestPath = path.Join(b.ControlPlane.ManifestsDir, apiServer+".yaml")
 	return n
 }
@@ -68,15 +72,15 @@ func newNode(o Options) *node {
 // readManifest reads kube-apiserver's manifest and sets the fields derived from
 // it.
 func (n *node) readManifest() error {
-	data, err := n.read(n.manifestPath)
+	data, err := n.Read(n.manifestPath)
 	if err != nil {
 		return err
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", ErrManifest, n.manifestPath, err)
 	}
-	i := apiServerIndex(pod)
+	i := manifests.APIServerIndex(pod)
 	if i < 0 {
 		var names []string
 		for _, c := range pod.Spec.Containers {
@@ -93,14 +97,14 @@ func (n *node) readManifest() error {
 // to its flags.
 func localAddress(c corev1.Container) string {
 	args := append(append([]string{}, c.Command...), c.Args...)
-	host := flag(args, "bind-address")
+	host := kubelet.Flag(args, "bind-address")
 	if ip, err := netip.ParseAddr(host); err != nil || ip.IsUnspecified() {
-		host = flag(args, "advertise-address")
+		host = kubelet.Flag(args, "advertise-address")
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	port := flag(args, "secure-port")
+	port := kubelet.Flag(args, "secure-port")
 	if port == "" {
 		port = "6443"
 	}
@@ -112,7 +116,7 @@ func localAddress(c corev1.Container) string {
 func (n *node) connect() {
 	n.ownName = n.nodeName()
 	n.trust = x509.NewCertPool()
-	if ca, err := n.read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
+	if ca, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")); err == nil {
 		n.trust.AppendCertsFromPEM(ca)
 	}
 	if n.client = n.opts.client; n.client != nil {
@@ -143,8 +147,8 @@ func (n *node) serverName() string {
 	if err != nil {
 		return ""
 	}
-	file := flag(append(append([]string{}, n.container.Command...), n.container.Args...), "tls-cert-file")
-	data, err := n.read(file)
+	file := kubelet.Flag(append(append([]string{}, n.container.Command...), n.container.Args...), "tls-cert-file")
+	data, err := n.Read(file)
 	if err != nil {
 		return ""
 	}
@@ -193,7 +197,7 @@ func (n *node) nodeName() string {
 }
 
 func (n *node) kubeletIdentity() string {
-	data, err := n.read(kubeletConf)
+	data, err := n.Read(kubeletConf)
 	if err != nil {
 		return ""
 	}
@@ -204,7 +208,7 @@ func (n *node) kubeletIdentity() string {
 	for _, user := range config.AuthInfos {
 		cert := user.ClientCertificateData
 		if len(cert) == 0 && user.ClientCertificate != "" {
-			cert, _ = n.read(user.ClientCertificate)
+			cert, _ = n.Read(user.ClientCertificate)
 		}
 		if parsed, err := pki.ParseCert(cert); err == nil {
 			if name, ok := strings.CutPrefix(parsed.Subject.CommonName, "system:node:"); ok {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // DefaultTimeout is how long each wait for the kubelet may take.
@@ -45,8 +46,8 @@ type Options struct {
 	// [IgnorableChecks].
 	IgnorePreflight []string
 
-	// Progress receives the steps of the run. Default: cluster.Silent.
-	Progress cluster.Progress
+	// Progress receives the steps of the run. Default: progress.Silent.
+	Progress progress.Reporter
 	// Notef receives messages that a user should know but need not act on. Default:
 	// they are discarded.
 	Notef func(format string, args ...any)
@@ -58,7 +59,7 @@ type Options struct {
 	// user returns the effective user ID, and waits replaces the waits for the
 	// kubelet. For tests.
 	user  func() int
-	waits func(context.Context, *process) error
+	waits func(context.Context, *kubelet.Program) error
 	// client replaces the administrator's client. For tests.
 	client kubernetes.Interface
 	// proc is the proc file system's mount point, health replaces the health checks,
@@ -79,7 +80,7 @@ func (o Options) defaulted() Options {
 		o.Timeout = DefaultTimeout
 	}
 	if o.Progress == nil {
-		o.Progress = cluster.Silent
+		o.Progress = progress.Silent
 	}
 	if o.Notef == nil {
 		o.Notef = func(string, ...any) {}

@@ -22,6 +22,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 )
 
@@ -29,7 +31,7 @@ import (
 // fail. It changes nothing.
 type planner struct {
 	*node
-	j        *journal
+	j        *journal.Journal
 	errs     []error
 	ca       *authority
 	caErr    error
@@ -38,11 +40,11 @@ type planner struct {
 
 // planInstall returns the journal of an installation. Its error lists every reason
 // against the installation, one per line.
-func (n *node) planInstall(ctx context.Context) (*journal, error) {
-	p := &planner{node: n, j: &journal{Operation: OpInstall, Phase: phasePreparing, Desired: n.desired(), Started: n.opts.Now()}}
+func (n *node) planInstall(ctx context.Context) (*journal.Journal, error) {
+	p := &planner{node: n, j: &journal.Journal{Operation: OpInstall, Phase: journal.PhasePreparing, Desired: n.desired(), Started: n.opts.Now()}}
 	p.newState = &State{Bundle: n.bundle}
 	if n.state != nil {
-		p.newState = n.state.clone()
+		p.newState = n.state.Clone()
 		p.newState.Bundle = n.bundle
 	}
 	p.newState.ServerOnly = n.opts.ServerOnly && p.newState.Manifest.Empty()
@@ -90,11 +92,6 @@ func (p *planner) fail(err error) {
 	}
 }
 
-// nothingToDo reports whether the node is already in the desired state.
-func (j *journal) nothingToDo() bool {
-	return len(j.Changes) == 0 && j.Kubeadm == nil && len(j.Dirs) == 0
-}
-
 // wanted is a file that should be on the node.
 type wanted struct {
 	step   Step
@@ -115,18 +112,18 @@ type wanted struct {
 // fairlead installed, keeps a usable file, and refuses to overwrite a file that
 // another program or a person wrote.
 func (p *planner) want(w wanted) {
-	existing, err := p.read(w.path)
+	existing, err := p.Read(w.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		p.parents(w.path)
-		p.put(w, absent, nil)
+		p.put(w, nodefs.Absent, nil)
 		return
 	}
-	now, fpErr := p.fingerprint(w.path)
+	now, fpErr := p.Fingerprint(w.path)
 	if err != nil || fpErr != nil {
 		p.fail(fmt.Errorf("%s: %w: %s", w.path, errors.Join(err, fpErr), w.advice))
 		return
 	}
-	known := p.state.file(w.path)
+	known := p.state.File(w.path)
 	reason := w.good(existing)
 	switch {
 	case reason == nil && w.secret:
@@ -137,7 +134,7 @@ func (p *planner) want(w wanted) {
 	case known != nil:
 		p.fail(fmt.Errorf("%s was changed since fairlead installed it (%w): undo that, or move the file away", w.path, reason))
 	default:
-		p.fail(fmt.Errorf("%s is in the way: fairlead did not write it, and it will not do (%w): %s", w.path, reason, w.advice))
+		p.fail(fmt.Errorf("%s exists, fairlead did not write it, and its content does not fit (%w): %s", w.path, reason, w.advice))
 	}
 }
 
@@ -145,28 +142,26 @@ func (p *planner) want(w wanted) {
 // made in place: the server's Pod has the kubeconfig mounted as a single file, and a
 // file bind mount keeps the old inode.
 func (p *planner) tighten(file string) {
-	data, err := p.read(file)
+	data, err := p.Read(file)
 	if err != nil {
 		return // the code that needs the file has reported this
 	}
-	now, mode, err := p.present(file)
+	now, mode, err := p.Present(file)
 	if err != nil || !isOpen(mode) {
 		p.fail(err)
 		return
 	}
 	p.opts.Notef("%s has mode %04o, so other users of this node could read its private key: it gets %04o; "+
-		"if that may have happened, issue it again (\"fairlead certs renew\")", file, mode, onlyOwner(mode))
-	c := Change{Step: StepPKI, Path: file, Mode: onlyOwner(mode), Data: data, InPlace: true, Secret: true, Old: now, New: fingerprint(data, onlyOwner(mode))}
+		"if that may have happened, issue it again (\"fairlead certs renew\")", file, mode, nodefs.OnlyOwner(mode))
+	c := Change{Step: StepPKI, Path: file, Mode: nodefs.OnlyOwner(mode), Data: data, InPlace: true, Secret: true, Old: now, New: nodefs.Fingerprint(data, nodefs.OnlyOwner(mode))}
 	p.j.Changes = append(p.j.Changes, c)
-	if known := p.newState.file(file); known != nil {
+	if known := p.newState.File(file); known != nil {
 		known.Now = c.New
 	}
 }
 
 // isOpen reports whether group or others have any permission on a file.
-func isOpen(mode fs.FileMode) bool { return mode != onlyOwner(mode) }
-
-func onlyOwner(mode fs.FileMode) fs.FileMode { return mode &^ 0o077 }
+func isOpen(mode fs.FileMode) bool { return mode != nodefs.OnlyOwner(mode) }
 
 // put plans to write a file and to record it in the state.
 func (p *planner) put(w wanted, old string, existing []byte) {
@@ -177,19 +172,19 @@ func (p *planner) put(w wanted, old string, existing []byte) {
 			return
 		}
 	}
-	c := Change{Step: w.step, Path: w.path, Mode: w.mode, Data: w.data, Secret: w.secret, Old: old, New: fingerprint(w.data, w.mode)}
+	c := Change{Step: w.step, Path: w.path, Mode: w.mode, Data: w.data, Secret: w.secret, Old: old, New: nodefs.Fingerprint(w.data, w.mode)}
 	f := InstalledFile{Path: w.path, Now: c.New}
-	switch known := p.state.file(w.path); {
-	case known != nil && (old == known.Now || old == absent):
+	switch known := p.state.File(w.path); {
+	case known != nil && (old == known.Now || old == nodefs.Absent):
 		f.Backup, f.Was = known.Backup, known.Was
-	case old != absent:
+	case old != nodefs.Absent:
 		// kubeadm may also have written the file again since the last installation.
 		// An older backup may belong to another key, or to another cluster.
-		f.Backup, f.Was = backupName(w.path, old), old
+		f.Backup, f.Was = journal.BackupName(w.path, old), old
 		c.Backup, c.BackupData = f.Backup, existing
 	}
 	p.j.Changes = append(p.j.Changes, c)
-	p.newState.set(f)
+	p.newState.Set(f)
 }
 
 // parents plans the directories that a file needs.
@@ -198,12 +193,12 @@ func (p *planner) parents(file string) {
 }
 
 func (p *planner) directory(dir string, mode fs.FileMode) {
-	known := slices.ContainsFunc(p.j.Dirs, func(d Directory) bool { return d.Path == dir })
-	if known || dir == "/" || p.exists(dir) {
+	known := slices.ContainsFunc(p.j.Dirs, func(d journal.Directory) bool { return d.Path == dir })
+	if known || dir == "/" || p.Exists(dir) {
 		return
 	}
 	p.directory(path.Dir(dir), 0o755)
-	p.j.Dirs = append(p.j.Dirs, Directory{dir, mode})
+	p.j.Dirs = append(p.j.Dirs, journal.Directory{Path: dir, Mode: mode})
 }
 
 // planFiles plans every file except kube-apiserver's manifest.

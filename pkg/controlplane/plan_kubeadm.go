@@ -5,6 +5,9 @@ package controlplane
 import (
 	"context"
 	"fmt"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // planKubeadm plans the change of kubeadm's stored configuration.
@@ -19,7 +22,7 @@ func (p *planner) planKubeadm(ctx context.Context) {
 		p.fail(err)
 		return
 	}
-	after, added, err := addToClusterConfiguration(base, p.bundle)
+	after, added, err := manifests.AddToCluster(base, p.bundle)
 	if err != nil {
 		p.fail(err)
 		return
@@ -28,9 +31,9 @@ func (p *planner) planKubeadm(ctx context.Context) {
 		// If other nodes run servers, the installation of one of them added it;
 		// otherwise a person did.
 		if others, err := p.otherServers(ctx); err == nil && len(others) > 0 {
-			_, all, err := addToClusterConfiguration("{}", p.bundle)
+			_, all, err := manifests.AddToCluster("{}", p.bundle)
 			p.fail(err)
-			p.newState.Kubeadm = &kubeadmState{Additions: all, Shared: true}
+			p.newState.Kubeadm = &journal.KubeadmState{Additions: all, Shared: true}
 		}
 	}
 	if after == before {
@@ -40,31 +43,31 @@ func (p *planner) planKubeadm(ctx context.Context) {
 		p.fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
 		return
 	}
-	p.j.Kubeadm = &kubeadmChange{Before: before, After: after}
-	p.newState.Kubeadm = &kubeadmState{kubeadmChange: kubeadmChange{Before: base, After: after}, Additions: added}
+	p.j.Kubeadm = &journal.KubeadmChange{Before: before, After: after}
+	p.newState.Kubeadm = &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: base, After: after}, Additions: added}
 }
 
 // withoutEarlierAdditions returns the stored configuration without what an
 // earlier installation added for another bundle. If the text has not changed
 // since, this is byte for byte the text from before the first installation.
 func (p *planner) withoutEarlierAdditions(text string) (string, error) {
-	var k *kubeadmState
+	var k *journal.KubeadmState
 	if p.state != nil {
 		k = p.state.Kubeadm
 	}
 	if k == nil {
 		return text, nil
 	}
-	_, all, err := addToClusterConfiguration("{}", p.bundle)
+	_, all, err := manifests.AddToCluster("{}", p.bundle)
 	if err != nil {
 		return "", err
 	}
-	_, missing, err := addToClusterConfiguration(text, p.bundle)
-	if err == nil && len(missing) == 0 && all.has(k.Additions) {
+	_, missing, err := manifests.AddToCluster(text, p.bundle)
+	if err == nil && len(missing) == 0 && all.Has(k.Additions) {
 		return text, nil // everything needed is there, and nothing else
 	}
 	if text == k.After && !k.Shared {
 		return k.Before, nil
 	}
-	return removeFromClusterConfiguration(text, k.Additions)
+	return manifests.RemoveFromCluster(text, k.Additions)
 }

@@ -12,36 +12,40 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // planServerProcess records which server processes to wait for: the old one from
 // the manifest on the node, and the new one from the given manifest.
 func (p *planner) planServerProcess(manifest []byte) {
-	of := func(data []byte) *process {
-		pod, err := decodePod(data)
+	of := func(data []byte) *kubelet.Program {
+		pod, err := manifests.Decode(data)
 		if err != nil || len(pod.Spec.Containers) == 0 {
 			return nil
 		}
-		program := programOf(pod.Spec.Containers[0])
+		program := kubelet.ProgramOf(pod.Spec.Containers[0])
 		program.Health = serverHealth(program.Args, "/healthz")
 		return program
 	}
 	w := &p.j.Wait
-	if data, err := p.read(serverManifest(p.bundle)); err == nil {
+	if data, err := p.Read(serverManifest(p.bundle)); err == nil {
 		w.OldServer = of(data)
 	}
 	if manifest != nil {
 		w.NewServer = of(manifest)
 	}
 	if w.OldServer != nil && w.NewServer != nil {
-		w.OldServer, w.NewServer = w.OldServer.without(w.NewServer), w.NewServer.without(w.OldServer)
+		w.OldServer, w.NewServer = w.OldServer.Excluding(w.NewServer), w.NewServer.Excluding(w.OldServer)
 	}
 }
 
 // serverHealth returns the URL of a path on the health port of a server with these
 // arguments.
 func serverHealth(args []string, path string) string {
-	return "http://" + net.JoinHostPort(konnectivity.HealthHost(flag(args, "health-bind-address")), flag(args, "health-port")) + path
+	return "http://" + net.JoinHostPort(konnectivity.HealthHost(kubelet.Flag(args, "health-bind-address")), kubelet.Flag(args, "health-port")) + path
 }
 
 func serverManifest(b *v1alpha1.Bundle) string {
@@ -54,7 +58,7 @@ func serverSelector(b *v1alpha1.Bundle) string {
 
 // planAPIServer plans the change of kube-apiserver's manifest.
 func (p *planner) planAPIServer() {
-	now := programOf(p.container)
+	now := kubelet.ProgramOf(p.container)
 	now.Health = "https://" + p.address + "/readyz"
 	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now, now
 	if p.opts.ServerOnly {
@@ -65,12 +69,12 @@ func (p *planner) planAPIServer() {
 		p.fail(err)
 		return
 	}
-	data, _, err := AddToManifest(base, p.bundle)
+	data, _, err := manifests.Add(base, p.bundle)
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %w", p.manifestPath, err))
 		return
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		p.fail(err)
 		return
@@ -81,9 +85,9 @@ func (p *planner) planAPIServer() {
 		p.fail(err)
 		return
 	}
-	after := programOf(pod.Spec.Containers[apiServerIndex(pod)])
+	after := kubelet.ProgramOf(pod.Spec.Containers[manifests.APIServerIndex(pod)])
 	after.Health = now.Health
-	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now.without(after), after.without(now)
+	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now.Excluding(after), after.Excluding(now)
 	p.putManifest(data, base)
 }
 
@@ -93,30 +97,30 @@ func (p *planner) withoutEarlier() ([]byte, error) {
 	if p.state == nil || p.state.Manifest.Empty() {
 		return p.manifest, nil
 	}
-	if _, add, err := AddToManifest(p.manifest, p.bundle); err == nil && add.Empty() {
+	if _, add, err := manifests.Add(p.manifest, p.bundle); err == nil && add.Empty() {
 		return p.manifest, nil // everything needed is there
 	}
-	return RemoveFromManifest(p.manifest, p.state.Manifest)
+	return manifests.Remove(p.manifest, p.state.Manifest)
 }
 
 // putManifest plans to write the manifest; base is the text that an uninstallation
 // restores.
 func (p *planner) putManifest(data, base []byte) {
-	now, mode, err := p.present(p.manifestPath)
+	now, mode, err := p.Present(p.manifestPath)
 	if err != nil {
 		p.fail(err)
 		return
 	}
-	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
-	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: fingerprint(base, mode)}
-	f.Backup = backupName(p.manifestPath, f.Was)
+	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: nodefs.Fingerprint(data, mode)}
+	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: nodefs.Fingerprint(base, mode)}
+	f.Backup = journal.BackupName(p.manifestPath, f.Was)
 	// kubeadm or a person may have rewritten the manifest since the last
 	// installation. An uninstallation restores the manifest that is there now.
-	if known := p.state.file(p.manifestPath); known != nil && known.Was == f.Was {
+	if known := p.state.File(p.manifestPath); known != nil && known.Was == f.Was {
 		f.Backup = known.Backup
 	} else {
 		c.Backup, c.BackupData = f.Backup, base
 	}
 	p.j.Changes = append(p.j.Changes, c)
-	p.newState.set(f)
+	p.newState.Set(f)
 }

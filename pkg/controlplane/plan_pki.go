@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // authority reads the cluster's CA once, when the first certificate must be
@@ -87,7 +88,7 @@ func (p *planner) planServerCertificate() {
 		p.ownCertificate(cert, key, k.ServerHost, konnectivity.ServerName)
 		return
 	}
-	data, err := p.read(cert)
+	data, err := p.Read(cert)
 	if err != nil {
 		p.fail(fmt.Errorf("%w: it is what the server shows agents: set konnectivity.server.certFile and keyFile to another", err))
 		return
@@ -102,7 +103,7 @@ func (p *planner) planServerCertificate() {
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.fail(fmt.Errorf("%s has to be issued again, as agents dial %s and that name is not in it (or set konnectivity.serverHost to one that is): %w",
+		p.fail(fmt.Errorf("%s does not name %s, which agents dial: issue it again, or set konnectivity.serverHost to a name that it has: %w",
 			cert, k.ServerHost, err))
 		return
 	}
@@ -111,7 +112,7 @@ func (p *planner) planServerCertificate() {
 		p.fail(err)
 		return
 	}
-	now, mode, err := p.present(cert)
+	now, mode, err := p.Present(cert)
 	if err != nil {
 		p.fail(err)
 		return
@@ -122,12 +123,12 @@ func (p *planner) planServerCertificate() {
 // ownCertificate plans a certificate and key for one name. The cluster's CA
 // issues them if neither file exists.
 func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
-	if p.hasFile(certFile) && p.hasFile(keyFile) {
+	if p.HasFile(certFile) && p.HasFile(keyFile) {
 		p.fail(p.checkCertificate(certFile, keyFile, host))
 		p.tighten(keyFile)
 		return
 	}
-	if p.hasFile(certFile) || p.hasFile(keyFile) {
+	if p.HasFile(certFile) || p.HasFile(keyFile) {
 		p.fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
 		return
 	}
@@ -172,15 +173,15 @@ func (p *planner) issue(ca pki.KeyPair, certFile string, r pki.Request) (cert, k
 // create plans a file that is known not to exist.
 func (p *planner) create(file string, data []byte, mode fs.FileMode, secret bool) {
 	p.parents(file)
-	p.put(wanted{step: StepPKI, path: file, mode: mode, data: data, secret: secret}, absent, nil)
+	p.put(wanted{step: StepPKI, path: file, mode: mode, data: data, secret: secret}, nodefs.Absent, nil)
 }
 
 func (p *planner) checkCertificate(certFile, keyFile, host string) error {
-	cert, err := p.read(certFile)
+	cert, err := p.Read(certFile)
 	if err != nil {
 		return err
 	}
-	key, err := p.read(keyFile)
+	key, err := p.Read(keyFile)
 	if err != nil {
 		return err
 	}
@@ -215,13 +216,13 @@ func (p *planner) planTCP() {
 	} else {
 		p.ownCertificate(tcp.ServerCert, tcp.ServerKey, name, konnectivity.ServerName)
 	}
-	if tcp.CABundle != "" && !p.hasFile(tcp.CABundle) {
+	if tcp.CABundle != "" && !p.HasFile(tcp.CABundle) {
 		p.fail(fmt.Errorf("konnectivity.transport.tcp.caBundle: %s does not exist: the cluster's CA is %s/ca.crt", tcp.CABundle, p.bundle.ControlPlane.PKIDir))
 	}
 	files := []string{tcp.ClientCA, tcp.ClientCert, tcp.ClientKey}
 	there := 0
 	for _, f := range files {
-		if p.hasFile(f) {
+		if p.HasFile(f) {
 			there++
 		}
 	}
@@ -250,7 +251,7 @@ func tcpServerName(rawURL, serverName string) string {
 // checkTCPName checks that the certificate which the server presents to
 // kube-apiserver contains the name that kube-apiserver verifies.
 func (p *planner) checkTCPName(certFile, name string) error {
-	data, err := p.read(certFile)
+	data, err := p.Read(certFile)
 	if err != nil {
 		return nil //nolint:nilerr // planServerCertificate says so, or makes it
 	}
@@ -264,7 +265,7 @@ func (p *planner) checkTCPName(certFile, name string) error {
 // checkClientName checks that kube-apiserver's client certificate has a common
 // name that the server accepts.
 func (p *planner) checkClientName(tcp *v1alpha1.TCPTransport) error {
-	data, err := p.read(tcp.ClientCert)
+	data, err := p.Read(tcp.ClientCert)
 	if err != nil {
 		return err
 	}

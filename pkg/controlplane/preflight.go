@@ -24,6 +24,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // Supported minor versions of kube-apiserver: those that this package has been
@@ -59,7 +61,7 @@ func (p *planner) preflight(ctx context.Context) {
 	p.checkAgents(ctx)
 	p.fail(p.checkCount(ctx))
 	if len(p.errs) == 0 {
-		p.fail(p.checkVisible(programOf(p.container)))
+		p.fail(p.checkVisible(kubelet.ProgramOf(p.container)))
 	}
 }
 
@@ -74,7 +76,7 @@ func (n *node) checkNode() error {
 		return errors.New("only root may change a control plane: run it with sudo")
 	}
 	dir := n.bundle.ControlPlane.ManifestsDir
-	if !n.exists(n.manifestPath) {
+	if !n.Exists(n.manifestPath) {
 		return fmt.Errorf("%s does not exist: this is not a kubeadm control plane node; run the command on each of those, "+
 			"or set controlPlane.manifestsDir if its kubelet reads another directory than %s", n.manifestPath, dir)
 	}
@@ -109,7 +111,7 @@ func (n *node) checkVersion() error {
 // other file in it defines the same Pod, such as a copy made by hand.
 func (n *node) checkManifestsDir() error {
 	dir := n.bundle.ControlPlane.ManifestsDir
-	if data, err := n.read("/var/lib/kubelet/config.yaml"); err == nil {
+	if data, err := n.Read("/var/lib/kubelet/config.yaml"); err == nil {
 		var config struct {
 			StaticPodPath string `json:"staticPodPath"`
 		}
@@ -117,18 +119,18 @@ func (n *node) checkManifestsDir() error {
 			return fmt.Errorf("this node's kubelet reads static Pods from %s, not from %s: set controlPlane.manifestsDir", config.StaticPodPath, dir)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(n.follow(dir), "[^.]*"))
+	files, err := filepath.Glob(filepath.Join(n.Follow(dir), "[^.]*"))
 	if err != nil {
 		return err
 	}
 	own := map[string]string{apiServer: n.manifestPath, konnectivity.ServerName: serverManifest(n.bundle)}
 	for _, file := range files {
 		name := path.Join(dir, filepath.Base(file)) // links on the way here may lead elsewhere
-		data, err := n.read(name)
+		data, err := n.Read(name)
 		if err != nil {
 			continue // a directory
 		}
-		pod, err := decodePod(data)
+		pod, err := manifests.Decode(data)
 		if err != nil {
 			continue
 		}
@@ -143,7 +145,7 @@ func (n *node) checkManifestsDir() error {
 // expired CA is worthless, and so is the cluster.
 func (n *node) checkCA() error {
 	name := path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt")
-	data, err := n.read(name)
+	data, err := n.Read(name)
 	if err != nil {
 		return fmt.Errorf("%w: it is the cluster's CA: set controlPlane.pkiDir if it is elsewhere", err)
 	}
@@ -176,7 +178,7 @@ func (n *node) checkReady(ctx context.Context) error {
 // because the server could not start. It skips the check if a server is installed
 // or runs, as that server holds the ports.
 func (p *planner) checkPorts(ctx context.Context) {
-	if p.hasFile(serverManifest(p.bundle)) || p.serverRuns() {
+	if p.HasFile(serverManifest(p.bundle)) || p.serverRuns() {
 		return
 	}
 	for _, port := range konnectivity.Server(p.bundle).Ports {
@@ -186,7 +188,7 @@ func (p *planner) checkPorts(ctx context.Context) {
 			_ = listener.Close()
 			continue
 		}
-		if owner := p.listenerOn(port.Number); owner != "" {
+		if owner := p.proc().Listener(port.Number); owner != "" {
 			err = errors.New("used by " + owner)
 		}
 		p.fail(fmt.Errorf("port %d, which the server needs as %s, is taken (%w): stop that, or set %s",
@@ -196,8 +198,8 @@ func (p *planner) checkPorts(ctx context.Context) {
 
 func (p *planner) serverRuns() bool {
 	c := konnectivity.Server(p.bundle)
-	server := process{Name: path.Base(c.Command[0]), Args: component.Args(c.Flags)}
-	return len(p.proc().find(&server, true)) > 0
+	server := kubelet.Program{Name: path.Base(c.Command[0]), Args: component.Args(c.Flags)}
+	return len(p.proc().Find(&server, true)) > 0
 }
 
 func portField(name string) string {

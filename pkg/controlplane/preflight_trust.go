@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 )
 
 // apiServerArgs returns the command and the arguments in kube-apiserver's
@@ -21,16 +22,16 @@ func (n *node) apiServerArgs() []string {
 // with an allowed common name.
 func (n *node) checkFrontProxyCA() error {
 	args := n.apiServerArgs()
-	client, header := flag(args, "client-ca-file"), flag(args, "requestheader-client-ca-file")
+	client, header := kubelet.Flag(args, "client-ca-file"), kubelet.Flag(args, "requestheader-client-ca-file")
 	if client == "" || header == "" {
 		return nil
 	}
-	clientData, err := n.read(client)
+	clientData, err := n.Read(client)
 	if err != nil {
 		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
 		return nil
 	}
-	headerData, err := n.read(header)
+	headerData, err := n.Read(header)
 	if err != nil {
 		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
 		return nil
@@ -44,7 +45,7 @@ func (n *node) checkFrontProxyCA() error {
 		return fmt.Errorf("%s: %w", header, err)
 	}
 	if err := pki.VerifyDistinctCAs(clientCAs, headerCAs); err != nil {
-		names := flag(args, "requestheader-allowed-names")
+		names := kubelet.Flag(args, "requestheader-allowed-names")
 		who := "every client certificate"
 		if names != "" {
 			who = "every client certificate with the common name " + names

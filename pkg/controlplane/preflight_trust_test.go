@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // TestKubeletsAreVerified: an installation where an agent could impersonate a kubelet goes on with a warning that names the way out, and
@@ -18,7 +19,7 @@ func TestKubeletsAreVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := testNode(t)
 			if set {
-				replaceIn(t, host{root: root}, apiServerFile, "    - --etcd-servers",
+				replaceIn(t, nodefs.Host{Root: root}, apiServerFile, "    - --etcd-servers",
 					"    - --kubelet-certificate-authority=/etc/kubernetes/pki/ca.crt\n    - --etcd-servers")
 			}
 			var notes strings.Builder
@@ -39,21 +40,21 @@ func TestKubeletsAreVerified(t *testing.T) {
 // TestSharedFrontProxyCA: a control plane whose request-header CA also vouches for client certificates is refused, with both files named.
 func TestSharedFrontProxyCA(t *testing.T) {
 	const ca, front = "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/pki/front-proxy-ca.crt"
-	for name, spoil := range map[string]func(t *testing.T, h host){
-		"the same flag": func(t *testing.T, h host) {
+	for name, spoil := range map[string]func(t *testing.T, h nodefs.Host){
+		"the same flag": func(t *testing.T, h nodefs.Host) {
 			replaceIn(t, h, apiServerFile, "--requestheader-client-ca-file="+front, "--requestheader-client-ca-file="+ca)
 		},
-		"the same content": func(t *testing.T, h host) {
-			data, err := h.read(ca)
+		"the same content": func(t *testing.T, h nodefs.Host) {
+			data, err := h.Read(ca)
 			if err != nil {
 				t.Fatal(err)
 			}
 			put(t, h, front, string(data))
 		},
-		"one of several": func(t *testing.T, h host) {
+		"one of several": func(t *testing.T, h nodefs.Host) {
 			both := ""
 			for _, file := range []string{front, ca} {
-				data, err := h.read(file)
+				data, err := h.Read(file)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +65,7 @@ func TestSharedFrontProxyCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := testNode(t)
-			spoil(t, host{root: root})
+			spoil(t, nodefs.Host{Root: root})
 			_, err := PlanInstall(t.Context(), testOptions(root))
 			if !errors.Is(err, ErrPreflight) || !errors.Is(err, pki.ErrSharedCA) || !strings.Contains(fmt.Sprint(err), "--requestheader-client-ca-file=") {
 				t.Errorf("%v, want ErrPreflight and ErrSharedCA", err)

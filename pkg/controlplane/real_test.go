@@ -19,6 +19,9 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/uploadconfig"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests/manifeststest"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -30,7 +33,7 @@ type realNode struct {
 	root    string
 	config  *kubeadmapi.InitConfiguration
 	bundle  *v1alpha1.Bundle
-	kubelet *kubelet
+	kubelet *fakeKubelet
 	node    *node
 }
 
@@ -82,7 +85,7 @@ func ownServer(t *testing.T) string {
 // administrators' role and stores the configuration.
 func (r *realNode) becomeAdmin(t *testing.T) {
 	t.Helper()
-	dir := host{root: r.root}.path("/etc/kubernetes")
+	dir := nodefs.Host{Root: r.root}.Path("/etc/kubernetes")
 	r.config.CertificatesDir = dir + "/pki"
 	if err := kubeconfig.CreateKubeConfigFile("super-admin.conf", dir, r.config); err != nil {
 		t.Fatal(err)
@@ -112,7 +115,7 @@ func (r *realNode) options() Options {
 // files returns the files below /etc/kubernetes, without the server's socket.
 func (r *realNode) files(t *testing.T) map[string]string {
 	t.Helper()
-	return snapshot(t, host{root: r.root}.path("/etc/kubernetes"))
+	return snapshot(t, nodefs.Host{Root: r.root}.Path("/etc/kubernetes"))
 }
 
 // TestRealAPIServer changes a real kube-apiserver that runs from kubeadm's manifest.
@@ -204,12 +207,11 @@ func ownAddress(t *testing.T) string {
 
 func freePort(t *testing.T) int32 {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
+	port, err := strconv.ParseInt(daemontest.Ports(t, 1)[0], 10, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return int32(l.Addr().(*net.TCPAddr).Port)
+	return int32(port)
 }
 
 func (r *realNode) checkStatus(t *testing.T) {
@@ -245,15 +247,15 @@ func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := kubeadmReads(t, text)
+	stored := manifeststest.ReadCluster(t, text)
 	if len(stored.APIServer.CertSANs) == 0 || stored.APIServer.CertSANs[len(stored.APIServer.CertSANs)-1] != r.bundle.Konnectivity.ServerHost {
 		t.Errorf("certSANs %v", stored.APIServer.CertSANs)
 	}
-	manifest := kubeadmManifest(t, func(c *kubeadmapi.InitConfiguration) {
+	manifest := manifeststest.Kubeadm(t, func(c *kubeadmapi.InitConfiguration) {
 		c.APIServer = stored.APIServer
 		c.LocalAPIEndpoint = r.config.LocalAPIEndpoint
 	})
-	if _, add, err := AddToManifest(manifest, r.bundle); err != nil || !add.Empty() {
+	if _, add, err := manifests.Add(manifest, r.bundle); err != nil || !add.Empty() {
 		t.Errorf("after an upgrade %+v would be missing, %v", add, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // to the new key.
 func TestReinstallAfterNewKey(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	n := newNode(testOptions(root).defaulted())
 	ca, err := n.clusterCA()
@@ -47,7 +49,7 @@ func TestReinstallAfterNewKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	uninstall(t, root)
-	got, err := h.read(servingCert)
+	got, err := h.Read(servingCert)
 	if err != nil || string(got) != string(pair.CertPEM()) {
 		t.Errorf("the certificate is not that of before the second installation: %v", err)
 	}
@@ -60,9 +62,9 @@ func TestReinstallAfterNewKey(t *testing.T) {
 // if it fails, keeps the backup from before the first run.
 func TestFailedReinstallKeepsBackup(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
-	data, err := h.read(apiServerFile)
+	data, err := h.Read(apiServerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +79,11 @@ func TestFailedReinstallKeepsBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := host{root: pristine}.read(apiServerFile)
+	want, err := nodefs.Host{Root: pristine}.Read(apiServerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.read(state.file(apiServerFile).Backup); err != nil || string(got) != string(want) {
+	if got, err := h.Read(state.File(apiServerFile).Backup); err != nil || string(got) != string(want) {
 		t.Errorf("the copy from before the first installation is gone: %v", err)
 	}
 	put(t, h, apiServerFile, string(data))
@@ -98,7 +100,7 @@ func TestUninstallFromBrokenControlPlane(t *testing.T) {
 	o := testOptions(root)
 	broken := errors.New("connection refused")
 	o.ready = func() error { return broken }
-	o.waits = func(_ context.Context, p *process) error {
+	o.waits = func(_ context.Context, p *kubelet.Program) error {
 		if p.Name == apiServer {
 			return broken
 		}
@@ -136,12 +138,12 @@ func TestResumeWithOtherFiles(t *testing.T) {
 // --restart.
 func TestRenewRefuses(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	if _, err := Renew(t.Context(), RenewOptions{Options: testOptions(root), Restart: "bogus"}); !errors.Is(err, ErrPreflight) || !strings.Contains(err.Error(), "bogus") {
 		t.Errorf("--restart bogus: %v", err)
 	}
-	target := h.path(v1alpha1.DefaultServerKubeconfig)
+	target := h.Path(v1alpha1.DefaultServerKubeconfig)
 	if err := errors.Join(os.Rename(target, target+".real"), os.Symlink(target+".real", target)); err != nil {
 		t.Fatal(err)
 	}

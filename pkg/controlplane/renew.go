@@ -12,6 +12,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // RenewOptions configure what to renew.
@@ -46,7 +48,7 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 	if err := n.checkNode(); err != nil {
 		return Renewal{}, preflightError(err)
 	}
-	unlock, err := lock(n.host)
+	unlock, err := journal.Lock(n.Host)
 	if err != nil {
 		return Renewal{}, preflightError(err)
 	}
@@ -59,10 +61,10 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 		return Renewal{}, preflightError(err)
 	}
 	n.connect()
-	p := &planner{node: n, j: &journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}}
+	p := &planner{node: n, j: &journal.Journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}}
 	p.newState = &State{}
 	if n.state != nil {
-		p.newState = n.state.clone()
+		p.newState = n.state.Clone()
 		p.newState.Cluster = p.j.Cluster
 		p.j.State = p.newState
 	}
@@ -89,7 +91,7 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, done bool, err error) {
 	j, err := n.interrupted()
 	if err == nil {
-		err = j.notOthers()
+		err = j.NotOthers()
 	}
 	if err != nil {
 		return Renewal{}, false, preflightError(err)
@@ -153,7 +155,7 @@ func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 // mount keeps the old inode, so the Pod would not see a replaced file.
 func (p *planner) renewKubeconfig(r *Renewal) {
 	file := p.bundle.Konnectivity.Server.Kubeconfig
-	data, err := p.read(file)
+	data, err := p.Read(file)
 	if err != nil {
 		p.fail(fmt.Errorf("%w: install first", err))
 		return
@@ -188,7 +190,7 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 // trustsOthers reports whether a kubeconfig trusts other CAs than ca.crt has, as
 // during a rotation of the cluster's CA, and can be reissued here.
 func (p *planner) trustsOthers(file string) bool {
-	data, err := p.read(file)
+	data, err := p.Read(file)
 	if err != nil {
 		return false
 	}
@@ -204,22 +206,22 @@ func (p *planner) trustsOthers(file string) bool {
 // the permissions of group and others. It returns false if the file cannot be
 // replaced.
 func (p *planner) replace(step Step, file string, data []byte, secret bool) bool {
-	now, err := p.fingerprint(file)
+	now, err := p.Fingerprint(file)
 	if err != nil {
 		p.fail(err)
 		return false
 	}
-	if now == absent {
+	if now == nodefs.Absent {
 		p.fail(fmt.Errorf("%s does not exist: install first", file))
 		return false
 	}
-	mode := modeOf(now)
+	mode := nodefs.ModeOf(now)
 	if secret {
-		mode = onlyOwner(mode)
+		mode = nodefs.OnlyOwner(mode)
 	}
-	c := Change{Step: step, Path: file, Mode: mode, Data: data, Secret: secret, Old: now, New: fingerprint(data, mode)}
+	c := Change{Step: step, Path: file, Mode: mode, Data: data, Secret: secret, Old: now, New: nodefs.Fingerprint(data, mode)}
 	p.j.Changes = append(p.j.Changes, c)
-	if known := p.newState.file(file); known != nil {
+	if known := p.newState.File(file); known != nil {
 		known.Now = c.New
 	}
 	return true
@@ -243,7 +245,7 @@ func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 		return
 	}
 	bundle := ca.CertPEM()
-	old, err := p.read(tcp.ClientCA)
+	old, err := p.Read(tcp.ClientCA)
 	if err == nil {
 		certs, parseErr := parseCerts(old)
 		if parseErr != nil {

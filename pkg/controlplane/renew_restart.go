@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // restartedAt is the annotation that restartServer changes on the server's
@@ -22,12 +23,12 @@ const restartedAt = "fairlead.dev/restarted-at"
 // restartServer plans a restart of the server, if it needs one.
 func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
 	name := serverManifest(p.bundle)
-	data, err := p.read(name)
+	data, err := p.Read(name)
 	if err != nil {
 		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")
 		return nil //nolint:nilerr // the note reports it
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err == nil && len(pod.Spec.Containers) == 0 {
 		err = errors.New("it has no containers")
 	}
@@ -43,7 +44,7 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 			return err
 		}
 	}
-	changed, err := annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
+	changed, err := manifests.Annotate(data, restartedAt, p.opts.Now().UTC().Format(time.RFC3339))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

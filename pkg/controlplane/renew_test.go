@@ -14,6 +14,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // tcpBundle uses HTTPConnect over TCP, and a certificate of the server's own.
@@ -39,9 +41,9 @@ func renew(t *testing.T, o RenewOptions) Renewal {
 	return r
 }
 
-func readCerts(t *testing.T, h host, p string) []*x509.Certificate {
+func readCerts(t *testing.T, h nodefs.Host, p string) []*x509.Certificate {
 	t.Helper()
-	data, err := h.read(p)
+	data, err := h.Read(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +59,14 @@ func readCerts(t *testing.T, h host, p string) []*x509.Certificate {
 // files, so that uninstalling removes them.
 func TestRenew(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	const file = v1alpha1.DefaultServerKubeconfig
-	before, err := os.Stat(h.path(file))
+	before, err := os.Stat(h.Path(file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := h.read(file)
+	old, err := h.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +78,11 @@ func TestRenew(t *testing.T) {
 	if !r.Changed || r.Restarted || len(r.Files) != 1 || !strings.Contains(strings.Join(r.Notes, ""), "kubeadm certs renew") {
 		t.Errorf("%+v; want the kubeconfig renewed, our server not restarted, and apiserver.crt left to kubeadm", r)
 	}
-	after, err := os.Stat(h.path(file))
+	after, err := os.Stat(h.Path(file))
 	if err != nil || !os.SameFile(before, after) || after.Mode() != 0o600 {
 		t.Errorf("the kubeconfig is another file or mode: %v, %v", after, err)
 	}
-	renewed, err := h.read(file)
+	renewed, err := h.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,15 +111,15 @@ func TestRenewWhileCARotates(t *testing.T) {
 	if err := kubeadmNode(other, nil); err != nil {
 		t.Fatal(err)
 	}
-	h, fresh := host{root: root}, map[string]string{}
+	h, fresh := nodefs.Host{Root: root}, map[string]string{}
 	for _, name := range []string{"ca.crt", "ca.key"} {
-		data, err := host{root: other}.read("/etc/kubernetes/pki/" + name)
+		data, err := nodefs.Host{Root: other}.Read("/etc/kubernetes/pki/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fresh[name] = string(data)
 	}
-	old, err := h.read("/etc/kubernetes/pki/ca.crt")
+	old, err := h.Read("/etc/kubernetes/pki/ca.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,7 @@ func TestRenewWhileCARotates(t *testing.T) {
 		if !r.Changed || r.Restarted || strings.Contains(strings.Join(r.Notes, "\n"), "is being rotated") != step.note {
 			t.Errorf("%d CAs: %+v", step.cas, r)
 		}
-		data, err := h.read(v1alpha1.DefaultServerKubeconfig)
+		data, err := h.Read(v1alpha1.DefaultServerKubeconfig)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,7 @@ func TestRenewWhileCARotates(t *testing.T) {
 // the new one from then on.
 func TestRenewTCP(t *testing.T) {
 	root := testNode(t)
-	h, b := host{root: root}, tcpBundle()
+	h, b := nodefs.Host{Root: root}, tcpBundle()
 	options := func() Options {
 		o := testOptions(root)
 		o.Bundle = b
@@ -167,7 +169,7 @@ func TestRenewTCP(t *testing.T) {
 	if len(r.Files) != 6 || r.Restarted {
 		t.Errorf("%+v; want six files renewed without a restart", r)
 	}
-	ca, err := h.read(tcp.ClientCA)
+	ca, err := h.Read(tcp.ClientCA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestRenewTCP(t *testing.T) {
 
 // ownClientCert replaces kube-apiserver's client certificate files by a certificate that
 // the user made.
-func ownClientCert(t *testing.T, h host, o *Options, name string) {
+func ownClientCert(t *testing.T, h nodefs.Host, o *Options, name string) {
 	t.Helper()
 	cfg, tcp := pki.FromBundle(o.Bundle), o.Bundle.Konnectivity.Transport.TCP
 	ca, err := pki.NewCA(cfg, "our-ca", time.Now())
@@ -225,13 +227,13 @@ func TestOwnClientName(t *testing.T) {
 		tcp := o.Bundle.Konnectivity.Transport.TCP
 		tcp.ClientNames = []string{"our-apiserver", "another"}
 		if own {
-			ownClientCert(t, host{root: root}, &o, "another")
+			ownClientCert(t, nodefs.Host{Root: root}, &o, "another")
 		}
 		if _, err := Install(t.Context(), o); err != nil {
 			t.Fatalf("own certificate %v: %v", own, err)
 		}
 		renew(t, RenewOptions{Options: o})
-		if name := readCerts(t, host{root: root}, tcp.ClientCert)[0].Subject.CommonName; name != "our-apiserver" {
+		if name := readCerts(t, nodefs.Host{Root: root}, tcp.ClientCert)[0].Subject.CommonName; name != "our-apiserver" {
 			t.Errorf("own certificate %v: the renewed one has the name %q", own, name)
 		}
 	}
@@ -249,7 +251,7 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	}
 	before := snapshot(t, root)
 	waits := 0
-	o.waits = func(context.Context, *process) error {
+	o.waits = func(context.Context, *kubelet.Program) error {
 		waits++
 		if waits == 1 {
 			return errors.New("no answer")
@@ -261,7 +263,7 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	}
 	sameTrees(t, before, snapshot(t, root))
 	r := renew(t, RenewOptions{Options: o})
-	manifest, err := host{root: root}.read(serverManifest(v1alpha1.New()))
+	manifest, err := nodefs.Host{Root: root}.Read(serverManifest(v1alpha1.New()))
 	if err != nil || !r.Restarted || !strings.Contains(string(manifest), restartedAt) {
 		t.Errorf("%+v, %v\n%s", r, err, manifest)
 	}
@@ -306,9 +308,9 @@ func TestDryRunShowsNames(t *testing.T) {
 // the original node.
 func TestStages(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	const manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-	plain, err := h.read(manifest)
+	plain, err := h.Read(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +319,7 @@ func TestStages(t *testing.T) {
 	if r, err := Install(t.Context(), o); err != nil || !r.Changed {
 		t.Fatalf("server only: %+v, %v", r, err)
 	}
-	if now, err := h.read(manifest); err != nil || string(now) != string(plain) {
+	if now, err := h.Read(manifest); err != nil || string(now) != string(plain) {
 		t.Errorf("server only: kube-apiserver's manifest was changed (%v)", err)
 	}
 	if r, err := Install(t.Context(), o); err != nil || r.Changed {
@@ -332,7 +334,7 @@ func TestStages(t *testing.T) {
 	if _, err := Install(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	now, err := h.read(manifest)
+	now, err := h.Read(manifest)
 	if err != nil || !strings.Contains(string(now), "path: /run/konnectivity\n") || strings.Contains(string(now), "/etc/kubernetes/konnectivity-server\n") {
 		t.Errorf("%v\n%s", err, now)
 	}

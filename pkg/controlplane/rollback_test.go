@@ -12,6 +12,10 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 const (
@@ -24,7 +28,7 @@ const (
 // no file is removed that the manifest still names.
 func TestEditDuringRollback(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	before := snapshot(t, root)
 	o := failingOptions(root, func() {
 		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4 # loud\n")
@@ -40,7 +44,7 @@ func TestEditDuringRollback(t *testing.T) {
 // installation's additions in the edited manifest.
 func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	o := failingOptions(root, func() {
 		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
@@ -50,11 +54,11 @@ func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
 		t.Fatalf("%v, want ErrRolledBack", err)
 	}
-	data, err := h.read(apiServerFile)
+	data, err := h.Read(apiServerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, add, err := AddToManifest(data, v1alpha1.New()); err != nil || !add.Empty() || strings.Contains(string(data), "/run/konnectivity") {
+	if _, add, err := manifests.Add(data, v1alpha1.New()); err != nil || !add.Empty() || strings.Contains(string(data), "/run/konnectivity") {
 		t.Errorf("%v, %+v is missing in\n%s", err, add, data)
 	}
 	uninstall(t, root)
@@ -67,10 +71,10 @@ func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 // finishes.
 func TestManifestGoneDuringRollback(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
-	away := h.path("/etc/kubernetes/kube-apiserver.yaml")
+	h := nodefs.Host{Root: root}
+	away := h.Path("/etc/kubernetes/kube-apiserver.yaml")
 	o := failingOptions(root, func() {
-		if err := os.Rename(h.path(apiServerFile), away); err != nil {
+		if err := os.Rename(h.Path(apiServerFile), away); err != nil {
 			t.Error(err)
 		}
 	})
@@ -78,11 +82,11 @@ func TestManifestGoneDuringRollback(t *testing.T) {
 		t.Errorf("%v, want an error that says what could not be put back", err)
 	}
 	for _, f := range []string{serverFile, v1alpha1Egress, v1alpha1.DefaultServerKubeconfig} {
-		if !h.exists(f) {
+		if !h.Exists(f) {
 			t.Errorf("%s is gone, and the manifest that was moved away names it", f)
 		}
 	}
-	if err := os.Rename(away, h.path(apiServerFile)); err != nil {
+	if err := os.Rename(away, h.Path(apiServerFile)); err != nil {
 		t.Fatal(err)
 	}
 	uninstall(t, root)
@@ -94,10 +98,10 @@ func TestManifestGoneDuringRollback(t *testing.T) {
 // finishes.
 func TestRollbackEnds(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	o := failingOptions(root, func() { put(t, h, v1alpha1Egress, "# mine\n") })
 	_, err := Install(t.Context(), o)
-	if err == nil || !errors.Is(err, errEdited) || !strings.Contains(err.Error(), v1alpha1Egress) {
+	if err == nil || !errors.Is(err, journal.ErrEdited) || !strings.Contains(err.Error(), v1alpha1Egress) {
 		t.Fatalf("%v, want the edited file named", err)
 	}
 	var notes strings.Builder
@@ -109,10 +113,10 @@ func TestRollbackEnds(t *testing.T) {
 	if !strings.Contains(notes.String(), v1alpha1Egress) {
 		t.Errorf("the file that is left is not named:\n%s", notes.String())
 	}
-	if data, err := h.read(v1alpha1Egress); err != nil || string(data) != "# mine\n" {
+	if data, err := h.Read(v1alpha1Egress); err != nil || string(data) != "# mine\n" {
 		t.Errorf("%q, %v", data, err)
 	}
-	if h.exists(StateDir) {
+	if h.Exists(StateDir) {
 		t.Error("the journal is still there")
 	}
 }
@@ -121,7 +125,7 @@ func TestRollbackEnds(t *testing.T) {
 // overwrites a kubeconfig that another program writes during the preparation.
 func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	install(t, root)
 	o := RenewOptions{Options: testOptions(root)}
 	o.after = func(point string) {
@@ -129,10 +133,10 @@ func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 			put(t, h, v1alpha1.DefaultServerKubeconfig, "# mine\n")
 		}
 	}
-	if _, err := Renew(t.Context(), o); !errors.Is(err, errEdited) {
+	if _, err := Renew(t.Context(), o); !errors.Is(err, journal.ErrEdited) {
 		t.Errorf("%v, want errEdited", err)
 	}
-	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || string(data) != "# mine\n" {
+	if data, err := h.Read(v1alpha1.DefaultServerKubeconfig); err != nil || string(data) != "# mine\n" {
 		t.Errorf("another program's file was overwritten (%v)", err)
 	}
 }
@@ -149,7 +153,7 @@ func TestRollbackTellsWhatItDoes(t *testing.T) {
 			steps, waited, failed := titles{}, false, false
 			o := testOptions(root)
 			o.Progress = &steps
-			o.waits = func(_ context.Context, p *process) error {
+			o.waits = func(_ context.Context, p *kubelet.Program) error {
 				waited = waited || failed && p.Name == apiServer
 				if p.Name == test.fails && !failed {
 					failed = true
@@ -180,7 +184,7 @@ func (*titles) End(string, error)     {}
 // has made a change.
 func failingOptions(root string, change func()) Options {
 	o, failed := testOptions(root), false
-	o.waits = func(_ context.Context, p *process) error {
+	o.waits = func(_ context.Context, p *kubelet.Program) error {
 		if p.Name == apiServer && !failed {
 			failed = true
 			change()
@@ -195,7 +199,7 @@ func failingOptions(root string, change func()) Options {
 // in the place of a removed kubeconfig is in the way of neither an installation nor a rollback.
 func TestDirectoryInPlaceOfFile(t *testing.T) {
 	root := testNode(t)
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	before := snapshot(t, root)
 	o := failingOptions(root, func() {
 		remove(t, h, v1alpha1.DefaultServerKubeconfig)
@@ -207,7 +211,7 @@ func TestDirectoryInPlaceOfFile(t *testing.T) {
 	sameTrees(t, before, snapshot(t, root))
 	mkdir(t, h, v1alpha1.DefaultServerKubeconfig)
 	install(t, root)
-	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || !strings.Contains(string(data), "kind: Config") {
+	if data, err := h.Read(v1alpha1.DefaultServerKubeconfig); err != nil || !strings.Contains(string(data), "kind: Config") {
 		t.Errorf("the kubeconfig is %q, %v", data, err)
 	}
 	uninstall(t, root)

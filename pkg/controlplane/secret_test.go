@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
@@ -49,7 +50,7 @@ func TestDryRunsShowNoKeys(t *testing.T) {
 		silent(diffs, err)
 		hidden := 0
 		for _, d := range diffs {
-			data, err := host{root: root}.read(d.Path)
+			data, err := nodefs.Host{Root: root}.Read(d.Path)
 			if err == nil && strings.Contains(string(data), "PRIVATE KEY") {
 				hidden++
 				if !d.Secret || d.Diff != "" {
@@ -66,7 +67,7 @@ func TestDryRunsShowNoKeys(t *testing.T) {
 	o := options()
 	o.Bundle = nil
 	uninstall(o)
-	if _, err := os.Stat(host{root: root}.path("/etc/kubernetes/pki/client-secret")); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(nodefs.Host{Root: root}.Path("/etc/kubernetes/pki/client-secret")); errors.Is(err, os.ErrNotExist) {
 		t.Error("the dry run has removed a key")
 	}
 }

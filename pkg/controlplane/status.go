@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // Status is the result of Inspect.
@@ -89,8 +92,8 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		return Status{}, err
 	}
 	n.connect()
-	s := Status{Node: n.ownName, Provider: Provider(n.root), Certificates: n.certificates(WarnBefore)}
-	if state.onlyKubeadm() {
+	s := Status{Node: n.ownName, Provider: Provider(n.Root), Certificates: n.certificates(WarnBefore)}
+	if state.OnlyKubeadm() {
 		s.Problems = append(s.Problems, kubeadmLeft)
 	} else if state != nil {
 		s.Installed, s.Version, s.Since, s.ServerOnly = true, state.Version, state.Installed, state.ServerOnly
@@ -105,7 +108,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectProvided(n)
 	for _, c := range s.Certificates {
 		// If nothing is installed, the certificates need not match a bundle.
-		if c.State != CertGood && (s.Installed || n.hasFile(serverManifest(n.bundle))) {
+		if c.State != CertGood && (s.Installed || n.HasFile(serverManifest(n.bundle))) {
 			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
 		}
 	}
@@ -117,7 +120,7 @@ func (n *node) asMade(state *State) (*node, error) {
 	if state != nil && state.Bundle != nil {
 		return n.withBundle(state), nil
 	}
-	b, err := providedBundle(n.host)
+	b, err := providedBundle(n.Host)
 	if err != nil || b == nil {
 		return n, err
 	}
@@ -141,12 +144,12 @@ func (s *Status) inspectFiles(n *node) {
 	}
 	for _, f := range n.state.Files {
 		fs := FileStatus{Path: f.Path, State: FileAsInstalled}
-		now, err := n.fingerprint(f.Path)
+		now, err := n.Fingerprint(f.Path)
 		switch {
-		case err != nil || now == absent:
+		case err != nil || now == nodefs.Absent:
 			fs.State = FileMissing
 		case f.Path == n.manifestPath:
-			if _, add, err := AddToManifest(n.manifest, n.bundle); err != nil || !add.Empty() && !s.ServerOnly {
+			if _, add, err := manifests.Add(n.manifest, n.bundle); err != nil || !add.Empty() && !s.ServerOnly {
 				fs.State = FileChanged
 			}
 		case now != f.Now && s.good(f.Path):
@@ -167,7 +170,7 @@ func (s *Status) inspectJournal(n *node) {
 		s.Problems = append(s.Problems, err.Error())
 	} else if j != nil {
 		s.Interrupted = string(j.Operation)
-		s.Problems = append(s.Problems, j.advice())
+		s.Problems = append(s.Problems, j.Advice())
 	}
 }
 
@@ -182,7 +185,7 @@ func (s *Status) inspectKubeadm(ctx context.Context, n *node) {
 		s.Problems = append(s.Problems, fmt.Sprintf("ConfigMap %s could not be compared: %v", kubeadmConfigMap, err))
 		return
 	}
-	_, missing, err := addToClusterConfiguration(text, n.bundle)
+	_, missing, err := manifests.AddToCluster(text, n.bundle)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("ConfigMap %s lacks the tunnel's part in apiServer.%s, so the next \"kubeadm upgrade\" would take the tunnel away: "+
 			"run \"fairlead controlplane install\" again", kubeadmConfigMap, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
@@ -208,28 +211,28 @@ func (s *Status) good(p string) bool {
 }
 
 func (s *Status) inspectPrograms(ctx context.Context, n *node) {
-	api := programOf(n.container)
+	api := kubelet.ProgramOf(n.container)
 	s.APIServer = ProgramStatus{Image: n.container.Image, Health: word(n.healthy(ctx, "https://"+n.address+"/readyz"))}
-	_, add, err := AddToManifest(n.manifest, n.bundle)
+	_, add, err := manifests.Add(n.manifest, n.bundle)
 	s.APIServer.Tunnel = err == nil && add.Empty()
-	s.APIServer.Process = first(n.proc().find(api, true))
+	s.APIServer.Process = first(n.proc().Find(api, true))
 	if s.APIServer.Health != ok {
 		s.Problems = append(s.Problems, "kube-apiserver: "+s.APIServer.Health)
 	}
-	data, err := n.read(serverManifest(n.bundle))
+	data, err := n.Read(serverManifest(n.bundle))
 	if err != nil {
 		s.Server.Health = "not on this node"
 		return
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil || len(pod.Spec.Containers) == 0 {
 		s.Server.Health = errors.Join(err, errors.New("its manifest cannot be read")).Error()
 		s.Problems = append(s.Problems, konnectivity.ServerName+": "+s.Server.Health)
 		return
 	}
 	container := pod.Spec.Containers[0]
-	program := programOf(container)
-	s.Server = ProgramStatus{Image: container.Image, Process: first(n.proc().find(program, true)),
+	program := kubelet.ProgramOf(container)
+	s.Server = ProgramStatus{Image: container.Image, Process: first(n.proc().Find(program, true)),
 		Health: word(n.healthy(ctx, serverHealth(program.Args, "/healthz"))), Ready: word(n.healthy(ctx, serverHealth(program.Args, "/readyz")))}
 	for _, p := range []string{s.Server.Health, s.Server.Ready} {
 		if p != ok {
@@ -246,7 +249,7 @@ func word(err error) string {
 	return ok
 }
 
-func first(found []instance) int {
+func first(found []kubelet.Instance) int {
 	if len(found) == 0 {
 		return 0
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // kubeadmNode lets kubeadm's own code make the files of a control plane node
@@ -35,21 +36,21 @@ func kubeadmNode(dir string, change func(*kubeadmapi.InitConfiguration)) error {
 	if change != nil {
 		change(config)
 	}
-	at := host{root: dir}
+	at := nodefs.Host{Root: dir}
 	stdout := os.Stdout
 	os.Stdout, _ = os.Open(os.DevNull) // kubeadm talks
 	defer func() { os.Stdout = stdout }()
-	config.CertificatesDir = at.path("/etc/kubernetes/pki")
+	config.CertificatesDir = at.Path("/etc/kubernetes/pki")
 	if err := certs.CreatePKIAssets(config); err != nil {
 		return err
 	}
 	for _, name := range []string{kubeadmconstants.AdminKubeConfigFileName, kubeadmconstants.KubeletKubeConfigFileName} {
-		if err := kubeconfig.CreateKubeConfigFile(name, at.path("/etc/kubernetes"), config); err != nil {
+		if err := kubeconfig.CreateKubeConfigFile(name, at.Path("/etc/kubernetes"), config); err != nil {
 			return err
 		}
 	}
 	config.CertificatesDir = "/etc/kubernetes/pki"
-	return controlplane.CreateStaticPodFiles(at.path("/etc/kubernetes/manifests"), "", &config.ClusterConfiguration,
+	return controlplane.CreateStaticPodFiles(at.Path("/etc/kubernetes/manifests"), "", &config.ClusterConfiguration,
 		&config.LocalAPIEndpoint, false, apiServer)
 }
 
@@ -109,7 +110,7 @@ func sameTrees(t *testing.T, want, got map[string]string) {
 // they are good for.
 func complete(t *testing.T, root string) {
 	t.Helper()
-	h := host{root: root}
+	h := nodefs.Host{Root: root}
 	got := snapshot(t, root)
 	for name, want := range installed {
 		switch {
@@ -127,10 +128,10 @@ func complete(t *testing.T, root string) {
 		}
 	}
 	n := newNode(testOptions(root).defaulted())
-	if data, err := h.read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
+	if data, err := h.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
 		t.Errorf("kubeconfig: %v, %v", err, n.checkServerKubeconfig(data))
 	}
-	data, err := h.read("/etc/kubernetes/pki/apiserver.crt")
+	data, err := h.Read("/etc/kubernetes/pki/apiserver.crt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // Uninstall removes what Install has added, in reverse order. It restores files
@@ -33,10 +38,10 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 	if err := n.checkNode(); err != nil {
 		return Result{}, preflightError(err)
 	}
-	if !n.exists(StateDir) {
+	if !n.Exists(StateDir) {
 		return Result{}, ErrNotInstalled
 	}
-	unlock, err := lock(n.host)
+	unlock, err := journal.Lock(n.Host)
 	if err != nil {
 		return Result{}, preflightError(err)
 	}
@@ -57,7 +62,7 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 	if err := n.checkCluster(ctx); err != nil {
 		return Result{}, preflightError(err)
 	}
-	if earlier.staysInstalled(n.state) {
+	if earlier.StaysInstalled(n.state) {
 		return Result{Changed: true, Resumed: true}, ErrStillInstalled
 	}
 	j, left, err := n.planUninstall(ctx)
@@ -65,7 +70,7 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 		return Result{}, preflightError(err)
 	}
 	result, err := n.run(ctx, j)
-	if j.State.onlyKubeadm() {
+	if j.State.OnlyKubeadm() {
 		left = append(left, kubeadmLeft)
 	}
 	result.Left = left
@@ -74,10 +79,10 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 
 // planUninstall returns the journal of an uninstallation, and the files that it
 // leaves.
-func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
+func (n *node) planUninstall(ctx context.Context) (*journal.Journal, []string, error) {
 	n.bundle = n.state.Bundle.Defaulted()
 	n.connect()
-	p := &planner{node: n, j: &journal{
+	p := &planner{node: n, j: &journal.Journal{
 		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.cluster(ctx),
 		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
 	}}
@@ -87,7 +92,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal, []string, error) {
 		n.opts.Notef("%v", err)
 		p.j.WasBroken = true
 	} else {
-		p.fail(p.checkVisible(programOf(p.container)))
+		p.fail(p.checkVisible(kubelet.ProgramOf(p.container)))
 	}
 	var left []string
 	for _, f := range n.state.Files {
@@ -134,13 +139,13 @@ func (n *node) stepOf(p string) Step {
 // takeAway plans the removal of one file. It returns the reason if the file must
 // stay.
 func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
-	now, err := p.fingerprint(f.Path)
+	now, err := p.Fingerprint(f.Path)
 	if err != nil {
 		return "", err
 	}
 	c := Change{Step: p.stepOf(f.Path), Path: f.Path, Old: now, New: f.Was}
 	switch {
-	case now == absent:
+	case now == nodefs.Absent:
 		return "", nil
 	case now != f.Now && c.Step == StepServer:
 		reason, err = p.setAside(f.Path, now)
@@ -153,11 +158,11 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 	case f.Backup == "":
 		c.Remove = true
 	default:
-		if c.Data, err = p.read(f.Backup); err != nil {
+		if c.Data, err = p.Read(f.Backup); err != nil {
 			return "", err
 		}
-		c.Mode = modeOf(f.Was)
-		c.New = fingerprint(c.Data, c.Mode)
+		c.Mode = nodefs.ModeOf(f.Was)
+		c.New = nodefs.Fingerprint(c.Data, c.Mode)
 	}
 	p.j.Changes = append(p.j.Changes, c)
 	return reason, nil
@@ -168,7 +173,7 @@ func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
 // removes the flag and the mounts of files that the uninstallation removes. It
 // returns the resulting Pod.
 func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
-	now, mode, err := p.present(p.manifestPath)
+	now, mode, err := p.Present(p.manifestPath)
 	if err != nil {
 		return nil, err
 	}
@@ -179,15 +184,15 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
 	}
-	before, after := programOf(p.container), programOf(pod.Spec.Containers[apiServerIndex(pod)])
+	before, after := kubelet.ProgramOf(p.container), kubelet.ProgramOf(pod.Spec.Containers[manifests.APIServerIndex(pod)])
 	before.Health = "https://" + p.address + "/readyz"
 	after.Health = before.Health
-	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.without(after), after.without(before)
-	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: fingerprint(data, mode)}
+	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.Excluding(after), after.Excluding(before)
+	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: nodefs.Fingerprint(data, mode)}
 	if c.New != c.Old {
 		p.j.Changes = append(p.j.Changes, c)
 	}
@@ -196,16 +201,16 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 
 // manifestBefore returns kube-apiserver's manifest without what Install added.
 func (p *planner) manifestBefore(now string) ([]byte, error) {
-	f := p.state.file(p.manifestPath)
+	f := p.state.File(p.manifestPath)
 	if f == nil {
 		return p.manifest, nil
 	}
 	if now == f.Now {
-		if data, err := p.read(f.Backup); !errors.Is(err, fs.ErrNotExist) {
+		if data, err := p.Read(f.Backup); !errors.Is(err, fs.ErrNotExist) {
 			return data, err
 		}
 	}
-	return RemoveFromManifest(p.manifest, p.state.Manifest)
+	return manifests.Remove(p.manifest, p.state.Manifest)
 }
 
 // undoKubeadm plans to remove the tunnel from kubeadm's stored configuration, once
@@ -229,7 +234,7 @@ func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 
 // withoutTunnel returns the change that removes additions from kubeadm's stored
 // configuration, or nil if none is needed.
-func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kubeadmChange, reason string, err error) {
+func (n *node) withoutTunnel(ctx context.Context, k *journal.KubeadmState) (change *journal.KubeadmChange, reason string, err error) {
 	now, err := n.clusterConfiguration(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
@@ -243,12 +248,12 @@ func (n *node) withoutTunnel(ctx context.Context, k *kubeadmState) (change *kube
 	}
 	after := k.Before
 	if now != k.After || k.Shared {
-		if after, err = removeFromClusterConfiguration(now, k.Additions); err != nil {
+		if after, err = manifests.RemoveFromCluster(now, k.Additions); err != nil {
 			return nil, "", err
 		}
 	}
 	if after != now {
-		change = &kubeadmChange{Before: now, After: after}
+		change = &journal.KubeadmChange{Before: now, After: after}
 	}
 	return change, "", nil
 }
@@ -262,7 +267,7 @@ func (p *planner) kubeadmOfOthers(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	if _, missing, err := addToClusterConfiguration(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
+	if _, missing, err := manifests.AddToCluster(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
 		return ""
 	}
 	return "it has the tunnel, but not from this node; remove it where it was added: " + beforeUpgrade

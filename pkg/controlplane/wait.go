@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 )
 
 const (
@@ -54,7 +56,7 @@ func (o Options) await(ctx context.Context, stable time.Duration, ask func(conte
 // waitFor waits until the program runs with exactly its flags and its health
 // check succeeds. Processes of another manifest do not count and must have
 // exited: they may have the same flags, and answer the same health check.
-func (n *node) waitFor(ctx context.Context, p *process, others []instance) error {
+func (n *node) waitFor(ctx context.Context, p *kubelet.Program, others []kubelet.Instance) error {
 	if n.opts.waits != nil {
 		return n.opts.waits(ctx, p)
 	}
@@ -67,12 +69,12 @@ func (n *node) waitFor(ctx context.Context, p *process, others []instance) error
 }
 
 // waitGone waits until no process has those flags any more.
-func (n *node) waitGone(ctx context.Context, p *process) error {
+func (n *node) waitGone(ctx context.Context, p *kubelet.Program) error {
 	if n.opts.waits != nil {
 		return nil
 	}
 	return n.opts.await(ctx, 0, func(context.Context) error {
-		if found := n.proc().find(p, true); len(found) > 0 {
+		if found := n.proc().Find(p, true); len(found) > 0 {
 			return fmt.Errorf("%s still runs (process %d)", p.Name, found[0].PID)
 		}
 		return nil
@@ -81,13 +83,13 @@ func (n *node) waitGone(ctx context.Context, p *process) error {
 
 // started returns the instances of the program. It fails if there is none, or
 // while one of the others still runs.
-func (n *node) started(p *process, others []instance) ([]instance, error) {
-	for _, i := range n.proc().find(p, false) {
-		if i.among(others) {
+func (n *node) started(p *kubelet.Program, others []kubelet.Instance) ([]kubelet.Instance, error) {
+	for _, i := range n.proc().Find(p, false) {
+		if i.Among(others) {
 			return nil, fmt.Errorf("the kubelet has not replaced %s yet (process %d)", p.Name, i.PID)
 		}
 	}
-	found := n.proc().find(p, true)
+	found := n.proc().Find(p, true)
 	if len(found) == 0 {
 		return nil, fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
 	}
@@ -96,15 +98,15 @@ func (n *node) started(p *process, others []instance) ([]instance, error) {
 
 // checkVisible fails if a program works but its process is not visible from here:
 // it would then be impossible to detect that the kubelet has restarted it.
-func (n *node) checkVisible(p *process) error {
-	if n.opts.waits != nil || len(n.proc().find(p, false)) > 0 {
+func (n *node) checkVisible(p *kubelet.Program) error {
+	if n.opts.waits != nil || len(n.proc().Find(p, false)) > 0 {
 		return nil
 	}
 	return fmt.Errorf("%s works, but its process is not visible here, so a restart by the kubelet could not be detected: "+
 		"run the command on the node itself, or in a Pod with hostPID: true", p.Name)
 }
 
-func (n *node) proc() procfs { return procfs(n.opts.proc) }
+func (n *node) proc() kubelet.Procfs { return kubelet.Procfs(n.opts.proc) }
 
 // healthy calls a health check. The client verifies kube-apiserver with the
 // cluster's CA, and uses the administrator's identity if there is one.
@@ -143,9 +145,9 @@ func (n *node) notReady(ctx context.Context, pod, container string, since time.T
 	if reason := n.mirrorReason(context.WithoutCancel(ctx), pod); reason != "" {
 		text += " (" + reason + ")"
 	}
-	lines := n.lastLogLines(n.namespaceOf(pod), pod, container, since, logLines)
+	lines := kubelet.LastLogLines(n.Host, n.namespaceOf(pod), pod, container, since, logLines)
 	if len(lines) == 0 {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	return fmt.Errorf("%s: %w\nlast lines of its log, %s:\n  %s", text, err, podLogs, strings.Join(lines, "\n  "))
+	return fmt.Errorf("%s: %w\nlast lines of its log, %s:\n  %s", text, err, kubelet.PodLogs, strings.Join(lines, "\n  "))
 }

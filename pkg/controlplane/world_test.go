@@ -15,13 +15,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // world is a machine with a slow kubelet: it reads the static Pod manifests from
 // time to time, and its "processes" are files in the layout of /proc. All of it is
 // on disk, so that it continues after the program under test was killed.
 type world struct {
-	root host
+	root nodefs.Host
 	// proc is the directory of processes.
 	proc string
 	// pods: cgroups name the Pod, as on every kubeadm node.
@@ -45,7 +48,7 @@ type worldState struct {
 
 // startWorld continues with the machine below root.
 func startWorld(root string, pods bool, every time.Duration) *world {
-	w := &world{root: host{root: root}, proc: root + ".proc", pods: pods, every: every, stop: make(chan struct{}), ended: make(chan struct{})}
+	w := &world{root: nodefs.Host{Root: root}, proc: root + ".proc", pods: pods, every: every, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		for {
@@ -69,7 +72,7 @@ func (w *world) end() {
 
 // options returns options for a node whose processes are the world's.
 func (w *world) options() Options {
-	o := testOptions(w.root.root)
+	o := testOptions(w.root.Root)
 	o.waits, o.proc, o.Timeout = nil, w.proc, time.Minute
 	o.settle, o.poll = time.Nanosecond, 10*time.Millisecond
 	o.Kubeconfig = "/nowhere" // there is no API server
@@ -138,11 +141,11 @@ func (w *world) sync() error {
 // pod returns the hash that the kubelet computes of a manifest's content, and the
 // command that it runs.
 func (w *world) pod(manifest string) (hash string, argv []string) {
-	data, err := w.root.read(manifest)
+	data, err := w.root.Read(manifest)
 	if err != nil {
 		return "", nil
 	}
-	pod, err := decodePod(data)
+	pod, err := manifests.Decode(data)
 	if err != nil {
 		return "", nil
 	}

@@ -37,7 +37,7 @@ func Rewrite(path string, data []byte, mode os.FileMode) error {
 	return err
 }
 
-// irreplaceable tells whether an error says that another file cannot take this one's place.
+// irreplaceable reports whether an error says that another file cannot take this one's place.
 func irreplaceable(err error) bool {
 	for _, no := range []error{syscall.EBUSY, syscall.EXDEV, syscall.EPERM, syscall.EACCES, syscall.EROFS} {
 		if errors.Is(err, no) {

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -44,6 +46,13 @@ type Destination struct {
 	// Addr is the address and port to connect to. For a Service it is that of one ready
 	// endpoint, with its target port.
 	Addr netip.AddrPort
+
+	// Service is the Service that led to the destination, where Kind says that its endpoint is
+	// something else. What denies the Service denies the destination, too.
+	Service types.NamespacedName
+	// Through is the ExternalName Service by which the client came, if there is one. What denies that denies the
+	// destination, too.
+	Through types.NamespacedName
 
 	// Pod and Node run what is behind Addr; they are empty where that is unknown.
 	Pod  types.NamespacedName
@@ -83,6 +92,17 @@ type Authorizer interface {
 type HostChecker interface {
 	// CheckHost returns nil, or an *Error with ReasonDenied.
 	CheckHost(host string, port uint16) error
+}
+
+// NameAuthorizer is an Authorizer that decides by a name, before anyone is asked what the name
+// stands for: who may not connect to a host does not learn whether it exists.
+type NameAuthorizer interface {
+	// AuthorizeName judges a destination without an address. Name is empty for a Pod that is
+	// known by its address only. It returns an *Error with ReasonDenied if rules deny the name,
+	// wherever it leads. If it returns nil, sure tells whether the name alone is enough: if not,
+	// the address decides. Kind is empty for an address whose owner is about to be looked for: then
+	// sure reports whether the client may learn of any owner.
+	AuthorizeName(ctx context.Context, client user.Info, d Destination) (sure bool, err error)
 }
 
 // Reason is why a connection was not opened. Each has one SOCKS5 reply code and one HTTP
@@ -152,18 +172,62 @@ func ReasonOf(err error) Reason {
 	return ReasonInternal
 }
 
-// SameAddress tells whether a host and a port, as a client sends them, are an address "host:port".
+// SameAddress reports whether a host and a port, as a client sends them, are an address "host:port".
 func SameAddress(host string, port uint16, address string) bool {
 	return strings.EqualFold(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.Itoa(int(port))), address)
 }
 
-// IsLoopback tells whether a host, an address or a name, is this machine.
+// FailureDelay is the wait before the answer to wrong credentials, on all ways in.
+const FailureDelay = time.Second
+
+// APIServerService is the Service that Kubernetes makes for its API server.
+var APIServerService = types.NamespacedName{Namespace: "default", Name: "kubernetes"}
+
+// APIServerServicePort is the port of APIServerService.
+const APIServerServicePort = 443
+
+// IsLoopback reports whether a host, an address or a name, is this machine.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// NameCheck is what a Resolver asks before it looks for a destination: the method AuthorizeName
+// of a NameAuthorizer, for one client.
+type NameCheck func(ctx context.Context, d Destination) (sure bool, err error)
+
+type nameCheckKey struct{}
+
+// WithNameCheck returns a context for a Resolver that looks only for what check allows; nil allows everything.
+func WithNameCheck(ctx context.Context, check NameCheck) context.Context {
+	return context.WithValue(ctx, nameCheckKey{}, check)
+}
+
+// CheckName returns nil if the check of the context allows one of the destinations that a name
+// may stand for, or if there is no check. Otherwise it returns what the check says about the first.
+func CheckName(ctx context.Context, meanings ...Destination) error {
+	check, ok := ctx.Value(nameCheckKey{}).(NameCheck)
+	if !ok || check == nil {
+		return nil
+	}
+	var first error
+	for _, d := range meanings {
+		_, err := check(ctx, d)
+		if err == nil {
+			return nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
+}
+
+// CheckOwner asks the check of the context before the owner of an address is looked for. What the check is asked for after
+// that has been found by its address.
+func CheckOwner(ctx context.Context, host string, port uint16) error {
+	return CheckName(ctx, Destination{Host: host, Port: port})
 }
 
 type checkKey struct{}

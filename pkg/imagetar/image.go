@@ -122,6 +122,22 @@ func (i *Image) Name() string { return i.name.String() }
 // ShortName is the name as Docker shows it and people write it.
 func (i *Image) ShortName() string { return reference.FamiliarString(i.name) }
 
+// Architecture is Go's name of the one that its programs are for.
+func (i *Image) Architecture() string { return i.architecture }
+
+// Sources are the files of this machine whose content is in the image.
+func (i *Image) Sources() []string {
+	var out []string
+	for _, layer := range i.layers {
+		for _, f := range layer {
+			if f.Source != "" {
+				out = append(out, f.Source)
+			}
+		}
+	}
+	return out
+}
+
 // ID is the digest of the image's configuration: what `docker image ls` and `crictl images` call the image ID.
 func (i *Image) ID() string { return digest.FromBytes(i.config).String() }
 

@@ -23,7 +23,7 @@ func Program(c Config, path, binary string, more ...File) (*Image, error) {
 	return New(c, layer)
 }
 
-// static tells whether a file is a Linux program that needs no other file.
+// static reports whether a file is a Linux program that needs no other file.
 func static(binary string) error {
 	file, _, err := open(binary)
 	if err != nil {

@@ -14,19 +14,24 @@ const (
 // Names of metrics that several alerts and dashboards use.
 const (
 	readyAgents  = "konnectivity_network_proxy_server_ready_backend_connections"
+	byStrategy   = "konnectivity_network_proxy_server_ready_backends"
 	knownServers = "konnectivity_network_proxy_agent_known_server_count"
 	openServers  = "konnectivity_network_proxy_agent_open_server_connections"
 )
 
+// agentsOf counts the agents of each server: those of strategy default, which has each agent once; else those of the largest strategy; else the old
+// gauge, which upstream's server sets to the number of the strategy that changed last.
+const agentsOf = "(max without (proxy_strategy) (" + byStrategy + `{proxy_strategy="default"}` + ") or max without (proxy_strategy) (" + byStrategy + ") or " + readyAgents + ")"
+
 func on1(labels ...string) map[string]string {
-	return labelled("cp1:8092", "konnectivity-server", labels)
+	return labeled("cp1:8092", "konnectivity-server", labels)
 }
 
 func onAgent1(labels ...string) map[string]string {
-	return labelled("node1:8093", "konnectivity-agent", labels)
+	return labeled("node1:8093", "konnectivity-agent", labels)
 }
 
-func labelled(instance, job string, more []string) map[string]string {
+func labeled(instance, job string, more []string) map[string]string {
 	out := map[string]string{"instance": instance, "job": job}
 	for i := 0; i+1 < len(more); i += 2 {
 		out[more[i]] = more[i+1]
@@ -49,20 +54,31 @@ func countAlerts() []Alert {
 			Fires:   []map[string]string{{}},
 		},
 		{
+			Name: "KonnectivityServerGone", Severity: Warning, For: 5 * time.Minute,
+			Expr:    "last_over_time(" + readyAgents + "[1h]) unless " + readyAgents,
+			Summary: "Prometheus no longer finds konnectivity-server {{ $labels.instance }}.",
+			Fault:   []Series{{readyAgents + server1, "2x40"}, {readyAgents + server2, "2x3 stale"}},
+			Health:  []Series{{readyAgents + server1, "2x60"}, {readyAgents + server2, "2x10 stale 2x40"}},
+			Fires:   []map[string]string{labeled("cp2:8092", "konnectivity-server", nil)},
+		},
+		{
 			Name: "KonnectivityNoAgents", Severity: Critical, For: 2 * time.Minute,
-			Expr:    readyAgents + " == 0",
+			Expr:    agentsOf + " == 0",
 			Summary: "No agent is connected to konnectivity-server {{ $labels.instance }}.",
 			Fault:   []Series{{readyAgents + server1, "0x40"}, {readyAgents + server2, "2x40"}},
-			Health:  []Series{{readyAgents + server1, "2x10 0 2x40"}, {readyAgents + server2, "2x60"}},
-			Fires:   []map[string]string{on1()},
+			Health: []Series{{readyAgents + server1, "2x10 0 2x40"}, {readyAgents + server2, "0x60"},
+				{byStrategy + `{proxy_strategy="default",` + server2[1:], "2x60"}, {byStrategy + `{proxy_strategy="defaultRoute",` + server2[1:], "0x60"}},
+			Fires: []map[string]string{on1()},
 		},
 		{
 			Name: "KonnectivityAgentsUneven", Severity: Warning, For: 10 * time.Minute,
-			Expr:    "max by (job) (" + readyAgents + ") > min by (job) (" + readyAgents + ")",
+			Expr:    "max by (job) (" + agentsOf + ") > min by (job) (" + agentsOf + ")",
 			Summary: "Some konnectivity-servers have fewer agents than others.",
-			Fault:   []Series{{readyAgents + server1, "3x40"}, {readyAgents + server2, "2x40"}},
-			Health:  []Series{{readyAgents + server1, "3x40"}, {readyAgents + server2, "3x10 2x3 3x40"}},
-			Fires:   []map[string]string{{"job": "konnectivity-server"}},
+			Fault: []Series{{byStrategy + `{proxy_strategy="default",` + server1[1:], "3x40"}, {byStrategy + `{proxy_strategy="default",` + server2[1:], "2x40"},
+				{readyAgents + server1, "2x40"}, {readyAgents + server2, "2x40"}},
+			Health: []Series{{byStrategy + `{proxy_strategy="default",` + server1[1:], "3x40"}, {byStrategy + `{proxy_strategy="default",` + server2[1:], "3x10 2x3 3x40"},
+				{readyAgents + server1, "3x40"}, {readyAgents + server2, "1x40"}},
+			Fires: []map[string]string{{"job": "konnectivity-server"}},
 		},
 		{
 			Name: "KonnectivityAgentMissesServers", Severity: Warning, For: 5 * time.Minute,

@@ -7,7 +7,7 @@ import "time"
 const apiserver1 = `{instance="cp1:6443",job="apiserver"}`
 
 func onAPIServer(labels ...string) map[string]string {
-	return labelled("cp1:6443", "apiserver", labels)
+	return labeled("cp1:6443", "apiserver", labels)
 }
 
 // apiserverAlerts show what kube-apiserver sees of the tunnel.
@@ -18,7 +18,10 @@ func apiserverAlerts() []Alert {
 		unavailable = "aggregator_unavailable_apiservice"
 		conversions = "apiserver_conversion_webhook_request_total"
 		admissions  = "apiserver_admission_webhook_rejection_count"
-		grpc        = `{protocol="grpc",transport="uds",`
+
+		conversionTime = "apiserver_conversion_webhook_duration_seconds_bucket"
+		converted      = `result="success",failure_type="",`
+		grpc           = `{protocol="grpc",transport="uds",`
 	)
 	return []Alert{
 		{
@@ -44,6 +47,16 @@ func apiserverAlerts() []Alert {
 			Fault:   []Series{{conversions + `{result="failure",failure_type="conversion_webhook_call_failure",` + apiserver1[1:], "0+1x40"}},
 			Health: []Series{{conversions + `{result="failure",failure_type="conversion_webhook_call_failure",` + apiserver1[1:], "4x40"},
 				{conversions + `{result="success",failure_type="",` + apiserver1[1:], "0+9x40"}},
+			Fires: []map[string]string{onAPIServer()},
+		},
+		{
+			Name: "ConversionWebhookSlow", Severity: Warning, For: 10 * time.Minute,
+			Expr:    "histogram_quantile(0.99, sum by (le, instance, job) (rate(" + conversionTime + "[5m]))) > 1",
+			Summary: "One conversion of a hundred takes kube-apiserver {{ $labels.instance }} longer than a second.",
+			Fault: []Series{{conversionTime + `{le="1",` + converted + apiserver1[1:], "0+90x40"}, {conversionTime + `{le="5",` + converted + apiserver1[1:], "0+100x40"},
+				{conversionTime + `{le="+Inf",` + converted + apiserver1[1:], "0+100x40"}},
+			Health: []Series{{conversionTime + `{le="1",` + converted + apiserver1[1:], "0+1000x40"}, {conversionTime + `{le="5",` + converted + apiserver1[1:], "0+1001x40"},
+				{conversionTime + `{le="+Inf",` + converted + apiserver1[1:], "0+1001x40"}},
 			Fires: []map[string]string{onAPIServer()},
 		},
 		{
@@ -73,6 +86,14 @@ func schedulerAlerts() []Alert {
 			Summary: "No replica of {{ $labels.job }} holds the Lease {{ $labels.name }}.",
 			Fault:   []Series{{leading + first + `name="my-scheduler"}`, "1x3 0x40"}, {leading + second + `name="my-scheduler"}`, "0x40"}},
 			Health:  []Series{{leading + first + `name="my-scheduler"}`, "1x10 0x40"}, {leading + second + `name="my-scheduler"}`, "0x10 1x40"}},
+			Fires:   []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
+		},
+		{
+			Name: "SchedulerAbsent", Severity: Critical, For: 2 * time.Minute,
+			Expr:    "max by (job, name) (last_over_time(" + leading + "[1h])) unless max by (job, name) (" + leading + ")",
+			Summary: "Prometheus no longer finds a replica of {{ $labels.job }} that takes part in the election of Lease {{ $labels.name }}.",
+			Fault:   []Series{{leading + first + `name="my-scheduler"}`, "1x3 stale"}, {leading + second + `name="my-scheduler"}`, "0x3 stale"}},
+			Health:  []Series{{leading + first + `name="my-scheduler"}`, "1x10 stale"}, {leading + second + `name="my-scheduler"}`, "0x10 1x40"}},
 			Fires:   []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
 		},
 		{
@@ -116,7 +137,7 @@ func wayInAlerts() []Alert {
 			Summary: "Clients of fairlead socks5 {{ $labels.instance }} fail to authenticate.",
 			Fault:   []Series{{logins + `{protocol="socks5",` + proxy1[1:], "0+5x40"}},
 			Health:  []Series{{logins + `{protocol="socks5",` + proxy1[1:], "0x10 2x40"}},
-			Fires:   []map[string]string{labelled("bastion:9090", "fairlead-socks5", nil)},
+			Fires:   []map[string]string{labeled("bastion:9090", "fairlead-socks5", nil)},
 		},
 		{
 			Name: "SOCKS5Full", Severity: Warning, For: 0, OwnMetrics: true,
@@ -124,7 +145,7 @@ func wayInAlerts() []Alert {
 			Summary: "fairlead socks5 {{ $labels.instance }} closes connections because of its limits.",
 			Fault:   []Series{{full + proxy1, "0x5 9x40"}},
 			Health:  []Series{{full + proxy1, "9x40"}},
-			Fires:   []map[string]string{labelled("bastion:9090", "fairlead-socks5", nil)},
+			Fires:   []map[string]string{labeled("bastion:9090", "fairlead-socks5", nil)},
 		},
 	}
 }

@@ -33,7 +33,7 @@ func tunnelDashboard() Dashboard {
 	)
 	return Dashboard{UID: "fairlead-tunnel", Title: "Konnectivity tunnel", Rows: []Row{
 		{"Agents", []Panel{
-			panel("Agents per server", "short", Query{readyAgents, byInstance}),
+			panel("Agents per server", "short", Query{agentsOf, byInstance}),
 			panel("Servers per agent", "short", Query{openServers, byInstance + " connected"}, Query{knownServers, byInstance + " known"}),
 			panel("Failed links", "ops", Query{rate(agent+"server_connection_failure_count", "instance, direction"), byInstance + " {{direction}}"}),
 		}},

@@ -23,8 +23,8 @@ import (
 
 const (
 	lease = "my-scheduler"
-	// bound is how long starting and stopping may take on a busy machine. It is less than the
-	// 15 s after which a Lease that was not released would be taken over anyway.
+	// bound is how long stopping, and taking over afterwards, may take on a busy machine. It is less than the
+	// 15 s after which a Lease that was not released would be taken over anyway. Starting has patience.
 	bound = 10 * time.Second
 )
 
@@ -45,7 +45,7 @@ func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 	} {
 		t.Run(gates, func(t *testing.T) {
 			p := daemontest.Start(t, nil, binary(), "--feature-gates="+gates)
-			if code := p.ExitCode(t, bound); code != 1 {
+			if code := p.ExitCode(t, patience); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
 			for _, want := range []string{"CoordinatedLeaderElection must stay off", "--feature-gates"} {
@@ -91,7 +91,7 @@ func TestVersion(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := daemontest.Start(t, nil, tt.binary, "--version")
-			if code := p.ExitCode(t, bound); code != 0 || p.Output() != tt.want {
+			if code := p.ExitCode(t, patience); code != 0 || p.Output() != tt.want {
 				t.Errorf("exit code %d and %q, want 0 and %q", code, p.Output(), tt.want)
 			}
 		})
@@ -104,10 +104,10 @@ func TestSIGTERM(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	t.Run("leader and standby", func(t *testing.T) {
 		first := startScheduler(t, cp, true)
-		waitForHolder(t, cp, func(holder string) bool { return holder != "" })
+		waitForHolder(t, cp, patience, func(holder string) bool { return holder != "" })
 		leader := holder(t.Context(), cp)
 		second := startScheduler(t, cp, true)
-		daemontest.Eventually(t, bound, func() error {
+		daemontest.Eventually(t, patience, func() error {
 			if !strings.Contains(second.Output(), "Attempting to acquire leader lease") {
 				return fmt.Errorf("the standby does not wait for the Lease")
 			}
@@ -116,7 +116,7 @@ func TestSIGTERM(t *testing.T) {
 
 		waitForRenewal(t, cp)
 		terminate(t, first)
-		waitForHolder(t, cp, func(holder string) bool { return holder != "" && holder != leader })
+		waitForHolder(t, cp, bound, func(holder string) bool { return holder != "" && holder != leader })
 		waitForRenewal(t, cp)
 		terminate(t, second)
 		if got := holder(t.Context(), cp); got != "" {
@@ -125,10 +125,10 @@ func TestSIGTERM(t *testing.T) {
 	})
 	t.Run("standby", func(t *testing.T) {
 		leading := startScheduler(t, cp, true)
-		waitForHolder(t, cp, func(holder string) bool { return holder != "" })
+		waitForHolder(t, cp, patience, func(holder string) bool { return holder != "" })
 		before := holder(t.Context(), cp)
 		standby := startScheduler(t, cp, true)
-		daemontest.Eventually(t, bound, func() error {
+		daemontest.Eventually(t, patience, func() error {
 			if !strings.Contains(standby.Output(), "Attempting to acquire leader lease") {
 				return fmt.Errorf("the standby does not wait for the Lease")
 			}
@@ -141,7 +141,7 @@ func TestSIGTERM(t *testing.T) {
 	})
 	t.Run("without leader election", func(t *testing.T) {
 		p := startScheduler(t, cp, false)
-		daemontest.Eventually(t, bound, func() error {
+		daemontest.Eventually(t, patience, func() error {
 			if !strings.Contains(p.Output(), "Serving securely") {
 				return fmt.Errorf("not serving yet")
 			}
@@ -179,9 +179,9 @@ func terminate(t *testing.T, p *daemontest.Process) {
 	t.Logf("exited after %v", time.Since(start).Round(time.Millisecond))
 }
 
-func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, want func(holder string) bool) {
+func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, limit time.Duration, want func(holder string) bool) {
 	t.Helper()
-	daemontest.Eventually(t, bound, func() error {
+	daemontest.Eventually(t, limit, func() error {
 		if got := holder(t.Context(), cp); !want(got) {
 			return fmt.Errorf("the holder of the Lease is %q", got)
 		}
@@ -202,7 +202,7 @@ func waitForRenewal(t *testing.T, cp *daemontest.ControlPlane) {
 		return at
 	}
 	before := renewed()
-	daemontest.Eventually(t, bound, func() error {
+	daemontest.Eventually(t, patience, func() error {
 		if before.IsZero() || !renewed().After(before) {
 			return fmt.Errorf("the Lease was renewed at %v for the last time", before)
 		}

@@ -98,7 +98,7 @@ func create(t *testing.T, cp *daemontest.ControlPlane, o component.Object) {
 	if o.GetNamespace() != "" {
 		target = resource.Namespace(o.GetNamespace())
 	}
-	daemontest.Eventually(t, bound, func() error {
+	daemontest.Eventually(t, patience, func() error {
 		_, err := target.Create(t.Context(), &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{})
 		return err
 	})

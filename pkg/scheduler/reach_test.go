@@ -48,7 +48,7 @@ func TestReachRequired(t *testing.T) {
 	c.wantOn(t, "extension", 3, "node-001")
 	// 500m are left on node-001: all of these are elsewhere, or nowhere.
 	makePods(t, c.Client, "unnamed", polite, "3", 2, behind("unnamed"))
-	makePods(t, c.Client, "opted-out", polite, "3", 1, behind("hook"), labelled("false"))
+	makePods(t, c.Client, "opted-out", polite, "3", 1, behind("hook"), labeled("false"))
 	waitBound(t, c.Client, "unnamed", 2)
 	waitBound(t, c.Client, "opted-out", 1)
 
@@ -87,10 +87,10 @@ func TestReachPreferred(t *testing.T) {
 	for i, profile := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			nodes := nodesOf(i)
-			makePods(t, c.Client, profile, profile, "500m", room, only(nodes...), labelled("true"), behind(profile))
+			makePods(t, c.Client, profile, profile, "500m", room, only(nodes...), labeled("true"), behind(profile))
 			c.wantOn(t, profile, room, nodes[0], nodes[1])
 			late := "late-" + profile
-			makePods(t, c.Client, late, profile, "500m", 2, only(nodes...), labelled("true"), behind(profile))
+			makePods(t, c.Client, late, profile, "500m", 2, only(nodes...), labeled("true"), behind(profile))
 			c.wantOn(t, late, 2, nodes[2], nodes[3])
 			c.waitWarned(t, late+"-000", tunnelreach.EventNotReached)
 		})
@@ -107,17 +107,17 @@ func TestReachZone(t *testing.T) {
 	c.agents(t, corev1.ConditionTrue, "node-000", "node-003") // node-003 is in no zone, and so is its agent
 	install(t, c.ControlPlane, reaching(pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire, TopologyKey: corev1.LabelTopologyZone}))
 	const room = 8 // on two nodes
-	makePods(t, c.Client, "near", polite, "1", room, labelled("true"))
+	makePods(t, c.Client, "near", polite, "1", room, labeled("true"))
 	c.wantOn(t, "near", room, "node-000", "node-001")
-	makePods(t, c.Client, "late", polite, "1", 1, labelled("true"))
+	makePods(t, c.Client, "late", polite, "1", 1, labeled("true"))
 	c.waitSays(t, "late", "2 node(s) had no live tunnel agent in their "+corev1.LabelTopologyZone)
 	if node := c.pod(t, "late").Spec.NodeName; node != "" {
 		t.Errorf("the pod is on %s", node)
 	}
 }
 
-// labelled says of a pod whether the control plane must reach it.
-func labelled(value string) func(*corev1.Pod) {
+// labeled says of a pod whether the control plane must reach it.
+func labeled(value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[pluginargs.ReachLabel] = value }
 }
 

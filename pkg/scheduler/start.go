@@ -61,7 +61,7 @@ func checkVersion(master, kubeconfig string) error {
 	}
 	server, err := client.ServerVersion()
 	if err != nil {
-		klog.InfoS("The API server did not tell its version; starting all the same", "err", err)
+		klog.InfoS("Could not read the API server's version; the scheduler starts without the check of versions", "err", err)
 		return nil
 	}
 	return profilecheck.CheckVersion(kubernetesVersion(), server.GitVersion)

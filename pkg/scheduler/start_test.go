@@ -35,7 +35,7 @@ func TestStartRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startWith(t, "", "profiles: ["+tc.profile+"]")
-			if code := p.ExitCode(t, bound); code != 1 {
+			if code := p.ExitCode(t, patience); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
 			for _, want := range []string{tc.field, tc.want} {
@@ -59,7 +59,7 @@ func TestOldAPIServer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := startWith(t, server.URL, "profiles: [{schedulerName: a}]")
-	if code := p.ExitCode(t, bound); code != 1 {
+	if code := p.ExitCode(t, patience); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"newer than the API server", "v1.30.2", "upgrade the control plane first"} {

@@ -19,15 +19,15 @@ const Selection = "cluster"
 // ConfigFlag is kube-apiserver's flag for the egress selector configuration.
 const ConfigFlag = "egress-selector-config-file"
 
-// Configuration is kube-apiserver's egress selector configuration in YAML.
-func Configuration(b *v1alpha1.Bundle) ([]byte, error) {
-	return ConfigurationAt(b, nil)
+// EgressSelectorConfiguration is kube-apiserver's egress selector configuration in YAML.
+func EgressSelectorConfiguration(b *v1alpha1.Bundle) ([]byte, error) {
+	return EgressSelectorConfigurationAt(b, nil)
 }
 
-// ConfigurationAt is Configuration with every path mapped, for a kube-apiserver
+// EgressSelectorConfigurationAt is the same with every path mapped, for a kube-apiserver
 // that runs as a local process; nil keeps paths. Give the server the same
 // mapping (component.LocalOptions.Path), so that both name the same socket.
-func ConfigurationAt(b *v1alpha1.Bundle, mapPath func(string) string) ([]byte, error) {
+func EgressSelectorConfigurationAt(b *v1alpha1.Bundle, mapPath func(string) string) ([]byte, error) {
 	b = b.Defaulted()
 	if mapPath == nil {
 		mapPath = func(p string) string { return p }

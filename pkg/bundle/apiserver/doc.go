@@ -5,5 +5,5 @@
 // give a kubeadm control plane all of it, as a ClusterConfiguration patch and as a static Pod
 // patch. [PatchPod] does the latter in Go.
 //
-// Start with [Flags] and [Configuration].
+// Start with [Flags] and [EgressSelectorConfiguration].
 package apiserver

@@ -16,7 +16,7 @@ type Object interface {
 	runtime.Object
 }
 
-// IsBuiltInNamespace tells whether every cluster has the namespace, so that nothing renders it.
+// IsBuiltInNamespace reports whether every cluster has the namespace, so that nothing renders it.
 func IsBuiltInNamespace(name string) bool {
 	return slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespaceDefault, metav1.NamespacePublic, corev1.NamespaceNodeLease}, name)
 }

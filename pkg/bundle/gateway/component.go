@@ -36,10 +36,10 @@ const (
 	tlsDir    = "/var/run/secrets/" + v1alpha1.GatewayName + "/tls"
 )
 
-// Enabled tells whether a bundle has the gateway.
+// Enabled reports whether a bundle has the gateway.
 func Enabled(b *v1alpha1.Bundle) bool { return ptr.Deref(b.Defaulted().Gateway.Enabled, false) }
 
-// IsStatic tells whether a bundle has it as a static Pod.
+// IsStatic reports whether a bundle has it as a static Pod.
 func IsStatic(b *v1alpha1.Bundle) bool {
 	b = b.Defaulted()
 	return Enabled(b) && b.Gateway.Form == v1alpha1.FormStaticPod
@@ -153,6 +153,9 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 	if len(g.Allow) > 0 {
 		flags = append(flags, component.PlainFlag("allow", strings.Join(g.Allow, ",")))
 	}
+	if only := reachable(b); len(only) > 0 {
+		flags = append(flags, component.PlainFlag("only", strings.Join(only, ",")))
+	}
 	if deny := denied(b); len(deny) > 0 {
 		flags = append(flags, component.PlainFlag("deny", strings.Join(deny, ",")))
 	}
@@ -164,24 +167,44 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 // default, the gateway always denies.
 func denied(b *v1alpha1.Bundle) []string {
 	deny := slices.Clone(b.Gateway.Deny)
-	for rule := range strings.SplitSeq(agentDenies(b), ",") {
-		rule = strings.TrimSpace(rule)
-		if rule != "" && !slices.Contains(deny, rule) && !slices.Contains(strings.Split(destinations.DefaultDeny, ","), rule) {
+	for _, rule := range agentRules(b, "deny-destinations") {
+		if !slices.Contains(deny, rule) && !slices.Contains(strings.Split(destinations.DefaultDeny, ","), rule) {
 			deny = append(deny, rule)
 		}
 	}
 	return deny
 }
 
-// agentDenies is the agents' flag for denied destinations, if the bundle sets it. The last one
-// holds, as for the agent.
-func agentDenies(b *v1alpha1.Bundle) (list string) {
+// reachable are the destinations of the list to which the bundle's agents are limited, if there is one, and
+// those that the bundle allows the gateway by its own: what is not reached through the tunnel is not reached
+// through the gateway either.
+func reachable(b *v1alpha1.Bundle) []string {
+	only := agentRules(b, "allow-destinations")
+	if len(only) == 0 {
+		return nil
+	}
+	for _, rule := range b.Gateway.Allow {
+		if !slices.Contains(only, rule) {
+			only = append(only, rule)
+		}
+	}
+	return only
+}
+
+// agentRules are the rules of a flag of the agents, if the bundle sets it. The last one holds, as for the agent.
+func agentRules(b *v1alpha1.Bundle, flag string) (rules []string) {
+	list := ""
 	for _, a := range b.Konnectivity.Agent.ExtraArgs {
-		if a.Name == "deny-destinations" {
+		if a.Name == flag {
 			list = a.Value
 		}
 	}
-	return list
+	for rule := range strings.SplitSeq(list, ",") {
+		if rule = strings.TrimSpace(rule); rule != "" {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
 }
 
 // staticFlags connect through the Konnectivity server of the same node.

@@ -110,6 +110,33 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
+// TestLimitedAsAgentsAre: where a list limits what the bundle's agents reach, it limits the gateway, too, beside
+// what the bundle allows the gateway itself. Without such a list nothing limits it.
+func TestLimitedAsAgentsAre(t *testing.T) {
+	agents := func(value string) string {
+		return "konnectivity: {agent: {extraArgs: [{name: allow-destinations, value: '" + value + "'}]}}\n"
+	}
+	for _, c := range []struct{ config, want string }{
+		{"gateway: {enabled: true, allow: [192.0.2.0/24]}", ""},
+		{agents("") + "gateway: {enabled: true, allow: [192.0.2.0/24]}", ""},
+		{agents("10.0.0.0/8, db.example.org:5432") + "gateway: {enabled: true}", "10.0.0.0/8,db.example.org:5432"},
+		{agents("10.0.0.0/8") + "gateway: {enabled: true, form: StaticPod, allow: [192.0.2.0/24, 10.0.0.0/8]}", "10.0.0.0/8,192.0.2.0/24"},
+	} {
+		var got string
+		for _, f := range gateway.Flags(load(t, c.config)) {
+			if value, ok := strings.CutPrefix(f.String(), "--only="); ok {
+				got = value
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: --only=%s, want %s", c.config, got, c.want)
+		}
+		if _, err := destinations.ParseRules(got); err != nil {
+			t.Errorf("%s: the program refuses %q: %v", c.config, got, err)
+		}
+	}
+}
+
 // TestDeniesWhatAgentsDeny: the gateway denies what the bundle's agents deny, beside its own rules,
 // without those that it always denies, and its program reads the list.
 func TestDeniesWhatAgentsDeny(t *testing.T) {
@@ -255,6 +282,7 @@ func TestRefused(t *testing.T) {
 		"rules: {deny: [{ports: ['0']}]}":                                       "gateway.rules.deny[0].ports[0]",
 		"rules: {allow: [{addresses: ['10.0.0.1']}]}":                           "must be a CIDR",
 		"rules: {allow: [{users: ['']}]}":                                       "gateway.rules.allow[0].users[0]",
+		"rules: {deny: [{kinds: [Node], namespaces: [prod]}]}":                  `gateway.rules.deny[0].namespaces: Invalid value: "prod": matches nothing`,
 		"extraArgs: [{name: insecure-no-auth, value: 'true'}]":                  "clients on the network must prove who they are",
 		"extraArgs: [{name: via, value: direct}]":                               "set gateway.form instead",
 		"unknown: 1": "unknown",
@@ -262,6 +290,11 @@ func TestRefused(t *testing.T) {
 		_, err := bundle.Load([]byte(bundletest.File("gateway: {enabled: true, " + config + "}")))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+	for _, rule := range []string{"{kinds: [Node], namespaces: ['*']}", "{kinds: [Node, Pod], namespaces: [prod]}", "{kinds: [External], names: ['*.example.org']}"} {
+		if _, err := bundle.Load([]byte(bundletest.File("gateway: {enabled: true, rules: {deny: [" + rule + "]}}"))); err != nil {
+			t.Errorf("%s: %v", rule, err)
 		}
 	}
 	for config, want := range map[string]string{

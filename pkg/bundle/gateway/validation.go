@@ -42,6 +42,7 @@ func flagOwners() map[string]string {
 	const review = "clients prove who they are with tokens, and the API server decides what they may reach"
 	owners := map[string]string{
 		"listen": set("port"), "metrics-address": set("healthPort"), "rules": set("rules"), "allow": set("allow"), "deny": set("deny"),
+		"only":     "the list of the agents, allow-destinations in konnectivity.agent.extraArgs, holds for the gateway, too",
 		"tls-cert": set("certificateSecret or gateway.certFile"), "tls-key": set("certificateSecret or gateway.keyFile"),
 		"client-ca": set("clientCertificates"), "token-audience": set("tokenAudiences"), "kubeconfig": set("kubeconfig"), "via": set("form"),
 		"token-review": review, "access-review": review,

@@ -86,7 +86,7 @@ func leaseRule(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs}
 }
 
-// UsesService tells whether agents find servers by the rendered Service, as they
+// UsesService reports whether agents find servers by the rendered Service, as they
 // do unless serverHost was set to something else.
 func UsesService(b *v1alpha1.Bundle) bool {
 	b = b.Defaulted()

@@ -135,6 +135,9 @@ func stateEnv(b *v1alpha1.Bundle) []corev1.EnvVar {
 		{Name: settings.StatePort, Value: strconv.FormatInt(int64(a.StatePort), 10)},
 		{Name: settings.StateServiceAccount, Value: b.Namespace + "/" + v1alpha1.TunnelAPIName},
 	}
+	if ptr.Deref(a.Connect, false) {
+		env = append(env, corev1.EnvVar{Name: settings.StateConnect, Value: "true"})
+	}
 	if a.ClusterIP != "" {
 		env = append(env, corev1.EnvVar{Name: settings.LocalDestinations, Value: net.JoinHostPort(a.ClusterIP, strconv.Itoa(apiservice.DefaultPort))})
 	}

@@ -53,7 +53,7 @@ func serverFlagOwners(b *v1alpha1.Bundle) map[string]string {
 		"lease-label":              "it is the label of the server's Pods",
 	}
 	if ptr.Deref(b.TunnelAPI.Enabled, false) {
-		for name, owner := range map[string]string{"state-port": "statePort", "state-service-account": "enabled", "state-audience": "enabled"} {
+		for name, owner := range map[string]string{"state-port": "statePort", "state-service-account": "enabled", "state-audience": "enabled", "state-connect": "connect"} {
 			owners[name] = component.SetField("tunnelAPI." + owner)
 		}
 		if b.TunnelAPI.ClusterIP != "" {

@@ -3,10 +3,13 @@
 package scheduler
 
 import (
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
@@ -54,6 +57,23 @@ func configMap(b *v1alpha1.Bundle, config []byte) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName(b), Namespace: b.Namespace},
 		Data:       map[string]string{configKey(b): string(config)},
 	}
+}
+
+// ProfileNamesIn are the names of the profiles in the ConfigMap of a scheduler.
+func ProfileNamesIn(b *v1alpha1.Bundle, cm *corev1.ConfigMap) ([]string, error) {
+	var config struct {
+		Profiles []struct {
+			SchedulerName string `json:"schedulerName"`
+		} `json:"profiles"`
+	}
+	if err := yaml.Unmarshal([]byte(cm.Data[configKey(b)]), &config); err != nil {
+		return nil, fmt.Errorf("read the configuration in ConfigMap %s/%s: %w", cm.Namespace, cm.Name, err)
+	}
+	var names []string
+	for _, p := range config.Profiles {
+		names = append(names, p.SchedulerName)
+	}
+	return names, nil
 }
 
 func deployment(b *v1alpha1.Bundle, config []byte) *appsv1.Deployment {

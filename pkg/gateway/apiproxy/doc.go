@@ -12,5 +12,6 @@
 // with HTTP/2, and one for upgrades such as exec, with HTTP/1.1. Both are http.Transports,
 // so the proxy-url of a kubeconfig, the proxy's environment variables, client certificates
 // and credential plugins hold for both. The UpgradeAwareHandler of apimachinery, which
-// kubectl proxy uses, opens the connections of upgrades itself and does not know proxies.
+// kubectl proxy uses, opens the connections of upgrades itself and does not know proxies:
+// docs/adr/0005-reverse-proxy.md.
 package apiproxy

@@ -92,7 +92,7 @@ func (c *halfConn) wait() error {
 	return nil
 }
 
-// gone tells whether the peer of a Unix socket has closed it, and not only its own direction. Of a
+// gone reports whether the peer of a Unix socket has closed it, and not only its own direction. Of a
 // TCP connection only the answer to what is sent tells that, and keep-alive sends.
 func gone(nc net.Conn) (yes bool) {
 	socket, ok := nc.(*net.UnixConn)

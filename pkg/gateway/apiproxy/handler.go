@@ -17,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
 // The default prefixes of kubectl proxy.
@@ -57,10 +59,11 @@ type Options struct {
 
 // Handler is the proxy.
 type Handler struct {
-	o           Options
-	api, static http.Handler
-	metrics     *metrics
-	token       [sha256.Size]byte
+	o       Options
+	api     func(*recorder, *http.Request)
+	static  http.Handler
+	metrics *metrics
+	token   [sha256.Size]byte
 	// open is the number of requests that are being answered, upgrades among them.
 	open atomic.Int64
 }
@@ -119,6 +122,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // with "//", which paths below a Service's proxy may have.
 func (h *Handler) route(rec *recorder, req *http.Request) {
 	if h.o.Token != "" && !h.authenticated(req) {
+		if req.Header.Get("Authorization") != "" { // a guess, and no client that has yet to learn of the token
+			select {
+			case <-time.After(gateway.FailureDelay):
+			case <-req.Context().Done():
+			}
+		}
 		rec.Header().Set("WWW-Authenticate", "Bearer")
 		rec.refuse(http.StatusUnauthorized, refusal{"token", "the proxy requires the bearer token of its kubeconfig or of --token-file"})
 		return
@@ -151,7 +160,7 @@ func (h *Handler) serveAPI(rec *recorder, req *http.Request) {
 			return
 		}
 	}
-	h.api.ServeHTTP(rec, req)
+	h.api(rec, req)
 }
 
 // stripPrefix returns the request without the prefix in its path. The encoded path loses

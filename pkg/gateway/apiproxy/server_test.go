@@ -4,20 +4,25 @@ package apiproxy
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
@@ -45,6 +50,34 @@ func TestToken(t *testing.T) {
 	}
 	if auth := api.seen.Load().Header.Get("Authorization"); auth != "Bearer own" {
 		t.Errorf("the API server got %q", auth)
+	}
+}
+
+// TestWrongTokensWait: the answer to a wrong token comes after the wait that other ways in have, so that guessing is slow. A
+// client that leaves is not waited for, and one without a token gets its answer at once.
+func TestWrongTokensWait(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"Bearer secret2": gateway.FailureDelay, "Basic c2VjcmV0": gateway.FailureDelay, "secret": gateway.FailureDelay, "Bearer": gateway.FailureDelay, "": 0,
+	} {
+		for _, patience := range []time.Duration{gateway.FailureDelay / 2, time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				h, err := New(Options{Config: &rest.Config{Host: "https://api.invalid"}, Filter: defaults(t), Token: "secret"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				req, rec := httptest.NewRequest(http.MethodGet, "http://localhost/api", http.NoBody).WithContext(ctx), httptest.NewRecorder()
+				if header != "" {
+					req.Header.Set("Authorization", header)
+				}
+				start := time.Now()
+				h.ServeHTTP(rec, req)
+				if took := time.Since(start); rec.Code != http.StatusUnauthorized || took != min(want, patience) {
+					t.Errorf("%q, client waits %v: status %d after %v", header, patience, rec.Code, took)
+				}
+			})
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ type Authenticator struct {
 	Anonymous user.Info
 }
 
-// AcceptsLogin tells whether any name and password can be right.
+// AcceptsLogin reports whether any name and password can be right.
 func (a *Authenticator) AcceptsLogin() bool { return a.Password != nil || a.Tokens != nil }
 
 // Challenges returns the values of Proxy-Authenticate for clients that are not authenticated.
@@ -83,10 +83,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (user.I
 	return a.WithoutLogin(c.TLS)
 }
 
-// Reviews tells whether the credentials hold a bearer token that the API server would review,
+// Reviews reports whether the credentials hold a bearer token that the API server would review,
 // also as the password of TokenUser.
 func (a *Authenticator) Reviews(c Credentials) bool {
 	return a.Tokens != nil && (c.Token != "" || c.Login != nil && c.Login.Name == TokenUser)
+}
+
+// OfOne reports whether a user is known by credentials of his own, and not by the one password or as anonymous.
+func (a *Authenticator) OfOne(c Credentials, u user.Info) bool {
+	return a.Reviews(c) || c.Login == nil && c.Token == "" && u != a.Anonymous
 }
 
 // WithoutLogin returns the user of a client that presents neither a password nor a token.
@@ -114,12 +119,17 @@ func fromCertificate(chain []*x509.Certificate) (user.Info, error) {
 }
 
 func (a *Authenticator) review(ctx context.Context, token string) (user.Info, error) {
+	if token == "" {
+		return nil, fmt.Errorf("%w: the token is empty", ErrUnauthenticated)
+	}
 	r, ok, err := a.Tokens.AuthenticateToken(ctx, token)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("token review: %w", err)
 	case !ok:
 		return nil, fmt.Errorf("%w: the API server does not accept the token", ErrUnauthenticated)
+	case r.User.GetName() == "":
+		return nil, fmt.Errorf("%w: the API server names no user for the token", ErrUnauthenticated)
 	}
 	return withAuthenticated(r.User), nil
 }

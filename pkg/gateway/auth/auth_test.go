@@ -85,8 +85,8 @@ func TestAuthenticate(t *testing.T) {
 }
 
 // TestTokens: the API server reviews a bearer token, also one sent as a password, once for many
-// connections. A client is rejected if the review rejects its token, returns another audience
-// or fails.
+// connections. A client is rejected if the review rejects its token, returns another audience,
+// names no user or fails.
 func TestTokens(t *testing.T) {
 	client := fake.NewClientset()
 	reviews := 0
@@ -98,6 +98,9 @@ func TestTokens(t *testing.T) {
 		r.Status.Audiences = r.Spec.Audiences
 		if r.Spec.Token == "other-audience" {
 			r.Status.Audiences = []string{"else"}
+		}
+		if r.Spec.Token == "nameless" { // as a webhook for tokens may answer
+			r.Status.Authenticated, r.Status.User.Username = true, ""
 		}
 		if r.Spec.Token == "down" {
 			return true, nil, errors.New("down")
@@ -114,7 +117,11 @@ func TestTokens(t *testing.T) {
 	if reviews != 1 {
 		t.Errorf("%d reviews of one token", reviews)
 	}
-	for _, c := range []Credentials{{Token: "bad"}, {Token: "other-audience"}, {Login: &Login{"dave", "good"}}, {}} {
+	before := reviews
+	if u, err := a.Authenticate(t.Context(), Credentials{Login: &Login{TokenUser, ""}}); !errors.Is(err, ErrUnauthenticated) || reviews != before {
+		t.Errorf("an empty token: %v, %v, and %d reviews", u, err, reviews-before)
+	}
+	for _, c := range []Credentials{{Token: "bad"}, {Token: "other-audience"}, {Token: "nameless"}, {Login: &Login{TokenUser, "nameless"}}, {Login: &Login{TokenUser, ""}}, {Login: &Login{"dave", "good"}}, {}} {
 		if u, err := a.Authenticate(t.Context(), c); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%+v: %v, %v", c, u, err)
 		}

@@ -36,7 +36,7 @@ func NewPassword(l Login) (*Password, error) {
 // RandomLogin returns a login for this name whose password has 128 random bits or more.
 func RandomLogin(name string) Login { return Login{Name: name, Password: rand.Text()} }
 
-// Matches tells whether the client knows both.
+// Matches reports whether the client knows both.
 func (p *Password) Matches(l Login) bool {
 	name, password := sha256.Sum256([]byte(l.Name)), sha256.Sum256([]byte(l.Password))
 	return subtle.ConstantTimeCompare(p.name[:], name[:])&subtle.ConstantTimeCompare(p.password[:], password[:]) == 1

@@ -82,7 +82,15 @@ func (b *buffer) take(p []byte) error {
 	}
 }
 
-// full tells whether take would block.
+// setLimit changes the limit. What is in the buffer stays.
+func (b *buffer) setLimit(limit int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = limit
+	b.change.Broadcast()
+}
+
+// full reports whether take would block.
 func (b *buffer) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
@@ -36,7 +37,7 @@ const maxAttempts = 3
 
 // Options of all paths. The zero value of each field has the default that it names.
 type Options struct {
-	// Config reaches the API server, for portforward. Its Dial and Proxy are used for
+	// Config reaches the API server, for portforward and api. Its Dial and Proxy are used for
 	// streams too.
 	Config *rest.Config
 	// Alternatives returns other destinations to try when one cannot be reached, such as
@@ -44,7 +45,7 @@ type Options struct {
 	// is no failover.
 	Alternatives func(context.Context, gateway.Destination) ([]gateway.Destination, error)
 	// APIServer is the host:port of the API server. Where a path does not lead to it, it is
-	// dialled from this machine, as the kubeconfig's clients do.
+	// dialed from this machine, as the kubeconfig's clients do.
 	APIServer string
 	// Timeout bounds one Dial, with all of its attempts. The default is 30 seconds.
 	Timeout time.Duration
@@ -52,8 +53,11 @@ type Options struct {
 	MaxConnections int
 	// Logger logs changes of the path itself. The zero value logs nothing.
 	Logger logr.Logger
+	// Registry receives the metrics of the path; nil keeps none.
+	Registry prometheus.Registerer
 
 	PortForward PortForwardOptions
+	API         APIOptions
 	Direct      DirectOptions
 	SSH         SSHOptions
 }
@@ -67,11 +71,11 @@ type Dialer interface {
 // path opens connections in one way.
 type path interface {
 	Dialer
-	// external tells whether the path reaches hosts outside of the cluster.
+	// external reports whether the path reaches hosts outside of the cluster.
 	external() bool
 }
 
-// New returns the Dialer for a way to dial: "portforward", "direct", "network" or
+// New returns the Dialer for a way to dial: "portforward", "api", "direct", "network" or
 // "ssh=[USER@]HOST[:PORT]".
 func New(via string, o Options) (Dialer, error) {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
@@ -80,7 +84,7 @@ func New(via string, o Options) (Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dialer{path: p, here: newNetwork(), o: o, slots: make(chan struct{}, o.MaxConnections)}, nil
+	return &dialer{path: p, here: newNetwork(), lookUp: net.DefaultResolver.LookupNetIP, o: o, slots: make(chan struct{}, o.MaxConnections)}, nil
 }
 
 func newPath(via string, o Options) (path, error) {
@@ -94,18 +98,19 @@ func newPath(via string, o Options) (path, error) {
 	case via == ViaNetwork:
 		return newNetwork(), nil
 	case via == ViaAPI:
-		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST",
-			"the path %q does not exist yet", via)
+		return newAPI(o)
 	}
-	return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, direct, network or ssh=USER@HOST", "there is no path %q", via)
+	return nil, gateway.Errorf(gateway.ReasonUnsupported, "use portforward, api, direct, network or ssh=USER@HOST", "there is no path %q", via)
 }
 
 // dialer adds to a path what all have in common.
 type dialer struct {
 	path
-	here  *network // for the API server, where the path does not lead to it
-	o     Options
-	slots chan struct{}
+	here *network // for the API server, where the path does not lead to it
+	// lookUp finds the addresses of the API server.
+	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	o      Options
+	slots  chan struct{}
 }
 
 // Dial opens a connection. If it fails in a way that may be due to one endpoint, it tries
@@ -134,7 +139,7 @@ func (d *dialer) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 	return &slotted{Conn: c, release: sync.OnceFunc(release)}, nil
 }
 
-// fromHere tells whether a destination is the API server and the path leads to Pods and nodes
+// fromHere reports whether a destination is the API server and the path leads to Pods and nodes
 // only, or needs an address, or leads to another loopback than that of the kubeconfig.
 func (d *dialer) fromHere(to gateway.Destination) bool {
 	if to.Kind != gateway.KindExternal || !gateway.SameAddress(to.Host, to.Port, d.o.APIServer) {
@@ -154,17 +159,16 @@ func (d *dialer) Close() error { return errors.Join(d.path.Close(), d.here.Close
 
 func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (gateway.Conn, error) {
 	if p == d.here && !to.Addr.IsValid() {
-		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", to.Host)
-		if err != nil || len(addrs) == 0 {
-			return nil, gateway.Errorf(gateway.ReasonNotFound, "check the server of the kubeconfig", "find the address of the API server: %w", err)
-		}
-		to.Addr = netip.AddrPortFrom(addrs[0].Unmap(), to.Port)
+		return d.apiServer(ctx, to)
 	}
 	c, first := p.Dial(ctx, to)
 	if first == nil {
 		return c, nil
 	}
 	first = asError(ctx, first, to)
+	if d.isUnknownThere(p, to, first) {
+		return d.apiServer(ctx, to)
+	}
 	if d.o.Alternatives == nil || !oneOfSeveral(to) || !oneEndpoint(first) {
 		return nil, first
 	}
@@ -186,14 +190,56 @@ func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (g
 	return nil, first
 }
 
-// oneOfSeveral tells whether a destination may be one of several endpoints of a Service, or of several
+// isUnknownThere reports whether a destination is the API server, and agents cannot resolve the name that the kubeconfig
+// has for it. The bastion of an SSH path has to: the proxy's own requests take that path.
+func (d *dialer) isUnknownThere(p path, to gateway.Destination, err error) bool {
+	_, bastion := p.(*sshPath)
+	return !bastion && !to.Addr.IsValid() && to.Kind == gateway.KindExternal && gateway.ReasonOf(err) == gateway.ReasonNotFound &&
+		gateway.SameAddress(to.Host, to.Port, d.o.APIServer)
+}
+
+// apiServer dials the addresses of the API server's name, one after another.
+func (d *dialer) apiServer(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
+	addrs, err := d.lookUp(ctx, "ip", to.Host)
+	if err != nil || len(addrs) == 0 {
+		return nil, gateway.Errorf(gateway.ReasonNotFound, "check the server of the kubeconfig", "find the address of the API server: %w",
+			cmp.Or(err, errors.New("its name has none")))
+	}
+	var first error
+	addrs = addrs[:min(len(addrs), maxAttempts)]
+	for i, addr := range addrs {
+		to.Addr = netip.AddrPortFrom(addr.Unmap(), to.Port)
+		c, err := d.dialHere(ctx, to, len(addrs)-i)
+		if err == nil {
+			return c, nil
+		}
+		err = asError(ctx, err, to)
+		first = cmp.Or(first, err)
+		if ctx.Err() != nil || !oneEndpoint(err) {
+			break
+		}
+	}
+	return nil, first
+}
+
+// dialHere dials one of several addresses that are left, in its share of the time.
+func (d *dialer) dialHere(ctx context.Context, to gateway.Destination, left int) (gateway.Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer cancel()
+	}
+	return d.here.Dial(ctx, to)
+}
+
+// oneOfSeveral reports whether a destination may be one of several endpoints of a Service, or of several
 // addresses of a host: nodes and Pods have the name that the client sent only then, or if it is their own.
 func oneOfSeveral(to gateway.Destination) bool {
 	_, err := netip.ParseAddr(to.Host)
 	return to.Kind == gateway.KindService || err != nil
 }
 
-// oneEndpoint tells whether a failure may be that of one endpoint only.
+// oneEndpoint reports whether a failure may be that of one endpoint only.
 func oneEndpoint(err error) bool {
 	switch gateway.ReasonOf(err) {
 	case gateway.ReasonRefused, gateway.ReasonHostUnreachable, gateway.ReasonNotFound, gateway.ReasonTimeout:
@@ -229,6 +275,15 @@ type slotted struct {
 func (s *slotted) Close() error {
 	defer s.release()
 	return s.Conn.Close()
+}
+
+// Socket returns the socket that has the bytes of the connection as they are, if there is one: the kernel can copy
+// these by itself.
+func (s *slotted) Socket() (*net.TCPConn, bool) {
+	if n, ok := s.Conn.(*networkConn); ok {
+		return n.TCPConn, true
+	}
+	return nil, false
 }
 
 // target returns host:port of what a path that takes names dials. External names end with a

@@ -3,22 +3,18 @@
 package dial
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
 	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
@@ -106,19 +102,19 @@ func (d *direct) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 	if !d.track(c) {
 		return nil, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	reader, err := d.handshake(c, to)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
+	open, err := httpconnect.Ask(ctx, c, target(to), nil)
 	if err != nil {
 		d.untrack(c)
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+		var refused *httpconnect.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			return nil, gateway.TunnelError(to, refused.Code, refused.Status)
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		}
-		return nil, err
+		return nil, d.serverError(err)
 	}
-	return &directConn{Conn: c, reader: reader, d: d, to: to}, nil
+	return &directConn{Conn: open, d: d, to: to}, nil
 }
 
 // connect reaches the server.
@@ -163,72 +159,6 @@ func (d *direct) serverError(err error) error {
 	return gateway.Errorf(gateway.ReasonPathDown, "check that the konnectivity-server runs, and that the certificates are of its CA", "connect to the konnectivity-server: %w", err)
 }
 
-// maxHead bounds the server's answer.
-const maxHead = 64 << 10
-
-// handshake asks for a connection. It returns a reader that holds what came with the answer.
-func (d *direct) handshake(c net.Conn, to gateway.Destination) (*bufio.Reader, error) {
-	address := target(to)
-	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address); err != nil {
-		return nil, d.serverError(err)
-	}
-	head := &capped{Reader: c, left: maxHead}
-	reader := bufio.NewReader(head)
-	resp, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // the connection follows the head
-	if err != nil {
-		return nil, d.serverError(fmt.Errorf("no answer to CONNECT: %w", err))
-	}
-	head.left = -1
-	if resp.StatusCode != http.StatusOK {
-		return nil, tunnelError(to, resp.StatusCode, resp.Status)
-	}
-	return reader, nil
-}
-
-// capped fails when too much is read, until left is negative.
-type capped struct {
-	io.Reader
-	left int
-}
-
-// Read reads.
-func (c *capped) Read(p []byte) (int, error) {
-	if c.left < 0 {
-		return c.Reader.Read(p)
-	}
-	if c.left == 0 {
-		return 0, errors.New("the answer is too long")
-	}
-	n, err := c.Reader.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
-}
-
-// tunnelError gives a reason to what a server or an agent says. The kinds are those of
-// docs/tunnel.md; upstream's server has only the status.
-func tunnelError(to gateway.Destination, status int, text string) error {
-	text = strings.TrimSpace(text)
-	kind, _, _ := strings.Cut(strings.TrimPrefix(text, fmt.Sprintf("%d ", status)), ":")
-	reason, hint := gateway.ReasonPathDown, "see the konnectivity-server's log"
-	switch {
-	case kind == "refused", strings.Contains(text, "connection refused"):
-		reason, hint = gateway.ReasonRefused, "check that something listens on this port"
-	case kind == "no_route", strings.Contains(text, "unreachable"), strings.Contains(text, "no route to host"):
-		reason, hint = gateway.ReasonHostUnreachable, "check the network of the agent's node"
-	case kind == "dns", strings.Contains(text, "no such host"):
-		reason, hint = gateway.ReasonNotFound, "the agent cannot resolve this name: check its DNS"
-	case kind == "denied", status == http.StatusForbidden:
-		reason, hint = gateway.ReasonDenied, "see the agent's flags for destinations"
-	case kind == "limit", status == http.StatusServiceUnavailable:
-		reason, hint = gateway.ReasonBusy, "close connections, or raise the limit of the server or agent"
-	case kind == "no_agent", kind == "agent_gone":
-		hint = "check that an agent for this destination is connected: kubectl get pods -A -l k8s-app=konnectivity-agent"
-	case kind == "timeout", status == http.StatusGatewayTimeout, strings.Contains(text, "timeout"), strings.Contains(text, "deadline exceeded"):
-		reason, hint = gateway.ReasonTimeout, "check that the destination answers"
-	}
-	return gateway.Errorf(reason, hint, "konnectivity-server cannot connect to %s: %w", to, fmt.Errorf("%.500s", text))
-}
-
 // track keeps a connection to be closed with the dialer.
 func (d *direct) track(c net.Conn) bool {
 	d.mu.Lock()
@@ -262,28 +192,14 @@ func (d *direct) Close() error {
 
 // directConn is a connection through HTTP CONNECT.
 type directConn struct {
-	net.Conn
-	reader *bufio.Reader
-	d      *direct
-	to     gateway.Destination
-}
-
-// Read reads, first what came with the server's answer.
-func (c *directConn) Read(p []byte) (int, error) {
-	if c.reader.Buffered() > 0 {
-		return c.reader.Read(p)
-	}
-	return c.Conn.Read(p)
-}
-
-// CloseWrite ends what is sent; the tunnel passes that on.
-func (c *directConn) CloseWrite() error {
-	return c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	*httpconnect.Conn
+	d  *direct
+	to gateway.Destination
 }
 
 // Close closes the connection.
 func (c *directConn) Close() error {
-	c.d.untrack(c.Conn)
+	c.d.untrack(c.NetConn())
 	return nil
 }
 

@@ -213,17 +213,17 @@ func TestNewRefuses(t *testing.T) {
 		o    Options
 		text string
 	}{
-		"api":          {Options{}, "does not exist yet"},
-		"carrier":      {Options{}, "use portforward, direct, network or ssh=USER@HOST"},
-		"portforward":  {Options{}, "kubeconfig"},
-		"direct":       {Options{}, "socket or its address"},
-		"direct ":      {Options{}, "use portforward"},
-		"direct\x00":   {Options{}, "use portforward"},
-		"ssh=":         {Options{}, "USER@HOST"},
-		"ssh=me@":      {Options{}, "USER@HOST"},
-		"ssh=me@h:x":   {Options{}, "port"},
-		"ssh=-oProxy":  {Options{}, "USER@HOST"},
-		"ssh=me@a@b:1": {Options{}, "USER@HOST"},
+		"api":         {Options{}, "kubeconfig"},
+		"carrier":     {Options{}, "use portforward, api, direct, network or ssh=USER@HOST"},
+		"portforward": {Options{}, "kubeconfig"},
+		"direct":      {Options{}, "socket or its address"},
+		"direct ":     {Options{}, "use portforward"},
+		"direct\x00":  {Options{}, "use portforward"},
+		"ssh=":        {Options{}, "USER@HOST"},
+		"ssh=me@":     {Options{}, "USER@HOST"},
+		"ssh=me@h:x":  {Options{}, "port"},
+		"ssh=-oProxy": {Options{}, "USER@HOST"},
+		"ssh=me@a@:1": {Options{}, "USER@HOST"},
 	} {
 		d, err := New(via, test.o)
 		if err == nil {

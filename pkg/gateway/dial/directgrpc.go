@@ -59,7 +59,7 @@ func (d *direct) dialGRPC(ctx context.Context, to gateway.Destination) (gateway.
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, tunnelError(to, 0, err.Error())
+		return nil, gateway.TunnelError(to, 0, err.Error())
 	}
 	if !stop() {
 		end()

@@ -29,15 +29,22 @@ type PortForwardOptions struct {
 	// UnsharedConnections is how many connections to a Pod have an upstream connection each.
 	// Beyond that they share them. The default is 16.
 	UnsharedConnections int
+	// MaxUpstreams bounds the upstream connections of all Pods. At the bound, connections share those that
+	// their Pod has, and one that is idle is closed for another Pod. The default is 512.
+	MaxUpstreams int
 	// StreamsPerConnection bounds the connections that share an upstream connection. The
 	// default is 32.
 	StreamsPerConnection int
-	// ReceiveBuffer is what is held for a client that does not read, in bytes. The default
-	// is 1 MiB.
+	// ReceiveBuffer is what is held for a client that does not read and shares its upstream
+	// connection, in bytes. The default is 1 MiB. For one with a connection of its own it is 64 KiB at
+	// most.
 	ReceiveBuffer int
 	// StallTimeout is how long a client with a full buffer may hold up other connections
 	// to the same Pod. The default is 10 seconds.
 	StallTimeout time.Duration
+	// PingPeriod is how often the node is asked for an answer. An upstream connection on which nothing arrives
+	// for two periods after that is closed. The default is 10 seconds, as that of kubectl port-forward.
+	PingPeriod time.Duration
 	// Settle is how long a dial waits for the report of a failure, because the protocol
 	// reports no success. The default is 50 milliseconds.
 	Settle time.Duration
@@ -46,9 +53,11 @@ type PortForwardOptions struct {
 func (o *PortForwardOptions) complete() {
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
 	o.UnsharedConnections = cmp.Or(o.UnsharedConnections, 16)
+	o.MaxUpstreams = cmp.Or(o.MaxUpstreams, 512)
 	o.StreamsPerConnection = cmp.Or(o.StreamsPerConnection, 32)
 	o.ReceiveBuffer = cmp.Or(o.ReceiveBuffer, 1<<20)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
+	o.PingPeriod = cmp.Or(o.PingPeriod, 10*time.Second)
 	o.Settle = cmp.Or(o.Settle, 50*time.Millisecond)
 }
 
@@ -63,6 +72,7 @@ type portForward struct {
 
 	mu    sync.Mutex
 	pods  map[types.NamespacedName]*podConns
+	open  int // upstream connections of all Pods, and dials of such
 	hosts map[string]hostPod
 }
 
@@ -70,7 +80,7 @@ type portForward struct {
 type podConns struct {
 	conns   []*upstream
 	dialing int           // dials under way
-	dialled chan struct{} // closed when one of them has ended
+	dialed  chan struct{} // closed when one of them has ended
 }
 
 // hostPod is a Pod in a node's network, and until when that is assumed.
@@ -94,6 +104,11 @@ func newPortForward(o Options) (*portForward, error) {
 	}
 	p := &portForward{upgrade: u, client: client, o: o, pods: map[types.NamespacedName]*podConns{}, hosts: map[string]hostPod{}}
 	p.life, p.end = context.WithCancel(context.Background())
+	if o.Registry != nil {
+		if err := o.Registry.Register(p.metric()); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	return p, nil
 }
 
@@ -124,8 +139,11 @@ func (p *portForward) Dial(ctx context.Context, to gateway.Destination) (gateway
 		if err == nil {
 			return f, nil
 		}
-		if last = err; fresh || !u.lost() || ctx.Err() != nil {
+		if last = err; fresh && !u.doubtful() || !u.lost() && !u.doubtful() || ctx.Err() != nil {
 			break
+		}
+		if u.doubtful() {
+			p.doubt(to.Pod, u)
 		}
 	}
 	return nil, last
@@ -141,35 +159,55 @@ func port(a netip.AddrPort, sent uint16) uint16 {
 // upstream returns a connection with a reserved place for a stream, and whether it is new.
 func (p *portForward) upstream(ctx context.Context, pod types.NamespacedName) (*upstream, bool, error) {
 	for {
-		p.mu.Lock()
-		if p.life.Err() != nil {
-			p.mu.Unlock()
-			return nil, false, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
+		u, pc, wait, err := p.place(pod)
+		switch {
+		case u != nil || err != nil:
+			return u, false, err
+		case wait == nil:
+			u, err := p.connect(ctx, pod, pc)
+			return u, true, err
 		}
-		pc := p.pods[pod]
-		if pc == nil {
-			pc = &podConns{dialled: make(chan struct{})}
-			p.pods[pod] = pc
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
 		}
-		unshared := len(pc.conns)+pc.dialing < p.o.PortForward.UnsharedConnections
-		if u := pc.reserve(unshared); u != nil {
-			p.mu.Unlock()
-			return u, false, nil
-		}
-		if wait := pc.dialled; pc.dialing > 0 && !unshared { // all wait for the same new one, to share it
-			p.mu.Unlock()
-			select {
-			case <-wait:
-				continue
-			case <-ctx.Done():
-				return nil, false, context.Cause(ctx)
-			}
-		}
-		pc.dialing++
-		p.mu.Unlock()
-		u, err := p.connect(ctx, pod, pc)
-		return u, true, err
 	}
+}
+
+// place reserves a place for a stream in a connection of a Pod. Without one, the caller waits for a connection
+// that is being made or, if there is none to wait for, makes one, which counts from now on.
+func (p *portForward) place(pod types.NamespacedName) (u *upstream, pc *podConns, wait <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life.Err() != nil {
+		return nil, nil, nil, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
+	}
+	if pc = p.pods[pod]; pc == nil {
+		pc = &podConns{dialed: make(chan struct{})}
+		p.pods[pod] = pc
+	}
+	unshared := len(pc.conns)+pc.dialing < p.o.PortForward.UnsharedConnections
+	if u := pc.reserve(unshared); u != nil {
+		return u, nil, nil, nil
+	}
+	if pc.dialing > 0 && !unshared { // all wait for the same new one, to share it
+		return nil, nil, pc.dialed, nil
+	}
+	if p.open >= p.o.PortForward.MaxUpstreams && !p.closeIdle() {
+		u := pc.reserve(false)
+		switch {
+		case u != nil:
+			return u, nil, nil, nil
+		case pc.dialing > 0:
+			return nil, nil, pc.dialed, nil
+		}
+		p.clean(pod)
+		return nil, nil, nil, p.fullError()
+	}
+	pc.dialing++
+	p.open++
+	return nil, pc, nil, nil
 }
 
 // reserve takes a place in the connection with the fewest streams or, if places are not to be shared
@@ -201,20 +239,18 @@ func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(pc.dialled)
-	pc.dialled = make(chan struct{})
+	close(pc.dialed)
+	pc.dialed = make(chan struct{})
 	pc.dialing--
 	if err != nil {
-		if len(pc.conns) == 0 && pc.dialing == 0 {
-			delete(p.pods, pod)
-		}
+		p.open--
+		p.clean(pod)
 		return nil, upgradeError(err, pod)
 	}
 	if !u.reserve() { // it has ended already
 		u.close()
-		if len(pc.conns) == 0 && pc.dialing == 0 {
-			delete(p.pods, pod)
-		}
+		p.open--
+		p.clean(pod)
 		return nil, u.lostError()
 	}
 	pc.conns = append(pc.conns, u)
@@ -231,14 +267,13 @@ func (p *portForward) connect(ctx context.Context, pod types.NamespacedName, pc 
 func (p *portForward) forget(pod types.NamespacedName, u *upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.open--
 	pc := p.pods[pod]
 	if pc == nil {
 		return
 	}
 	pc.conns = slices.DeleteFunc(pc.conns, func(o *upstream) bool { return o == u })
-	if len(pc.conns) == 0 && pc.dialing == 0 {
-		delete(p.pods, pod)
-	}
+	p.clean(pod)
 }
 
 // Close closes all connections.

@@ -47,7 +47,8 @@ func TestPortForward(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, forwardTest){
 		"bytes": forwardBytes, "shared": forwardShared, "unshared": forwardUnshared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
 		"forbidden": forwardForbidden, "spdy": forwardSPDY, "api server gone": forwardLost, "node": forwardNode,
-		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks, "proxy": forwardThroughProxy,
+		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks, "bound": forwardBound, "proxy": forwardThroughProxy,
+		"silent path": forwardSilent, "buffers": forwardBuffers, "slow ends": forwardSlow,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
@@ -108,7 +109,7 @@ func forwardUnshared(t *testing.T, c forwardTest) {
 	if n := c.kubelet.Connections.Load() - before; n != 1 {
 		t.Errorf("5 connections, one after another, use %d upstream connections, want 1", n)
 	}
-	neighbours := []gateway.Conn{mustDial(t, d, podAt("web", listen(t, echo)))}
+	neighbors := []gateway.Conn{mustDial(t, d, podAt("web", listen(t, echo)))}
 	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
 	daemontest.Eventually(t, time.Minute, func() error {
 		if !stalled.(*slotted).Conn.(*forwarded).in.full() {
@@ -118,9 +119,9 @@ func forwardUnshared(t *testing.T, c forwardTest) {
 	})
 	var wg sync.WaitGroup
 	for range 5 { // two that have one of their own, and three that share
-		neighbours = append(neighbours, mustDial(t, d, podAt("web", listen(t, echo))))
+		neighbors = append(neighbors, mustDial(t, d, podAt("web", listen(t, echo))))
 	}
-	for i, conn := range neighbours {
+	for i, conn := range neighbors {
 		wg.Go(func() { ping(t, conn, "word "+strconv.Itoa(i)) }) // fails if the stalled client holds it up
 	}
 	wg.Wait()
@@ -147,7 +148,7 @@ func forwardUnshared(t *testing.T, c forwardTest) {
 	}
 }
 
-// free tells whether a dialer has an upstream connection without streams.
+// free reports whether a dialer has an upstream connection without streams.
 func free(d Dialer) error {
 	p := d.(*dialer).path.(*portForward)
 	p.mu.Lock()
@@ -295,15 +296,15 @@ func forwardNode(t *testing.T, c forwardTest) {
 // error rather than an end. SPDY has no flow control, so that takes buffers and a reset.
 func forwardStalled(t *testing.T, c forwardTest) {
 	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, ReceiveBuffer: 128 << 10, StallTimeout: time.Second}})
-	neighbour := mustDial(t, d, podAt("web", listen(t, echo)))
+	neighbor := mustDial(t, d, podAt("web", listen(t, echo)))
 	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
 	for i := range 50 {
-		ping(t, neighbour, "word "+strconv.Itoa(i))
+		ping(t, neighbor, "word "+strconv.Itoa(i))
 		time.Sleep(20 * time.Millisecond)
 	}
 	ping(t, mustDial(t, d, podAt("web", listen(t, echo))), "new")
 	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
-		ping(t, neighbour, "word")
+		ping(t, neighbor, "word")
 		f := stalled.(*slotted).Conn.(*forwarded)
 		if !f.in.full() {
 			break

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,19 +31,19 @@ type SSHOptions struct {
 	// IdentityFiles are private keys. The default is that of ssh: ~/.ssh/id_ed25519,
 	// id_ecdsa and id_rsa.
 	IdentityFiles []string
+	// IdentitiesOnly uses of the agent's keys only those of IdentityFiles, or of FILE.pub beside them.
+	IdentitiesOnly bool
 	// AgentSocket is the socket of an SSH agent. The default is $SSH_AUTH_SOCK. "none" uses
 	// no agent.
 	AgentSocket string
 	// KeepAlive is how often a message is sent on a quiet connection. After three without
 	// an answer the connection is given up. The default is 15 seconds.
 	KeepAlive time.Duration
-	// MaxBackoff bounds the time between attempts to connect again. The default is 30
+	// MinBackoff is the time before the second attempt to connect, which doubles up to MaxBackoff. It
+	// starts again after a connection that lasted ten times as long. The defaults are 1 and 30
 	// seconds.
-	MaxBackoff time.Duration
+	MinBackoff, MaxBackoff time.Duration
 }
-
-// minBackoff is the time before the second attempt to connect.
-const minBackoff = time.Second
 
 // sshPath dials through a bastion, over one connection to it.
 type sshPath struct {
@@ -58,6 +59,7 @@ type sshPath struct {
 	started bool
 	client  *sshClient
 	err     error         // of the last attempt
+	holds   time.Time     // until then, err is the answer to dials
 	changed chan struct{} // closed when client or err change
 }
 
@@ -74,6 +76,7 @@ func newSSH(target string, o Options) (*sshPath, error) {
 		return nil, err
 	}
 	o.SSH.KeepAlive = cmp.Or(o.SSH.KeepAlive, 15*time.Second)
+	o.SSH.MinBackoff = cmp.Or(o.SSH.MinBackoff, time.Second)
 	o.SSH.MaxBackoff = cmp.Or(o.SSH.MaxBackoff, 30*time.Second)
 	if err := t.readConfig(&o.SSH); err != nil {
 		return nil, err
@@ -131,13 +134,29 @@ func SSHDialContext(d Dialer) (func(ctx context.Context, network, address string
 		}
 		ctx, cancel := context.WithTimeout(ctx, outer.o.Timeout)
 		defer cancel()
-		to := gateway.Destination{Host: address, Kind: gateway.KindExternal}
+		to, err := externalAt(address)
+		if err != nil {
+			return nil, err
+		}
 		c, err := p.dial(ctx, to, address)
 		if err != nil {
 			return nil, asError(ctx, err, to)
 		}
 		return c, nil
 	}, nil
+}
+
+// externalAt returns the destination of host:port outside of the cluster.
+func externalAt(address string) (gateway.Destination, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return gateway.Destination{}, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return gateway.Destination{}, fmt.Errorf("port of %s: %w", address, err)
+	}
+	return gateway.Destination{Host: host, Port: uint16(port), Kind: gateway.KindExternal}, nil
 }
 
 // channelError gives a reason to the bastion's answer.
@@ -164,134 +183,6 @@ func (p *sshPath) channelError(c *sshClient, to gateway.Destination, err error) 
 		reason, hint = gateway.ReasonNotFound, "the bastion cannot resolve this name: check its DNS"
 	}
 	return gateway.Errorf(reason, hint, "bastion %s cannot connect to %s: %w", p.target, to, err)
-}
-
-// connected returns the connection to the bastion. It waits for an attempt that is under
-// way, or asks for one.
-func (p *sshPath) connected(ctx context.Context) (*sshClient, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.life.Err() == nil && !p.started {
-		p.started = true
-		p.goroutines.Go(p.maintain)
-	}
-	for {
-		if p.life.Err() != nil {
-			return nil, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
-		}
-		if p.client != nil && !p.client.lost() {
-			return p.client, nil
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
-		select {
-		case <-changed:
-		case <-p.life.Done():
-		case <-ctx.Done():
-		}
-		p.mu.Lock()
-		switch {
-		case p.client == nil && p.err != nil:
-			return nil, p.err
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// maintain keeps a connection from the first dial on. When it breaks, maintain connects again
-// in the background, so the next dial need not wait.
-func (p *sshPath) maintain() {
-	backoff := minBackoff
-	for {
-		c, err := p.attempt()
-		if p.life.Err() != nil {
-			return
-		}
-		// This attempt also answers a request for a connection made before it ended.
-		select {
-		case <-p.wake:
-		default:
-		}
-		p.publish(c, err)
-		if err == nil {
-			p.logger.Info("Connected to the bastion", "bastion", p.target)
-			backoff = minBackoff
-			p.attend(c)
-			p.publish(nil, nil)
-			if p.life.Err() != nil {
-				return
-			}
-			p.logger.Info("Lost the connection to the bastion, connecting again", "bastion", p.target)
-			continue
-		}
-		p.logger.Error(err, "Cannot connect to the bastion", "bastion", p.target)
-		retry := time.After(backoff)
-		if gateway.ReasonOf(err) == gateway.ReasonDenied {
-			retry = nil // a key is missing or has changed: that needs a person, and attempts may lock an account
-		}
-		backoff = min(2*backoff, p.o.MaxBackoff)
-		select {
-		case <-retry:
-		case <-p.wake:
-		case <-p.life.Done():
-			return
-		}
-	}
-}
-
-func (p *sshPath) publish(c *sshClient, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.client, p.err = c, err
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// attend waits until a connection has ended.
-func (p *sshPath) attend(c *sshClient) {
-	p.goroutines.Go(func() {
-		_ = c.Wait()
-		c.wire.broken.Store(true)
-		close(c.down)
-	})
-	p.goroutines.Go(func() { p.keepAlive(c) })
-	select {
-	case <-c.down:
-	case <-p.life.Done():
-		_ = c.Close()
-		<-c.down
-	}
-}
-
-func (p *sshPath) keepAlive(c *sshClient) {
-	tick := time.NewTicker(p.o.KeepAlive)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-c.down:
-			return
-		}
-		answered := make(chan struct{})
-		p.goroutines.Go(func() {
-			defer close(answered)
-			_, _, _ = c.SendRequest("keepalive@openssh.com", true, nil)
-		})
-		select {
-		case <-answered:
-		case <-c.down:
-			return
-		case <-time.After(3 * p.o.KeepAlive):
-			p.logger.Info("The bastion does not answer", "bastion", p.target)
-			_ = c.Close()
-			return
-		}
-	}
 }
 
 // Close closes the connection to the bastion, and with it all others.

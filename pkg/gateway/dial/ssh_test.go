@@ -71,14 +71,17 @@ func writeFile(t testing.TB, name string, data []byte) string {
 type bastion struct {
 	port   uint16
 	host   ssh.Signer
+	tries  atomic.Int64 // connections
 	logins atomic.Int64
 
 	mu     sync.Mutex
 	conns  []net.Conn
 	silent atomic.Bool // answers no requests
+	closes atomic.Bool // closes connections after the login
 }
 
-func startBastion(t testing.TB, user ssh.PublicKey) *bastion {
+// startBastion serves logins with the user's key. The host shows its key, and what certify makes of it.
+func startBastion(t testing.TB, user ssh.PublicKey, certify ...func(ssh.Signer) ssh.Signer) *bastion {
 	t.Helper()
 	b := &bastion{}
 	_, b.host = newKey(t)
@@ -89,6 +92,9 @@ func startBastion(t testing.TB, user ssh.PublicKey) *bastion {
 		return nil, nil
 	}}
 	config.AddHostKey(b.host)
+	for _, f := range certify {
+		config.AddHostKey(f(b.host))
+	}
 	b.port = listen(t, func(c *net.TCPConn) { b.serve(c, config) })
 	return b
 }
@@ -97,11 +103,16 @@ func (b *bastion) serve(c net.Conn, config *ssh.ServerConfig) {
 	b.mu.Lock()
 	b.conns = append(b.conns, c)
 	b.mu.Unlock()
+	b.tries.Add(1)
 	_, channels, requests, err := ssh.NewServerConn(c, config)
 	if err != nil {
 		return
 	}
 	b.logins.Add(1)
+	if b.closes.Load() {
+		_ = c.Close()
+		return
+	}
 	go func() {
 		for r := range requests {
 			if !b.silent.Load() && r.WantReply {
@@ -253,24 +264,94 @@ func TestSSHKeys(t *testing.T) {
 	wantReason(t, newDialer(t, b.via(), b.options(t, open)), to, gateway.ReasonDenied, open+" has mode 0644", "chmod 600")
 	wantReason(t, newDialer(t, b.via(), b.options(t, "/nonexistent")), to, gateway.ReasonDenied, "no key", "ssh-add")
 
-	ring := agent.NewKeyring()
-	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+	o := b.options(t, locked)
+	o.SSH.AgentSocket = startAgent(t, key)
+	ping(t, mustDial(t, newDialer(t, b.via(), o), to), "with the agent's key")
+}
+
+// TestSSHIdentitiesOnly: with IdentitiesOnly, the agent signs with the keys of identity files, also of those that need a
+// passphrase and of which only the public part is there, and with no others.
+func TestSSHIdentitiesOnly(t *testing.T) {
+	key, signer := newKey(t)
+	stranger, other := newKey(t)
+	b := startBastion(t, signer.PublicKey())
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
+	socket := startAgent(t, stranger, key)
+	public := func(key ssh.PublicKey) string {
+		return strings.TrimSuffix(writeFile(t, "id.pub", ssh.MarshalAuthorizedKey(key)), ".pub")
+	}
+	for what, c := range map[string]struct {
+		identity string
+		denied   string
+	}{
+		"a file with a passphrase":               {keyFile(t, key, "secret"), ""},
+		"a public key":                           {public(signer.PublicKey()), ""},
+		"another file":                           {keyFile(t, stranger, ""), "accepts none of"},
+		"another public key":                     {public(other.PublicKey()), "accepts none of 1 keys"},
+		"no file":                                {"/nonexistent", "no key"},
+		"a file of another key, with passphrase": {keyFile(t, stranger, "secret"), "accepts none of 1 keys"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := b.options(t, c.identity)
+			o.SSH.ConfigFile, o.SSH.IdentityFiles = writeFile(t, "config", []byte("Host *\n  IdentitiesOnly yes\n  IdentityFile "+c.identity+"\n")), nil
+			o.SSH.AgentSocket = socket
+			d := newDialer(t, b.via(), o)
+			if c.denied != "" {
+				wantReason(t, d, to, gateway.ReasonDenied, c.denied)
+				return
+			}
+			ping(t, mustDial(t, d, to), "with the agent's key")
+		})
+	}
+	if n := b.logins.Load(); n != 2 {
+		t.Errorf("%d logins, want 2", n)
+	}
+}
+
+// TestSSHUserCertificate: a certificate in the agent logs in, also with IdentitiesOnly, where it belongs to an identity file.
+func TestSSHUserCertificate(t *testing.T) {
+	key, signer := newKey(t)
+	_, authority := newKey(t)
+	cert := &ssh.Certificate{Key: signer.PublicKey(), CertType: ssh.UserCert, ValidPrincipals: []string{"me"}, ValidBefore: ssh.CertTimeInfinity}
+	if err := cert.SignCert(rand.Reader, authority); err != nil {
 		t.Fatal(err)
+	}
+	b := startBastion(t, cert)
+	o := b.options(t, keyFile(t, key, "secret"))
+	o.SSH.AgentSocket, o.SSH.IdentitiesOnly = serveAgent(t, agent.AddedKey{PrivateKey: key, Certificate: cert}), true
+	ping(t, mustDial(t, newDialer(t, b.via(), o), address(gateway.KindNode, "127.0.0.1", listen(t, echo))), "with a certificate")
+}
+
+// startAgent runs an SSH agent with keys and returns its socket.
+func startAgent(t *testing.T, keys ...ed25519.PrivateKey) string {
+	t.Helper()
+	var all []agent.AddedKey
+	for _, key := range keys {
+		all = append(all, agent.AddedKey{PrivateKey: key})
+	}
+	return serveAgent(t, all...)
+}
+
+func serveAgent(t *testing.T, keys ...agent.AddedKey) string {
+	t.Helper()
+	ring := agent.NewKeyring()
+	for _, key := range keys {
+		if err := ring.Add(key); err != nil {
+			t.Fatal(err)
+		}
 	}
 	socket := filepath.Join(tunneltest.ShortDir(t), "agent")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 			go func() { _ = agent.ServeAgent(ring, c) }()
 		}
 	}()
-	o := b.options(t, locked)
-	o.SSH.AgentSocket = socket
-	ping(t, mustDial(t, newDialer(t, b.via(), o), to), "with the agent's key")
+	return socket
 }
 
 // TestSSHReconnects: when the bastion goes away, open connections fail rather than seem to
@@ -278,7 +359,9 @@ func TestSSHKeys(t *testing.T) {
 func TestSSHReconnects(t *testing.T) {
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
-	d := newDialer(t, b.via(), b.options(t, keyFile(t, key, "")))
+	o := b.options(t, keyFile(t, key, ""))
+	o.SSH.MinBackoff, o.SSH.MaxBackoff = 20*time.Millisecond, 100*time.Millisecond
+	d := newDialer(t, b.via(), o)
 	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
 	for i := range 5 {
 		c := mustDial(t, d, to)
@@ -292,13 +375,58 @@ func TestSSHReconnects(t *testing.T) {
 	ping(t, mustDial(t, d, to), "after")
 }
 
+// TestSSHBackoff: neither a bastion that closes each connection after the login nor one that refuses the login is asked without
+// a wait, however many dials there are. They fail with the reason meanwhile.
+func TestSSHBackoff(t *testing.T) {
+	key, signer := newKey(t)
+	stranger, _ := newKey(t)
+	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
+	dialFor := func(d Dialer, most time.Duration, want string) {
+		t.Helper()
+		said := 0
+		for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			c, err := d.Dial(t.Context(), to)
+			switch {
+			case err == nil:
+				_ = c.Close()
+			case strings.Contains(err.Error(), want):
+				said++
+			}
+		}
+		if said == 0 {
+			t.Errorf("no dial says %q", want)
+		}
+	}
+	t.Run("closes", func(t *testing.T) {
+		b := startBastion(t, signer.PublicKey())
+		b.closes.Store(true)
+		o := b.options(t, keyFile(t, key, ""))
+		o.SSH.MinBackoff = 500 * time.Millisecond
+		d := newDialer(t, b.via(), o)
+		dialFor(d, 3*time.Second, "closed the SSH connection after")
+		if n := b.tries.Load(); n < 2 || n > 7 {
+			t.Errorf("%d connections within 3 s, want one every 0.5 s at most", n)
+		}
+	})
+	t.Run("refuses", func(t *testing.T) {
+		b := startBastion(t, signer.PublicKey())
+		o := b.options(t, keyFile(t, stranger, ""))
+		o.SSH.MinBackoff = 500 * time.Millisecond
+		d := newDialer(t, b.via(), o)
+		dialFor(d, 3*time.Second, "accepts none of 1 keys")
+		if n := b.tries.Load(); n < 2 || n > 3 { // after 0, 0.5 and 1.5 s
+			t.Errorf("%d logins within 3 s, want 3 at most", n)
+		}
+	})
+}
+
 // TestSSHKeepAlive: a bastion that stopped answering, without an end of the connection, is
 // given up.
 func TestSSHKeepAlive(t *testing.T) {
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
 	o := b.options(t, keyFile(t, key, ""))
-	o.SSH.KeepAlive = 50 * time.Millisecond
+	o.SSH.KeepAlive = 500 * time.Millisecond
 	c := mustDial(t, newDialer(t, b.via(), o), address(gateway.KindNode, "127.0.0.1", listen(t, echo)))
 	ping(t, c, "before")
 	b.silent.Store(true)
@@ -368,6 +496,10 @@ func TestSSHDialContext(t *testing.T) {
 	if v, err := client.Discovery().ServerVersion(); err != nil || v.GitVersion != "v1.36.3" {
 		t.Errorf("version %v, %v", v, err)
 	}
+	closed := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(refusing(t))))
+	if _, err := dial(t.Context(), "tcp", closed); err == nil || !strings.Contains(err.Error(), "cannot connect to "+closed+":") {
+		t.Errorf("a server that does not listen: %v, want an error that names %s", err, closed)
+	}
 	if _, err := SSHDialContext(newDialer(t, ViaDirect, Options{Direct: DirectOptions{Socket: "/x"}})); err == nil {
 		t.Error("a dialer of another path is accepted")
 	}
@@ -379,6 +511,7 @@ func TestSSHConfig(t *testing.T) {
 	file := writeFile(t, "config", []byte("Host jump\n  HostName bastion.example\n  User alice\n  Port 2222\n  IdentityFile /keys/a\n  IdentityFile /keys/b\n  IdentitiesOnly yes\n  UserKnownHostsFile /keys/known\n\nHost hop\n  ProxyJump jump\n"))
 	for target, want := range map[string]string{
 		"jump": "alice@bastion.example:2222", "bob@jump:22": "bob@bastion.example", "carol@other": "carol@other", "dave@[2001:db8::1]:23": "dave@[2001:db8::1]:23",
+		"erin@corp@jump": "erin@corp@bastion.example:2222",
 	} {
 		got, err := parseSSHTarget(target)
 		o := SSHOptions{ConfigFile: file, AgentSocket: "/agent"}
@@ -388,10 +521,20 @@ func TestSSHConfig(t *testing.T) {
 		if err != nil || got.String() != want {
 			t.Errorf("%s: %s, %v, want %s", target, got, err, want)
 		}
-		if target == "jump" && (len(o.IdentityFiles) != 2 || o.KnownHosts[0] != "/keys/known" || o.AgentSocket != "") {
+		if target == "jump" && (len(o.IdentityFiles) != 2 || o.KnownHosts[0] != "/keys/known" || o.AgentSocket != "/agent" || !o.IdentitiesOnly) {
 			t.Errorf("options of jump: %+v", o)
 		}
 	}
+	for _, target := range []string{"", "@", "@bastion", "erin@", "erin@corp@", "-o@bastion", "erin@-o", "erin@a b"} {
+		if got, err := parseSSHTarget(target); err == nil {
+			t.Errorf("%q is accepted as %s", target, got)
+		}
+	}
+	broken := writeFile(t, "broken", []byte("Match exec true\n  User alice\n"))
+	if _, err := New("ssh=me@bastion", Options{SSH: SSHOptions{ConfigFile: broken}}); err == nil || !strings.Contains(err.Error(), broken) || !strings.Contains(err.Error(), "--ssh-config") {
+		t.Errorf("a configuration that cannot be read: %v", err)
+	}
+	newDialer(t, "ssh=me@bastion", Options{SSH: SSHOptions{ConfigFile: "none"}})
 	if _, err := New("ssh=hop", Options{SSH: SSHOptions{ConfigFile: file}}); err == nil || !strings.Contains(err.Error(), "ProxyJump") {
 		t.Errorf("ProxyJump: %v", err)
 	}

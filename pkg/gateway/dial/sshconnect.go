@@ -10,17 +10,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
-	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // connectTimeout bounds an attempt to connect to a bastion.
@@ -106,8 +103,8 @@ func (p *sshPath) connectError(ctx context.Context, err error, keys sshKeys) err
 		"bastion %s accepts none of %d keys: %w", p.target, signers, err)
 }
 
-// hostKeys returns a check of host keys, and the algorithms of those that are known: a server
-// must not offer a key of another kind, which would look like a changed one.
+// hostKeys returns a check of host keys and certificates, and the algorithms of those that are known: a
+// server must not offer a key of another kind, which would look like a changed one.
 func (p *sshPath) hostKeys() (ssh.HostKeyCallback, []string, error) {
 	var files []string
 	for _, f := range p.o.KnownHosts {
@@ -124,20 +121,14 @@ func (p *sshPath) hostKeys() (ssh.HostKeyCallback, []string, error) {
 	var algorithms []string
 	var unknown *knownhosts.KeyError
 	if err := check(p.target.address(), unresolved{}, noKey{}); errors.As(err, &unknown) {
-		for _, k := range unknown.Want {
-			names := []string{k.Key.Type()}
-			if names[0] == ssh.KeyAlgoRSA {
-				names = []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
-			}
-			for _, name := range names {
-				if !slices.Contains(algorithms, name) {
-					algorithms = append(algorithms, name)
-				}
-			}
-		}
+		algorithms = hostKeyAlgorithms(unknown.Want)
 	}
 	return func(host string, _ net.Addr, key ssh.PublicKey) error {
-		if err := check(host, unresolved{}, key); err != nil {
+		err := check(host, unresolved{}, key)
+		if certificate, ok := key.(*ssh.Certificate); err != nil && ok && check(host, unresolved{}, certificate.Key) == nil {
+			err = nil // the certificate is of another authority, or has expired, but the key is known
+		}
+		if err != nil {
 			return p.hostKeyError(err, key)
 		}
 		return nil
@@ -181,73 +172,23 @@ func (p *sshPath) hostKeyError(err error, key ssh.PublicKey) error {
 			fmt.Sprintf("compare the fingerprint with the one that its administrator gave you, then run: ssh-keyscan -p %s %s >> %s", p.target.port, p.target.host, file),
 			"the host key of bastion %s is unknown: %s %s", p.target, key.Type(), fingerprint)
 	}
-	var known []string
-	for _, k := range wrong.Want {
-		known = append(known, fmt.Sprintf("%s %s (%s:%d)", k.Key.Type(), ssh.FingerprintSHA256(k.Key), k.Filename, k.Line))
+	keys, authorities := splitKnown(wrong.Want)
+	if len(keys) == 0 {
+		return gateway.Errorf(gateway.ReasonDenied,
+			"ask who runs the bastion why its sshd shows no certificate of this authority (HostCertificate in sshd_config)",
+			"the host key of bastion %s is no certificate: it is %s %s, and only the authority %s is known", p.target, key.Type(), fingerprint, listKnown(authorities))
 	}
 	return gateway.Errorf(gateway.ReasonDenied,
 		fmt.Sprintf("another host may be answering: ask who runs the bastion; only if its key was replaced, run: ssh-keygen -R %s", knownhosts.Normalize(p.target.address())),
-		"the host key of bastion %s has changed: it is %s %s, known is %s", p.target, key.Type(), fingerprint, strings.Join(known, ", "))
+		"the host key of bastion %s has changed: it is %s %s, known is %s", p.target, key.Type(), fingerprint, listKnown(keys))
 }
 
-// sshKeys are the keys of the agent and of files. Locked are files that need a passphrase,
-// exposed says which files are not used because others can read them. Release closes the
-// connection to the agent.
-type sshKeys struct {
-	signers []ssh.Signer
-	locked  []string
-	exposed []error
-	release func()
-}
-
-func (p *sshPath) keys() sshKeys {
-	k := sshKeys{release: func() {}}
-	if p.o.AgentSocket != "" {
-		if conn, err := net.DialTimeout("unix", p.o.AgentSocket, 5*time.Second); err == nil { //nolint:noctx // a local socket
-			_ = conn.SetDeadline(time.Now().Add(connectTimeout))
-			k.release = func() { _ = conn.Close() }
-			if signers, err := agent.NewClient(conn).Signers(); err == nil {
-				k.signers = signers
-			}
-		} else {
-			p.logger.Error(err, "Cannot use the SSH agent")
-		}
+func listKnown(keys []knownhosts.KnownKey) string {
+	var all []string
+	for _, k := range keys {
+		all = append(all, fmt.Sprintf("%s %s (%s:%d)", k.Key.Type(), ssh.FingerprintSHA256(k.Key), k.Filename, k.Line))
 	}
-	for _, file := range p.o.IdentityFiles {
-		data, err := secretfile.Read(file)
-		var exposed *secretfile.ExposedError
-		if errors.As(err, &exposed) {
-			k.exposed = append(k.exposed, err)
-			p.logger.Error(err, "Not using an identity file")
-			continue
-		}
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				p.logger.Error(err, "Cannot read an identity file")
-			}
-			continue
-		}
-		signer, err := ssh.ParsePrivateKey(data)
-		var encrypted *ssh.PassphraseMissingError
-		switch {
-		case errors.As(err, &encrypted):
-			if !holds(k.signers, encrypted.PublicKey) {
-				k.locked = append(k.locked, file)
-			}
-		case err != nil:
-			p.logger.Error(err, "Cannot read an identity file", "file", file)
-		default:
-			k.signers = append(k.signers, signer)
-		}
-	}
-	return k
-}
-
-// holds tells whether the agent has a key already.
-func holds(signers []ssh.Signer, key ssh.PublicKey) bool {
-	return key != nil && slices.ContainsFunc(signers, func(s ssh.Signer) bool {
-		return slices.Equal(s.PublicKey().Marshal(), key.Marshal())
-	})
+	return strings.Join(all, ", ")
 }
 
 // home is the user's home directory, or "".

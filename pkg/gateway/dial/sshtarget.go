@@ -36,9 +36,9 @@ func (t sshTarget) address() string { return net.JoinHostPort(t.host, t.port) }
 func parseSSHTarget(text string) (sshTarget, error) {
 	var t sshTarget
 	rest := text
-	if user, host, ok := strings.Cut(text, "@"); ok {
-		t.user, rest = user, host
-		if user == "" {
+	if i := strings.LastIndexByte(text, '@'); i >= 0 { // names of users may have one, as for ssh
+		t.user, rest = text[:i], text[i+1:]
+		if t.user == "" {
 			return t, fmt.Errorf("bastion %q: write USER@HOST or USER@HOST:PORT", text)
 		}
 	}
@@ -97,10 +97,10 @@ func (t *sshTarget) readConfig(o *SSHOptions) error {
 			o.IdentityFiles = []string{inHome("id_ed25519"), inHome("id_ecdsa"), inHome("id_rsa")}
 		}
 	}
-	switch o.AgentSocket = cmp.Or(o.AgentSocket, os.Getenv("SSH_AUTH_SOCK")); {
-	case o.AgentSocket == "none", strings.EqualFold(get("IdentitiesOnly"), "yes"):
+	if o.AgentSocket = cmp.Or(o.AgentSocket, os.Getenv("SSH_AUTH_SOCK")); o.AgentSocket == "none" {
 		o.AgentSocket = ""
 	}
+	o.IdentitiesOnly = o.IdentitiesOnly || strings.EqualFold(get("IdentitiesOnly"), "yes")
 	return nil
 }
 
@@ -120,7 +120,7 @@ func openSSHConfig(name string) (*ssh_config.Config, error) {
 	defer f.Close()
 	config, err := ssh_config.Decode(f)
 	if err != nil {
-		return nil, fmt.Errorf("read the SSH configuration %s: %w: correct it, or use no configuration file", name, err)
+		return nil, fmt.Errorf("read the SSH configuration %s: %w: correct it, or choose another file with --ssh-config, or none", name, err)
 	}
 	return config, nil
 }

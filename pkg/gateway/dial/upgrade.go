@@ -52,7 +52,7 @@ func newUpgrader(config *rest.Config) (*upgrader, error) {
 	return &upgrader{
 		config: config,
 		webSocket: websocket.Dialer{
-			NetDialContext: dial, Proxy: proxy, TLSClientConfig: tlsConfig, Subprotocols: []string{spdyOverWebSocket},
+			NetDialContext: dial, Proxy: proxy, TLSClientConfig: tlsConfig,
 			ReadBufferSize: chunkSize + 1024, WriteBufferSize: chunkSize + 1024,
 		},
 		// No HTTP/2: it has no upgrades.
@@ -88,28 +88,35 @@ func (u *upgrader) dial(ctx context.Context, to *url.URL) (net.Conn, error) {
 }
 
 func (u *upgrader) dialWebSocket(ctx context.Context, to *url.URL) (net.Conn, error) {
-	var conn *websocket.Conn
-	err := u.roundTrip(ctx, http.MethodGet, to, func(req *http.Request) (*http.Response, error) {
+	conn, err := u.openWebSocket(ctx, to, spdyOverWebSocket)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewTunnelingConnection("client", conn), nil
+}
+
+// openWebSocket opens a WebSocket with a subprotocol.
+func (u *upgrader) openWebSocket(ctx context.Context, to *url.URL, protocol string) (conn *websocket.Conn, err error) {
+	dialer := u.webSocket
+	dialer.Subprotocols = []string{protocol}
+	err = u.roundTrip(ctx, http.MethodGet, to, func(req *http.Request) (*http.Response, error) {
 		url := *req.URL
 		url.Scheme = strings.Replace(url.Scheme, "http", "ws", 1)
-		c, resp, err := u.webSocket.DialContext(req.Context(), url.String(), req.Header)
+		c, resp, err := dialer.DialContext(req.Context(), url.String(), req.Header)
 		if err != nil {
 			if resp != nil && errors.Is(err, websocket.ErrBadHandshake) {
 				return nil, readRefusal(resp)
 			}
 			return nil, err
 		}
-		if c.Subprotocol() != spdyOverWebSocket {
+		if c.Subprotocol() != protocol {
 			_ = c.Close()
 			return nil, &upgradeRefusedError{status: resp.StatusCode, err: fmt.Errorf("the API server chose the protocol %q", c.Subprotocol())}
 		}
 		conn = c
 		return resp, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return portforward.NewTunnelingConnection("client", conn), nil
+	return conn, err
 }
 
 func (u *upgrader) dialSPDY(ctx context.Context, to *url.URL) (net.Conn, error) {

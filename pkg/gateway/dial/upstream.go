@@ -16,10 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// pingPeriod is that of kubectl port-forward. It keeps load balancers from closing quiet
-// connections.
-const pingPeriod = 10 * time.Second
-
 // upstream is a connection to the API server for one Pod, with a pair of streams for each
 // forwarded connection.
 //
@@ -30,12 +26,19 @@ const pingPeriod = 10 * time.Second
 type upstream struct {
 	o          PortForwardOptions
 	pod        string
-	raw        net.Conn
+	raw        *heardConn
 	spdy       *spdystream.Connection
 	local      net.Addr
 	requests   atomic.Int64
 	goroutines *sync.WaitGroup
 	down       chan struct{} // closed when the connection is over
+
+	// pinged is since when a ping waits for its answer, held when the path was last held up, doubted when it
+	// was last doubted: as of raw.now, 0 is never.
+	pinged, held, doubted atomic.Int64
+	probes                atomic.Int64
+	answers               atomic.Bool // the node has replied to a stream
+	dead                  atomic.Bool // the path was closed because it is silent
 
 	mu      sync.Mutex
 	pending int                      // streams being made
@@ -44,7 +47,8 @@ type upstream struct {
 	closing bool
 }
 
-func newUpstream(pod string, raw net.Conn, o PortForwardOptions, goroutines *sync.WaitGroup) (*upstream, error) {
+func newUpstream(pod string, nc net.Conn, o PortForwardOptions, goroutines *sync.WaitGroup) (*upstream, error) {
+	raw := &heardConn{Conn: nc, began: time.Now()}
 	conn, err := spdystream.NewConnection(raw, false)
 	if err != nil {
 		_ = raw.Close()
@@ -54,7 +58,7 @@ func newUpstream(pod string, raw net.Conn, o PortForwardOptions, goroutines *syn
 		o: o, pod: pod, raw: raw, spdy: conn, local: tcpAddr(raw.LocalAddr()), goroutines: goroutines,
 		down: make(chan struct{}), streams: map[*forwarded]time.Time{},
 	}
-	u.idle = time.AfterFunc(o.IdleTimeout, u.closeIfIdle)
+	u.idle = time.AfterFunc(o.IdleTimeout, func() { u.closeIfIdle() })
 	goroutines.Go(func() { conn.Serve(spdystream.NoOpStreamHandler) })
 	goroutines.Go(u.watch)
 	goroutines.Go(u.ping)
@@ -63,12 +67,13 @@ func newUpstream(pod string, raw net.Conn, o PortForwardOptions, goroutines *syn
 
 // watch ends all streams when the connection is over.
 func (u *upstream) watch() {
-	tick := time.NewTicker(min(u.o.StallTimeout, time.Second))
+	tick := time.NewTicker(min(u.o.StallTimeout, u.o.PingPeriod/10, time.Second))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			u.resetStalled()
+			u.checkPath()
 			continue
 		case <-u.spdy.CloseChan():
 		}
@@ -93,22 +98,10 @@ func (u *upstream) all() []*forwarded {
 	return all
 }
 
-func (u *upstream) ping() {
-	tick := time.NewTicker(pingPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-u.down:
-			return
-		case <-tick.C:
-			_, _ = u.spdy.Ping()
-		}
-	}
-}
-
 // stream makes a stream and waits for the node's reply. It gives up when the context or the
-// connection ends, which spdystream's own wait does not see.
+// connection ends, which spdystream's own wait does not see, and when the path seems dead.
 func (u *upstream) stream(ctx context.Context, header http.Header) (*spdystream.Stream, error) {
+	began := u.raw.now()
 	s, err := u.spdy.CreateStream(header, nil, false)
 	if err != nil {
 		if s != nil {
@@ -120,6 +113,7 @@ func (u *upstream) stream(ctx context.Context, header http.Header) (*spdystream.
 		err := s.WaitTimeout(50 * time.Millisecond)
 		switch {
 		case err == nil:
+			u.answers.Store(true)
 			return s, nil
 		case !errors.Is(err, spdystream.ErrTimeout):
 			_ = s.Reset()
@@ -130,6 +124,10 @@ func (u *upstream) stream(ctx context.Context, header http.Header) (*spdystream.
 		case ctx.Err() != nil:
 			_ = s.Reset()
 			return nil, context.Cause(ctx)
+		case u.unanswered(began):
+			u.doubt()
+			_ = s.Reset()
+			return nil, u.silentError()
 		}
 	}
 }
@@ -138,7 +136,7 @@ func (u *upstream) stream(ctx context.Context, header http.Header) (*spdystream.
 func (u *upstream) reserve() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closing || u.pending+len(u.streams) >= u.o.StreamsPerConnection || u.lost() {
+	if u.closing || u.pending+len(u.streams) >= u.o.StreamsPerConnection || u.lost() || u.doubtful() || u.raw.blocked() {
 		return false
 	}
 	for _, since := range u.streams {
@@ -148,7 +146,20 @@ func (u *upstream) reserve() bool {
 	}
 	u.pending++
 	u.idle.Stop()
+	u.setLimits()
 	return true
+}
+
+// setLimits gives streams that share the upstream large buffers, for clients that pause. A stream that is alone holds up no
+// other, and may be one of many that wait for ever. The caller holds u.mu.
+func (u *upstream) setLimits() {
+	limit := u.o.ReceiveBuffer
+	if len(u.streams)+u.pending <= 1 {
+		limit = min(limit, receiveBuffer)
+	}
+	for f := range u.streams {
+		f.in.setLimit(limit)
+	}
 }
 
 // load is the number of streams.
@@ -164,12 +175,14 @@ func (u *upstream) add(f *forwarded) {
 	defer u.mu.Unlock()
 	u.pending--
 	u.streams[f] = time.Time{}
+	u.setLimits()
 }
 
 // unreserve gives up the place that reserve took.
 func (u *upstream) unreserve() {
 	u.mu.Lock()
 	u.pending--
+	u.setLimits()
 	u.mu.Unlock()
 	u.rest()
 }
@@ -177,27 +190,35 @@ func (u *upstream) unreserve() {
 func (u *upstream) remove(f *forwarded) {
 	u.mu.Lock()
 	delete(u.streams, f)
+	u.setLimits()
 	u.mu.Unlock()
 	u.rest()
 }
 
-// rest starts the idle timer if there are no streams.
+// rest starts the idle timer if there are no streams. It ends an upstream that is doubtful.
 func (u *upstream) rest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.streams)+u.pending == 0 && !u.closing {
-		u.idle.Reset(u.o.IdleTimeout)
+	if len(u.streams)+u.pending > 0 || u.closing {
+		return
 	}
+	after := u.o.IdleTimeout
+	if u.doubtful() {
+		after = 0
+	}
+	u.idle.Reset(after)
 }
 
-func (u *upstream) closeIfIdle() {
+// closeIfIdle closes the connection if there are no streams. It tells whether it did.
+func (u *upstream) closeIfIdle() bool {
 	u.mu.Lock()
-	idle := len(u.streams)+u.pending == 0
+	idle := len(u.streams)+u.pending == 0 && !u.closing
 	u.closing = u.closing || idle
 	u.mu.Unlock()
 	if idle {
 		_ = u.raw.Close()
 	}
+	return idle
 }
 
 // close ends the connection and all streams.
@@ -245,6 +266,9 @@ func (u *upstream) lost() bool {
 }
 
 func (u *upstream) lostError() error {
+	if u.dead.Load() {
+		return u.silentError()
+	}
 	return gateway.Errorf(gateway.ReasonPathDown, "check that the API server and the Pod's node answer, then connect again",
 		"the API server closed the port-forward to Pod %s", u.pod)
 }

@@ -11,15 +11,17 @@ package kubeconfig
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
+	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
 )
 
 // Entry is a context, and a cluster and a user of the same name.
@@ -58,26 +60,6 @@ func (e Entry) put(config *clientcmdapi.Config) {
 	config.Contexts[e.Name] = context
 }
 
-// extension marks clusters that this package has written. Its value tells runs apart.
-const extension = "fairlead.dev/gateway"
-
-type mark struct {
-	Run string `json:"run"`
-}
-
-// marked returns the run that has written a cluster's entry, "" if none has.
-func marked(c *clientcmdapi.Cluster) string {
-	if c == nil {
-		return ""
-	}
-	raw, ok := c.Extensions[extension].(*runtime.Unknown)
-	var m mark
-	if !ok || json.Unmarshal(raw.Raw, &m) != nil {
-		return ""
-	}
-	return m.Run
-}
-
 // Added is an entry in a file.
 type Added struct {
 	file, name, run string
@@ -85,23 +67,54 @@ type Added struct {
 	before, after []byte
 }
 
+// holdsSecret reports whether an entry has what lets others in.
+func (e Entry) holdsSecret() bool {
+	if proxy, err := url.Parse(e.Cluster.ProxyURL); err == nil {
+		if _, isSet := proxy.User.Password(); isSet {
+			return true
+		}
+	}
+	u := e.User
+	return u.Token != "" || u.Password != "" || len(u.ClientKeyData) > 0 || u.AuthProvider != nil
+}
+
+// checkExposed refuses a file that other users can read, if it is to hold a secret.
+func (e Entry) checkExposed(file string) error {
+	var exposed *secretfile.ExposedError
+	if !e.holdsSecret() {
+		return nil
+	}
+	if _, err := secretfile.Read(file); errors.As(err, &exposed) { // others say what they are when the file is changed
+		return fmt.Errorf("adding context %q with a secret to a kubeconfig: %w", e.Name, exposed)
+	}
+	return nil
+}
+
 // Add writes the entry into a kubeconfig file, which need not exist, and leaves its
-// current context as it is. It replaces an entry of the same name that a killed run has
+// current context as it is. It refuses a file that other users can read for an entry with a secret. It replaces an entry of the same name that a killed run has
 // left, and refuses to replace any other.
 func Add(file string, e Entry) (*Added, error) {
-	a := &Added{file: file, name: e.Name, run: rand.Text()}
-	value, err := json.Marshal(mark{a.run})
+	m := newMark()
+	a := &Added{file: file, name: e.Name, run: m.Run}
+	value, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
 	e.Cluster = e.Cluster.DeepCopy()
 	e.Cluster.Extensions = map[string]runtime.Object{extension: &runtime.Unknown{Raw: value, ContentType: runtime.ContentTypeJSON}}
-	err = cluster.ChangeKubeconfig(file, func(old []byte) ([]byte, error) {
+	err = kubeconfigfile.Change(file, func(old []byte) ([]byte, error) {
+		if err := e.checkExposed(file); err != nil {
+			return nil, err
+		}
 		config, err := a.load(old)
 		if err != nil {
 			return nil, err
 		}
-		left := marked(config.Clusters[e.Name]) != ""
+		before := marked(config.Clusters[e.Name])
+		if before.lives() {
+			return nil, fmt.Errorf("adding context %q to kubeconfig %s: process %d, which still runs, has added one of that name: choose another with --context-name", e.Name, file, before.PID)
+		}
+		left := before.Run != ""
 		if !left && has(config, e.Name) {
 			return nil, fmt.Errorf("adding context %q to kubeconfig %s: an entry of that name is there: choose another with --context-name", e.Name, file)
 		}
@@ -124,7 +137,7 @@ func Add(file string, e Entry) (*Added, error) {
 // Remove takes the entry out of the file. The file gets its former content, byte for byte,
 // unless another program has changed it since; then only the entry goes.
 func (a *Added) Remove() error {
-	return cluster.ChangeKubeconfig(a.file, func(now []byte) ([]byte, error) {
+	return kubeconfigfile.Change(a.file, func(now []byte) ([]byte, error) {
 		if now == nil {
 			return nil, nil
 		}
@@ -135,7 +148,7 @@ func (a *Added) Remove() error {
 			return a.before, nil
 		}
 		config, err := a.load(now)
-		if err != nil || marked(config.Clusters[a.name]) != a.run {
+		if err != nil || marked(config.Clusters[a.name]).Run != a.run {
 			return nil, err
 		}
 		delete(config.Clusters, a.name)

@@ -3,10 +3,14 @@
 package kubeconfig
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,6 +139,7 @@ func TestNameTaken(t *testing.T) {
 		t.Errorf("the file is now\n%s", data)
 	}
 	killed := add(t, path, "proxy")
+	replace(t, path, `(pid: )\d+`, "${1}"+strconv.Itoa(endedProcess(t)))
 	successor := add(t, path, "proxy")
 	remove(t, killed) // it is not its entry any more
 	if !has(load(t, path), "proxy") {
@@ -144,6 +149,114 @@ func TestNameTaken(t *testing.T) {
 	if has(load(t, path), "proxy") {
 		t.Error("the entry stays")
 	}
+}
+
+// TestRunning: the entry of a run that goes on is not replaced, and stays. That of one whose process has ended is, also where
+// another process has the number now, and where the machine has been started again.
+func TestRunning(t *testing.T) {
+	path := write(t, users)
+	running := add(t, path, "proxy")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Add(path, ForServer("proxy", "http://127.0.0.1:8002", "", nil, "")); err == nil || !strings.Contains(err.Error(), "--context-name") || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("the entry of a run that goes on: %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(before, now) {
+		t.Errorf("the file is now\n%s%v", now, err)
+	}
+	other := add(t, path, "other") // beside it
+	remove(t, running)
+	remove(t, other)
+	if now := load(t, path); has(now, "proxy") || has(now, "other") || now.CurrentContext != "work" || now.AuthInfos["me"].Token != "abc" || now.Contexts["work"].Namespace != "team" {
+		t.Errorf("after both have ended, the file has %+v", now)
+	}
+	for what, leave := range map[string]func(){
+		"another process has its number": func() { replace(t, path, `(started: ).*`, `${1}"1"`) },
+		"a start of the machine":         func() { replace(t, path, `(boot: ).*`, "${1}before") },
+		"an older version":               func() { replace(t, path, `\n *(pid|started|boot): .*`, "") },
+	} {
+		add(t, path, "proxy")
+		leave()
+		successor, err := Add(path, ForServer("proxy", "http://127.0.0.1:8002", "", nil, ""))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		remove(t, successor)
+	}
+}
+
+// TestExposed: an entry with a token, a key or the password of a proxy is not written where other users can read it, also by
+// way of a link. One without, which a plugin for credentials makes, is.
+func TestExposed(t *testing.T) {
+	through := func(user *clientcmdapi.AuthInfo, proxy string) Entry {
+		return Entry{Name: "proxy", Cluster: &clientcmdapi.Cluster{Server: "https://x", ProxyURL: proxy}, User: user}
+	}
+	plugin := &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "x"}}
+	for what, c := range map[string]struct {
+		e      Entry
+		secret bool
+	}{
+		"nothing":            {ForServer("proxy", "http://127.0.0.1:8001", "", nil, ""), false},
+		"a token":            {ForServer("proxy", "https://127.0.0.1:8001", "", nil, "secret"), true},
+		"a plugin":           {through(plugin, "socks5://127.0.0.1:1080"), false},
+		"the proxy's user":   {through(plugin, "socks5://me@127.0.0.1:1080"), false},
+		"the proxy's secret": {through(plugin, "socks5://me:secret@127.0.0.1:1080"), true},
+		"a key":              {through(&clientcmdapi.AuthInfo{ClientKeyData: []byte("k")}, "socks5://127.0.0.1:1080"), true},
+		"a file of a key":    {through(&clientcmdapi.AuthInfo{ClientKey: "/k"}, "socks5://127.0.0.1:1080"), false},
+		"a password":         {through(&clientcmdapi.AuthInfo{Username: "me", Password: "secret"}, ""), true},
+	} {
+		for _, mode := range []os.FileMode{0o644, 0o640, 0o600} {
+			path := write(t, users)
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(path, link); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{path, link} {
+				a, err := Add(name, c.e)
+				if refuse := c.secret && mode != 0o600; (err != nil) != refuse || refuse && !strings.Contains(err.Error(), "chmod 600") {
+					t.Errorf("%s, mode %v: %v, want refused %v", what, mode, err, refuse)
+				}
+				if err == nil {
+					remove(t, a)
+				}
+			}
+			if now, err := os.ReadFile(path); err != nil || string(now) != users {
+				t.Errorf("%s: the file is now\n%s%v", what, now, err)
+			}
+		}
+	}
+}
+
+// replace changes the file as a text.
+func replace(t *testing.T, path, pattern, by string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := regexp.MustCompile(pattern).ReplaceAll(data, []byte(by))
+	if bytes.Equal(data, changed) {
+		t.Fatalf("%s is not in\n%s", pattern, data)
+	}
+	if err := os.WriteFile(path, changed, 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endedProcess returns the number of a process that has run.
+func endedProcess(t *testing.T) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
 }
 
 // A file that is no kubeconfig is refused and stays.

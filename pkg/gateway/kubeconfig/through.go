@@ -68,7 +68,7 @@ func checkPaths(context string, e Entry) error {
 	return nil
 }
 
-// CheckProxyCertificate tells whether a client of the entry can verify the certificate of its
+// CheckProxyCertificate reports whether a client of the entry can verify the certificate of its
 // https proxy: client-go does so by the cluster's certificate authority and tls-server-name. chain
 // begins with the proxy's own certificate.
 func (e Entry) CheckProxyCertificate(chain []*x509.Certificate) error {

@@ -28,36 +28,33 @@ func (r *Resolver) byAddr(ctx context.Context, addr netip.Addr, port uint16) ([]
 // an external one as long as it cannot see all objects: that would lead around rules.
 func (r *Resolver) objectWithAddr(ctx context.Context, addr netip.Addr, port uint16) ([]gateway.Destination, string, error) {
 	q := query{host: addr.String(), addr: addr}
+	if err := gateway.CheckOwner(ctx, q.host, port); err != nil {
+		return nil, "", err
+	}
 	var missing error
 	for _, find := range []func(context.Context, string, netip.Addr) ([]service, error){r.servicesWithAddr, r.servicesWithSecondAddr} {
 		found, err := search(ctx, r.o.Namespaces, addr, find)
 		if len(found) > 0 {
-			all, err := r.serviceEndpoints(ctx, found[0], q, port)
-			return all, "", err
+			return r.ownerOf(ctx, found[0], q, port)
 		}
 		if err != nil {
 			missing = err
 			break // the other way needs the same right
 		}
 	}
-	nodes, nodesErr := r.allNodes(ctx)
-	pods, err := search(ctx, r.o.Namespaces, addr, r.podsWithAddr)
-	if len(pods) == 0 && err == nil && nodesErr == nil {
-		pods, err = r.podsOfSecondRange(ctx, nodes, addr)
+	all, hidden, err := r.podOrNode(ctx, q, port)
+	if len(all) > 0 || err != nil {
+		return all, "", err
 	}
-	for _, p := range pods {
-		if !p.hostNetwork {
-			return []gateway.Destination{podDestination(p, addr, q.host, port)}, "", nil
-		}
+	if missing = cmp.Or(missing, hidden); missing != nil {
+		return nil, "", apiError(missing, fmt.Sprintf("find out what %s belongs to", addr))
 	}
-	n, taken := nodeWithAddr(nodes, addr)
-	if n == nil && len(pods) > 0 { // the node's name is known, though nodes cannot be read
-		n = &node{name: pods[0].node}
-	}
-	if taken != nil || n != nil {
-		return one(n, addr, q.host, port, taken)
-	}
-	if err := cmp.Or(missing, err, nodesErr); err != nil {
+	// After Pods and nodes: users choose the external IPs of their Services.
+	found, err := search(ctx, r.o.Namespaces, addr, r.servicesWithOuterAddr)
+	switch {
+	case len(found) > 0:
+		return r.ownerOf(ctx, withPort(found, port), q, port)
+	case err != nil:
 		return nil, "", apiError(err, fmt.Sprintf("find out what %s belongs to", addr))
 	}
 	if err := checkExternal(addr); err != nil {
@@ -66,13 +63,44 @@ func (r *Resolver) objectWithAddr(ctx context.Context, addr netip.Addr, port uin
 	return []gateway.Destination{{Host: q.host, Port: port, Kind: gateway.KindExternal, Addr: netip.AddrPortFrom(addr, port)}}, "", nil
 }
 
-// one returns the destination of a node, or err.
-func one(n *node, addr netip.Addr, host string, port uint16, err error) ([]gateway.Destination, string, error) {
-	if err != nil {
+// ownerOf returns the endpoints of the Service that has an address, if the client may know of it: an error about its
+// ports would name it.
+func (r *Resolver) ownerOf(ctx context.Context, svc service, q query, port uint16) ([]gateway.Destination, string, error) {
+	if d, ok := r.asAPIServer(svc, port); ok {
+		return []gateway.Destination{d}, "", nil
+	}
+	d := gateway.Destination{Host: q.host, Port: port, Kind: gateway.KindService, Namespace: svc.Namespace, Name: svc.Name}
+	if err := gateway.CheckName(ctx, d); err != nil {
 		return nil, "", err
 	}
-	all, err := nodeDestination(n, addr, host, port)
+	all, err := r.serviceEndpoints(ctx, svc, q, port)
 	return all, "", err
+}
+
+// podOrNode finds the Pod or the node that has an address. If it finds none, hidden tells why there may be
+// one all the same.
+func (r *Resolver) podOrNode(ctx context.Context, q query, port uint16) (all []gateway.Destination, hidden, err error) {
+	nodes, nodesErr := r.allNodes(ctx)
+	pods, podsErr := search(ctx, r.o.Namespaces, q.addr, r.podsWithAddr)
+	if len(pods) == 0 && podsErr == nil && nodesErr == nil {
+		pods, podsErr = r.podsOfSecondFamily(ctx, nodes, q.addr)
+	}
+	for _, p := range pods {
+		if !p.hostNetwork {
+			return []gateway.Destination{podDestination(p, q.addr, q.host, port)}, nil, nil
+		}
+	}
+	n, err := nodeWithAddr(nodes, q.addr)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case n == nil && len(pods) > 0: // the node's name is known, though nodes cannot be read
+		n = &node{name: pods[0].node}
+	case n == nil:
+		return nil, cmp.Or(podsErr, nodesErr), nil
+	}
+	all, err = nodeDestination(n, q.addr, q.host, port)
+	return all, nil, err
 }
 
 // nodeWithAddr returns the node that has an address; nil if none has it. Kubelets write the
@@ -93,7 +121,7 @@ func nodeWithAddr(nodes []node, addr netip.Addr) (*node, error) {
 }
 
 // checkExternal refuses addresses that mean another host at each place from where they are
-// dialled, among them the metadata services of clouds.
+// dialed, among them the metadata services of clouds.
 func checkExternal(a netip.Addr) error {
 	if a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return gateway.Errorf(gateway.ReasonDenied, "use the address of a Service, a Pod or a node",
@@ -126,33 +154,56 @@ func (r *Resolver) podsWithAddr(ctx context.Context, namespace string, addr neti
 	return r.listPods(ctx, namespace, "status.podIP="+addr.String(), addr)
 }
 
-// podsOfSecondRange finds Pods by an address of the second family, which field selectors do
-// not see: they are on the node whose second Pod range has it.
-func (r *Resolver) podsOfSecondRange(ctx context.Context, nodes []node, addr netip.Addr) ([]pod, error) {
+// podsOfSecondFamily finds Pods by an address of the second family, which field selectors do not see. They are on the node
+// whose second Pod range has it. Networks that assign addresses by themselves leave these ranges empty, or do not follow
+// them: there only the list of all Pods tells.
+func (r *Resolver) podsOfSecondFamily(ctx context.Context, nodes []node, addr netip.Addr) ([]pod, error) {
 	for i := range nodes {
-		if slices.ContainsFunc(nodes[i].secondary, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-			return r.listPods(ctx, metav1.NamespaceAll, "spec.nodeName="+nodes[i].name, addr)
+		if !slices.ContainsFunc(nodes[i].secondary, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			continue
+		}
+		if found, err := r.listPods(ctx, metav1.NamespaceAll, "spec.nodeName="+nodes[i].name, addr); len(found) > 0 || err != nil {
+			return found, err
 		}
 	}
-	return nil, nil
+	if !mayBeSecond(nodes, addr) {
+		return nil, nil
+	}
+	all, err := r.twoFamilies.get(ctx, "", func(ctx context.Context) ([]pod, error) {
+		all, err := r.askForPods(ctx, metav1.NamespaceAll, "")
+		return slices.DeleteFunc(all, func(p pod) bool { return len(p.addrs) < 2 }), err
+	})
+	return withPodAddr(all, addr), err
+}
+
+// mayBeSecond reports whether an address may be a second one of a Pod. Kubelets list IPv4 first, unless their node has an IPv6
+// address in the first place.
+func mayBeSecond(nodes []node, addr netip.Addr) bool {
+	return addr.Is6() || slices.ContainsFunc(nodes, func(n node) bool { return len(n.addrs) == 0 || n.addrs[0].Is6() })
 }
 
 // listPods returns the running Pods that a field selector picks and that have an address.
 func (r *Resolver) listPods(ctx context.Context, namespace, selector string, addr netip.Addr) ([]pod, error) {
-	all, err := r.pods.get(ctx, namespace+"/"+selector, func(ctx context.Context) ([]pod, error) {
-		list, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: anyVersion.ResourceVersion})
-		if err != nil {
-			return nil, err
+	all, err := r.pods.get(ctx, namespace+"/"+selector, func(ctx context.Context) ([]pod, error) { return r.askForPods(ctx, namespace, selector) })
+	return withPodAddr(all, addr), err
+}
+
+// askForPods returns the running Pods that a field selector picks.
+func (r *Resolver) askForPods(ctx context.Context, namespace, selector string) (out []pod, err error) {
+	list, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: anyVersion.ResourceVersion})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if p := trimPod(&list.Items[i]); !p.done {
+			out = append(out, p)
 		}
-		var out []pod
-		for i := range list.Items {
-			if p := trimPod(&list.Items[i]); !p.done {
-				out = append(out, p)
-			}
-		}
-		return out, nil
-	})
-	return slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !slices.Contains(p.addrs, addr) }), err
+	}
+	return out, nil
+}
+
+func withPodAddr(all []pod, addr netip.Addr) []pod {
+	return slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !slices.Contains(p.addrs, addr) })
 }
 
 // podByAddr resolves names such as 10-0-0-1.NS.pod.

@@ -3,10 +3,15 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
@@ -19,11 +24,42 @@ func (r *Resolver) external(ctx context.Context, host string, port uint16) ([]ga
 		d.Host, d.Port, d.Kind = host, port, gateway.KindExternal
 		return []gateway.Destination{d}, nil
 	}
+	if err := gateway.CheckName(ctx, gateway.Destination{Host: host, Port: port, Kind: gateway.KindExternal}); err != nil {
+		return nil, err
+	}
+	balanced, err := r.balancedBy(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
 	addrs, err := r.lookUpHost(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	return r.addressOf(ctx, host, addrs[0], port)
+	all, err := r.addressOf(ctx, host, addrs[0], port)
+	for i := range all {
+		all[i].Service = cmp.Or(all[i].Service, balanced)
+	}
+	return all, err
+}
+
+// balancedBy returns the Service whose load balancer has a host name, if there is one and the client may reach it. The name
+// is no other way to the Service's endpoints: in many clusters, who writes the Service chooses the name.
+func (r *Resolver) balancedBy(ctx context.Context, host string, port uint16) (balanced types.NamespacedName, err error) {
+	found, err := search(ctx, r.o.Namespaces, netip.Addr{}, func(ctx context.Context, namespace string, _ netip.Addr) ([]service, error) {
+		return r.servicesWithOuterName(ctx, namespace, host)
+	})
+	switch {
+	case len(found) > 0:
+	case err == nil, apierrors.IsForbidden(err): // then no address is taken for one outside of the cluster either
+		return balanced, nil
+	default:
+		return balanced, apiError(err, fmt.Sprintf("find out which Service has the load balancer %s", host))
+	}
+	if err := gateway.CheckOwner(ctx, host, port); err != nil {
+		return balanced, err
+	}
+	balanced = withPort(found, port).NamespacedName
+	return balanced, gateway.CheckName(ctx, gateway.Destination{Host: host, Port: port, Kind: gateway.KindService, Namespace: balanced.Namespace, Name: balanced.Name})
 }
 
 // lookUpHost returns the addresses of a host outside of the cluster, at least one.
@@ -46,7 +82,9 @@ func (r *Resolver) addressOf(ctx context.Context, host string, addr netip.Addr, 
 		return nil, err
 	}
 	for i := range all {
-		all[i].Host, all[i].Port = host, port // rules name hosts as well as addresses
+		if all[i].Addr.IsValid() { // otherwise it is the API server, by its own name
+			all[i].Host, all[i].Port = host, port // rules name hosts as well as addresses
+		}
 	}
 	return all, nil
 }
@@ -63,6 +101,7 @@ func (r *Resolver) otherAddresses(ctx context.Context, d gateway.Destination) (o
 	for _, addr := range addrs[:min(len(addrs), maxJudged)] {
 		all, err := r.addressOf(ctx, d.Host, addr, d.Port)
 		if err == nil && all[0].Kind == gateway.KindExternal && all[0].Addr != d.Addr {
+			all[0].Service, all[0].Through = d.Service, d.Through // what denies these denies the other addresses, too
 			others = append(others, all[0])
 		}
 		if len(others) == maxAlternatives {

@@ -51,7 +51,7 @@ func lookUps(t *testing.T, c *clustertest.Cluster) {
 	if d, err := r.Resolve(t.Context(), "to-service.example", 80); err != nil || d.Kind != gateway.KindService || d.Name != "web" || d.Host != "to-service.example" {
 		t.Errorf("a name that leads to a Service: %+v, %v", d, err)
 	}
-	// The API server is dialled by its name: its clients authenticate to it.
+	// The API server is dialed by its name: its clients authenticate to it.
 	if d, err := r.Resolve(t.Context(), "api.example", 6443); err != nil || d.Kind != gateway.KindExternal || d.Addr.IsValid() {
 		t.Errorf("the API server: %+v, %v", d, err)
 	}

@@ -3,7 +3,9 @@
 package resolve
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +119,41 @@ func apiServerAtNode(t *testing.T, c *clustertest.Cluster) {
 	}
 	if d, err := server.Resolve(t.Context(), "192.0.2.2", 10250); err != nil || d.Kind != gateway.KindNode {
 		t.Errorf("another port of the API server's node: %+v, %v", d, err)
+	}
+}
+
+// apiServerService: Service kubernetes is the API server of the kubeconfig, by its names and its cluster IPs: all users
+// may reach that, and none needs a right to the nodes or addresses that its endpoints are. What others write into
+// its EndpointSlices leads nowhere. Its other ports, and Services of that name elsewhere, are what they are.
+func apiServerService(t *testing.T, c *clustertest.Cluster) {
+	c.Slice("default", "kubernetes", "planted", discoveryv1.AddressTypeIPv4, []discoveryv1.EndpointPort{clustertest.Port("https", 443)},
+		discoveryv1.Endpoint{Addresses: []string{"198.51.100.66"}})
+	c.Service("shop", "kubernetes", corev1.ServiceSpec{ClusterIP: "10.0.0.14", Ports: []corev1.ServicePort{{Port: 443}}})
+	names := []string{"kubernetes.default", "kubernetes.default.svc", "Kubernetes.default.svc.cluster.local.", "10.0.0.1", "::ffff:10.0.0.1"}
+	for server, addr := range map[string]string{
+		"192.0.2.1:6443": "192.0.2.1:6443", "198.51.100.9:443": "198.51.100.9:443", "[fd00:5::1]:6443": "[fd00:5::1]:6443", "api.example:6443": "invalid AddrPort",
+	} {
+		r := New(c.Client, Options{Namespace: "shop", APIServer: server})
+		for _, host := range names {
+			d, err := r.Resolve(t.Context(), host, 443)
+			if err != nil || summary(d) != "External / "+addr || d.String() != server || d.Service != gateway.APIServerService {
+				t.Errorf("API server %s as %s: %+v, %v", server, host, d, err)
+			}
+			if d, err := r.Resolve(t.Context(), host, 6443); err == nil {
+				t.Errorf("API server %s, another port of %s: %+v", server, host, d)
+			}
+		}
+		for _, host := range []string{"kubernetes", "kubernetes.shop.svc", "10.0.0.14"} {
+			if d, err := r.Resolve(t.Context(), host, 443); err == nil || !strings.Contains(err.Error(), "shop/kubernetes") {
+				t.Errorf("another Service as %s: %+v, %v", host, d, err)
+			}
+		}
+	}
+	// A host outside of the cluster whose owner gives it the cluster IP is the API server, too, by that one's own name.
+	r := New(c.Client, Options{APIServer: "api.example:6443", LookUp: func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+	}})
+	if d, err := r.Resolve(t.Context(), "www.example.com", 443); err != nil || d.String() != "api.example:6443" || d.Kind != gateway.KindExternal {
+		t.Errorf("a name that leads to Service kubernetes: %+v, %v", d, err)
 	}
 }

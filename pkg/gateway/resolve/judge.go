@@ -3,6 +3,7 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,15 +21,32 @@ const (
 	maxAlternatives = 2
 )
 
-// own tells whether an endpoint is a Pod of the Service's namespace, and returns it with that
+// own reports whether an endpoint is a Pod of the Service's namespace, and returns it with that
 // Pod. Users write EndpointSlices with any address and any reference to a Pod, so only the
 // Pod itself says which address it has. A Pod in its node's network has the node's address, at
 // which the kubelet and others listen as well: only the ports that its containers declare are
 // its own.
 func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Destination, bool, error) {
-	if d.Kind != gateway.KindService || r.o.PodsByName {
+	if d.Kind != gateway.KindService {
 		return d, true, nil
 	}
+	named, err := r.namesPort(ctx, d)
+	switch {
+	case err != nil:
+		return d, false, apiError(err, fmt.Sprintf("read Service %s/%s", d.Namespace, d.Name))
+	case r.o.PodsByName && !named && d.Pod.Name != "":
+		d.Kind, d.Namespace, d.Name = gateway.KindPod, d.Pod.Namespace, d.Pod.Name
+		return d, true, nil
+	case r.o.PodsByName:
+		return d, true, nil
+	case !named:
+		return d, false, nil
+	}
+	return r.podOf(ctx, d)
+}
+
+// podOf returns an endpoint with the Pod of the Service's namespace that has its address and port.
+func (r *Resolver) podOf(ctx context.Context, d gateway.Destination) (gateway.Destination, bool, error) {
 	var pods []pod
 	var err error
 	if d.Pod.Name != "" {
@@ -53,6 +71,21 @@ func (r *Resolver) own(ctx context.Context, d gateway.Destination) (gateway.Dest
 	return d, false, nil
 }
 
+// namesPort reports whether the port of a Service's endpoint is one of the Service. A headless Service
+// leads to any port of its Pods, but the right to it is one to the ports that it names.
+func (r *Resolver) namesPort(ctx context.Context, d gateway.Destination) (bool, error) {
+	if d.Port != d.Addr.Port() {
+		return true, nil // the Service has mapped it
+	}
+	svc, err := r.service(context.WithValue(ctx, freshKey{}, nil), d.Namespace, d.Name) // it was read for the endpoint
+	if err != nil {
+		return false, err
+	}
+	return !svc.headless || slices.ContainsFunc(svc.ports, func(p servicePort) bool {
+		return p.tcp && (p.number == d.Port || p.target == d.Port)
+	}), nil
+}
+
 // pick returns the first endpoint that is a Pod of the Service's namespace. Without one, the
 // first endpoint is what its address is by itself, as if the client had asked for that: the
 // right to a Service is none to the addresses that its EndpointSlices name.
@@ -66,15 +99,25 @@ func (r *Resolver) pick(ctx context.Context, all []gateway.Destination) (gateway
 }
 
 func (r *Resolver) byItself(ctx context.Context, d gateway.Destination) (gateway.Destination, error) {
-	all, _, err := r.byAddr(ctx, d.Addr.Addr(), d.Addr.Port())
+	// Who may reach the Service, and may write its EndpointSlices, does not learn whose address this is.
+	if err := gateway.CheckOwner(ctx, d.Addr.Addr().String(), d.Addr.Port()); err != nil {
+		return d, err
+	}
+	all, _, err := r.byAddr(gateway.WithNameCheck(ctx, nil), d.Addr.Addr(), d.Addr.Port())
 	if err != nil {
 		return d, err
 	}
-	switch found := all[0]; {
+	named, err := r.namesPort(ctx, d)
+	if err != nil {
+		return d, apiError(err, fmt.Sprintf("read Service %s/%s", d.Namespace, d.Name))
+	}
+	found := all[0]
+	found.Service, found.Through = cmp.Or(found.Service, types.NamespacedName{Namespace: d.Namespace, Name: d.Name}), d.Through
+	switch {
 	case found.Kind == gateway.KindService:
 		return d, gateway.Errorf(gateway.ReasonDenied, fmt.Sprintf("connect to Service %s/%s itself", found.Namespace, found.Name),
 			"the endpoint %s of Service %s/%s is the address of another Service", d.Addr, d.Namespace, d.Name)
-	case found.Kind == gateway.KindPod && found.Namespace == d.Namespace: // by an address of the second family
+	case found.Kind == gateway.KindPod && found.Namespace == d.Namespace && named: // by an address of the second family
 		d.Pod, d.Node = types.NamespacedName{Namespace: found.Namespace, Name: found.Name}, found.Node
 		return d, nil
 	case found.Kind != gateway.KindExternal:

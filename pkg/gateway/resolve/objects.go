@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -23,13 +24,16 @@ type service struct {
 	types.NamespacedName
 	headless     bool
 	externalName string
-	addrs        []netip.Addr
+	addrs        []netip.Addr // cluster IPs
+	outer        []netip.Addr // external IPs and those of load balancers
+	outerNames   []string     // host names of load balancers, in lower case and without a dot at the end
 	ports        []servicePort
 }
 
 type servicePort struct {
 	name   string
 	number uint16
+	target uint16 // 0 if it is a name
 	tcp    bool
 }
 
@@ -68,8 +72,18 @@ func trimService(s *corev1.Service) service {
 		out.externalName = s.Spec.ExternalName
 	}
 	out.addrs = parseAddrs(append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)...)
+	outer := slices.Clone(s.Spec.ExternalIPs)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		outer = append(outer, in.IP)
+		if name := strings.ToLower(strings.TrimSuffix(in.Hostname, ".")); name != "" {
+			out.outerNames = append(out.outerNames, name)
+		}
+	}
+	out.outer = parseAddrs(outer...)
 	for _, p := range s.Spec.Ports {
-		out.ports = append(out.ports, servicePort{name: p.Name, number: uint16(p.Port), tcp: p.Protocol == corev1.ProtocolTCP || p.Protocol == ""}) //nolint:gosec // validated by the API server
+		out.ports = append(out.ports, servicePort{
+			name: p.Name, number: uint16(p.Port), target: uint16(p.TargetPort.IntVal), tcp: p.Protocol == corev1.ProtocolTCP || p.Protocol == "", //nolint:gosec // validated by the API server
+		})
 	}
 	return out
 }

@@ -49,6 +49,7 @@ func requests(t *testing.T, c *clustertest.Cluster) {
 		{"node-1", 10250, 2},     // no Service of that name, the nodes
 		{"198.51.100.2", 443, 4}, // Services by either address, nodes, Pods
 		{"10.1.0.1", 8080, 4},
+		{"2001:db8::99", 443, 5}, // Pods by either address
 	} {
 		client, n := counted(t, c)
 		r := New(client, Options{Namespace: "shop"})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -28,6 +29,8 @@ const (
 	defaultTTL = 2 * time.Second
 	// nodesTTL is longer: nodes seldom change, and their list is the largest answer.
 	nodesTTL = 30 * time.Second
+	// twoFamiliesTTL is that of the Pods with two addresses, for which all Pods are listed.
+	twoFamiliesTTL = 10 * time.Second
 	// maxExternalNames bounds a chain of ExternalName Services.
 	maxExternalNames = 8
 )
@@ -50,7 +53,8 @@ type Options struct {
 	PodsByName bool
 	// APIServer is the host:port of the API server. It is an external destination, whatever
 	// object it belongs to: the API server authenticates its clients itself, so no right to that
-	// object is needed. The names of a Service that is at this address are names of it.
+	// object is needed. The names and addresses of Service kubernetes are names of it, and so are those of a
+	// Service that is at this address.
 	APIServer string
 	// LookUp returns the addresses of a host outside of the cluster, for a path that connects to
 	// addresses. An address that belongs to an object of the cluster is judged as that object.
@@ -66,8 +70,11 @@ type Resolver struct {
 	endpoints  memo[[]endpoint]
 	serviceIPs memo[[]service]
 	pods       memo[[]pod]
-	nodes      memo[[]node]
-	names      memo[[]netip.Addr]
+	// twoFamilies has the Pods with more than one address.
+	twoFamilies memo[[]pod]
+	nodes       memo[[]node]
+	behind      memo[map[string][]endpoint]
+	names       memo[[]netip.Addr]
 }
 
 var _ gateway.Resolver = (*Resolver)(nil)
@@ -75,7 +82,7 @@ var _ gateway.Resolver = (*Resolver)(nil)
 // New returns a Resolver that reads with the client's rights.
 func New(client kubernetes.Interface, o Options) *Resolver {
 	o.Namespace = cmp.Or(o.Namespace, "default")
-	o.ClusterDomain = strings.Trim(strings.ToLower(cmp.Or(o.ClusterDomain, DefaultClusterDomain)), ".")
+	o.ClusterDomain = clusterDomain(o.ClusterDomain)
 	o.TTL = cmp.Or(o.TTL, defaultTTL)
 	if !slices.Contains(o.Namespaces, o.Namespace) {
 		o.Namespaces = append([]string{o.Namespace}, o.Namespaces...)
@@ -83,8 +90,8 @@ func New(client kubernetes.Interface, o Options) *Resolver {
 	return &Resolver{
 		client: client, o: o,
 		services: newMemo[service](o.TTL), endpoints: newMemo[[]endpoint](o.TTL), serviceIPs: newMemo[[]service](o.TTL),
-		pods: newMemo[[]pod](o.TTL), nodes: newMemo[[]node](nodesTTL),
-		names: newMemo[[]netip.Addr](o.TTL),
+		pods: newMemo[[]pod](o.TTL), twoFamilies: newMemo[[]pod](twoFamiliesTTL), nodes: newMemo[[]node](nodesTTL),
+		names: newMemo[[]netip.Addr](o.TTL), behind: newMemo[map[string][]endpoint](o.TTL),
 	}
 }
 
@@ -106,6 +113,9 @@ func FromKubeconfig(config clientcmd.ClientConfig, o Options) (*Resolver, error)
 	}
 	return New(client, o), nil
 }
+
+// Namespace returns that of names without one.
+func (r *Resolver) Namespace() string { return r.o.Namespace }
 
 // Resolve returns the destination of a host and a port. For a Service it is one of the ready
 // endpoints, picked at random, if that is a Pod of the Service's namespace; an endpoint that is
@@ -141,19 +151,6 @@ func (r *Resolver) candidates(ctx context.Context, host string, port uint16) ([]
 	return all, nil
 }
 
-// apiServer returns the destination of the API server, if the host and the port are its own.
-func (r *Resolver) apiServer(host string, port uint16) (gateway.Destination, bool) {
-	if !gateway.SameAddress(host, port, r.o.APIServer) {
-		return gateway.Destination{}, false
-	}
-	host = strings.TrimSuffix(host, ".")
-	d := gateway.Destination{Host: host, Port: port, Kind: gateway.KindExternal}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		d.Addr = netip.AddrPortFrom(addr.Unmap(), port)
-	}
-	return d, true
-}
-
 // Alternatives returns some other endpoints of the Service that d is of, as they are now: Pods
 // of its namespace. For an endpoint that is none, the others are what their addresses are by
 // themselves, too. For a host outside of the cluster they are its other addresses. It returns none
@@ -178,9 +175,11 @@ func (r *Resolver) Alternatives(ctx context.Context, d gateway.Destination) ([]g
 	}))
 }
 
-// follow resolves a host, through ExternalName Services if there are any.
+// follow resolves a host, through ExternalName Services if there are any. What denies the first of these denies what it
+// leads to.
 func (r *Resolver) follow(ctx context.Context, host string, port uint16) ([]gateway.Destination, error) {
 	sent, seen := host, []string{}
+	var through types.NamespacedName
 	for {
 		q, err := parse(host, r.o.Namespace, r.o.ClusterDomain)
 		if err != nil {
@@ -195,9 +194,11 @@ func (r *Resolver) follow(ctx context.Context, host string, port uint16) ([]gate
 				if all[i].Kind != gateway.KindExternal {
 					all[i].Host = sent
 				}
+				all[i].Through = through
 			}
 			return all, nil
 		}
+		through = cmp.Or(through, types.NamespacedName{Namespace: q.namespace, Name: q.service})
 		seen = append(seen, q.host)
 		if len(seen) >= maxExternalNames || slices.Contains(seen, strings.TrimSuffix(strings.ToLower(target), ".")) {
 			return nil, gateway.Errorf(gateway.ReasonNotFound, "correct spec.externalName of one of these Services",
@@ -216,6 +217,10 @@ func (r *Resolver) lookUp(ctx context.Context, q query, port uint16) (all []gate
 	if q.addr.IsValid() {
 		return r.byAddr(ctx, q.addr, port)
 	}
+	// Which Pod has an address is known afterwards only.
+	if err := gateway.CheckName(ctx, q.meanings(port)...); err != nil && !q.podAddr.IsValid() {
+		return nil, "", err
+	}
 	if q.podAddr.IsValid() {
 		all, err = r.podByAddr(ctx, q, port)
 		return all, "", err
@@ -226,10 +231,8 @@ func (r *Resolver) lookUp(ctx context.Context, q query, port uint16) (all []gate
 		case err == nil && svc.externalName != "" && q.hostname == "":
 			return nil, svc.externalName, nil
 		case err == nil:
-			for _, addr := range svc.addrs {
-				if d, ok := r.apiServer(addr.String(), port); ok && q.hostname == "" {
-					return []gateway.Destination{d}, "", nil
-				}
+			if d, ok := r.asAPIServer(svc, port); ok && q.hostname == "" {
+				return []gateway.Destination{d}, "", nil
 			}
 			all, err = r.serviceEndpoints(ctx, svc, q, port)
 			return all, "", err
@@ -243,8 +246,11 @@ func (r *Resolver) lookUp(ctx context.Context, q query, port uint16) (all []gate
 
 // nodeOrExternal resolves a name that is none of a Service.
 func (r *Resolver) nodeOrExternal(ctx context.Context, q query, port uint16) ([]gateway.Destination, error) {
-	n, err := r.nodeByName(ctx, q.host)
 	external := strings.Contains(q.host, ".")
+	if q.service != "" && gateway.CheckName(ctx, q.others(port)...) != nil {
+		return nil, q.noService() // the client may reach the Service only, which does not exist
+	}
+	n, err := r.nodeByName(ctx, q.host)
 	switch {
 	case err == nil && n != nil:
 		return nodeDestination(n, netip.Addr{}, q.host, port)
@@ -260,10 +266,14 @@ func (r *Resolver) nodeOrExternal(ctx context.Context, q query, port uint16) ([]
 		"namespace %q has no Service %q, and no node has this name", q.namespace, q.service)
 }
 
+func (q *query) noService() error {
+	return gateway.Errorf(gateway.ReasonNotFound, fmt.Sprintf("see kubectl get services -n %s", q.namespace),
+		"namespace %q has no Service %q", q.namespace, q.service)
+}
+
 func (r *Resolver) serviceError(err error, q query) error {
 	if apierrors.IsNotFound(err) {
-		return gateway.Errorf(gateway.ReasonNotFound, fmt.Sprintf("see kubectl get services -n %s", q.namespace),
-			"namespace %q has no Service %q", q.namespace, q.service)
+		return q.noService()
 	}
 	if apierrors.IsForbidden(err) && q.maybe && strings.Contains(q.host, ".") {
 		return gateway.Errorf(gateway.ReasonDenied,

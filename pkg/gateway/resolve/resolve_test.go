@@ -152,8 +152,13 @@ func TestResolve(t *testing.T) {
 	}
 	t.Run("refused", func(t *testing.T) { refusals(t, r) })
 	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
+	t.Run("Service kubernetes", func(t *testing.T) { apiServerService(t, c) })
+	t.Run("headless ports", func(t *testing.T) { headlessPorts(t, c) })
+	t.Run("Services of Pods", func(t *testing.T) { podsServices(t, c) })
+	t.Run("outer addresses", func(t *testing.T) { outerAddresses(t, c) })
 	t.Run("look-ups", func(t *testing.T) { lookUps(t, c) })
 	t.Run("requests", func(t *testing.T) { requests(t, c) })
+	t.Run("second family", func(t *testing.T) { secondFamily(t, c) })
 	t.Run("spread", func(t *testing.T) { spread(t, r) })
 	t.Run("rights", func(t *testing.T) { rights(t, c) })
 	t.Run("changes", func(t *testing.T) { changes(t, c) })

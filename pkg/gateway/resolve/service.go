@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -25,6 +26,61 @@ func (r *Resolver) service(ctx context.Context, namespace, name string) (service
 		}
 		return trimService(s), nil
 	})
+}
+
+// ServicesOf returns the Services of a Pod's namespace that lead to it, as destinations: by their name, with each of their
+// ports that is the Pod's port, or else with that one. The destination may be a Service whose endpoint is the Pod. Who may write the namespace's EndpointSlices decides what is in them.
+func (r *Resolver) ServicesOf(ctx context.Context, pod gateway.Destination) (all []gateway.Destination, err error) {
+	found, err := r.behind.get(ctx, pod.Namespace, func(ctx context.Context) (map[string][]endpoint, error) {
+		list, err := r.client.DiscoveryV1().EndpointSlices(pod.Namespace).List(ctx, anyVersion)
+		if err != nil {
+			return nil, err
+		}
+		out := map[string][]endpoint{}
+		for i := range list.Items {
+			name := list.Items[i].Labels[discoveryv1.LabelServiceName]
+			out[name] = append(out[name], trimSlices(pod.Namespace, list.Items[i:i+1])...)
+		}
+		return out, nil
+	})
+	if err != nil {
+		return nil, apiError(err, fmt.Sprintf("list the EndpointSlices of namespace %q", pod.Namespace))
+	}
+	for name, endpoints := range found {
+		ports, err := r.portsTo(ctx, name, endpoints, pod)
+		if err != nil {
+			return nil, apiError(err, fmt.Sprintf("read Service %s/%s", pod.Namespace, name))
+		}
+		for _, port := range ports {
+			d := pod
+			d.Host, d.Kind, d.Name, d.Port = name+"."+pod.Namespace, gateway.KindService, name, port
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
+
+// portsTo returns the ports by which a Service leads to the port of a Pod; none if the Pod is no endpoint of it.
+func (r *Resolver) portsTo(ctx context.Context, name string, endpoints []endpoint, pod gateway.Destination) (ports []uint16, err error) {
+	endpoints = slices.DeleteFunc(slices.Clone(endpoints), func(e endpoint) bool {
+		return e.addr != pod.Addr.Addr() && (e.pod.Name == "" || e.pod != pod.Pod) // it may have other addresses
+	})
+	if len(endpoints) == 0 || name == "" {
+		return nil, nil
+	}
+	svc, err := r.service(ctx, pod.Namespace, name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	for _, p := range svc.ports {
+		if p.tcp && slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.ports[p.name] == pod.Addr.Port() }) {
+			ports = append(ports, p.number)
+		}
+	}
+	if len(ports) == 0 || svc.headless {
+		ports = append(ports, pod.Addr.Port())
+	}
+	return ports, nil
 }
 
 func (r *Resolver) endpointsOf(ctx context.Context, svc service) ([]endpoint, error) {
@@ -144,20 +200,48 @@ func (r *Resolver) servicesWithAddr(ctx context.Context, namespace string, addr 
 // servicesWithSecondAddr finds cluster IPs of the second family, which field selectors do
 // not see.
 func (r *Resolver) servicesWithSecondAddr(ctx context.Context, namespace string, addr netip.Addr) ([]service, error) {
-	all, err := r.serviceIPs.get(ctx, namespace+"/*", func(ctx context.Context) ([]service, error) {
+	all, err := r.servicesOfManyAddrs(ctx, namespace)
+	return slices.DeleteFunc(slices.Clone(all), func(s service) bool { return !slices.Contains(s.addrs, addr) }), err
+}
+
+// servicesWithOuterAddr finds external IPs and those of load balancers. Several Services may have
+// one, each with ports of its own.
+func (r *Resolver) servicesWithOuterAddr(ctx context.Context, namespace string, addr netip.Addr) ([]service, error) {
+	all, err := r.servicesOfManyAddrs(ctx, namespace)
+	return slices.DeleteFunc(slices.Clone(all), func(s service) bool { return s.headless || !slices.Contains(s.outer, addr) }), err
+}
+
+// servicesWithOuterName finds host names of load balancers.
+func (r *Resolver) servicesWithOuterName(ctx context.Context, namespace, host string) ([]service, error) {
+	all, err := r.servicesOfManyAddrs(ctx, namespace)
+	return slices.DeleteFunc(slices.Clone(all), func(s service) bool { return !slices.Contains(s.outerNames, host) }), err
+}
+
+// servicesOfManyAddrs returns the Services that have more addresses than their first cluster IP, or names.
+func (r *Resolver) servicesOfManyAddrs(ctx context.Context, namespace string) ([]service, error) {
+	return r.serviceIPs.get(ctx, namespace+"/*", func(ctx context.Context) ([]service, error) {
 		list, err := r.client.CoreV1().Services(namespace).List(ctx, anyVersion)
 		if err != nil {
 			return nil, err
 		}
 		var out []service
 		for i := range list.Items {
-			if len(list.Items[i].Spec.ClusterIPs) > 1 {
-				out = append(out, trimService(&list.Items[i]))
+			if s := trimService(&list.Items[i]); len(s.addrs) > 1 || len(s.outer) > 0 || len(s.outerNames) > 0 {
+				out = append(out, s)
 			}
 		}
 		return out, nil
 	})
-	return slices.DeleteFunc(slices.Clone(all), func(s service) bool { return !slices.Contains(s.addrs, addr) }), err
+}
+
+// withPort returns the Service that has a port, or the first one.
+func withPort(all []service, port uint16) service {
+	for _, s := range all {
+		if slices.ContainsFunc(s.ports, func(p servicePort) bool { return p.tcp && p.number == port }) {
+			return s
+		}
+	}
+	return all[0]
 }
 
 func withAddr(items []corev1.Service, addr netip.Addr) []service {

@@ -40,7 +40,8 @@ type List struct {
 
 // Rule matches clients and destinations. An empty field matches everything, except that
 // a rule of Allow matches External destinations only where Kinds or Addresses name them. Users, groups,
-// namespaces and names may contain "*".
+// namespaces and names may contain "*". Names are those of objects and, for External, the host that the
+// client sent.
 type Rule struct {
 	// Name is for refusals and logs.
 	Name string `json:"name,omitempty"`
@@ -54,7 +55,8 @@ type Rule struct {
 	// Ports are numbers or ranges such as 8000-8100. For a Service it is the port that the
 	// client asked for.
 	Ports []string `json:"ports,omitempty"`
-	// Addresses are CIDRs of the resolved address.
+	// Addresses are CIDRs of the resolved address. A rule of Deny also holds for an address that the client
+	// sent, such as a cluster IP.
 	Addresses []string `json:"addresses,omitempty"`
 
 	addresses []destinations.Rule
@@ -89,6 +91,9 @@ func (r *Rule) compile() error {
 			return fmt.Errorf("kind %q: want Service, Pod, Node or External", k)
 		}
 	}
+	if !r.hasNamespace() {
+		return fmt.Errorf("kinds %v with namespaces match nothing, because these have no namespace: remove namespaces, or split the rule", r.Kinds)
+	}
 	for _, pattern := range slices.Concat(r.Users, r.Groups, r.Namespaces, r.Names) {
 		if pattern == "" {
 			return fmt.Errorf("an empty name matches nothing")
@@ -107,6 +112,10 @@ func (r *Rule) compile() error {
 		}
 		r.addresses = append(r.addresses, list...)
 	}
+	return r.compilePorts()
+}
+
+func (r *Rule) compilePorts() error {
 	for _, text := range r.Ports {
 		first, last, isRange := strings.Cut(text, "-")
 		if !isRange {
@@ -139,7 +148,19 @@ func matchesOne(patterns []string, value string) bool {
 func (r *Rule) matches(client user.Info, d gateway.Destination, deny bool) bool {
 	return r.matchesClient(client) && r.matchesObject(d, deny) &&
 		(len(r.ports) == 0 || r.matchesPort(d, deny)) &&
-		(len(r.addresses) == 0 || r.matchesAddress(d.Addr, deny))
+		(len(r.addresses) == 0 || r.matchesAddress(d, deny))
+}
+
+// mayMatch compares a destination without an address, and Pods without a name. It tells whether the rule
+// matches whatever these are.
+func (r *Rule) mayMatch(client user.Info, d gateway.Destination, deny bool) (matched, sure bool) {
+	known := *r
+	sure = len(r.addresses) == 0
+	known.addresses = nil
+	if d.Name == "" && d.Kind == gateway.KindPod && len(r.Names) > 0 {
+		known.Names, sure = nil, false
+	}
+	return known.matches(client, d, deny), sure
 }
 
 // matchesPort compares the port that the client sent. That of a Service may lead to another port
@@ -166,18 +187,23 @@ func (r *Rule) matchesObject(d gateway.Destination, deny bool) bool {
 	}
 	return (len(r.Kinds) == 0 || slices.Contains(r.Kinds, d.Kind)) &&
 		(len(r.Namespaces) == 0 || matchesOne(r.Namespaces, d.Namespace)) &&
-		(len(r.Names) == 0 || matchesOne(r.Names, d.Name))
+		(len(r.Names) == 0 || r.matchesName(d))
 }
 
 // matchesAddress judges an IPv6 form of an IPv4 address as the agent does: a denial holds
-// for it, a permission does not.
-func (r *Rule) matchesAddress(addr netip.AddrPort, deny bool) bool {
-	if deny {
-		p := destinations.Policy{Deny: r.addresses}
-		return p.CheckAddr(addr.String(), destinations.GrantNone) != nil
+// for it, a permission does not. A denial also holds for an address that the client sent, such as the
+// cluster IP of a Service. No rule with addresses matches the API server by a name that only the path resolves.
+func (r *Rule) matchesAddress(d gateway.Destination, deny bool) bool {
+	if !deny {
+		p := destinations.Policy{Allow: r.addresses}
+		return p.CheckAddr(d.Addr.String(), destinations.GrantNone) == nil
 	}
-	p := destinations.Policy{Allow: r.addresses}
-	return p.CheckAddr(addr.String(), destinations.GrantNone) == nil
+	p := destinations.Policy{Deny: r.addresses}
+	if d.Addr.IsValid() && p.CheckAddr(d.Addr.String(), destinations.GrantNone) != nil {
+		return true
+	}
+	sent, err := netip.ParseAddr(strings.Trim(d.Host, "[]"))
+	return err == nil && p.CheckAddr(netip.AddrPortFrom(sent, d.Port).String(), destinations.GrantNone) != nil
 }
 
 // checkEvery is how often a rule file is read, at most.
@@ -233,14 +259,17 @@ func (f *File) current() *List {
 	return f.list
 }
 
-// check returns an error if the file denies the destination, and whether a rule allows it.
-// Without a matching rule, External destinations are left to --allow.
-func (f *File) check(client user.Info, d gateway.Destination) (bool, error) {
+// check returns an error if the file denies the destination, or one of the Services that it stands for, and
+// whether a rule allows it. Without a matching rule, External destinations are left to --allow.
+func (f *File) check(client user.Info, d gateway.Destination, also []gateway.Destination) (bool, error) {
 	l := f.current()
-	for i := range l.Deny {
-		if l.Deny[i].matches(client, d, true) {
-			return false, denied(d, "", "rule %q of %s denies it to %q", l.Deny[i].Name, f.path, client.GetName())
+	for _, as := range append([]gateway.Destination{d}, also...) {
+		if r := l.denies(client, as); r != nil {
+			return false, f.denied(r, client, d)
 		}
+	}
+	if r := l.deniesPod(client, d); r != nil {
+		return false, f.denied(r, client, d)
 	}
 	for i := range l.Allow {
 		if l.Allow[i].matches(client, d, false) {
@@ -250,7 +279,52 @@ func (f *File) check(client user.Info, d gateway.Destination) (bool, error) {
 	if d.Kind == gateway.KindExternal {
 		return false, nil
 	}
-	return false, denied(d, "", "no rule of %s allows %s %s to %q", f.path, d.Kind, objectName(d), client.GetName())
+	return false, noRule(f, client, d)
+}
+
+// checkName judges a destination of which only the name is known. It returns an error if the file denies it
+// wherever it leads, and whether a rule allows it: sure, or if its address is the right one.
+func (f *File) checkName(client user.Info, d gateway.Destination) (allowed, sure bool, err error) {
+	l := f.current()
+	for i := range l.Deny {
+		if matched, sure := l.Deny[i].mayMatch(client, d, true); matched && sure {
+			return false, false, f.denied(&l.Deny[i], client, d)
+		}
+	}
+	for i := range l.Allow {
+		matched, certain := l.Allow[i].mayMatch(client, d, false)
+		allowed, sure = allowed || matched, sure || matched && certain
+	}
+	return allowed, sure, nil
+}
+
+// denies returns the rule that denies a destination, if there is one.
+func (f *File) denies(client user.Info, d gateway.Destination) *Rule {
+	return f.current().denies(client, d)
+}
+
+func (l *List) denies(client user.Info, d gateway.Destination) *Rule {
+	for i := range l.Deny {
+		if l.Deny[i].matches(client, d, true) {
+			return &l.Deny[i]
+		}
+	}
+	return nil
+}
+
+// deniesServices reports whether a rule denies some Service.
+func (f *File) deniesServices() bool {
+	return slices.ContainsFunc(f.current().Deny, func(r Rule) bool {
+		return len(r.Kinds) == 0 || slices.Contains(r.Kinds, gateway.KindService)
+	})
+}
+
+func (f *File) denied(r *Rule, client user.Info, d gateway.Destination) error {
+	return denied(d, "", "rule %q of %s denies it to %q", r.Name, f.path, client.GetName())
+}
+
+func noRule(f *File, client user.Info, d gateway.Destination) error {
+	return denied(d, "", "no rule of %s allows %s %s to %q", f.path, d.Kind, objectName(d), client.GetName())
 }
 
 func objectName(d gateway.Destination) string {

@@ -171,6 +171,7 @@ func TestFile(t *testing.T) {
 	web := destination(gateway.KindService, "web.default", "10.0.0.1", 80)
 	node := destination(gateway.KindNode, "node-1", "192.168.0.1", 10250)
 	outside := destination(gateway.KindExternal, "192.0.2.1", "192.0.2.1", 443)
+	evil := destination(gateway.KindExternal, "A.Evil.example.", "192.0.2.1", 443)
 	for _, c := range []struct {
 		name, rules string
 		d           gateway.Destination
@@ -197,8 +198,22 @@ func TestFile(t *testing.T) {
 		{"other address", "allow: [{addresses: [10.1.0.0/16]}]", web, false},
 		{"external kind", "allow: [{kinds: [External]}]", outside, true},
 		{"external address", "allow: [{addresses: [192.0.2.0/24]}]", outside, true},
+		{"external name", "allow: [{kinds: [External], names: ['*.EVIL.example.']}]", evil, true},
+		{"other external name", "allow: [{kinds: [External], names: ['*.example.org']}]", evil, false},
+		{"external name of another user", "allow: [{kinds: [External], names: ['*.evil.example'], users: [bob]}]", evil, false},
+		{"external name without the kind", "allow: [{names: ['*.evil.example']}]", evil, false},
+		{"all external names", "allow: [{kinds: [External], names: ['*']}]", evil, true},
+		{"denial of an external name", "allow: [{kinds: [External]}]\ndeny: [{kinds: [External], names: ['*.evil.example']}]", evil, false},
+		{"denial of a name", "allow: [{kinds: [External]}]\ndeny: [{names: [a.evil.example]}]", evil, false},
+		{"denial of another external name", "allow: [{kinds: [External]}]\ndeny: [{kinds: [External], names: ['*.example.org', a]}]", evil, true},
+		{"all namespaces of a node", "allow: [{kinds: [Node], namespaces: ['*']}]", node, true},
 		{"denial", "allow: [{}]\ndeny: [{names: [web]}]", web, false},
 		{"denial of others", "allow: [{}]\ndeny: [{users: [bob]}]", web, true},
+		{"denial of the cluster IP", "allow: [{}]\ndeny: [{addresses: [10.96.0.0/24]}]", destination(gateway.KindService, "10.96.0.9", "10.0.0.1", 80), false},
+		{"denial of the mapped cluster IP", "allow: [{}]\ndeny: [{addresses: [10.96.0.0/24]}]", destination(gateway.KindService, "[::ffff:10.96.0.9]", "10.0.0.1", 80), false},
+		{"denial of a cluster IP's port", "allow: [{}]\ndeny: [{addresses: [10.96.0.0/24], ports: ['81']}]", destination(gateway.KindService, "10.96.0.9", "10.0.0.1", 80), true},
+		{"denial of another cluster IP", "allow: [{}]\ndeny: [{addresses: [10.97.0.0/24]}]", destination(gateway.KindService, "10.96.0.9", "10.0.0.1", 80), true},
+		{"permission of the cluster IP", "allow: [{addresses: [10.96.0.0/24]}]", destination(gateway.KindService, "10.96.0.9", "10.0.0.1", 80), false},
 		{"denial of everything", "allow: [{kinds: [External]}]\ndeny: [{}]", outside, false},
 		{"denial of a translated address", "allow: [{kinds: [External]}]\ndeny: [{addresses: [192.0.2.0/24]}]", destination(gateway.KindExternal, "x", "64:ff9b::192.0.2.1", 443), false},
 	} {
@@ -219,6 +234,7 @@ func TestFileRefuses(t *testing.T) {
 	for _, rules := range []string{
 		"allow: [{user: [alice]}]", "allow: [{kinds: [Deployment]}]", "allow: [{ports: ['0']}]", "allow: [{ports: [90-80]}]", "allow: [{ports: [http]}]",
 		"allow: [{addresses: [10.0.0.0]}]", "allow: [{addresses: [10.0.0.0/33]}]", "allow: [{names: ['']}]", "kind: Other", "permit: []",
+		"deny: [{kinds: [Node], namespaces: [prod]}]", "allow: [{kinds: [External, Node], namespaces: ['team-*']}]",
 	} {
 		path := filepath.Join(t.TempDir(), "rules.yaml")
 		write(t, path, rules)

@@ -59,7 +59,7 @@ func talk(t *testing.T, addr, text string) string {
 }
 
 // TestBadInput: each input that is wrong gets the reply that the protocol has for it and the
-// connection is closed; a connection beside it is not disturbed; nothing is dialled.
+// connection is closed; a connection beside it is not disturbed; nothing is dialed.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t)
 	w.name("echo.default", serveTCP(t, echo))
@@ -198,7 +198,7 @@ func TestReasons(t *testing.T) {
 }
 
 // FuzzSOCKS5 and FuzzConnect: no bytes crash the server or keep a connection, whatever
-// it answers; nothing is dialled without the password.
+// it answers; nothing is dialed without the password.
 func FuzzSOCKS5(f *testing.F) {
 	f.Add([]byte("\x05\x01\x02\x01\x05alice\x05wrong" + socksRequest(1, "echo.default", 7)))
 	f.Add([]byte(greetAndLogin() + "\x05\x01\x00\x04" + string(make([]byte, 18))))

@@ -87,7 +87,7 @@ func TestCurl(t *testing.T) {
 }
 
 // TestCurlRefused: curl reports a wrong password, and a destination that is refused, with
-// the code that the table of reasons has for it; nothing is dialled.
+// the code that the table of reasons has for it; nothing is dialed.
 func TestCurlRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

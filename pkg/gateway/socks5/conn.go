@@ -46,6 +46,8 @@ type conn struct {
 	in       *bufio.Reader
 	tls      *tls.ConnectionState
 	stranger *stranger // nil if the server is busy and refuses the connection
+	ofOne    bool      // the client has credentials of its own
+	cause    error     // of a refusal that does not say it; for the record
 	rec      Record
 }
 
@@ -166,6 +168,9 @@ func (c *conn) fail(err error) *gateway.Error {
 		e = &gateway.Error{Reason: gateway.ReasonOf(err), Err: err}
 	}
 	c.rec.Result, c.rec.Error = string(e.Reason), e.Error()
+	if c.cause != nil {
+		c.rec.Error = fmt.Sprintf("%v (%v)", c.rec.Error, c.cause)
+	}
 	return e
 }
 
@@ -180,6 +185,11 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 			"too many connections")
 	}
 	c.s.known(c.stranger)
+	if c.ofOne && !c.s.countByUser(c.stranger, t.client.GetName()) {
+		c.s.cfg.Metrics.rejected.Inc()
+		return nil, gateway.Errorf(gateway.ReasonBusy, "close other connections, or raise --max-connections-per-client",
+			"%q has too many connections", t.client.GetName())
+	}
 	_ = c.raw.SetDeadline(time.Time{})
 	ctx, cancel := context.WithTimeoutCause(ctx, c.s.cfg.DialTimeout, gateway.Errorf(gateway.ReasonTimeout, "", "no connection within %v", c.s.cfg.DialTimeout))
 	defer cancel()
@@ -201,20 +211,34 @@ func (c *conn) dial(ctx context.Context, t target) (gateway.Conn, error) {
 			return nil, err
 		}
 	}
-	d, err := c.s.cfg.Resolver.Resolve(ctx, t.host, t.port)
+	d, err := c.find(ctx, t)
 	if err != nil {
-		return nil, err
-	}
-	c.rec.setDestination(d)
-	if err := c.s.cfg.Authorizer.Authorize(ctx, t.client, d); err != nil {
 		return nil, err
 	}
 	start := time.Now()
 	dest, err := c.s.cfg.Dialer.Dial(gateway.WithCheck(ctx, func(other gateway.Destination) error {
 		return c.s.cfg.Authorizer.Authorize(ctx, t.client, other)
 	}), d)
-	c.s.cfg.Metrics.dialled(d.Kind, time.Since(start))
+	c.s.cfg.Metrics.dialed(d.Kind, time.Since(start))
 	return dest, err
+}
+
+// find resolves the client's target and authorizes it.
+func (c *conn) find(ctx context.Context, t target) (gateway.Destination, error) {
+	byName := nameCheck{client: t.client}
+	if byName.authorizer, _ = c.s.cfg.Authorizer.(gateway.NameAuthorizer); byName.authorizer != nil {
+		ctx = gateway.WithNameCheck(ctx, byName.check)
+	}
+	d, err := c.s.cfg.Resolver.Resolve(ctx, t.host, t.port)
+	if err == nil {
+		c.rec.setDestination(d)
+		err = c.s.cfg.Authorizer.Authorize(ctx, t.client, d)
+	}
+	if err == nil || !byName.hides(err) {
+		return d, err
+	}
+	c.cause = err
+	return d, byName.refusal(t)
 }
 
 var errClientGone = gateway.Errorf(ReasonClientGone, "", "the client closed its connection before the reply")
@@ -244,6 +268,7 @@ func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, 
 	cred.TLS = c.tls
 	if c.s.cfg.Authenticator.Reviews(cred) {
 		if !c.s.beginCheck(c.client()) {
+			c.s.cfg.Metrics.rejected.Inc()
 			return nil, gateway.Errorf(gateway.ReasonBusy, "wait for the answers to the others", "the client has %d tokens in review", maxChecks)
 		}
 		defer c.s.endCheck(c.client())
@@ -252,9 +277,11 @@ func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, 
 	switch {
 	case err == nil:
 		c.rec.User, c.rec.Groups = u.GetName(), u.GetGroups()
+		c.ofOne = c.s.cfg.Authenticator.OfOne(cred, u)
 		return u, nil
 	case !errors.Is(err, auth.ErrUnauthenticated):
-		return nil, gateway.Errorf(gateway.ReasonInternal, "", "authenticate the client: %w", err)
+		c.cause = err // it has the API server's address, which strangers need not know
+		return nil, gateway.Errorf(gateway.ReasonPathDown, "try again, or ask who runs the proxy", "the API server does not answer whose credentials these are")
 	}
 	if cred.Login != nil || cred.Token != "" {
 		c.s.cfg.Metrics.authFailures.WithLabelValues(c.rec.Protocol).Inc()

@@ -36,9 +36,9 @@ func fuzz(f *testing.F, prefix func([]byte) []byte) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = prefix(b)
-		dialled := 0
+		dialed := 0
 		w := &world{names: map[string]netip.AddrPort{"echo.default": netip.MustParseAddrPort("192.0.2.9:7")}, dial: func(context.Context, gateway.Destination) (gateway.Conn, error) {
-			dialled++
+			dialed++
 			return &pipe{r: bytes.NewReader([]byte("answer"))}, nil
 		}}
 		var rec Record
@@ -54,14 +54,14 @@ func fuzz(f *testing.F, prefix func([]byte) []byte) {
 			t.Error("the connection has no result")
 		}
 		knows := bytes.Contains(b, []byte(testPassword)) || bytes.Contains(bytes.ToLower(b), []byte("basic"))
-		if dialled > 0 && (!knows || rec.User != testUser) {
-			t.Errorf("dialled without the password: %+v", rec)
+		if dialed > 0 && (!knows || rec.User != testUser) {
+			t.Errorf("dialed without the password: %+v", rec)
 		}
-		if dialled == 0 && rec.BytesSent+rec.BytesReceived > 0 {
+		if dialed == 0 && rec.BytesSent+rec.BytesReceived > 0 {
 			t.Errorf("bytes without a connection: %+v", rec)
 		}
-		if (rec.Result == ResultOK) != (dialled == 1) {
-			t.Errorf("%d dials, but %+v", dialled, rec)
+		if (rec.Result == ResultOK) != (dialed == 1) {
+			t.Errorf("%d dials, but %+v", dialed, rec)
 		}
 	})
 }

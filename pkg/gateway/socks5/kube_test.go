@@ -4,6 +4,7 @@ package socks5
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/pem"
 	"io"
@@ -12,11 +13,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/net/http/httpproxy"
@@ -30,13 +33,22 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
 // The API server of these tests has a certificate for this name, which no DNS server knows.
 const apiServer = "example.com"
 
-// fakeAPI is a kube-apiserver that lists no Pods and runs one kind of exec.
+// kubectlAnswers are those to kubectl, which asks what the API has.
+var kubectlAnswers = map[string]string{
+	"/api":                                  `{"kind": "APIVersions", "versions": ["v1"]}`,
+	"/apis":                                 `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`,
+	"/api/v1":                               `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [{"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["get", "list"]}]}`,
+	"/api/v1/namespaces/default/pods/hello": `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "hello", "namespace": "default"}, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running"}}`,
+}
+
+// fakeAPI is a kube-apiserver that lists one Pod and runs one kind of exec.
 func fakeAPI(t *testing.T) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +59,8 @@ func fakeAPI(t *testing.T) *httptest.Server {
 			execBySPDY(t, w, r)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "hello"}}]}`)
+			const pods = `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "hello"}}]}`
+			_, _ = io.WriteString(w, cmp.Or(kubectlAnswers[r.URL.Path], pods))
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -84,12 +97,13 @@ func execBySPDY(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close() //nolint:errcheck // the client has what it wants
-	for range 2 {
+	number := 2
+	if r.URL.Query().Get("stderr") == "true" {
+		number = 3
+	}
+	for range number {
 		s := <-streams
-		text := "by spdy"
-		if s.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-			text = success
-		}
+		text := map[string]string{corev1.StreamTypeStdout: "by spdy", corev1.StreamTypeError: success}[s.Headers().Get(corev1.StreamType)]
 		_, _ = io.WriteString(s, text)
 		_ = s.Close()
 	}
@@ -117,6 +131,11 @@ func (s *sniffer) Write(b []byte) (int, error) {
 // kubeconfig writes one as the documents have it and loads it.
 func kubeconfig(t *testing.T, srv *httptest.Server, server, proxyURL string) (*rest.Config, error) {
 	t.Helper()
+	return clientcmd.BuildConfigFromFlags("", kubeconfigFile(t, srv, server, proxyURL))
+}
+
+func kubeconfigFile(t *testing.T, srv *httptest.Server, server, proxyURL string) (path string) {
+	t.Helper()
 	c := clientcmdapi.NewConfig()
 	c.Clusters["default"] = &clientcmdapi.Cluster{
 		Server: server, ProxyURL: proxyURL,
@@ -125,11 +144,11 @@ func kubeconfig(t *testing.T, srv *httptest.Server, server, proxyURL string) (*r
 	c.AuthInfos["default"] = &clientcmdapi.AuthInfo{Token: "secret-token"}
 	c.Contexts["default"] = &clientcmdapi.Context{Cluster: "default", AuthInfo: "default"}
 	c.CurrentContext = "default"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
+	path = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*c, path); err != nil {
 		t.Fatal(err)
 	}
-	return clientcmd.BuildConfigFromFlags("", path)
+	return path
 }
 
 // newAPIWorld is a world with the API server, and everything that clients send to it.
@@ -249,6 +268,39 @@ func TestExecWithSocks5hInEnvironment(t *testing.T) {
 	}
 	if got := w.hosts(); !slices.Equal(got, []string{apiServer}) {
 		t.Errorf("the proxy was asked for %q", got)
+	}
+}
+
+// TestKubectlWithEnvironment: kubectl reads the variable of proxies: with socks5h, requests and exec by WebSocket go through the
+// proxy, and exec by SPDY is refused; with http, which the proxy gives to commands, all of them work.
+func TestKubectlWithEnvironment(t *testing.T) {
+	kubectl := daemontest.Components(t, "kubectl")["kubectl"]
+	for scheme, spdyWorks := range map[string]bool{"socks5h": false, "http": true} {
+		w, srv, _ := newAPIWorld(t)
+		path := kubeconfigFile(t, srv, "https://"+apiServer+":6443", "")
+		run := func(websockets string, args ...string) (string, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", path, "--cache-dir", t.TempDir(), "--request-timeout", "20s"}, args...)...)
+			proxy := url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}
+			cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "HTTPS_PROXY=" + proxy.String(), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=" + websockets}
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		if out, err := run("true", "get", "pods", "-o", "name"); err != nil || out != "pod/hello\n" {
+			t.Errorf("%s: get: %q, %v", scheme, out, err)
+		}
+		if out, err := run("true", "exec", "hello", "--", "x"); err != nil || out != "by websocket" {
+			t.Errorf("%s: exec by WebSocket: %q, %v", scheme, out, err)
+		}
+		switch out, err := run("false", "exec", "hello", "--", "x"); {
+		case spdyWorks && (err != nil || out != "by spdy"), !spdyWorks && (err == nil || !strings.Contains(out, "socks5h")):
+			t.Errorf("%s: exec by SPDY: %q, %v", scheme, out, err)
+		}
+		if got := w.hosts(); slices.ContainsFunc(got, func(host string) bool { return host != apiServer }) || len(got) < 3 {
+			t.Errorf("%s: the proxy was asked for %q", scheme, got)
+		}
+		srv.CloseClientConnections()
 	}
 }
 

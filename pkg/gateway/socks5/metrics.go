@@ -27,7 +27,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		open:         prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "open_connections", Help: "Connections of clients that are open."}),
-		rejected:     prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rejected_connections_total", Help: "Connections closed at once because of a limit."}),
+		rejected:     prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rejected_connections_total", Help: "Connections that were refused, or made room for others, because of a limit."}),
 		connections:  counter("connections_total", "Connections that have ended.", "protocol", "kind", "result"),
 		authFailures: counter("authentication_failures_total", "Logins and tokens that were wrong.", "protocol"),
 		bytes:        counter("bytes_total", "Bytes of connections that have ended.", "direction"),
@@ -55,6 +55,6 @@ func (m *Metrics) ended(r *Record) {
 	m.bytes.WithLabelValues("received").Add(float64(r.BytesReceived))
 }
 
-func (m *Metrics) dialled(kind gateway.Kind, d time.Duration) {
+func (m *Metrics) dialed(kind gateway.Kind, d time.Duration) {
 	m.dialSeconds.WithLabelValues(known(string(kind))).Observe(d.Seconds())
 }

@@ -31,11 +31,11 @@ type flow struct {
 func relay(c *conn, dest gateway.Conn) {
 	up, down := make(chan flow, 1), make(chan flow, 1)
 	heard := &heard{r: dest}
-	from := io.Reader(heard)
-	if tcp, ok := dest.(*net.TCPConn); ok {
-		from = tcp // it can be half-closed, and the kernel copies between two sockets
+	from, to := io.Reader(heard), io.Writer(dest)
+	if socket, ok := socketOf(dest); ok {
+		from, to = socket, socket // it can be half-closed, and the kernel copies between two sockets
 	}
-	go func() { up <- upload(c, dest) }()
+	go func() { up <- upload(c, dest, to) }()
 	go func() {
 		n, err := io.Copy(c.nc, from)
 		if err != nil {
@@ -66,6 +66,17 @@ func relay(c *conn, dest gateway.Conn) {
 		u = <-up
 	}
 	c.finish(u, d, silent)
+}
+
+// socketOf returns the socket that has the bytes of a destination as they are, if there is one.
+func socketOf(dest gateway.Conn) (*net.TCPConn, bool) {
+	switch d := dest.(type) {
+	case *net.TCPConn:
+		return d, true
+	case interface{ Socket() (*net.TCPConn, bool) }:
+		return d.Socket()
+	}
+	return nil, false
 }
 
 // finish records how both directions ended, and ends the client's connection.
@@ -132,19 +143,20 @@ func (h *heard) untilSilent(down <-chan flow, dest gateway.Conn) (flow, error) {
 	}
 }
 
-// upload copies what the client sends, beginning with what it sent ahead of the reply.
-func upload(c *conn, dest gateway.Conn) flow {
+// upload copies what the client sends, beginning with what it sent ahead of the reply. It writes to the destination, or to
+// its socket.
+func upload(c *conn, dest gateway.Conn, to io.Writer) flow {
 	var ahead int64
 	if n := c.in.Buffered(); n > 0 {
 		head, _ := c.in.Peek(n)
-		written, err := dest.Write(head)
+		written, err := to.Write(head)
 		ahead = int64(written)
 		if err != nil {
 			return flow{n: ahead, err: err}
 		}
 	}
 	c.in = nil // its memory is free for the rest of the connection
-	n, err := io.Copy(dest, c.nc)
+	n, err := io.Copy(to, c.nc)
 	if err != nil {
 		return flow{n: ahead + n, err: err}
 	}

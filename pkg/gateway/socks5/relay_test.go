@@ -17,6 +17,7 @@ import (
 	"github.com/things-go/go-socks5/statute"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 )
 
 // connectHTTP opens a connection by HTTP CONNECT, with bytes that follow the head at once.
@@ -197,11 +198,11 @@ func TestAnswerOfAServerThatReadsNothing(t *testing.T) {
 func TestClientGoneCancelsDial(t *testing.T) {
 	w := newWorld(t)
 	w.name("slow.default", serveTCP(t, echo))
-	cancelled := make(chan error, 1)
+	canceled := make(chan error, 1)
 	w.mu.Lock()
 	w.dial = func(ctx context.Context, _ gateway.Destination) (gateway.Conn, error) {
 		<-ctx.Done()
-		cancelled <- context.Cause(ctx)
+		canceled <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}
 	w.mu.Unlock()
@@ -215,7 +216,7 @@ func TestClientGoneCancelsDial(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		_ = nc.Close()
-		if err := <-cancelled; gateway.ReasonOf(err) != ReasonClientGone {
+		if err := <-canceled; gateway.ReasonOf(err) != ReasonClientGone {
 			t.Errorf("the dial ended with %v", err)
 		}
 		if r := w.ended(t, i+1)[i]; r.Result != string(ReasonClientGone) {
@@ -266,3 +267,38 @@ func TestStalledClient(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestRelayBetweenSockets: the connection of a gateway in the cluster is copied by the kernel, in both directions, with the end of
+// each. Closing it still gives back its place.
+func TestRelayBetweenSockets(t *testing.T) {
+	d, err := dial.New(dial.ViaNetwork, dial.Options{MaxConnections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // its connections are closed
+	at := serveTCP(t, countAtEnd)
+	to := gateway.Destination{Kind: gateway.KindPod, Host: at.Addr().String(), Port: at.Port(), Addr: at}
+	conn, err := d.Dial(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if socket, ok := socketOf(conn); !ok || socket.RemoteAddr().String() != at.String() {
+		t.Errorf("the connection of --via network has the socket %v, %v", socket, ok)
+	}
+	_ = conn.Close()
+	w := newWorld(t, func(_ *world, cfg *Config) { cfg.Dialer = d })
+	w.name("counts.default", at)
+	for i := range 2 { // one after the other: there is one place
+		nc := connectHTTP(t, w, "counts.default", "")
+		if _, err := io.Copy(nc, io.LimitReader(zeros{}, 3<<20)); err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.CloseWrite()
+		if got, err := io.ReadAll(nc); err != nil || string(got) != "got 3145728" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if r := w.ended(t, i+1)[i]; r.Result != ResultOK || r.BytesSent != 3<<20 || r.BytesReceived != int64(len("got 3145728")) {
+			t.Errorf("%+v", r)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package socks5
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,30 +13,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/things-go/go-socks5/statute"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+// tokenForms are the ways in which clients send a token.
+var tokenForms = map[string]func(token string) string{
+	"bearer": func(token string) string {
+		return "CONNECT web.default:7 HTTP/1.1\r\nProxy-Authorization: Bearer " + token + "\r\n\r\n"
+	},
+	"password": func(token string) string {
+		return "CONNECT web.default:7 HTTP/1.1\r\n" + basic("token:"+token) + "\r\n"
+	},
+	"password of SOCKS5": func(token string) string {
+		return "\x05\x01\x02" + string(statute.NewUserPassRequest(1, []byte("token"), []byte(token)).Bytes())
+	},
+}
+
 // TestTokenReviews: 8 tokens of one client are in review at a time, in whatever form they are sent.
 // The next one gets the answer that the proxy is busy without a wait and makes no review; a client with another
 // address is reviewed beside them. When reviews end, the client is served again.
 func TestTokenReviews(t *testing.T) {
-	forms := map[string]func(token string) string{
-		"bearer": func(token string) string {
-			return "CONNECT web.default:7 HTTP/1.1\r\nProxy-Authorization: Bearer " + token + "\r\n\r\n"
-		},
-		"password": func(token string) string {
-			return "CONNECT web.default:7 HTTP/1.1\r\n" + basic("token:"+token) + "\r\n"
-		},
-		"password of SOCKS5": func(token string) string {
-			return "\x05\x01\x02" + string(statute.NewUserPassRequest(1, []byte("token"), []byte(token)).Bytes())
-		},
-	}
-	for name, form := range forms {
+	for name, form := range tokenForms {
 		t.Run(name, func(t *testing.T) {
 			reviewed, release := make(chan string, 100), make(chan struct{})
+			metrics := NewMetrics(nil)
 			w := newWorld(t, func(_ *world, c *Config) {
+				c.Metrics = metrics
 				c.Authenticator.Tokens = authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 					reviewed <- token
 					select {
@@ -80,6 +86,9 @@ func TestTokenReviews(t *testing.T) {
 			if r := w.ended(t, 1)[0]; r.Result != "busy" {
 				t.Errorf("the ninth: %+v", r)
 			}
+			if n := testutil.ToFloat64(metrics.rejected); n != 1 {
+				t.Errorf("the metric counts %v connections above the limit, want 1", n)
+			}
 			send("127.0.0.2", "of-another-client")
 			wait()
 			close(release)
@@ -93,6 +102,36 @@ func TestTokenReviews(t *testing.T) {
 			wait()
 			if _, err := again.Read(make([]byte, 1)); err != nil {
 				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// TestTokenReviewFails: a client whose token cannot be reviewed learns that the proxy's path is down, and nothing about the API
+// server. The log has the cause.
+func TestTokenReviewFails(t *testing.T) {
+	down := errors.New(`Post "https://10.9.8.7:6443/apis/authentication.k8s.io/v1/tokenreviews": dial tcp 10.9.8.7:6443: connect: connection refused`)
+	for name, form := range tokenForms {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(_ *world, c *Config) {
+				c.Authenticator.Tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) { return nil, false, down })
+			})
+			nc, err := net.Dial("tcp", w.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+			_, _ = io.WriteString(nc, form("a-token"))
+			got, err := io.ReadAll(nc)
+			if err != nil || strings.Contains(string(got), "10.9.8.7") {
+				t.Errorf("the answer is %q, %v", got, err)
+			}
+			if name != "password of SOCKS5" && !strings.HasPrefix(string(got), "HTTP/1.1 503 Service Unavailable (path-down)\r\n") {
+				t.Errorf("the answer is %q", got)
+			}
+			if r := w.ended(t, 1)[0]; r.Result != "path-down" || !strings.Contains(r.Error, "10.9.8.7") {
+				t.Errorf("the log has %+v", r)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	DefaultHandshakeTimeout  = 8 * time.Second
 	DefaultDialTimeout       = 30 * time.Second
-	DefaultFailureDelay      = time.Second
+	DefaultFailureDelay      = gateway.FailureDelay
 	DefaultMaxConns          = 4096
 	DefaultMaxConnsPerClient = 1024
 )
@@ -41,12 +41,13 @@ type Config struct {
 	TLS *tls.Config
 	// HandshakeTimeout bounds the time from accepting a connection to its whole request.
 	HandshakeTimeout time.Duration
-	// DialTimeout bounds resolving, authorizing and dialling.
+	// DialTimeout bounds resolving, authorizing and dialing.
 	DialTimeout time.Duration
 	// FailureDelay is the wait before the answer to wrong credentials.
 	FailureDelay time.Duration
 	// MaxConns bounds the connections of the process, MaxConnsPerClient those of one
-	// client: an IPv4 address or an IPv6 network of 64 bits.
+	// client: a user with a certificate or a token, otherwise an IPv4 address or an IPv6
+	// network of 64 bits.
 	MaxConns, MaxConnsPerClient int
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -62,7 +63,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]bool
-	perClient map[netip.Prefix]int
+	perClient map[netip.Prefix]int // connections that count for an address
+	perUser   map[string]int       // the others
 	open      int
 	refusing  int
 	strangers *list.List // of *stranger, the oldest first
@@ -97,7 +99,7 @@ func NewServer(cfg Config) *Server {
 		cfg.Audit = func(Record) {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, strangers: list.New(),
+	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, perUser: map[string]int{}, strangers: list.New(),
 		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}}
 }
 
@@ -149,11 +151,11 @@ func (s *Server) start(nc net.Conn) {
 	client := clientOf(nc)
 	s.mu.Lock()
 	busy := s.open >= s.cfg.MaxConns || s.perClient[client] >= s.cfg.MaxConnsPerClient
+	if busy {
+		s.cfg.Metrics.rejected.Inc()
+	}
 	if s.closing || busy && s.refusing >= maxRefusing {
 		s.mu.Unlock()
-		if busy {
-			s.cfg.Metrics.rejected.Inc()
-		}
 		_ = nc.Close()
 		return
 	}
@@ -177,11 +179,11 @@ func (s *Server) start(nc net.Conn) {
 		defer s.wg.Done()
 		s.serve(nc, st)
 		s.known(st)
-		s.end(client, busy, st)
+		s.end(busy, st)
 	}()
 }
 
-func (s *Server) end(client netip.Prefix, busy bool, st *stranger) {
+func (s *Server) end(busy bool, st *stranger) {
 	s.cfg.Metrics.open.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,16 +191,18 @@ func (s *Server) end(client netip.Prefix, busy bool, st *stranger) {
 	case busy:
 		s.refusing--
 	case !st.closed.Load(): // otherwise it was taken out when it made room
-		s.uncount(client)
+		s.uncount(st)
 	}
 }
 
 // uncount takes a connection out of the limits. The caller holds s.mu.
-func (s *Server) uncount(client netip.Prefix) {
+func (s *Server) uncount(st *stranger) {
 	s.open--
-	if s.perClient[client]--; s.perClient[client] == 0 {
-		delete(s.perClient, client)
+	if st.user != "" {
+		decrement(s.perUser, st.user)
+		return
 	}
+	decrement(s.perClient, st.client)
 }
 
 // clientOf returns what counts as one client. An IPv6 host usually has a network of 64 bits

@@ -26,7 +26,7 @@ import (
 // TestLocalAndMetadataAddressesAreRefused: by both protocols no client reaches this machine, a
 // link-local address or a metadata service: not by an address, not in another spelling, and not by a
 // name that resolves to one, even if all addresses and names are allowed. Each try leaves an audit
-// record that says so, and nothing is dialled.
+// record that says so, and nothing is dialed.
 func TestLocalAndMetadataAddressesAreRefused(t *testing.T) {
 	everything, err := destinations.ParseRules("0.0.0.0/0,::/0,*")
 	if err != nil {

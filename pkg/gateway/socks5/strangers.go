@@ -24,6 +24,8 @@ type stranger struct {
 	client netip.Prefix
 	closed atomic.Bool // to make room for another one
 	place  *list.Element
+	// user is whom the connection counts for instead of its address; empty for a shared password.
+	user string
 }
 
 // enter adds a stranger and returns the one that has to make room for it, if any: the oldest
@@ -44,7 +46,7 @@ func (s *Server) enter(st *stranger) (closed *stranger) {
 		if found, _ := e.Value.(*stranger); found.client == most {
 			found.closed.Store(true)
 			s.leave(found)
-			s.uncount(found.client) // at once: what is being closed must not make others wait
+			s.uncount(found) // at once: what is being closed must not make others wait
 			return found
 		}
 	}
@@ -58,9 +60,7 @@ func (s *Server) leave(st *stranger) {
 	}
 	s.strangers.Remove(st.place)
 	st.place = nil
-	if s.strangersOf[st.client]--; s.strangersOf[st.client] == 0 {
-		delete(s.strangersOf, st.client)
-	}
+	decrement(s.strangersOf, st.client)
 }
 
 // known removes a stranger, once its client has completed the handshake or has gone.
@@ -71,6 +71,30 @@ func (s *Server) known(st *stranger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leave(st)
+}
+
+// countByUser counts a connection as one of its user instead of its address, behind which there may be
+// many users. It tells whether the user may have another one.
+func (s *Server) countByUser(st *stranger, user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case st.closed.Load(): // it counts no more
+		return true
+	case s.perUser[user] >= s.cfg.MaxConnsPerClient:
+		return false
+	}
+	decrement(s.perClient, st.client)
+	s.perUser[user]++
+	st.user = user
+	return true
+}
+
+// decrement counts one less of a key.
+func decrement[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
+	}
 }
 
 // errMadeRoom is why a stranger was closed.
@@ -94,7 +118,5 @@ func (s *Server) beginCheck(client netip.Prefix) bool {
 func (s *Server) endCheck(client netip.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.checking[client]--; s.checking[client] == 0 {
-		delete(s.checking, client)
-	}
+	decrement(s.checking, client)
 }

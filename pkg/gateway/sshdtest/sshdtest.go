@@ -70,12 +70,7 @@ func New(t testing.TB, lines ...string) *Bastion {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	b := &Bastion{t: t, dir: dir, Home: filepath.Join(dir, "home"), addr: l.Addr().String()}
+	b := &Bastion{t: t, dir: dir, Home: filepath.Join(dir, "home"), addr: net.JoinHostPort("127.0.0.1", daemontest.Ports(t, 1)[0])}
 	b.Target = u.Username + "@" + b.addr
 	if err := os.MkdirAll(filepath.Join(b.Home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)

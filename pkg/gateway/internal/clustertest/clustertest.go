@@ -5,6 +5,7 @@
 package clustertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -80,8 +81,9 @@ func (c *Cluster) Node(name, addr string, edit ...func(*corev1.Node)) {
 	made, err := c.Client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{})
 	c.check(err)
 	made.Status = status
-	_, err = c.Client.CoreV1().Nodes().UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
+	made, err = c.Client.CoreV1().Nodes().UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
 	c.check(err)
+	cached(c, made, c.Client.CoreV1().Nodes().Get)
 }
 
 // Pod makes a ready Pod on a node.
@@ -106,8 +108,9 @@ func (c *Cluster) Pod(namespace, name, node string, ips []string, edit ...func(*
 	made, err := c.Client.CoreV1().Pods(namespace).Create(c.t.Context(), p, metav1.CreateOptions{})
 	c.check(err)
 	made.Status = status
-	_, err = c.Client.CoreV1().Pods(namespace).UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
+	made, err = c.Client.CoreV1().Pods(namespace).UpdateStatus(c.t.Context(), made, metav1.UpdateOptions{})
 	c.check(err)
+	cached(c, made, c.Client.CoreV1().Pods(namespace).Get)
 }
 
 // Service makes a Service.
@@ -116,6 +119,7 @@ func (c *Cluster) Service(namespace, name string, spec corev1.ServiceSpec) *core
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
 	s, err := c.Client.CoreV1().Services(namespace).Create(c.t.Context(), s, metav1.CreateOptions{})
 	c.check(err)
+	cached(c, s, c.Client.CoreV1().Services(namespace).Get)
 	return s
 }
 
@@ -126,8 +130,9 @@ func (c *Cluster) Slice(namespace, service, name string, family discoveryv1.Addr
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: family, Ports: ports, Endpoints: endpoints,
 	}
-	_, err := c.Client.DiscoveryV1().EndpointSlices(namespace).Create(c.t.Context(), s, metav1.CreateOptions{})
+	s, err := c.Client.DiscoveryV1().EndpointSlices(namespace).Create(c.t.Context(), s, metav1.CreateOptions{})
 	c.check(err)
+	cached(c, s, c.Client.DiscoveryV1().EndpointSlices(namespace).Get)
 }
 
 // Port is a port of an EndpointSlice.
@@ -143,6 +148,16 @@ func Endpoint(namespace, pod, addr string, ready bool) discoveryv1.Endpoint {
 		Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod},
 	}
+}
+
+// cached waits until the API server's watch cache has what was written: it answers lists that may be old, as those of
+// package resolve.
+func cached[T metav1.Object](c *Cluster, made T, get func(context.Context, string, metav1.GetOptions) (T, error)) {
+	c.t.Helper()
+	daemontest.Eventually(c.t, time.Minute, func() error {
+		_, err := get(c.t.Context(), made.GetName(), metav1.GetOptions{ResourceVersion: made.GetResourceVersion()})
+		return err
+	})
 }
 
 func (c *Cluster) check(err error) {

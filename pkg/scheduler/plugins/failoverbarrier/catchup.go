@@ -106,7 +106,7 @@ func (c *catchUp) try(ctx context.Context, ask func(ctx context.Context) error) 
 		if err == nil {
 			return true
 		}
-		klog.FromContext(ctx).Error(err, "The barrier stays shut, will ask again", "plugin", Name)
+		klog.FromContext(ctx).Error(err, "Still blocking binding, will ask again", "plugin", Name)
 		if !pause(ctx, later) {
 			return false
 		}

@@ -100,7 +100,11 @@ func TestBarrier(t *testing.T) {
 		"and away in the middle": {says(part("1", "a"), fails("1", errors.New("refused"))), "list bound pods: refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, 150*time.Millisecond, tc.bound, pod("a", "n"), pod("b", "n"))
+			timeout := time.Second
+			if tc.want == "" {
+				timeout = 5 * time.Second
+			}
+			c := start(t, timeout, tc.bound, pod("a", "n"), pod("b", "n"))
 			said, state := c.Filter(t, pod("new", ""))
 			if got := said["n"]; (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("says %q, want %q", got, tc.want)
@@ -181,7 +185,7 @@ func TestStaysOpen(t *testing.T) {
 // TestNeverOpensUncaught: the barrier stays closed as long as the snapshot lacks the pod.
 func TestNeverOpensUncaught(t *testing.T) {
 	a := says(bound("a", "missing"))
-	c := start(t, 500*time.Millisecond, a, pod("a", "n"))
+	c := start(t, 5*time.Second, a, pod("a", "n"))
 	for len(a.asked()) < 3 {
 		if said, _ := c.Filter(t, pod("new", "")); !strings.Contains(said["n"], "1 of 2 bound pods are not known yet") {
 			t.Fatal(said)
@@ -218,7 +222,7 @@ func TestNodeIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := says(bound(tc.bound...))
-			c := start(t, 200*time.Millisecond, a, pod("a", "n"))
+			c := start(t, 5*time.Second, a, pod("a", "n"))
 			if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod("orphan", "gone"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -234,18 +238,22 @@ func TestNodeIsGone(t *testing.T) {
 // TestSnapshotDecides: the informer knows the pod, the cycle's snapshot does not: this cycle must not bind.
 func TestSnapshotDecides(t *testing.T) {
 	a := says(bound("late"))
-	c := start(t, time.Second, a)
+	c := start(t, 10*time.Second, a)
 	if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod("late", "n"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
-	said, _ := c.Filter(t, pod("new", ""))
-	if !strings.Contains(said["n"], "1 of 1 bound pods are not known yet") {
-		t.Errorf("says %q", said["n"])
+	var took time.Duration
+	for range 5 { // a busy machine may delay one cycle, or the informer
+		begin := time.Now()
+		said, _ := c.Filter(t, pod("new", ""))
+		if !strings.Contains(said["n"], "1 of 1 bound pods are not known yet") {
+			t.Errorf("says %q", said["n"])
+		}
+		if took = time.Since(begin); took < fresh {
+			return
+		}
 	}
-	if took := time.Since(begin); took > 900*time.Millisecond {
-		t.Errorf("waited %v although the informer has it", took)
-	}
+	t.Errorf("waited %v although the informer has it", took)
 }
 
 func TestQueueingHint(t *testing.T) {

@@ -5,7 +5,6 @@ package foreignnominations_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +28,7 @@ func TestActivate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, "", []*corev1.Node{node("n"), node("m")}, []*corev1.Pod{foreign().Obj()}, "PreFilter", "Filter")
-			eventuallyKnown(t, c, foreign().Obj())
+			eventuallyKnown(t, c, foreign().Obj(), true)
 			if said, _ := c.Filter(t, pod("pod", plugintest.Profile, 5).Obj()); said["n"] == "" {
 				t.Fatal("the pod was not kept out")
 			}
@@ -37,13 +36,7 @@ func TestActivate(t *testing.T) {
 				t.Fatalf("activated %v before anything changed", got)
 			}
 			end(t, c)
-			for range 200 {
-				if slices.Contains(c.Activated(), "pod") {
-					return
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			t.Errorf("activated %v", c.Activated())
+			plugintest.Eventually(t, "the pod to be activated", func() bool { return slices.Contains(c.Activated(), "pod") })
 		})
 	}
 }

@@ -51,7 +51,9 @@ func TestFilter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := plugintest.New(t, foreignnominations.Name, foreignnominations.New, tc.args, []*corev1.Node{node("n"), node("m")}, []*corev1.Pod{tc.foreign}, "PreFilter", "Filter")
-			eventuallyKnown(t, c, tc.foreign)
+			f := tc.foreign
+			hidden := tc.args != "" || f.Status.Phase == corev1.PodFailed || f.DeletionTimestamp != nil || f.Spec.SchedulerName == plugintest.Profile
+			eventuallyKnown(t, c, f, !hidden)
 			said, _ := c.Filter(t, pod("pod", plugintest.Profile, 5).Obj())
 			if got := said["n"]; (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("node n says %q, want %q", got, tc.want)
@@ -60,16 +62,20 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// eventuallyKnown gives the plugin's handler of pods a moment: syncing the informer does not wait for it.
-func eventuallyKnown(t *testing.T, c *plugintest.Cluster, p *corev1.Pod) {
+// eventuallyKnown waits for the plugin's handler of pods: syncing the informer does not. A nomination that never counts
+// gets a moment.
+func eventuallyKnown(t *testing.T, c *plugintest.Cluster, p *corev1.Pod, counts bool) {
 	t.Helper()
 	if p.Status.NominatedNodeName == "" || p.Spec.NodeName != "" {
 		return
 	}
-	for range 20 {
-		if said, _ := c.Filter(t, pod("big", plugintest.Profile, -1000).Obj()); said["n"] != "" || said["m"] != "" {
-			return
-		}
+	big := pod("big", plugintest.Profile, -1000).Containers(nil).Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "4"}).Obj()
+	known := func() bool { said, _ := c.Filter(t, big); return said["n"] != "" || said["m"] != "" }
+	if counts {
+		plugintest.Eventually(t, "the nomination to be known", known)
+		return
+	}
+	for begin := time.Now(); !known() && time.Since(begin) < 200*time.Millisecond; {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

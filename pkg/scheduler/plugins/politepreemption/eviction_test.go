@@ -27,7 +27,7 @@ func budget(value string) *policyv1.PodDisruptionBudget {
 	}
 }
 
-func labelled(p *corev1.Pod, value string) *corev1.Pod {
+func labeled(p *corev1.Pod, value string) *corev1.Pod {
 	p.Labels = map[string]string{"protected": value}
 	return p
 }
@@ -76,10 +76,10 @@ func TestBudgets(t *testing.T) {
 		victims []string
 	}{
 		"the one without a budget": {[]*corev1.Pod{
-			labelled(pod("protected", plugintest.Profile, "a", 1), "yes"), pod("own", plugintest.Profile, "b", 5),
+			labeled(pod("protected", plugintest.Profile, "a", 1), "yes"), pod("own", plugintest.Profile, "b", 5),
 		}, "b", []string{"own"}},
 		"no other scheduler's pod instead": {[]*corev1.Pod{
-			labelled(pod("protected", plugintest.Profile, "a", 1), "yes"), pod("foreign", "default-scheduler", "b", 0),
+			labeled(pod("protected", plugintest.Profile, "a", 1), "yes"), pod("foreign", "default-scheduler", "b", 0),
 		}, "a", []string{"protected"}},
 		"none at all": {[]*corev1.Pod{
 			pod("protected", "default-scheduler", "a", 1), pod("foreign", "default-scheduler", "b", 0),

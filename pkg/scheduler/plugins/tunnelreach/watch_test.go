@@ -145,7 +145,7 @@ func TestWaitsForSources(t *testing.T) {
 		}
 	}
 	if said, _ := c.Filter(t, pod("true")); !strings.Contains(said["b"], refused) {
-		t.Errorf("labelled: %q", said["b"])
+		t.Errorf("labeled: %q", said["b"])
 	}
 	close(wait)
 	plugintest.Eventually(t, "the pod to be tried again", func() bool { return slices.Contains(c.Activated(), "pod") })

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// extension marks clusters that this package has written. Its value tells runs apart.
+const extension = "fairlead.dev/gateway"
+
+// mark is the run that has written an entry.
+type mark struct {
+	Run string `json:"run"`
+	// PID and Started are the process, and Boot the start of its machine: numbers of processes are used again.
+	PID     int    `json:"pid,omitempty"`
+	Started string `json:"started,omitempty"`
+	Boot    string `json:"boot,omitempty"`
+}
+
+func newMark() mark {
+	pid := os.Getpid()
+	return mark{Run: rand.Text(), PID: pid, Started: startOf(pid), Boot: boot()}
+}
+
+// marked returns the run that has written a cluster's entry; its Run is empty if none has.
+func marked(c *clientcmdapi.Cluster) (m mark) {
+	if c == nil {
+		return m
+	}
+	raw, ok := c.Extensions[extension].(*runtime.Unknown)
+	if !ok || json.Unmarshal(raw.Raw, &m) != nil {
+		return mark{}
+	}
+	return m
+}
+
+// lives reports whether the run goes on. One on another machine, which shares the file, counts as ended, and so does one
+// on a system that does not tell when its processes have started, such as macOS.
+func (m mark) lives() bool {
+	if m.PID <= 0 || m.Boot == "" || m.Started == "" || m.Boot != boot() {
+		return false
+	}
+	if err := syscall.Kill(m.PID, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+		return false
+	}
+	return m.Started == startOf(m.PID)
+}
+
+// startOf returns when a process has started, as far as the system tells.
+func startOf(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	// The name of the program may have blanks and brackets.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const start = 19 // field 22 of proc(5), after the two before it
+	if len(fields) <= start || fields[0] == "Z" {
+		return "ended"
+	}
+	return fields[start]
+}
+
+// boot returns the identity of the machine since its start.
+func boot() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socks5
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// TestLimitOfUsers: clients with tokens count by their user and not by their address, because behind one address
+// there may be many users: each has the limit of one client, and the clients of the one password have that of
+// their address. Connections that end make room.
+func TestLimitOfUsers(t *testing.T) {
+	var metrics *Metrics
+	w := newWorld(t, func(_ *world, cfg *Config) {
+		cfg.MaxConnsPerClient, cfg.Metrics = 2, NewMetrics(nil)
+		metrics = cfg.Metrics
+		cfg.Authenticator.Tokens = authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
+		})
+	})
+	w.name("echo.default", serveTCP(t, echo))
+	open := func(header string) (net.Conn, string) {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(nc, "CONNECT echo.default:7 HTTP/1.1\r\n"+header+"\r\n")
+		line, err := bufio.NewReader(nc).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc, line
+	}
+	bearer := func(name string) string { return "Proxy-Authorization: Bearer " + name + "\r\n" }
+	succeeds := func(header string) net.Conn {
+		nc, line := open(header)
+		if !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+			t.Errorf("%q within the limits: %s", header, line)
+		}
+		return nc
+	}
+	fails := func(header string) {
+		if _, line := open(header); !strings.HasPrefix(line, "HTTP/1.1 503 ") {
+			t.Errorf("%q above the limit: %s", header, line)
+		}
+	}
+	succeeds(bearer("bob"))
+	succeeds(bearer("bob"))
+	succeeds(bearer("alice"))
+	ofAlice := succeeds(bearer("alice"))
+	fails(bearer("alice"))
+	fails(bearer("bob"))
+	if n := testutil.ToFloat64(metrics.rejected); n != 2 { // which the alert SOCKS5Full watches
+		t.Errorf("the metric counts %v connections above the limit of their user, want 2", n)
+	}
+	_ = ofAlice.Close()
+	busy := 0
+	for _, r := range w.ended(t, 3) {
+		if r.Result == "busy" && strings.Contains(r.Error, "has too many connections") {
+			busy++
+		}
+	}
+	if busy != 2 {
+		t.Errorf("%d connections were above the limit of their user, want 2", busy)
+	}
+	for w.Open() > 3 {
+		time.Sleep(time.Millisecond)
+	}
+	succeeds(bearer("alice"))
+	succeeds(right())
+	succeeds(right())
+	fails(right())
+}
