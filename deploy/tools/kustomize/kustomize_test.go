@@ -173,19 +173,18 @@ func helm(t *testing.T) func(t *testing.T, namespace, values string) ([]byte, er
 	}
 }
 
-// TestHelm renders the chart by Helm's engine, with the same settings as a bundle.
-func TestHelm(t *testing.T) {
-	render := helm(t)
-	for name, tc := range map[string]struct{ namespace, values, bundle string }{
-		"default":        {"kube-system", "", ""},
-		"scheduler only": {"kube-system", "konnectivity: {enabled: false}", "konnectivity: {enabled: false}"},
-		"tunnel only":    {"kube-system", "scheduler: {enabled: false}", "scheduler: {enabled: false}"},
-		"lease counting": {"kube-system", "konnectivity: {leaseCounting: true}", "konnectivity: {leaseCounting: true}"},
-		"no policy":      {"kube-system", "konnectivity: {agent: {networkPolicy: false}}", "konnectivity: {agent: {networkPolicy: false}}"},
-		"own host":       {"kube-system", "konnectivity: {serverHost: 10.0.0.1}", "konnectivity: {serverHost: 10.0.0.1}"},
-		"everything, in another namespace": {
-			"tunnels",
-			`
+// helmCases are values of the chart, and the bundle's settings that they stand for. In
+// another namespace than kube-system the values are the bundle's settings.
+var helmCases = map[string]struct{ namespace, values, bundle string }{
+	"default":        {"kube-system", "", ""},
+	"scheduler only": {"kube-system", "konnectivity: {enabled: false}", "konnectivity: {enabled: false}"},
+	"tunnel only":    {"kube-system", "scheduler: {enabled: false}", "scheduler: {enabled: false}"},
+	"lease counting": {"kube-system", "konnectivity: {leaseCounting: true}", "konnectivity: {leaseCounting: true}"},
+	"no policy":      {"kube-system", "konnectivity: {agent: {networkPolicy: false}}", "konnectivity: {agent: {networkPolicy: false}}"},
+	"own host":       {"kube-system", "konnectivity: {serverHost: 10.0.0.1}", "konnectivity: {serverHost: 10.0.0.1}"},
+	"everything, in another namespace": {
+		"tunnels",
+		`
 scheduler:
   image: registry.example.com/scheduler:v1
   replicas: 5
@@ -200,23 +199,23 @@ konnectivity:
     nodeSelector: {kubernetes.io/os: linux}
     tolerations: [{operator: Exists}]
 `, "",
-		},
-		"mirror": {"kube-system", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}"},
-		"stock":  {"kube-system", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}"},
-		"null is empty": {
-			"kube-system", `
+	},
+	"mirror": {"kube-system", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}", "scheduler: {image: 'mirror.example:5000/a/fairlead-scheduler:v9'}"},
+	"stock":  {"kube-system", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}", "scheduler: {image: 'mirror.example/not-fairlead-scheduler'}"},
+	"null is empty": {
+		"kube-system", `
 scheduler: {nodeSelector: null, tolerations: null, resources: null}
 konnectivity: {serverHost: null, leaseCounting: null, agent: {nodeSelector: null, tolerations: null, resources: null}}`, `
 scheduler: {tolerations: [], resources: {}}
 konnectivity: {agent: {tolerations: [], resources: {}}}`,
-		},
-		"null removes a key": {
-			"kube-system", "scheduler: {resources: {requests: {cpu: null}}}\nkonnectivity: {agent: {resources: {requests: null}}}",
-			"scheduler: {resources: {requests: {memory: 128Mi}}}\nkonnectivity: {agent: {resources: {limits: {memory: 1536Mi}}}}",
-		},
-		"gateway": {"kube-system", "gateway: {enabled: true}", "gateway: {enabled: true}"},
-		"gateway, everything": {
-			"kube-system", `
+	},
+	"null removes a key": {
+		"kube-system", "scheduler: {resources: {requests: {cpu: null}}}\nkonnectivity: {agent: {resources: {requests: null}}}",
+		"scheduler: {resources: {requests: {memory: 128Mi}}}\nkonnectivity: {agent: {resources: {limits: {memory: 1536Mi}}}}",
+	},
+	"gateway": {"kube-system", "gateway: {enabled: true}", "gateway: {enabled: true}"},
+	"gateway, everything": {
+		"kube-system", `
 gateway:
   enabled: true
   image: registry.example.com/fairlead:v1
@@ -245,9 +244,14 @@ gateway:
   nodeSelector: {pool: edge}
   tolerations: [{operator: Exists}]
 `,
-		},
-		"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
-	} {
+	},
+	"no tolerations": {"kube-system", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}", "scheduler: {tolerations: []}\nkonnectivity: {agent: {tolerations: []}}"},
+}
+
+// TestHelm renders the chart by Helm's engine, with the same settings as a bundle.
+func TestHelm(t *testing.T) {
+	render := helm(t)
+	for name, tc := range helmCases {
 		t.Run(name, func(t *testing.T) {
 			got, err := render(t, tc.namespace, tc.values)
 			if err != nil {

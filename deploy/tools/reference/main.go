@@ -19,6 +19,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/cli"
 	agentapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/agent/app"
 	serverapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/server/app"
+	"github.com/fairlead-dev/fairlead/pkg/operator"
+	tunnelapiapp "github.com/fairlead-dev/fairlead/pkg/tunnelapi/app"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
@@ -61,7 +63,7 @@ func run(docs string, check bool) error {
 // commands are the programs with a reference. fairlead-scheduler has kube-scheduler's flags, which kubernetes.io lists.
 func commands() []*cobra.Command {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	return []*cobra.Command{cli.NewCommand(streams), serverapp.NewCommand(), agentapp.NewCommand()}
+	return []*cobra.Command{cli.NewCommand(streams), serverapp.NewCommand(), agentapp.NewCommand(), tunnelapiapp.NewCommand(), operator.NewCommand()}
 }
 
 // write makes the files in the directories what pages says.

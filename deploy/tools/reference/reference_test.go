@@ -73,3 +73,30 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestExamples: the help of each program has examples, and each line of them, with those that continue it, is a command of that program with flags
+// that it has.
+func TestExamples(t *testing.T) {
+	for _, c := range commands() {
+		if c.Name() == "fairlead" {
+			continue // the tests of pkg/cli look at it
+		}
+		ran := 0
+		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", "")) {
+			command, _, _ := strings.Cut(line, "#")
+			words := strings.Fields(command)
+			if len(words) == 0 {
+				continue
+			}
+			if ran++; words[0] != c.Name() {
+				t.Errorf("%s: example of %s", c.Name(), words[0])
+			}
+			if err := c.ParseFlags(words[1:]); err != nil || len(c.Flags().Args()) > 0 {
+				t.Errorf("%s: %q: %v, arguments %q", c.Name(), command, err, c.Flags().Args())
+			}
+		}
+		if ran == 0 {
+			t.Errorf("%s: no example", c.Name())
+		}
+	}
+}

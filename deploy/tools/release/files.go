@@ -11,8 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	pathpkg "path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,13 +44,27 @@ func (o *Options) pack(t target, bin, files string) (err error) {
 	for _, e := range entries {
 		err = errors.Join(err, add(archive, filepath.Join(bin, e.Name()), name+"/"+e.Name(), 0o755))
 	}
-	for _, extra := range o.Extra {
-		err = errors.Join(err, add(archive, filepath.Join(o.Source, extra), name+"/"+filepath.Base(extra), 0o644))
+	for _, from := range slices.Sorted(maps.Keys(o.Extra)) {
+		err = errors.Join(err, addTree(archive, filepath.Join(o.Source, from), name+"/"+o.Extra[from]))
 	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(archive.Close(), zipped.Close())
+}
+
+// addTree adds a file, or all files of a directory in the order of their names.
+func addTree(archive *tar.Writer, path, name string) error {
+	return filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		below, err := filepath.Rel(path, file)
+		if err != nil {
+			return err
+		}
+		return add(archive, file, pathpkg.Join(name, filepath.ToSlash(below)), 0o644)
+	})
 }
 
 func add(archive *tar.Writer, path, name string, mode int64) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"sigs.k8s.io/yaml"
 )
 
 // Options say what to release.
@@ -21,22 +22,29 @@ type Options struct {
 	Source, Out string
 	// Version is in the names of files.
 	Version string
-	// Programs are packages of commands.
-	Programs []string
+	// Programs are packages of commands for Linux, and Clients those that other systems get.
+	Programs, Clients []string
 	// Targets are operating systems and architectures: linux/amd64.
 	Targets []string
 	// LDFlags are for Go's linker.
 	LDFlags string
 	// Images makes the images of one architecture from a directory of programs. Default: those of this project.
 	Images func(architecture, bin string) ([]*imagetar.Image, error)
-	// Extra are further files of the sources for each archive of programs. Default: LICENSE and README.md.
-	Extra []string
+	// ImageTag is the version in the names of the images; Chart, if set, the file below Source that has it too.
+	ImageTag, Chart string
+	// Fresh compiles with an empty build cache: with -trimpath, Go takes what it has compiled from the same sources in another directory.
+	Fresh bool
+	// Extra are further files and directories of the sources for each archive of programs, with their paths there.
+	Extra map[string]string
 }
 
 // target is an operating system with an architecture.
 type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "-" + t.arch }
+
+// releaseForm is the version of a release, unlike that of a commit between two releases.
+var releaseForm = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.\d]*)?$`)
 
 var versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
@@ -47,8 +55,8 @@ func (o *Options) complete() ([]target, error) {
 	if o.Images == nil {
 		o.Images = imagetar.ProjectFor
 	}
-	if o.Extra == nil {
-		o.Extra = []string{"LICENSE", "README.md"}
+	if err := o.oneVersion(); err != nil {
+		return nil, err
 	}
 	var targets []target
 	for _, text := range o.Targets {
@@ -59,6 +67,31 @@ func (o *Options) complete() ([]target, error) {
 		targets = append(targets, target{system, arch})
 	}
 	return targets, nil
+}
+
+// oneVersion refuses a release whose images or chart are of another version. A build between two releases has those of the last one.
+func (o *Options) oneVersion() error {
+	if !releaseForm.MatchString(o.Version) {
+		return nil
+	}
+	if o.ImageTag != o.Version {
+		return fmt.Errorf("version %s: the images are of version %s: set ImageTag in pkg/bundle/v1alpha1/constants.go and run make update, see docs/release.md", o.Version, o.ImageTag)
+	}
+	if o.Chart == "" {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(o.Source, o.Chart))
+	if err != nil {
+		return err
+	}
+	var chart struct{ Version, AppVersion string }
+	if err := yaml.Unmarshal(data, &chart); err != nil {
+		return fmt.Errorf("%s: %w", o.Chart, err)
+	}
+	if want := strings.TrimPrefix(o.Version, "v"); chart.Version != want || chart.AppVersion != want {
+		return fmt.Errorf("version %s: the chart has version %q and appVersion %q: set both to %s in %s", o.Version, chart.Version, chart.AppVersion, want, o.Chart)
+	}
+	return nil
 }
 
 // Make builds everything beside the directory and moves it there when all is complete.
@@ -86,17 +119,18 @@ func Make(ctx context.Context, o Options) (err error) {
 	bins := map[target]string{}
 	for _, t := range targets {
 		bins[t] = filepath.Join(work, t.String())
-		if err := o.build(ctx, t, bins[t]); err != nil {
+		if err := o.build(ctx, t, bins[t], filepath.Join(work, "cache")); err != nil {
 			return err
 		}
 		if err := o.pack(t, bins[t], files); err != nil {
 			return err
 		}
 	}
-	if err := o.images(targets, bins, files); err != nil {
+	images, err := o.images(targets, bins, files)
+	if err != nil {
 		return err
 	}
-	if err := o.materials(targets, bins, files); err != nil {
+	if err := o.materials(targets, bins, images, files); err != nil {
 		return err
 	}
 	if err := checksums(files); err != nil {
@@ -108,44 +142,58 @@ func Make(ctx context.Context, o Options) (err error) {
 	return os.Rename(files, out)
 }
 
+// settings of Go that change what it compiles: its defaults, whatever the environment says.
+var settings = []string{
+	"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
+	"GOAMD64=v1", "GOARM64=v8.0", "GOARM=7", "GO386=sse2", "GOPPC64=power8", "GORISCV64=rva20u64",
+}
+
 // build compiles the programs for a target. They are static: no cgo.
-func (o *Options) build(ctx context.Context, t target, bin string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", o.LDFlags, "-o", bin + string(filepath.Separator)}, o.Programs...)
+func (o *Options) build(ctx context.Context, t target, bin, cache string) error {
+	programs := o.Programs
+	if t.os != "linux" {
+		programs = o.Clients
+	}
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", o.LDFlags, "-o", bin + string(filepath.Separator)}, programs...)
 	if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // as in other directories of programs
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = o.Source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch, "GOFLAGS=")
+	cmd.Env = append(append(os.Environ(), settings...), "GOOS="+t.os, "GOARCH="+t.arch)
+	if o.Fresh {
+		cmd.Env = append(cmd.Env, "GOCACHE="+cache)
+	}
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %v for %s: %w\n%s", o.Programs, t, err, text)
+		return fmt.Errorf("build %v for %s: %w\n%s", programs, t, err, text)
 	}
 	return nil
 }
 
-// images writes each image with all of its architectures. Only Linux has images.
-func (o *Options) images(targets []target, bins map[target]string, files string) error {
-	byName := map[string][]*imagetar.Image{}
+// images writes each image with all of its architectures, and returns them by file. Only Linux has images.
+func (o *Options) images(targets []target, bins map[target]string, files string) (map[string][]*imagetar.Image, error) {
+	byFile := map[string][]*imagetar.Image{}
 	for _, t := range targets {
 		if t.os != "linux" {
 			continue
 		}
 		images, err := o.Images(t.arch, bins[t])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, img := range images {
-			byName[img.ShortName()] = append(byName[img.ShortName()], img)
+			file := strings.NewReplacer("/", "-", ":", "-").Replace(img.ShortName()) + ".oci.tar"
+			byFile[file] = append(byFile[file], img)
 		}
 	}
-	for name, images := range byName {
-		file, err := os.Create(filepath.Join(files, strings.NewReplacer("/", "-", ":", "-").Replace(name)+".oci.tar"))
+	for name, images := range byFile {
+		file, err := os.Create(filepath.Join(files, name))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := errors.Join(imagetar.WriteMulti(file, images...), file.Close()); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return byFile, nil
 }

@@ -10,12 +10,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
 	spdxjson "github.com/spdx/tools-golang/json"
@@ -24,11 +26,12 @@ import (
 )
 
 // release makes a release of a small program from sources in a directory of their own.
-func release(t *testing.T, message string) string {
+func release(t *testing.T, message string, change ...func(*Options)) string {
 	t.Helper()
 	source, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	for name, text := range map[string]string{
-		"go.mod": "module example.org/small\n\ngo 1.26\n", "LICENSE": "a licence\n", "README.md": "# Small\n",
+		"go.mod": "module example.org/small\n\ngo 1.26\n", "LICENSE": "a license\n", "README.md": "# Small\n",
+		"docs/man/man1/small.1": ".TH SMALL 1\n", "cmd/more/main.go": "package main\n\nfunc main() {}\n",
 		"cmd/small/main.go": "package main\n\nfunc main() { println(\"" + message + "\") }\n",
 	} {
 		path := filepath.Join(source, name)
@@ -39,17 +42,77 @@ func release(t *testing.T, message string) string {
 			t.Fatal(err)
 		}
 	}
-	err := Make(t.Context(), Options{
-		Source: source, Out: out, Version: "v1.2.3", Programs: []string{"./cmd/small"}, Targets: []string{"linux/amd64", "linux/arm64"}, LDFlags: "-s -w",
+	o := Options{
+		Source: source, Out: out, Version: "v1.2.3", ImageTag: "v1.2.3", Programs: []string{"./cmd/small", "./cmd/more"}, Clients: []string{"./cmd/small"},
+		Extra: map[string]string{"LICENSE": "LICENSE", "README.md": "README.md", "docs/man": "man"}, Targets: []string{"linux/amd64", "linux/arm64", "darwin/arm64"}, LDFlags: "-s -w",
 		Images: func(arch, bin string) ([]*imagetar.Image, error) {
 			img, err := imagetar.Program(imagetar.Config{Name: "example/small:v1", Architecture: arch, Entrypoint: []string{"/small"}}, "/small", filepath.Join(bin, "small"))
 			return []*imagetar.Image{img}, err
 		},
-	})
-	if err != nil {
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	if err := Make(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestEnvironment: settings of Go in the environment of who builds do not change the files.
+func TestEnvironment(t *testing.T) {
+	few := func(o *Options) { o.Targets = []string{"linux/amd64", "linux/arm64"} }
+	plain := release(t, "hello", few)
+	for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "nodwarf5", "GOFIPS140": "latest", "GOFLAGS": "-race", "CGO_ENABLED": "1"} {
+		t.Setenv(name, value)
+	}
+	if err := Compare(plain, release(t, "hello", few)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFreshCache: the second build of a comparison compiles all by itself, and takes nothing from the cache of the first one.
+func TestFreshCache(t *testing.T) {
+	few := func(o *Options) { o.Targets = []string{"linux/amd64"} }
+	one := release(t, "hello", few)
+	other := filepath.Join(t.TempDir(), "cache")
+	t.Setenv("GOCACHE", other)
+	two := release(t, "hello", few, func(o *Options) { o.Fresh = true })
+	if err := Compare(one, two); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the build used the cache of the environment: %v", err)
+	}
+}
+
+// TestVersions: a release whose images or chart are of another version is refused, and a build of a commit is not.
+func TestVersions(t *testing.T) {
+	source := t.TempDir()
+	chart := func(version, app string) {
+		if err := os.WriteFile(filepath.Join(source, "Chart.yaml"), []byte("version: "+version+"\nappVersion: "+app+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct{ version, tag, chart, app, want string }{
+		{"v1.2.3", "v1.2.3", "1.2.3", "1.2.3", ""},
+		{"v9.9.9", "v1.2.3", "9.9.9", "9.9.9", "the images are of version v1.2.3"},
+		{"v9.9.9-rc.1", "v9.9.9", "9.9.9", "9.9.9", "the images are of version v9.9.9"},
+		{"v1.2.3", "v1.2.3", "1.2.2", "1.2.3", "the chart has version"},
+		{"v1.2.3", "v1.2.3", "1.2.3", "1.2.2", "appVersion"},
+		{"v1.2.3-4-g0123abc", "v1.2.3", "1.2.3", "1.2.3", ""},
+		{"dev", "v1.2.3", "1.2.3", "1.2.3", ""},
+	} {
+		chart(tc.chart, tc.app)
+		o := Options{Source: source, Version: tc.version, ImageTag: tc.tag, Chart: "Chart.yaml", Targets: []string{"linux/amd64"}}
+		if _, err := o.complete(); (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	o := Options{Source: "../../..", Version: v1alpha1.ImageTag, ImageTag: v1alpha1.ImageTag, Chart: "deploy/helm/fairlead/Chart.yaml"}
+	if _, err := o.complete(); err != nil {
+		t.Errorf("this release: %v", err)
+	}
 }
 
 // TestReproducible: the same sources in two directories give the same files, and Compare finds sources that differ, and a
@@ -64,7 +127,7 @@ func TestReproducible(t *testing.T) {
 	}
 	cmd := exec.Command("sha256sum", "--check", "--strict", checksumFile)
 	cmd.Dir = one
-	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 4 {
+	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 5 {
 		t.Errorf("sha256sum: %v\n%s", err, text)
 	}
 	if err := os.WriteFile(filepath.Join(two, "fairlead-v1.2.3-linux-amd64.tar.gz"), nil, 0o600); err != nil {
@@ -93,7 +156,7 @@ func members(t *testing.T, r io.Reader) map[string][]byte {
 	}
 }
 
-// TestContents: archives have the programs and the licence; the image has both architectures, and each blob is what its
+// TestContents: archives have the programs and the license; the image has both architectures, and each blob is what its
 // name says; the bill of materials is valid and names the programs.
 func TestContents(t *testing.T) {
 	dir := release(t, "hello")
@@ -107,7 +170,7 @@ func TestContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := members(t, zipped)
-	for _, name := range []string{"small", "LICENSE", "README.md"} {
+	for _, name := range []string{"small", "more", "LICENSE", "README.md", "man/man1/small.1"} {
 		if len(got["fairlead-v1.2.3-linux-arm64/"+name]) == 0 {
 			t.Errorf("the archive lacks %s", name)
 		}
@@ -125,8 +188,42 @@ func TestContents(t *testing.T) {
 	if err := spdxlib.ValidateDocument(doc); err != nil {
 		t.Error(err)
 	}
-	if names := described(t, doc); len(names) != 2 || len(doc.Packages) != 3 {
-		t.Errorf("describes %v of %d packages, want the program twice and Go's standard library", names, len(doc.Packages))
+	if names := described(t, doc); len(names) != 7 || len(doc.Packages) != 8 {
+		t.Errorf("describes %v of %d packages, want two programs for Linux twice, one for macOS, an image twice, and Go's standard library", names, len(doc.Packages))
+	}
+	checkMaterials(t, dir, doc)
+}
+
+// checkMaterials compares the images of a bill of materials with the manifests in their archive.
+func checkMaterials(t *testing.T, dir string, doc *spdx.Document) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(dir, "example-small-v1.oci.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	blobs := members(t, file)
+	images := 0
+	for _, p := range doc.Packages {
+		if p.PrimaryPackagePurpose != "CONTAINER" {
+			continue
+		}
+		images++
+		if len(blobs["blobs/sha256/"+p.PackageChecksums[0].Value]) == 0 || p.PackageFileName != "example-small-v1.oci.tar" || p.PackageVersion != "v1" {
+			t.Errorf("%s is no manifest in its archive", p.PackageSPDXIdentifier)
+		}
+		contains := 0
+		for _, r := range doc.Relationships {
+			if r.Relationship == "CONTAINS" && r.RefA.ElementRefID == p.PackageSPDXIdentifier && strings.Contains(string(r.RefB.ElementRefID), "-small-linux-") {
+				contains++
+			}
+		}
+		if contains != 1 {
+			t.Errorf("%s contains %d programs", p.PackageSPDXIdentifier, contains)
+		}
+	}
+	if images != 2 {
+		t.Errorf("%d images, want one for each architecture", images)
 	}
 }
 

@@ -6,11 +6,15 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
@@ -21,8 +25,8 @@ const created = "1970-01-01T00:00:00Z"
 
 const noAssertion = "NOASSERTION"
 
-// materials writes a bill of materials in SPDX's format: what Go has recorded in the binaries themselves.
-func (o *Options) materials(targets []target, bins map[target]string, files string) error {
+// materials writes a bill of materials in SPDX's format: what Go has recorded in the binaries themselves, and the images with their programs.
+func (o *Options) materials(targets []target, bins map[target]string, images map[string][]*imagetar.Image, files string) error {
 	doc := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "fairlead-" + o.Version,
 		DocumentNamespace: "https://github.com/fairlead-dev/fairlead/releases/" + o.Version + "/sbom",
@@ -38,6 +42,11 @@ func (o *Options) materials(targets []target, bins map[target]string, files stri
 			if err := addProgram(doc, modules, t, filepath.Join(bins[t], e.Name()), o.Version); err != nil {
 				return err
 			}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(images)) {
+		for _, img := range images[file] {
+			addImage(doc, file, img)
 		}
 	}
 	file, err := os.Create(filepath.Join(files, "fairlead-"+o.Version+".spdx.json"))
@@ -91,6 +100,28 @@ func addProgram(doc *v2_3.Document, modules map[string]bool, t target, path, ver
 		relate(doc, program, "CONTAINS", module)
 	}
 	return nil
+}
+
+// addImage adds an image of one architecture and the programs in it. Its checksum is that of its manifest, which names it after an @.
+func addImage(doc *v2_3.Document, file string, img *imagetar.Image) {
+	name, tag, _ := strings.Cut(img.ShortName(), ":")
+	image := id("image", name, img.Architecture())
+	doc.Packages = append(doc.Packages, &v2_3.Package{
+		PackageName: name, PackageSPDXIdentifier: image, PackageVersion: tag, PackageFileName: file, PrimaryPackagePurpose: "CONTAINER",
+		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: "Apache-2.0", PackageCopyrightText: noAssertion,
+		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: strings.TrimPrefix(img.Digest(), "sha256:")}},
+		PackageExternalReferences: []*v2_3.PackageExternalReference{{
+			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
+			Locator: "pkg:oci/" + filepath.Base(name) + "@" + url.QueryEscape(img.Digest()) + "?arch=" + img.Architecture() + "&tag=" + tag,
+		}},
+	})
+	relate(doc, "DOCUMENT", "DESCRIBES", image)
+	for _, source := range img.Sources() {
+		program := id(filepath.Base(source), target{"linux", img.Architecture()}.String())
+		if slices.ContainsFunc(doc.Packages, func(p *v2_3.Package) bool { return p.PackageSPDXIdentifier == program }) {
+			relate(doc, image, "CONTAINS", program)
+		}
+	}
 }
 
 func modulePackage(element common.ElementID, path, version string) *v2_3.Package {

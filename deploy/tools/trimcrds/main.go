@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command trimcrds removes the descriptions of fields from deprecated versions in the
-// CustomResourceDefinitions of a directory, which are twice as large with them:
+// Command trimcrds completes the CustomResourceDefinitions of a directory that controller-gen wrote:
 //
 //	go run ./trimcrds DIRECTORY
 //
-// The current version has the descriptions of all fields.
+// It removes the descriptions of fields from deprecated versions, which are twice as large with
+// them; the current version has the descriptions of all fields. And the items of an array that
+// preserves unknown fields become objects of any fields, for which controller-gen has no marker.
 package main
 
 import (
@@ -53,7 +54,7 @@ func trimFile(file string) error {
 	return os.WriteFile(file, trimmed, 0o644) //nolint:gosec // a source file
 }
 
-// trim returns a definition without the descriptions of deprecated versions.
+// trim returns a definition whose arrays have items, without the descriptions of deprecated versions.
 func trim(data []byte) ([]byte, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(data, crd); err != nil {
@@ -66,14 +67,17 @@ func trim(data []byte) ([]byte, error) {
 	spec, _ := object["spec"].(map[string]any)
 	versions, _ := spec["versions"].([]any)
 	for i, v := range crd.Spec.Versions {
-		if !v.Deprecated || i >= len(versions) {
+		if i >= len(versions) {
 			continue
 		}
 		version, _ := versions[i].(map[string]any)
 		schema, _ := version["schema"].(map[string]any)
 		root, _ := schema["openAPIV3Schema"].(map[string]any)
-		strip(root)
-		root["description"] = "Deprecated. The fields are described in the current version."
+		openItems(root)
+		if v.Deprecated {
+			strip(root)
+			root["description"] = "Deprecated. The fields are described in the current version."
+		}
 	}
 	out, err := yaml.Marshal(object)
 	return append([]byte("---\n"), out...), err
@@ -92,6 +96,26 @@ func strip(value any) {
 	case []any:
 		for _, inner := range v {
 			strip(inner)
+		}
+	}
+}
+
+// openItems makes the items of arrays that preserve unknown fields objects that do so. An array
+// without a schema of its items is no structural schema.
+func openItems(value any) {
+	const preserve = "x-kubernetes-preserve-unknown-fields"
+	switch v := value.(type) {
+	case map[string]any:
+		if v["type"] == "array" && v["items"] == nil && v[preserve] == true {
+			delete(v, preserve)
+			v["items"] = map[string]any{"type": "object", preserve: true}
+		}
+		for _, inner := range v {
+			openItems(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			openItems(inner)
 		}
 	}
 }

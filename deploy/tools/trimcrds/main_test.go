@@ -43,3 +43,19 @@ func TestTrim(t *testing.T) {
 		t.Error("a file that is no YAML is accepted")
 	}
 }
+
+// TestOpenItems: an array of anything becomes an array of objects with any fields, in all versions,
+// and other arrays stay as they are.
+func TestOpenItems(t *testing.T) {
+	const list = "list: {type: array, items: {type: string"
+	open := strings.ReplaceAll(definition, "a: {type: string", "open: {type: array, x-kubernetes-preserve-unknown-fields: true}, a: {type: string")
+	open = strings.ReplaceAll(open, list, "open: {type: array, x-kubernetes-preserve-unknown-fields: true}, "+list)
+	out, err := trim([]byte(open))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "open:\n            items:\n              type: object\n              x-kubernetes-preserve-unknown-fields: true\n            type: array\n"
+	if text := string(out); strings.Count(text, want) != 2 || strings.Count(text, "preserve") != 2 {
+		t.Errorf("completed to\n%s\nwant twice\n%s", text, want)
+	}
+}
