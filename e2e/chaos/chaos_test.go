@@ -3,12 +3,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
@@ -105,5 +108,50 @@ func TestChoose(t *testing.T) {
 	}
 	if _, err := choose(all, options{only: "4"}); err == nil {
 		t.Error("fault 4 was found")
+	}
+}
+
+// TestJudge: a fault is met only if all of its tests ran and passed.
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		err  error
+		want string
+	}{
+		"passed":             {"=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n", nil, "met"},
+		"a subtest skipped":  {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- SKIP: TestA/b (0.00s)\nPASS\n", nil, "met"},
+		"one of two skipped": {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- SKIP: TestB (0.00s)\nPASS\n", nil, notRun},
+		"no test":            {"testing: warning: no tests to run\nPASS\n", nil, notRun},
+		"failed":             {"=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\n", errors.New("exit status 1"), missed},
+	} {
+		if got := judge([]byte(c.text), c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if got := longest([]byte("unavailable for at most 120ms: 0 of 10\nunavailable for at most 2.79s: 1\n")); got != 2790*time.Millisecond {
+		t.Errorf("the longest unavailability is %v", got)
+	}
+}
+
+// TestMakePreparesTests: the targets that run all faults build Prometheus and tell the tests where it is. Without it, TestAlertsFire is skipped, and a
+// fault whose test is skipped is not met.
+func TestMakePreparesTests(t *testing.T) {
+	if _, err := os.Stat("../../Makefile"); err != nil { // also lets go test run it again when the Makefile changes
+		t.Fatal(err)
+	}
+	for _, target := range []string{"chaos", "soak-faults"} {
+		out, err := exec.CommandContext(t.Context(), "make", "-n", "-C", "../..", target).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := regexp.MustCompile(`(?m)^.*\bFAIRLEAD_E2E_PROMETHEUS=(\S+) .* \./e2e/chaos\b`).FindSubmatch(out)
+		if run == nil {
+			t.Errorf("make %s does not name Prometheus to the tests:\n%s", target, out)
+			continue
+		}
+		dir := filepath.Dir(string(run[1]))
+		if built := regexp.MustCompile(`(?m)build .* -o ` + regexp.QuoteMeta(dir) + `/ \S+/cmd/prometheus$`); !built.Match(out) {
+			t.Errorf("make %s does not build %s:\n%s", target, run[1], out)
+		}
 	}
 }

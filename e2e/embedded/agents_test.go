@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // supervisor controls the programs of a cluster.
@@ -112,18 +111,10 @@ func requestToken(t *testing.T, client kubernetes.Interface, account, audience, 
 // startAgent runs one more agent with another token and returns how to ask whether it is ready.
 func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 	t.Helper()
-	ports := [2]int{}
-	for i := range ports {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-		_ = l.Close()
-	}
+	ports := daemontest.Ports(t, 2)
 	args := append(slices.Clone(h.programArgs("dev", "konnectivity-agent-0")),
 		"--agent-id=stranger", "--service-account-token-path="+tokenFile,
-		fmt.Sprintf("--health-server-port=%d", ports[0]), fmt.Sprintf("--admin-server-port=%d", ports[1]))
+		"--health-server-port="+ports[0], "--admin-server-port="+ports[1])
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, filepath.Join(h.Bin, "konnectivity-agent"), args...)
 	var log bytes.Buffer
@@ -138,7 +129,7 @@ func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 			t.Log(log.String())
 		}
 	})
-	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])
+	url := "http://127.0.0.1:" + ports[0] + "/readyz"
 	return func() bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

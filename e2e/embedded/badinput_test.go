@@ -18,9 +18,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Every invalid Bundle is rejected, with the field and the remedy, before
@@ -120,10 +120,10 @@ func TestMissingToolchain(t *testing.T) {
 // building what is missing.
 func builtComponents(t *testing.T) string {
 	t.Helper()
-	paths, err := binaries.Find(t.Context(), binaries.Options{}, cluster.Silent)
+	paths, err := binaries.Find(t.Context(), binaries.Options{}, progress.Silent)
 	if errors.Is(err, binaries.ErrMissing) {
 		t.Setenv("PATH", binDir+":"+os.Getenv("PATH")) // the project's own programs
-		paths, err = binaries.Find(t.Context(), binaries.Options{}, cluster.Silent)
+		paths, err = binaries.Find(t.Context(), binaries.Options{}, progress.Silent)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestInterruptedUp(t *testing.T) {
 	}
 }
 
-// A killed "up" cannot clean up. A new "up" recognises what is left and does
+// A killed "up" cannot clean up. A new "up" recognizes what is left and does
 // not touch it; "down" removes it.
 func TestKilledUp(t *testing.T) {
 	h := newHome(t)

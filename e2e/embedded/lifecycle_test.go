@@ -81,6 +81,7 @@ func TestLifecycle(t *testing.T) {
 		}
 		h.try("verify", "--only", "api-server").want(t, 1)
 		h.must("up", "--no-verify")
+		h.must("status", "--name", "dev", "--wait", "60s")
 		if s := h.status("dev"); !s.Healthy {
 			t.Errorf("status after up: %+v", s)
 		}
@@ -230,6 +231,7 @@ func sideBySide(t *testing.T, h *home) {
 	}
 	h.must("down", "--name", "other")
 	h.nothingLeft("other")
+	h.must("status", "--name", "dev", "--wait", "60s")
 	if s := h.status("dev"); !s.Healthy {
 		t.Errorf("removing one cluster hurt the other: %+v", s)
 	}

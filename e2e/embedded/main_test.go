@@ -140,7 +140,7 @@ func (h *home) must(args ...string) string {
 	return r.Stdout
 }
 
-// status is what "fairlead status -o json" says.
+// status is what "fairlead status -o json" says of components.
 type status struct {
 	Running, Healthy bool
 	Nodes            int
@@ -154,11 +154,11 @@ type status struct {
 func (h *home) status(name string) status {
 	h.t.Helper()
 	r := h.try("status", "--name", name, "-o", "json")
-	var s status
+	var s struct{ Components status }
 	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil {
 		h.t.Fatalf("status: %v\n%s%s", err, r.Stdout, r.Stderr)
 	}
-	return s
+	return s.Components
 }
 
 func (s status) find(t *testing.T, name string) process.Status {

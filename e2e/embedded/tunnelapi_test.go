@@ -48,9 +48,16 @@ type apiWorld struct {
 }
 
 func newAPIWorld(t *testing.T) *apiWorld {
+	t.Helper()
+	return newAPIWorldOf(t, "tunnelAPI: {enabled: true}")
+}
+
+// newAPIWorldOf is newAPIWorld with a bundle.
+func newAPIWorldOf(t *testing.T, bundle string) *apiWorld {
+	t.Helper()
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
-	if err := os.WriteFile(file, []byte(bundletest.File("tunnelAPI: {enabled: true}")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(bundletest.File(bundle)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.must("up", "-f", file, "-q", "--nodes", "1", "--agents", "1", "--no-verify")
@@ -289,6 +296,29 @@ func (w *apiWorld) direct(pair *pki.KeyPair, user string) (int, string) {
 
 func (w *apiWorld) directTo(path string, pair *pki.KeyPair, user string) (int, string) {
 	w.t.Helper()
+	header := http.Header{}
+	if user != "" {
+		header.Set("X-Remote-User", user)
+		header.Set("X-Remote-Group", "system:masters")
+	}
+	if user == "guest" {
+		header.Del("X-Remote-Group")
+	}
+	return w.request(w.address, path, pair, header)
+}
+
+// request sends a request to an API server, with a certificate and headers.
+func (w *apiWorld) request(address, path string, pair *pki.KeyPair, header http.Header) (int, string) {
+	w.t.Helper()
+	code, body, err := w.tryRequest(address, path, pair, header)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return code, body
+}
+
+// tryRequest is request for a server that may not answer yet.
+func (w *apiWorld) tryRequest(address, path string, pair *pki.KeyPair, header http.Header) (int, string, error) {
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // the test is about the other side
 	if pair != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // whatever CAs the server asks for
@@ -297,27 +327,18 @@ func (w *apiWorld) directTo(path string, pair *pki.KeyPair, user string) (int, s
 	}
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.address+path, nil)
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		return 0, "", err
 	}
-	if user != "" {
-		req.Header.Set("X-Remote-User", user)
-		req.Header.Set("X-Remote-Group", "system:masters")
-	}
-	if user == "guest" {
-		req.Header.Del("X-Remote-Group")
-	}
+	req.Header = header
 	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
 	if err != nil {
-		w.t.Fatal(err)
+		return 0, "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
+	return resp.StatusCode, string(body), err
 }
 
 // TestTunnelAPIStrangers: the API server believes the headers of the front proxy alone, and who is authenticated still
@@ -349,6 +370,7 @@ func TestTunnelAPIStrangers(t *testing.T) {
 		{"a foreign CA of the same name", made(w.newCA(proxy.Cert.Subject.CommonName), request, 0), "admin", http.StatusUnauthorized, "Unauthorized"},
 		{"a client certificate with the front proxy's name", made(clients, request, 0), "admin", http.StatusForbidden, fmt.Sprintf(`User \"%s\"`, request.CommonName)},
 	}
+	w.wholeIdentity(good)
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 		if code, body := w.directTo(path, nil, ""); code != http.StatusOK {
 			t.Errorf("%s without a certificate: %d %s", path, code, body)

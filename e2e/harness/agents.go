@@ -4,7 +4,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -31,35 +30,43 @@ type Agents interface {
 // Agents of the cluster: a DaemonSet's Pods, or processes of this machine.
 func (c *Cluster) Agents() Agents {
 	if c.Simulated() {
-		return processAgents{process.NewClient(filepath.Join(c.StateDir(c.Name), "run/supervisor.sock"))}
+		return c.Processes("konnectivity-agent-")
 	}
 	return podAgents{c}
 }
 
-type processAgents struct{ supervisor *process.Client }
+// Processes are those of a simulated cluster whose names begin so.
+func (c *Cluster) Processes(prefix string) Agents {
+	return processes{process.NewClient(filepath.Join(c.StateDir(c.Name), "run/supervisor.sock")), prefix}
+}
 
-func (a processAgents) names(ctx context.Context) ([]string, error) {
+type processes struct {
+	supervisor *process.Client
+	prefix     string
+}
+
+func (a processes) names(ctx context.Context) ([]string, error) {
 	report, err := a.supervisor.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, p := range report.Processes {
-		if strings.HasPrefix(p.Name, "konnectivity-agent-") {
+		if strings.HasPrefix(p.Name, a.prefix) {
 			names = append(names, p.Name)
 		}
 	}
 	return names, nil
 }
 
-func (a processAgents) Stop(ctx context.Context) error {
+func (a processes) Stop(ctx context.Context) error {
 	return a.each(ctx, a.supervisor.Stop)
 }
 
-func (a processAgents) Start(ctx context.Context) error { return a.each(ctx, a.start) }
+func (a processes) Start(ctx context.Context) error { return a.each(ctx, a.start) }
 
-// start returns once the agent answers that it is ready.
-func (a processAgents) start(ctx context.Context, name string) error {
+// start returns once the process is ready.
+func (a processes) start(ctx context.Context, name string) error {
 	if err := a.supervisor.Start(ctx, name); err != nil {
 		return err
 	}
@@ -75,8 +82,8 @@ func (a processAgents) start(ctx context.Context, name string) error {
 	})
 }
 
-// Restart replaces one agent after another.
-func (a processAgents) Restart(ctx context.Context) error {
+// Restart replaces one after another.
+func (a processes) Restart(ctx context.Context) error {
 	return a.each(ctx, func(ctx context.Context, name string) error {
 		if err := a.supervisor.Stop(ctx, name); err != nil {
 			return err
@@ -85,13 +92,13 @@ func (a processAgents) Restart(ctx context.Context) error {
 	})
 }
 
-func (a processAgents) each(ctx context.Context, do func(context.Context, string) error) error {
+func (a processes) each(ctx context.Context, do func(context.Context, string) error) error {
 	names, err := a.names(ctx)
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		return errors.New("the cluster has no agents")
+		return fmt.Errorf("the cluster has no process %s", a.prefix)
 	}
 	for _, name := range names {
 		if err := do(ctx, name); err != nil {

@@ -28,6 +28,9 @@ const (
 
 // Cluster is one that fairlead up has made.
 type Cluster struct {
+	// KeepConnections lets kube-apiserver keep its connections to the webhook and the aggregated API of the test server, as
+	// most webhooks do. By default each call is a dial. Set it before StartServer.
+	KeepConnections bool
 	*Home
 	// Name and Provider are the flags of "up".
 	Name, Provider string
@@ -144,15 +147,15 @@ func (c *Cluster) connect(ctx context.Context) error {
 		c.Nodes, err = findNodes(c.kindName())
 		return err
 	}
-	status, err := c.Must(ctx, "status", "--name", c.Name, "-o", "json")
+	status, err := c.Try(ctx, "status", "--name", c.Name, "-o", "json") // which also shows what is not healthy yet
 	if err != nil {
 		return err
 	}
-	var s struct{ HostIP string }
-	if err := json.Unmarshal([]byte(status), &s); err != nil || s.HostIP == "" {
-		return fmt.Errorf("status tells no address of the machine: %w", errors.Join(err, errors.New(status)))
+	var s struct{ Components struct{ HostIP string } }
+	if err := json.Unmarshal([]byte(status.Stdout), &s); err != nil || s.Components.HostIP == "" {
+		return fmt.Errorf("status tells no address of the machine: %w", errors.Join(err, errors.New(status.Stdout+status.Stderr)))
 	}
-	c.hostIP = s.HostIP
+	c.hostIP = s.Components.HostIP
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // owner identifies this process in the names of the things that it creates, so
-// a later run can recognise what a killed one left behind. It has the process
+// a later run can recognize what a killed one left behind. It has the process
 // id and the place in which that id is valid.
 func owner() string { return fmt.Sprintf("%d-%s", os.Getpid(), place()) }
 

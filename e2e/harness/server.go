@@ -134,13 +134,13 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string][]byte, error) {
 }
 
 // serverArgs are testpod's, with its files in dir.
-func serverArgs(p ports, ip, dir, frontProxyName string) []string {
+func (c *Cluster) serverArgs(p ports, ip, dir, frontProxyName string) []string {
 	address := func(port int) string { return net.JoinHostPort(ip, strconv.Itoa(port)) }
 	return []string{
 		"serve", "-http=" + address(p.http), "-tcp=" + address(p.tcp), "-tls=" + address(p.tls),
 		"-cert=" + filepath.Join(dir, corev1.TLSCertKey), "-key=" + filepath.Join(dir, corev1.TLSPrivateKeyKey),
 		"-front-proxy-ca=" + filepath.Join(dir, "front-proxy-ca.crt"), "-front-proxy-names=" + frontProxyName,
-		"-tick=" + tickEvery.String(),
+		"-tick=" + tickEvery.String(), "-keep-connections=" + strconv.FormatBool(c.KeepConnections),
 	}
 }
 
@@ -166,8 +166,8 @@ func (c *Cluster) startHostServer(ctx context.Context, files map[string][]byte) 
 	}
 	// Do not use the caller's context: a test's context would end the server with
 	// the test.
-	cmd := exec.Command(c.tool, serverArgs(p, c.hostIP, dir, string(files["front-proxy-name"]))...) //nolint:noctx // see above; Close ends it
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                              // a killed test cleans nothing up
+	cmd := exec.Command(c.tool, c.serverArgs(p, c.hostIP, dir, string(files["front-proxy-name"]))...) //nolint:noctx // see above; Close ends it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                                // a killed test cleans nothing up
 	if err := cmd.Start(); err != nil {
 		return p, err
 	}
@@ -176,7 +176,7 @@ func (c *Cluster) startHostServer(ctx context.Context, files map[string][]byte) 
 }
 
 func (c *Cluster) serverPod(p ports) *corev1.Pod {
-	pod := c.NewPod(ServerName, serverArgs(p, "", "/files", "front-proxy-client")...)
+	pod := c.NewPod(ServerName, c.serverArgs(p, "", "/files", "front-proxy-client")...)
 	pod.Spec.HostNetwork = c.Simulated() // then its address is the machine's, where the server really is
 	if c.Simulated() {                   // the gateway leads to no other port of the machine
 		for _, port := range []int{p.http, p.tcp, p.tls} {

@@ -14,7 +14,7 @@ import (
 const homePrefix = "fl-"
 
 // HomePrefix begins the names of this process's home directories, so a later
-// run can recognise what a killed one left behind.
+// run can recognize what a killed one left behind.
 func HomePrefix() string { return homePrefix + owner() + "-" }
 
 // ClusterName is a name for a cluster that no other run of tests has: container

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,33 @@ func aggregated(ctx context.Context, t *testing.T) {
 	if groups := strings.Join(got.Values("X-Remote-Group"), ","); !strings.Contains(groups, "system:masters") && !strings.Contains(groups, "kubeadm:cluster-admins") {
 		t.Errorf("X-Remote-Group = %s", groups)
 	}
+	wholeIdentity(ctx, t)
 	withoutAgents(ctx, t)
+}
+
+// wholeIdentity asks as a user with a UID and extra values. All of that arrives, and nothing that the client itself sends
+// under the names of the front proxy's headers.
+func wholeIdentity(ctx context.Context, t *testing.T) {
+	t.Helper()
+	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).
+		SetHeader("Impersonate-User", "alice").SetHeader("Impersonate-Group", "system:masters").SetHeader("Impersonate-Uid", "alice-uid").
+		SetHeader("Impersonate-Extra-example.org%2fteam", "blue").
+		SetHeader("X-Remote-Uid", "mallory-uid").SetHeader("X-Remote-Group", "mallory-group").SetHeader("X-Remote-Extra-Mallory", "yes").Do(ctx).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got http.Header
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	for header, want := range map[string][]string{
+		"X-Remote-User": {"alice"}, "X-Remote-Uid": {"alice-uid"}, "X-Remote-Group": {"system:masters", "system:authenticated"},
+		"X-Remote-Extra-Example.org%2fteam": {"blue"}, "X-Remote-Extra-Mallory": nil,
+	} {
+		if !slices.Equal(got.Values(header), want) {
+			t.Errorf("%s = %q, want %q", header, got.Values(header), want)
+		}
+	}
 }
 
 // withoutAgents stops the agents. The aggregated API is then unavailable until

@@ -22,7 +22,7 @@ import (
 // server's certificate is of, and firewall what stands in the way of everything
 // but the tunnel where nodes are real.
 var (
-	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}\ntunnelAPI: {enabled: true}"}, prepare)
+	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}\ntunnelAPI: {enabled: true, connect: true}"}, prepare)
 	serverCA []byte
 	firewall *harness.Firewall
 )

@@ -26,7 +26,7 @@ import (
 // `fairlead up` leaves what the operator applies.
 func TestUpWithOperator(t *testing.T) {
 	if !suite.Simulated() {
-		t.Skip("fairlead up has the flag for embedded clusters only")
+		t.Skip("e2e/kind/lifecycle has the test for kind: it makes a cluster anyway")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -63,6 +63,7 @@ func TestUpWithOperator(t *testing.T) {
 		}
 	}
 	ready()
+	explained(ctx, t, name)
 	deployments := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("kube-system")
 	before, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{})
 	if err != nil {
@@ -89,6 +90,41 @@ func TestUpWithOperator(t *testing.T) {
 	fairlead(ctx, up...)
 	if after, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{}); err != nil || after.GetUID() != before.GetUID() {
 		t.Errorf("without a Bundle, `fairlead up` has deleted what the operator left: %v", err)
+	}
+}
+
+// explained: kubectl describes each field of the kinds, and shows their columns.
+func explained(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	kubectl, err := suite.BuildKubectl(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"explain bundles.spec.managementPolicy", []string{"DESCRIPTION:", "ENUM:", "Observe"}},
+		{"explain bundles.spec.konnectivity --recursive", []string{"agent", "server", "<Object>"}},
+		{"explain schedulerprofiles.spec", []string{"FIELDS:", "DESCRIPTION:"}},
+		{"explain tunnelpools.spec.replicas", []string{"FIELD: replicas <integer>"}},
+		{"explain bundles --api-version=fairlead.dev/v1alpha1", []string{"VERSION:    v1alpha1"}},
+		{"get bundles", []string{"NAME", "READY", "default"}},
+		{"get fairlead", []string{"bundle.fairlead.dev/default"}},
+	} {
+		cmd, stdout, stderr := suite.Program(ctx, kubectl, append(strings.Fields(c.args), "--kubeconfig="+suite.Home.Kubeconfig(), "--context="+cluster.ContextName(name))...)
+		if err := cmd.Run(); err != nil {
+			t.Errorf("kubectl %s: %v\n%s", c.args, err, stderr)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stdout.String(), want) {
+				t.Errorf("kubectl %s lacks %q:\n%s", c.args, want, stdout)
+			}
+		}
+		if strings.Contains(stdout.String(), "<empty>") {
+			t.Errorf("kubectl %s has no description:\n%s", c.args, stdout)
+		}
 	}
 }
 

@@ -10,61 +10,35 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/e2e/harness/promtest"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/monitoring"
 )
 
-// prometheus is a running Prometheus.
-type prometheus struct{ url string }
+// prometheus is a running Prometheus that scrapes the suite's cluster.
+type prometheus struct{ *promtest.Server }
 
-// startPrometheus has Prometheus scrape the cluster each second.
-func startPrometheus(ctx context.Context, t *testing.T) *prometheus {
+// startPrometheus has Prometheus scrape the cluster each second, and further targets by the names of their jobs.
+func startPrometheus(ctx context.Context, t *testing.T, rules string, more map[string]string) *prometheus {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := os.Getenv(prometheusProgram)
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yaml")
-	writeFile(t, config, scrapeConfig(ctx, t, dir, filepath.Join(root, "deploy/monitoring/rules.yaml")))
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-		_ = log.Close()
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("Prometheus:\n%s", text)
-		}
-	})
-	p := &prometheus{"http://" + address}
-	if err := harness.Wait(ctx, time.Minute, "all targets to be up", p.targetsUp); err != nil {
+	p := &prometheus{promtest.Start(t, rules, scrapeConfig(ctx, t, more))}
+	if err := harness.Wait(ctx, time.Minute, "all targets to be up", func(ctx context.Context) error { return p.TargetsUp(ctx, 7) }); err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// freeAddress is an address of this machine on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", daemontest.Ports(t, 1)[0])
 }
 
 func writeFile(t *testing.T, path string, data []byte) {
@@ -89,12 +63,13 @@ func portsOf(t *testing.T) map[string]int {
 }
 
 // scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something.
-func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
+func scrapeConfig(ctx context.Context, t *testing.T, more map[string]string) []promtest.Object {
 	t.Helper()
+	dir := t.TempDir()
 	ports := portsOf(t)
 	writeFile(t, filepath.Join(dir, "tls.crt"), suite.Config.CertData)
 	writeFile(t, filepath.Join(dir, "tls.key"), suite.Config.KeyData)
-	type object = map[string]any
+	type object = promtest.Object
 	var jobs []object
 	scrape := func(job, scheme string, names func(string) bool) {
 		var targets []string
@@ -118,22 +93,16 @@ func scrapeConfig(ctx context.Context, t *testing.T, dir, rules string) []byte {
 	scrape("kube-scheduler", "https", is("kube-scheduler"))
 	scrape("second-scheduler", "https", func(name string) bool { return strings.HasPrefix(name, "second-scheduler-") })
 	jobs = append(jobs, object{"job_name": "fairlead-proxy", "static_configs": []object{{"targets": []string{proxyWithMetrics(ctx, t)}}}})
-	out, err := yaml.Marshal(object{"global": object{"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}, "rule_files": []string{rules}, "scrape_configs": jobs})
-	if err != nil {
-		t.Fatal(err)
+	for job, target := range more {
+		jobs = append(jobs, object{"job_name": job, "static_configs": []object{{"targets": []string{target}}}})
 	}
-	return out
+	return jobs
 }
 
 // proxyWithMetrics returns the address of the metrics of a proxy.
 func proxyWithMetrics(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics := l.Addr().String()
-	_ = l.Close()
+	metrics := freeAddress(t)
 	address := startProxy(ctx, t, "--port", "0", "--metrics-address", metrics)
 	for _, path := range []string{"/api", "/api/v1/namespaces/default/pods/x/exec"} { // the default filter refuses exec
 		resp, err := http.Get("http://" + address + path)
@@ -143,50 +112,6 @@ func proxyWithMetrics(ctx context.Context, t *testing.T) string {
 		_ = resp.Body.Close()
 	}
 	return metrics
-}
-
-// get reads "data" of an answer of Prometheus' API.
-func (p *prometheus) get(ctx context.Context, into any, path string, params ...string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/"+path, nil)
-	if err != nil {
-		return err
-	}
-	q := req.URL.Query()
-	for i := 0; i+1 < len(params); i += 2 {
-		q.Add(params[i], params[i+1])
-	}
-	req.URL.RawQuery = q.Encode()
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer := struct {
-		Status, Error string
-		Data          any
-	}{Data: into}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Status != "success" {
-		return fmt.Errorf("%s: %s %s (%w)", path, answer.Status, answer.Error, err)
-	}
-	return nil
-}
-
-func (p *prometheus) targetsUp(ctx context.Context) error {
-	var targets struct {
-		ActiveTargets []struct{ ScrapeURL, Health, LastError string }
-	}
-	if err := p.get(ctx, &targets, "targets"); err != nil {
-		return err
-	}
-	if len(targets.ActiveTargets) < 7 {
-		return fmt.Errorf("only %d targets", len(targets.ActiveTargets))
-	}
-	for _, target := range targets.ActiveTargets {
-		if target.Health != "up" {
-			return fmt.Errorf("%s is %s: %s", target.ScrapeURL, target.Health, target.LastError)
-		}
-	}
-	return nil
 }
 
 // node is a part of an expression as Prometheus has parsed it.
@@ -220,7 +145,7 @@ func (n *node) walk(visit func(*node)) {
 // "fairlead socks5".
 func (p *prometheus) checkSeries(ctx context.Context, expr string) error {
 	var tree node
-	if err := p.get(ctx, &tree, "parse_query", "query", expr); err != nil {
+	if err := p.Get(ctx, &tree, "parse_query", "query", expr); err != nil {
 		return err
 	}
 	var faults []error
@@ -245,12 +170,12 @@ func (p *prometheus) checkSeries(ctx context.Context, expr string) error {
 
 func (p *prometheus) checkMetric(ctx context.Context, name string, labels []string) error {
 	var series []map[string]string
-	if err := p.get(ctx, &series, "series", "match[]", name); err != nil {
+	if err := p.Get(ctx, &series, "series", "match[]", name); err != nil {
 		return err
 	}
 	if len(series) == 0 {
 		var declared []struct{ Metric string }
-		if err := p.get(ctx, &declared, "targets/metadata", "metric", name); err != nil {
+		if err := p.Get(ctx, &declared, "targets/metadata", "metric", name); err != nil {
 			return err
 		}
 		if len(declared) == 0 {
@@ -266,21 +191,10 @@ func (p *prometheus) checkMetric(ctx context.Context, name string, labels []stri
 	return nil
 }
 
-type ruleState struct{ Name, Health, LastError, State string }
-
-func (p *prometheus) rules(ctx context.Context) (all []ruleState, err error) {
-	var groups struct{ Groups []struct{ Rules []ruleState } }
-	err = p.get(ctx, &groups, "rules")
-	for _, g := range groups.Groups {
-		all = append(all, g.Rules...)
-	}
-	return all, err
-}
-
 // checkRules checks that Prometheus has evaluated each rule without an error.
 func (p *prometheus) checkRules(ctx context.Context) error {
 	return harness.Wait(ctx, 30*time.Second, "the rules", func(ctx context.Context) error {
-		rules, err := p.rules(ctx)
+		rules, err := p.Rules(ctx)
 		if err == nil && len(rules) != len(monitoring.Alerts()) {
 			err = fmt.Errorf("%d rules, want %d", len(rules), len(monitoring.Alerts()))
 		}
@@ -291,15 +205,4 @@ func (p *prometheus) checkRules(ctx context.Context) error {
 		}
 		return err
 	})
-}
-
-// state is inactive, pending or firing.
-func (p *prometheus) state(ctx context.Context, alert string) (string, error) {
-	rules, err := p.rules(ctx)
-	for _, r := range rules {
-		if r.Name == alert {
-			return r.State, err
-		}
-	}
-	return "", errors.Join(err, fmt.Errorf("there is no rule %s", alert))
 }

@@ -23,7 +23,12 @@ const tunnelGroup = "/apis/tunnel.fairlead.dev/v1alpha1"
 
 // connectedAgents reads the agents that the API shows as connected, by name.
 func connectedAgents(ctx context.Context) (map[string]tunnelv1alpha1.TunnelAgent, error) {
-	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").Do(ctx).Raw()
+	return agentsThatAre(ctx, metav1.ConditionTrue)
+}
+
+// agentsThatAre reads the agents whose condition Connected has a status. It asks once.
+func agentsThatAre(ctx context.Context, connected metav1.ConditionStatus) (map[string]tunnelv1alpha1.TunnelAgent, error) {
+	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +39,7 @@ func connectedAgents(ctx context.Context) (map[string]tunnelv1alpha1.TunnelAgent
 	out := map[string]tunnelv1alpha1.TunnelAgent{}
 	for _, a := range list.Items {
 		for _, c := range a.Status.Conditions {
-			if c.Type == tunnelv1alpha1.ConditionConnected && c.Status == metav1.ConditionTrue {
+			if c.Type == tunnelv1alpha1.ConditionConnected && c.Status == connected {
 				out[a.Name] = a
 			}
 		}
@@ -139,6 +144,55 @@ func TestTunnelAPI(t *testing.T) {
 			})
 			if err != nil {
 				t.Error(err)
+			}
+		}},
+	)
+}
+
+// Without agents the API answers every request, and says that the agents are gone.
+func TestTunnelAPIWithoutAgents(t *testing.T) {
+	if !suite.Simulated() {
+		t.Skip("the firewall lets nothing but the tunnel through, so there an agent connects to the API's Pod")
+	}
+	agents := suite.Agents()
+	connected := func(ctx context.Context, t *testing.T) {
+		err := harness.Wait(ctx, time.Minute, "the tunnel API to show two connected agents", func(ctx context.Context) error {
+			all, err := connectedAgents(ctx)
+			if err == nil && len(all) != 2 {
+				err = fmt.Errorf("%d agents are connected", len(all))
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	run(t, "tunnel API without agents", 3*time.Minute,
+		step{"two agents are connected", connected},
+		step{"without agents, each request is answered", func(ctx context.Context, t *testing.T) {
+			atEnd(ctx, t, func(ctx context.Context) {
+				if err := agents.Start(ctx); err != nil {
+					t.Error(err)
+				}
+				connected(ctx, t)
+			})
+			if err := agents.Stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			gone := map[string]tunnelv1alpha1.TunnelAgent{}
+			for end := time.Now().Add(time.Minute); len(gone) < 2 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				var err error
+				if gone, err = agentsThatAre(ctx, metav1.ConditionFalse); err != nil {
+					t.Fatalf("an answer without agents: %v", err)
+				}
+			}
+			if left, err := connectedAgents(ctx); err != nil || len(left) > 0 || len(gone) != 2 {
+				t.Errorf("%d agents are connected, and %d gone: %v", len(left), len(gone), err)
+			}
+			for _, resource := range []string{"tunnelservers", "tunnelconnections"} {
+				if err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, resource).MaxRetries(0).Do(ctx).Error(); err != nil {
+					t.Errorf("%s: %v", resource, err)
+				}
 			}
 		}},
 	)

@@ -104,11 +104,13 @@ func (way wayIn) try(t *testing.T) {
 		if got := k(ctx, t, "in and out\n", append([]string{"exec", "-i", harness.ServerName, "--"}, suite.Tool("head", "-c", "11")...)...); got != "in and out\n" {
 			t.Errorf("exec: %q", got)
 		}
-		followed, stop := context.WithTimeout(ctx, 5*time.Second)
-		cmd, stdout, _ := suite.Program(followed, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace, "logs", "-f", "--tail=1", harness.ServerName)
-		_ = cmd.Run() // it ends with its time
+		followed, stop := context.WithTimeout(ctx, 30*time.Second)
+		cmd, _, _ := suite.Program(followed, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace, "logs", "-f", "--tail=1", harness.ServerName)
+		first := &firstByte{then: stop}
+		cmd.Stdout = first
+		_ = cmd.Run() // it ends with its time, or with the first byte
 		stop()
-		if stdout.Len() == 0 {
+		if !first.seen {
 			t.Error("the followed log is empty")
 		}
 		attachThrough(ctx, t, kubectl, "--kubeconfig", file, "--context", way.context, "-n", harness.Namespace)
@@ -118,6 +120,20 @@ func (way wayIn) try(t *testing.T) {
 		}
 		wantText(t, "the log of fairlead "+way.name, end(), way.log...)
 	}})
+}
+
+// firstByte waits for an output to begin.
+type firstByte struct {
+	then func()
+	seen bool
+}
+
+func (b *firstByte) Write(p []byte) (int, error) {
+	if len(p) > 0 && !b.seen {
+		b.seen = true
+		b.then()
+	}
+	return len(p), nil
 }
 
 // writesContext runs a way in until end is called, which returns its log.

@@ -26,6 +26,7 @@ type options struct {
 	certFile, keyFile                 string
 	frontProxyCAFile, frontProxyNames string
 	tick                              time.Duration
+	keep                              bool
 }
 
 // serve runs all servers until ctx ends, or one fails.
@@ -39,6 +40,7 @@ func serve(ctx context.Context, args []string) error {
 	f.StringVar(&o.keyFile, "key", "", "its private key")
 	f.StringVar(&o.frontProxyCAFile, "front-proxy-ca", "", "CA of those who may speak for others to the aggregated API")
 	f.StringVar(&o.frontProxyNames, "front-proxy-names", "", "their common names, with commas between")
+	f.BoolVar(&o.keep, "keep-connections", false, "let clients of the webhook and the aggregated API keep their connections, by HTTP/2, too")
 	f.DurationVar(&o.tick, "tick", 0, "how often a line \"tick N\" goes into the log; 0: never")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -195,10 +197,11 @@ func serveTLS(ctx context.Context, o options) error {
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert},
 			ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: front.ca,
 		},
-		// No HTTP/2 and no keep-alive: every call is a dial through the tunnel.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	server.SetKeepAlivesEnabled(false)
+	if !o.keep { // every call is a dial through the tunnel
+		server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+		server.SetKeepAlivesEnabled(false)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	return server.ListenAndServeTLS("", "")

@@ -41,7 +41,7 @@ func TestAPIServerOverTCP(t *testing.T) {
 			})
 			cp := daemontest.StartControlPlane(t, "--"+apiserver.ConfigFlag+"="+write(t, config))
 			asked := denyConfigMaps(t, cp)
-			before, err := metric(p.serverHealth, dialled)
+			before, err := metric(p.serverHealth, dialed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestAPIServerOverTCP(t *testing.T) {
 			if got := strings.Contains(err.Error(), denial); got != c.denied {
 				t.Errorf("the webhook answered: %v, want %v: %v", got, c.denied, err)
 			}
-			after, err := metric(p.serverHealth, dialled)
+			after, err := metric(p.serverHealth, dialed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +61,8 @@ func TestAPIServerOverTCP(t *testing.T) {
 }
 
 const (
-	denial  = "denied behind the tunnel"
-	dialled = "konnectivity_network_proxy_server_dial_duration_seconds_count"
+	denial = "denied behind the tunnel"
+	dialed = "konnectivity_network_proxy_server_dial_duration_seconds_count"
 )
 
 // egressOverTCP returns the bundle's EgressSelectorConfiguration for kube-apiserver,
@@ -70,7 +70,7 @@ const (
 func egressOverTCP(t *testing.T, tcp *v1alpha1.TCPTransport) string {
 	t.Helper()
 	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: v1alpha1.Transport{TCP: tcp}}}
-	data, err := apiserver.Configuration(b)
+	data, err := apiserver.EgressSelectorConfiguration(b)
 	if err != nil {
 		t.Fatal(err)
 	}

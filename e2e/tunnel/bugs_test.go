@@ -84,7 +84,7 @@ func TestWriteThenClose(t *testing.T) {
 	}
 }
 
-// stalls tells whether a dial has not succeeded in time while a client does not
+// stalls reports whether a dial has not succeeded in time while a client does not
 // read.
 func stalls(t *testing.T, d tunneltest.Dialer, limit time.Duration) bool {
 	t.Helper()
@@ -186,7 +186,8 @@ func pendingDials(t *testing.T, mode string, from release) {
 		}
 		return
 	}
-	daemontest.Eventually(t, 3*time.Second, func() error {
+	// The server gives up a dial after 35 s at the latest: less, so that the client's end is the cause.
+	daemontest.Eventually(t, 20*time.Second, func() error {
 		if d, fds := pending(), descriptors(t, p.server); d != 0 || fds > before {
 			return fmt.Errorf("%v dials pending, %d descriptors, %d before", d, fds, before)
 		}

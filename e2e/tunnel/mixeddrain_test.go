@@ -41,7 +41,7 @@ func TestMixedAgentDrain(t *testing.T) {
 	}
 }
 
-// quiet wants an agent without connections to be given none while others are dialled.
+// quiet wants an agent without connections to be given none while others are dialed.
 func quiet(health string, load *tunneltest.Load) error {
 	const many = 20
 	dials := func() (float64, error) {

@@ -34,6 +34,7 @@ const (
 	ours    release = ""
 	v0_34_0 release = "v0.34.0" // upstream's, from module upstream34
 	v0_36_0 release = "v0.36.0" // upstream's, as this module pins it
+	earlier release = "earlier" // ours, of an earlier version, from the directory that earlierPrograms names
 )
 
 func (r release) String() string {
@@ -47,8 +48,11 @@ func (r release) server() string { return r.program("server") }
 func (r release) agent() string  { return r.program("agent") }
 
 func (r release) program(name string) string {
-	if r == ours {
+	switch r {
+	case ours:
 		name = "konnectivity-" + name
+	case earlier:
+		return filepath.Join(os.Getenv(earlierPrograms), "konnectivity-"+name)
 	}
 	return r.path(name)
 }
@@ -110,6 +114,7 @@ type pair struct {
 	// launchAgent is startAgent without the wait, and returns where its health is.
 	launchAgent func(flags ...string) (agent *daemontest.Process, health string)
 	startServer func() *daemontest.Process // the same once more
+	change      func(release)              // what later starts are from
 }
 
 // options vary a pair.
@@ -142,6 +147,7 @@ func startPair(t *testing.T, o options) *pair {
 		}
 		sockets = []*os.File{hold(t, "tcp", p.agents), hold(t, network, address)}
 	}
+	p.change = func(to release) { o.server, o.agent = to, to }
 	p.startServer = func() *daemontest.Process {
 		flags := []string{
 			"--mode=" + o.mode, "--uds-name=" + p.socket, "--server-port=0", "--server-id=test",
@@ -172,7 +178,7 @@ func startPair(t *testing.T, o options) *pair {
 			"--ca-cert=" + tls.CA, "--agent-cert=" + tls.Cert, "--agent-key=" + tls.Key,
 			"--health-server-host=127.0.0.1", "--health-server-port=" + own[0], "--admin-server-port=" + own[1],
 		}, o.agentFlags...)
-		if o.agent == ours {
+		if o.agent == ours || o.agent == earlier {
 			flags = append(flags, "--deny-destinations=") // the targets are on loopback
 		}
 		return daemontest.Start(t, o.agentEnv, o.agent.agent(), append(flags, more...)...), "http://127.0.0.1:" + own[0]

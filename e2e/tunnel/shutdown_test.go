@@ -14,7 +14,7 @@ import (
 
 // promptly limits exits that wait for nothing. It is less than any wait that the tests configure, and leaves room for a
 // busy machine.
-const promptly = 4 * time.Second
+const promptly = 10 * time.Second
 
 // longWait is longer than promptly, so that a program that waits for it fails the test.
 const longWait = "30s"

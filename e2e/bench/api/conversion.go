@@ -55,6 +55,32 @@ func (b *bench) conversion(ctx context.Context) error {
 	if err := b.create(ctx, namespace, "v1beta1", b.list); err != nil {
 		return err
 	}
+	if err := b.reads(ctx, ""); err != nil {
+		return err
+	}
+	stop, err := b.downloads(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.reads(ctx, fmt.Sprintf(", beside %d downloads through the tunnel", downloads))
+	rate, errStop := stop()
+	if err = errors.Join(err, errStop); err != nil {
+		return err
+	}
+	row("rate of these downloads together", "%.0f MB/s", rate/1e6)
+	if err := b.reviews(ctx); err != nil {
+		return err
+	}
+	rss, own, err := b.rss(ctx)
+	if err != nil {
+		return err
+	}
+	row("RSS of the operator after these lists", "%d MiB, %d MiB without the program's file", rss>>20, own>>20)
+	return b.kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
+}
+
+// reads measures single objects and lists in both versions.
+func (b *bench) reads(ctx context.Context, beside string) error {
 	one, err := b.singles(ctx)
 	if err != nil {
 		return err
@@ -76,7 +102,7 @@ func (b *bench) conversion(ctx context.Context) error {
 		}
 	}
 	figures := func(what string, of map[string][]time.Duration, bar time.Duration) {
-		if len(of["v1alpha1"]) == 0 {
+		if what += beside; len(of["v1alpha1"]) == 0 {
 			row(what, "refused: %v", refused)
 			return
 		}
@@ -86,15 +112,7 @@ func (b *bench) conversion(ctx context.Context) error {
 	figures(fmt.Sprintf("one object of %d kB", b.size>>10), one, barOne)
 	figures(fmt.Sprintf("list of %d x %d kB, from the watch cache of its version", b.list, b.size>>10), all, barList)
 	figures(fmt.Sprintf("the same in pages of %d", page), paged, barList)
-	if err := b.reviews(ctx); err != nil {
-		return err
-	}
-	rss, own, err := b.rss(ctx)
-	if err != nil {
-		return err
-	}
-	row("RSS of the operator after these lists", "%d MiB, %d MiB without the program's file", rss>>20, own>>20)
-	return b.kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
+	return nil
 }
 
 // versions are the one that is not stored, and the one that is.

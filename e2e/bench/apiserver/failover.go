@@ -23,7 +23,8 @@ const (
 	beat = 20
 )
 
-// failover kills the one of three API servers that serves a watch, and measures how long the client sees no events. The
+// failover kills the one of three API servers that serves a watch, and measures how long the client sees no events. An agent
+// leaves meanwhile, and it is an error if the client does not have what the servers show in the end. The
 // goal is for a dead server that is no endpoint any more. While it is one, kube-apiserver answers with status 503 when it
 // chooses it, and client-go waits longer after each of these answers.
 func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
@@ -56,7 +57,7 @@ func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
 	for _, listed := range []bool{false, true} {
 		var gaps []time.Duration
 		for len(gaps) < b.kills {
-			gap, i, err := b.killOne(ctx, c, all, listed)
+			gap, i, err := b.killOne(ctx, c, src, all, listed)
 			if err != nil {
 				return err
 			}
@@ -77,7 +78,7 @@ func (b *bench) failover(ctx context.Context, c *embeddedCluster) error {
 }
 
 // killOne watches by an informer, as controllers do, and kills the server of its watch.
-func (b *bench) killOne(ctx context.Context, c *embeddedCluster, all []*server, listed bool) (time.Duration, int, error) {
+func (b *bench) killOne(ctx context.Context, c *embeddedCluster, src *source, all []*server, listed bool) (time.Duration, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	client, err := dynamic.NewForConfig(c.config)
@@ -86,7 +87,7 @@ func (b *bench) killOne(ctx context.Context, c *embeddedCluster, all []*server, 
 	}
 	var last atomic.Int64
 	seen := func(any) { last.Store(time.Now().UnixNano()) }
-	informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.SchemeGroupVersion.WithResource("tunnelagents")).Informer()
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(agentsResource).Informer()
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, o any) { seen(o) }}); err != nil {
 		return 0, 0, err
 	}
@@ -120,6 +121,8 @@ func (b *bench) killOne(ctx context.Context, c *embeddedCluster, all []*server, 
 	}
 	all[victim].kill()
 	killed := time.Now()
+	src.leave(1)
+	defer src.leave(0)
 	if !listed {
 		if err := c.kube.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, sliceName(victim), metav1.DeleteOptions{}); err != nil {
 			return 0, 0, err
@@ -127,7 +130,33 @@ func (b *bench) killOne(ctx context.Context, c *embeddedCluster, all []*server, 
 	}
 	err = b.until(ctx, "events after the loss of a server", live(killed.Add(100*time.Millisecond).UnixNano())) // what was on its way is no resumption
 	if err != nil {
-		err = errors.Join(err, c.available(ctx, "shown"))
+		return 0, 0, errors.Join(err, c.available(ctx, "shown"))
 	}
-	return time.Unix(0, last.Load()).Sub(killed), victim, err
+	gap := time.Unix(0, last.Load()).Sub(killed)
+	return gap, victim, b.until(ctx, "the watch's client to have what the servers show", func(ctx context.Context) error {
+		return same(ctx, client.Resource(agentsResource), informer.GetStore(), len(src.links)-1)
+	})
+}
+
+var agentsResource = v1alpha1.SchemeGroupVersion.WithResource("tunnelagents")
+
+// same compares what an informer has with what a server shows: so many objects, by their names and UIDs.
+func same(ctx context.Context, agents dynamic.ResourceInterface, has cache.Store, count int) error {
+	list, err := agents.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(list.Items) != count || len(has.ListKeys()) != count {
+		return fmt.Errorf("the servers show %d agents, and the client has %d, of %d", len(list.Items), len(has.ListKeys()), count)
+	}
+	for i := range list.Items {
+		o, ok, err := has.GetByKey(list.Items[i].GetName())
+		if err != nil {
+			return err
+		}
+		if !ok || o.(metav1.Object).GetUID() != list.Items[i].GetUID() {
+			return fmt.Errorf("agent %s is not what the client has: %v", list.Items[i].GetName(), o)
+		}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -28,6 +29,7 @@ type source struct {
 
 	mu    sync.Mutex
 	links []state.Link
+	away  int // so many of links, the first ones, are not shown
 	// rate is how many agents change in a second, and last when some did.
 	rate, next int
 	last       time.Time
@@ -67,8 +69,7 @@ func (s *source) State() state.State {
 			s.links[i].BytesFromAgent += 4096
 		}
 	}
-	links := make([]state.Link, len(s.links))
-	copy(links, s.links)
+	links := slices.Clone(s.links[s.away:])
 	return state.State{Version: state.Version, Time: now, Links: links, Server: state.Server{
 		ID: s.id, Host: s.id, Started: s.started, Mode: "grpc", Ready: true, CountMode: state.CountByFlag, Count: 1, Connections: int64(len(s.open)),
 	}}
@@ -103,6 +104,13 @@ func (s *source) setRate(rate int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rate, s.last, s.owed = rate, time.Now(), 0
+}
+
+// leave lets n agents be away.
+func (s *source) leave(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = n
 }
 
 // serve shows the state on a socket until stop.

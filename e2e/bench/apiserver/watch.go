@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func (b *bench) watch(ctx context.Context) error {
 	row(what+"p50 of delivery", "%v", quantile(calm.took, 0.5))
 	goal(b, what+"p99 of delivery", quantile(calm.took, 0.99), goalDelivery)
 	goal(b, what+"watchers dropped", calm.dropped, 0)
-	row(what+"events delivered", "%.1f%% of those due, server's CPU %.2f cores", calm.share*100, calm.cpu)
+	row(what+"events delivered", "%.1f%% of those due, CPU of the server %.2f cores, of the clients %.2f", calm.share*100, calm.cpu, calm.ownCPU)
 	slow, err := b.watched(ctx, s, src, slowWatchers)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (b *bench) watch(ctx context.Context) error {
 // delivery is what one measurement found.
 type delivery struct {
 	took                 []time.Duration
-	share, cpu           float64
+	share, cpu, ownCPU   float64
 	dropped, slowDropped int
 	after                time.Duration
 }
@@ -90,14 +91,9 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 		defer resp.Body.Close()
 		lazy = append(lazy, resp) //nolint:bodyclose // it is closed above
 	}
-	w := make([]watcher, b.watchers)
-	for i := range w {
-		if i%perConnection == 0 {
-			client = s.client(0)
-		}
-		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil { //nolint:bodyclose // closed below, or by the one that reads it
-			return out, err
-		}
+	w, err := b.openWatchers(ctx, s, rv)
+	if err != nil {
+		return out, err
 	}
 	var running sync.WaitGroup
 	var stopped atomic.Bool
@@ -106,13 +102,14 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 	}
 	src.setRate(b.rate)
 	before, _ := s.cpu()
+	ownBefore := ownCPU()
 	start := time.Now()
 	out.after, err = b.dropTime(ctx, s, slow, start)
 	if err == nil {
 		err = wait(ctx, b.duration-time.Since(start))
 	}
 	after, _ := s.cpu()
-	lasted := time.Since(start)
+	ownAfter, lasted := ownCPU(), time.Since(start)
 	src.setRate(0)
 	_ = wait(ctx, 2*time.Second) // for events on their way
 	stopped.Store(true)
@@ -128,8 +125,32 @@ func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (
 		}
 	}
 	out.share = float64(len(out.took)) / (lasted.Seconds() * float64(b.rate*b.watchers))
-	out.cpu = (after - before).Seconds() / lasted.Seconds()
+	out.cpu, out.ownCPU = (after-before).Seconds()/lasted.Seconds(), (ownAfter-ownBefore).Seconds()/lasted.Seconds()
 	return out, err
+}
+
+// openWatchers opens the watches that read. Those that have them close their bodies.
+func (b *bench) openWatchers(ctx context.Context, s *server, rv string) (w []watcher, err error) {
+	w = make([]watcher, b.watchers)
+	var client *http.Client
+	for i := range w {
+		if i%perConnection == 0 {
+			client = s.client(0)
+		}
+		if w[i].resp, err = openWatch(ctx, client, s.base, rv); err != nil { //nolint:bodyclose // see above
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// ownCPU is the processor time of this process, whose clients share the machine with the server.
+func ownCPU() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // dropTime waits until the server says that it has dropped the slow watchers.

@@ -27,9 +27,9 @@ import (
 
 // Ports of the further API servers and of upstream's server for its agents.
 const (
-	port         = 6443
 	portDirect   = 6444
 	portUpstream = 6445
+	portFairlead = 6446
 	portAgents   = 8199
 )
 
@@ -41,8 +41,8 @@ const (
 	programs       = "/bench"
 )
 
-// threePaths starts two further API servers and upstream's pair. All API servers are reached at the
-// node's address, so that the way to them is the same.
+// threePaths starts three further API servers and upstream's pair. Kubelets and controllers use the first API server only,
+// so the others have the same load. They are reached at the node's address, so that the way to them is the same.
 func threePaths(ctx context.Context, c *harness.Cluster, programs string) ([]path, error) {
 	node := c.Nodes.ControlPlanes[0]
 	address, err := harness.Address(node)
@@ -57,15 +57,13 @@ func threePaths(ctx context.Context, c *harness.Cluster, programs string) ([]pat
 		return nil, err
 	}
 	paths := []path{{name: "direct"}, {name: "upstream"}, {name: "fairlead"}}
-	for i, p := range []int{portDirect, portUpstream, port} {
-		if p != port {
-			text, err := apiServer(manifest, paths[i].name, p)
-			if err != nil {
-				return nil, err
-			}
-			if err := write(ctx, node, filepath.Join(manifests, "kube-apiserver-"+paths[i].name+".yaml"), text, "0600"); err != nil {
-				return nil, err
-			}
+	for i, p := range []int{portDirect, portUpstream, portFairlead} {
+		text, err := apiServer(manifest, paths[i].name, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := write(ctx, node, filepath.Join(manifests, "kube-apiserver-"+paths[i].name+".yaml"), text, "0600"); err != nil {
+			return nil, err
 		}
 		if paths[i].cluster, err = c.At("https://" + net.JoinHostPort(address, strconv.Itoa(p))); err != nil {
 			return nil, err
@@ -99,7 +97,7 @@ func apiServer(manifest, name string, at int) ([]byte, error) {
 	container.Command = slices.DeleteFunc(container.Command, func(arg string) bool {
 		is := strings.HasPrefix(arg, "--egress-selector-config-file=")
 		egress = egress || is
-		return is || strings.HasPrefix(arg, "--secure-port=")
+		return is && name != "fairlead" || strings.HasPrefix(arg, "--secure-port=")
 	})
 	if !egress {
 		return nil, errors.New("the API server does not use the tunnel")

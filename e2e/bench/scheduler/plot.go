@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// colours are readable on white and on black.
-var colours = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "#2f7ed8", sameShare: "#8fb8e8", standard: "#5aa469"}
+// colors are readable on white and on black.
+var colors = map[string]string{documented: "#b0413e", stock: "#7a869a", ours: "#2f7ed8", sameShare: "#8fb8e8", standard: "#5aa469"}
 
 // plot draws pods per second and CPU per pod as bars, a group for each workload and size.
 func plot(rows []row) string {
@@ -26,7 +26,7 @@ func plot(rows []row) string {
 			y := 35 + i*rowHeight
 			length := value(r) / max(largest, 1e-9) * width
 			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="12" fill="%s"/><text x="%.1f" y="%d">`+format+"</text>\n",
-				x, y, length, colours[r.Scheduler], float64(x)+length+4, y+10, value(r))
+				x, y, length, colors[r.Scheduler], float64(x)+length+4, y+10, value(r))
 		}
 	}
 	for i, r := range rows {

@@ -33,7 +33,7 @@ func report(o options) error {
 	}
 	if len(all) > 0 {
 		used := usableResults(all, o.othersLimit)
-		rows := summarise(used)
+		rows := summarize(used)
 		text := provenance(all, used, o) + "\n" + goalTable(rows) + "\n" + ceiling(rows) + "\n" + table(rows) + "\n![Pods per second and CPU per Pod](" + plotFile + ")\n"
 		if err := errors.Join(write(o, "results", text), os.WriteFile(filepath.Join(o.docs, plotFile), []byte(plot(rows)), 0o644)); err != nil {
 			return err
@@ -128,7 +128,7 @@ type row struct {
 	min, max float64 // pods per second
 }
 
-func summarise(all []result) []row {
+func summarize(all []result) []row {
 	var rows []row
 	var sizes []int
 	for _, r := range all {

@@ -36,7 +36,7 @@ func TestGoals(t *testing.T) {
 	all = append(all, run3(services, ours, 240, 4, p99(89))...)
 	all = append(all, run3(batch, documented, 50, 5)...)
 	all = append(all, run3(batch, ours, 500, 1)...)
-	got := goalTable(summarise(all))
+	got := goalTable(summarize(all))
 	for _, want := range []string{
 		"| services | fairlead | documented | pods/s | ≥ 5x | 4.8x | missed | 3, 3 |",
 		"| services | fairlead | documented | p99 of create-to-bind at 100 pods/s | ≤ 0.01x | 0.00989x | reached | 3, 3 |",
@@ -56,10 +56,10 @@ func TestGoals(t *testing.T) {
 // TestCeiling: what is left when a scheduler takes no time is what the API server and etcd can do.
 func TestCeiling(t *testing.T) {
 	all := run3(batch, ours, 400, 1, func(r *result) { r.BindMillisPerPod = 4 })
-	if got := ceiling(summarise(all)); got != "" {
+	if got := ceiling(summarize(all)); got != "" {
 		t.Errorf("without documented: %q", got)
 	}
-	got := ceiling(summarise(append(all, run3(batch, documented, 50, 5)...)))
+	got := ceiling(summarize(append(all, run3(batch, documented, 50, 5)...)))
 	if !strings.Contains(got, "take 4 ms") || !strings.Contains(got, "bind 500 Pods per second, 10.0 times") {
 		t.Errorf("got %q", got)
 	}

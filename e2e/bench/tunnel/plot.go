@@ -21,12 +21,12 @@ var plots = []plot{
 	{file: "throughput", title: "Throughput", unit: "MB/s", said: " MB/s", without: []string{directName},
 		keys: []string{"down MB/s, 1", "down MB/s, 16", "down MB/s, 64", "up MB/s, 1", "up MB/s, 16", "up MB/s, 64"}},
 	{file: "cpu", title: "Processor time", unit: "s per GB", said: " CPU s/GB",
-		keys: []string{"down CPU s/GB server", "down CPU s/GB agent", "down CPU s/GB dialler", "up CPU s/GB server", "up CPU s/GB agent", "up CPU s/GB dialler"}},
+		keys: []string{"down CPU s/GB server", "down CPU s/GB agent", "down CPU s/GB dialer", "up CPU s/GB server", "up CPU s/GB agent", "up CPU s/GB dialer"}},
 	{file: "dial", title: "Dial and first byte", unit: "ms", said: " ms", keys: []string{"dial ms p50", "dial ms p99"}},
 	{file: "echo", title: "Echo beside four downloads", unit: "ms", said: " ms", keys: []string{"echo ms p50 beside 4", "echo ms p99 beside 4"}},
 }
 
-var colours = map[string]string{
+var colors = map[string]string{
 	upstream: "#b4543a", "ours": "#2f6f9f", "ours+upstream": "#d9a441", "upstream+ours": "#7a6fa8",
 	sshName: "#8a8a8a", directName: "#c9c9c9", floorName: "#9fbf7f", relayName: "#cfe3b4", tlsRelayName: "#e3d9a8",
 }
@@ -77,7 +77,7 @@ func (p plot) legend(b *strings.Builder, names []string) {
 		if x+width > plotWidth {
 			x, y = plotLeft, y+16
 		}
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", x, y, colour(n, i), x+14, y+9, html.EscapeString(n))
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", x, y, color(n, i), x+14, y+9, html.EscapeString(n))
 		x += width
 	}
 }
@@ -93,7 +93,7 @@ func (p plot) bars(b *strings.Builder, names, keys []string, res *results, y fun
 				continue
 			}
 			x := left + width*float64(i)
-			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x, y(v), width-1, y(0)-y(v), colour(n, i))
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x, y(v), width-1, y(0)-y(v), color(n, i))
 			place := fmt.Sprintf(`x="%.1f" y="%.1f" text-anchor="middle"`, x+width/2, y(v)-3)
 			if width < upright {
 				place = fmt.Sprintf(`transform="translate(%.1f %.1f) rotate(-90)"`, x+width/2+3, y(v)-3)
@@ -125,8 +125,8 @@ func tick(top float64) float64 {
 	}
 }
 
-func colour(name string, i int) string {
-	if c, ok := colours[name]; ok {
+func color(name string, i int) string {
+	if c, ok := colors[name]; ok {
 		return c
 	}
 	return []string{"#4aa39a", "#b06a8a"}[i%2]

@@ -27,7 +27,7 @@ func listen() (net.Listener, error) {
 	return lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 }
 
-// runTarget is the destination of all tunnelled connections, as a process of its
+// runTarget is the destination of all tunneled connections, as a process of its
 // own: "bench-tunnel target". It prints its address and the collector's.
 func runTarget() error {
 	l, err := listen()
@@ -110,7 +110,7 @@ func serveTarget(c net.Conn, counts chan<- int64) {
 	}
 }
 
-// target is the process that all tunnelled connections end at.
+// target is the process that all tunneled connections end at.
 type target struct {
 	cmd           *exec.Cmd
 	stdin         io.Closer

@@ -72,7 +72,7 @@ func dialing(e *env) (map[string]float64, error) {
 
 // used is the processor time in seconds that each of the processes has used.
 func (e *env) used() map[string]float64 {
-	u := map[string]float64{"dialler": cpu(os.Getpid()), "target": cpu(e.t.cmd.Process.Pid)}
+	u := map[string]float64{"dialer": cpu(os.Getpid()), "target": cpu(e.t.cmd.Process.Pid)}
 	if e.r != nil {
 		s, a := e.r.cpu()
 		u["server"] = s

@@ -86,18 +86,18 @@ func (b *kindBench) ours(ctx context.Context) (time.Duration, error) {
 
 // learn finds out which image was used, and writes kind's configuration for it.
 func (b *kindBench) learn(ctx context.Context, program string) error {
-	out, err := command(ctx, ".", b.env, program, "status", "--name", name, "-o", "json")
+	out, err := command(ctx, ".", b.env, program, "status", "--name", name, "--wait", "1m", "-o", "json")
 	if err != nil {
 		return err
 	}
-	var status struct{ Image string }
+	var status struct{ Components struct{ Image string } }
 	if err := json.Unmarshal(out, &status); err != nil {
 		return fmt.Errorf("fairlead status: %w", err)
 	}
-	if b.image == status.Image && exists(b.config) {
+	if b.image == status.Components.Image && exists(b.config) {
 		return nil
 	}
-	b.image = status.Image
+	b.image = status.Components.Image
 	data, err := kind.PlainConfig(ctx, b.image, controlPlanes, workers)
 	if err != nil {
 		return err

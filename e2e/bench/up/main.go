@@ -118,20 +118,22 @@ func measureWarm(ctx context.Context, runs, nodes int) (times []time.Duration, r
 
 // memory asks for the resident memory of all processes of the cluster, in bytes.
 func memory(fairlead func(args ...string) ([]byte, error)) (int64, error) {
-	out, err := fairlead("status", "-o", "json")
+	out, err := fairlead("status", "--wait", "1m", "-o", "json")
 	if err != nil {
 		return 0, err
 	}
 	var status struct {
-		RSSBytes int64 `json:"rssBytes"`
+		Components struct {
+			RSSBytes int64 `json:"rssBytes"`
+		} `json:"components"`
 	}
 	if err := json.Unmarshal(out, &status); err != nil {
 		return 0, fmt.Errorf("fairlead status: %w", err)
 	}
-	if status.RSSBytes == 0 {
+	if status.Components.RSSBytes == 0 {
 		return 0, errors.New("fairlead status: no memory is reported")
 	}
-	return status.RSSBytes, nil
+	return status.Components.RSSBytes, nil
 }
 
 func measureCold(ctx context.Context) (took time.Duration, err error) {

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,8 +17,9 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
-// benchPaths measures SOCKS5 over the paths into a cluster that need no kubelet, beside "ssh -D". All
-// programs are on this machine, so there is no network between them.
+// benchPaths measures SOCKS5 over the paths into a cluster that need neither a kubelet nor an API server, beside "ssh -D". All
+// programs are on this machine, so there is no network between them. The tunnel, --via direct, has to reach the goals. Its
+// floor is a relay of plain TCP at each of its hops: the proxy, the konnectivity-server and the agent.
 func benchPaths(o options) error {
 	var c closers
 	defer c.close()
@@ -29,8 +32,14 @@ func benchPaths(o options) error {
 		return err
 	}
 	c = append(c, stop)
-	ways := []*way{{}, {}, base.socks5, base.ssh}
-	for i, args := range [][]string{{"ssh=" + base.sshd.user + "@127.0.0.1:" + strconv.Itoa(base.sshd.port), base.sshd.dir}, {"direct", socket}} {
+	next := target
+	for range tunnelHops {
+		if next = c.keep(process("relay", next))(&err); err != nil {
+			return err
+		}
+	}
+	ways := []*way{{}, {}, base.socks5, base.ssh, {dialer: fixedDialer(next)}}
+	for i, args := range [][]string{{"direct", socket}, {"ssh=" + base.sshd.user + "@127.0.0.1:" + strconv.Itoa(base.sshd.port), base.sshd.dir}} {
 		addr := c.keep(process(append([]string{"socks5-proxy"}, args...)...))(&err)
 		if err != nil {
 			return err
@@ -39,7 +48,46 @@ func benchPaths(o options) error {
 			return err
 		}
 	}
-	return compare(o, ways, []string{"--via ssh", "--via direct", "--via network", "ssh -D"}, target, false)
+	return compare(o, ways, []string{"--via direct", "--via ssh", "--via network", "ssh -D", fmt.Sprintf("TCP relay, %d hops", tunnelHops)}, target)
+}
+
+// tunnelHops are the programs between a client and the destination on the way through the tunnel.
+const tunnelHops = 3
+
+// fixedDialer connects to one address, whatever the target is.
+type fixedDialer string
+
+func (d fixedDialer) Dial(network, _ string) (net.Conn, error) {
+	var nd net.Dialer
+	return nd.DialContext(context.Background(), network, string(d))
+}
+
+// serveRelay copies bytes between each of its connections and one to an address, and does nothing else.
+func serveRelay() error {
+	l, err := listenAndPrint()
+	if err != nil {
+		return err
+	}
+	next := fixedDialer(os.Args[2])
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer in.Close()
+			out, err := next.Dial("tcp", "")
+			if err != nil {
+				return
+			}
+			defer out.Close()
+			go func() {
+				_, _ = io.Copy(out, in)
+				_ = out.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // it is one of TCP
+			}()
+			_, _ = io.Copy(in, out)
+		}()
+	}
 }
 
 // startTunnel starts a konnectivity-server and an agent, and returns the server's socket for HTTP CONNECT.

@@ -23,7 +23,7 @@ import (
 
 // socks5Processes are what this program runs as in processes of their own, so that their
 // work does not disturb the one that measures. Each prints its address.
-var socks5Processes = map[string]func() error{"socks5-target": serveTarget, "socks5-proxy": serveProxy}
+var socks5Processes = map[string]func() error{"socks5-target": serveTarget, "socks5-proxy": serveProxy, "relay": serveRelay}
 
 // way is one of those that are compared.
 type way struct{ dialer proxy.Dialer }
@@ -153,7 +153,7 @@ func benchSOCKS5(o options) error {
 		return err
 	}
 	names := []string{"SOCKS5", "HTTP CONNECT", "ssh -D", "no proxy"}
-	return compare(o, []*way{ways.socks5, ways.connect, ways.ssh, {dialer: &net.Dialer{}}}, names, target, true)
+	return compare(o, []*way{ways.socks5, ways.connect, ways.ssh, {dialer: &net.Dialer{}}}, names, target)
 }
 
 // closers end what was started.
@@ -256,8 +256,8 @@ type measurement struct {
 }
 
 // compare prints a row for each measurement: the medians of all ways, and the ratio of the first one to
-// ssh -D, which has to reach the goal if that is asked for.
-func compare(o options, ways []*way, names []string, target string, judge bool) error {
+// ssh -D, which has to reach the goal.
+func compare(o options, ways []*way, names []string, target string) error {
 	base := slices.Index(names, "ssh -D")
 	fmt.Printf("| measurement | %s | %s / ssh -D | goal | |\n|%s\n", strings.Join(names, " | "), names[0], strings.Repeat(" --- |", len(names)+4))
 	for _, m := range measurements(target, o.duration) {
@@ -275,11 +275,8 @@ func compare(o options, ways []*way, names []string, target string, judge bool) 
 		for i := range ways {
 			fmt.Printf(" %.3g |", goals.Quantile(got[i], 0.5))
 		}
-		ratio, goal := goals.Quantile(got[0], 0.5)/goals.Quantile(got[base], 0.5), "– | "
-		if judge {
-			goal = o.missed.Cells(m.name, m.goal, ratio)
-		}
-		fmt.Printf(" %.2f | %s |\n", ratio, goal)
+		ratio := goals.Quantile(got[0], 0.5) / goals.Quantile(got[base], 0.5)
+		fmt.Printf(" %.2f | %s |\n", ratio, o.missed.Cells(names[0]+", "+m.name, m.goal, ratio))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ const (
 const dialsPerSecond = 20
 
 // renewUnderLoad renews the server's client certificate and, as kubeadm does,
-// the serving certificate that agents verify, while calls are dialled all the
+// the serving certificate that agents verify, while calls are dialed all the
 // time. After that, new agents must connect to a server that uses both.
 func renewUnderLoad(ctx context.Context, t *testing.T) {
 	wantTexts(t, inNode(ctx, t, "certs", "check"), serverKubeconfig, servingCert, "good")

@@ -29,7 +29,7 @@ func brokenServers(ctx context.Context, t *testing.T, asBefore func(context.Cont
 			if err := node().CommandContext(ctx, "sh", "-c", "cat >"+file).SetStdin(strings.NewReader(bundle)).Run(); err != nil {
 				t.Fatal(err)
 			}
-			out, err := harness.Run(ctx, node(), "fairlead", "controlplane", "install", "-f", file, "--timeout", "12s")
+			out, err := harness.Run(ctx, node(), "fairlead", "controlplane", "install", "-f", file, "--timeout", "40s")
 			t.Log(out)
 			if err == nil {
 				t.Error("it was installed")

@@ -133,13 +133,32 @@ func throughGateway(ctx context.Context, t *testing.T) {
 		if out.String() != want {
 			t.Errorf("%s: the gateway and the server answer %q, want %q", account, out.String(), want)
 		}
+		kubectlThroughGateway(ctx, t, account, token.Status.Token)
+	}
+}
+
+// kubectlThroughGateway runs the commands of docs/gateway.md for kubectl on the node. The gateway is at another address
+// there, and its certificate is of the cluster's CA. Both accounts reach Service kubernetes, for which they need no right.
+func kubectlThroughGateway(ctx context.Context, t *testing.T, account, token string) {
+	t.Helper()
+	const documented = "fairlead-gateway.kube-system.svc:1080"
+	commands := docBlock(t, "gateway.md", "kubectl reaches the API server through the gateway with a kubeconfig that trusts both certificates. Your credentials for the API server stay in it,", "sh")
+	if strings.Count(commands, documented) != 1 || !strings.Contains(commands, "--server https://kubernetes.default.svc ") {
+		t.Fatalf("the page's commands do not name the gateway and the API server:\n%s", commands)
+	}
+	script := `set -eu; export KUBECONFIG=/etc/kubernetes/admin.conf TOKEN="$(cat)"; rm -rf /root/kubectl; mkdir /root/kubectl; cd /root/kubectl; cp /etc/kubernetes/pki/ca.crt gateway-ca.crt
+` + strings.Replace(commands, documented, "localhost:1080", 1)
+	var out strings.Builder
+	err := node().CommandContext(ctx, "sh", "-c", script).SetStdin(strings.NewReader(token)).SetStdout(&out).SetStderr(&out).Run()
+	if err != nil || !strings.Contains(out.String(), harness.ServerName) {
+		t.Errorf("%s: kubectl through the static gateway: %v\n%s", account, err, out.String())
 	}
 }
 
 // removeStatic takes the manifests and their files away, and installs the default bundle again.
 func removeStatic(ctx context.Context, t *testing.T) {
 	t.Helper()
-	const files = "cd /etc/kubernetes && rm -rf manifests/my-scheduler.yaml manifests/fairlead-gateway.yaml my-scheduler my-scheduler.conf fairlead-gateway fairlead-gateway.conf pki/fairlead-gateway.* /root/static"
+	const files = "cd /etc/kubernetes && rm -rf manifests/my-scheduler.yaml manifests/fairlead-gateway.yaml my-scheduler my-scheduler.conf fairlead-gateway fairlead-gateway.conf pki/fairlead-gateway.* /root/static /root/kubectl"
 	if out, err := harness.Run(ctx, node(), "sh", "-c", files); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
@@ -47,6 +48,7 @@ func TestLifecycle(t *testing.T) {
 		}},
 		harness.Step{Name: "status and list", Do: func(ctx context.Context, t *testing.T) { wantHealthy(ctx, t) }},
 		harness.Step{Name: "up again changes nothing", Do: upAgain},
+		harness.Step{Name: "the operator applies a Bundle", Do: withOperator},
 		harness.Step{Name: "another size or image is refused", Do: refuse},
 		harness.Step{Name: "a cluster of another user is never touched", Do: foreignCluster},
 		harness.Step{Name: "a container of another user is never touched", Do: foreignContainer},
@@ -73,7 +75,7 @@ func interrupt(ctx context.Context, t *testing.T) {
 // killAndDown sends SIGKILL as soon as there is a container, while others are
 // still being made. The status of what it leaves is foreignCluster's.
 func killAndDown(ctx context.Context, t *testing.T) []harness.Container {
-	b := begin(ctx, t, life, nil, upArgs(life, 1)...)
+	b := begin(ctx, t, life, nil, upArgs(life, 1, "--operator")...)
 	b.end(t, syscall.SIGKILL)
 	copyState(t)
 	try(ctx, t, suite.Home, 0, nil, "down", "--name", life) // at once: commands of the runtime are still at work
@@ -102,9 +104,9 @@ func somebodyElse() *harness.Home {
 
 // makeMain brings up the cluster whose "up" was killed, with the quick checks.
 func makeMain(ctx context.Context, t *testing.T, killed []harness.Container) {
-	b := begin(ctx, t, life, nil, upArgs(life, 1)...)
+	b := begin(ctx, t, life, nil, upArgs(life, 1, "--operator")...)
 	const busy = "another fairlead command is working on this cluster"
-	try(ctx, t, suite.Home, 1, []string{busy}, upArgs(life, 1)...)
+	try(ctx, t, suite.Home, 1, []string{busy}, upArgs(life, 1, "--operator")...)
 	try(ctx, t, suite.Home, 1, []string{busy}, "down", "--name", life)
 	wantSaid(t, b.wait(t), 0, "kubectl --context fairlead-"+life)
 	for _, now := range containers(ctx, t, life) {
@@ -152,6 +154,8 @@ func fail(ctx context.Context, t *testing.T) {
 
 func wantHealthy(ctx context.Context, t *testing.T) status {
 	t.Helper()
+	node := "fairlead-" + life + "-control-plane"
+	try(ctx, t, suite.Home, 0, []string{"Cluster " + life + ": ready", "1 control plane node and 1 worker", node, "konnectivity-agent"}, "status", "--name", life, "--wait", "1m")
 	s := look(ctx, t, life)
 	if !s.Healthy || !s.Running || s.Nodes != 2 || len(s.Containers) != 2 || len(s.Parts) != 3 {
 		t.Errorf("status: %+v", s)
@@ -161,8 +165,6 @@ func wantHealthy(ctx context.Context, t *testing.T) status {
 			t.Errorf("status: %+v", c)
 		}
 	}
-	node := "fairlead-" + life + "-control-plane"
-	try(ctx, t, suite.Home, 0, []string{"Cluster " + life + ": ready", "1 control plane node and 1 worker", node, "konnectivity-agent"}, "status", "--name", life)
 	list := try(ctx, t, suite.Home, 0, []string{life}, "list").Stdout
 	if strings.Contains(list, interrupted) || strings.Contains(list, failing) || !strings.Contains(list, "ready") {
 		t.Errorf("list:\n%s", list)
@@ -261,6 +263,15 @@ func stopAndStart(ctx context.Context, t *testing.T) {
 
 func client(ctx context.Context, t *testing.T) kubernetes.Interface {
 	t.Helper()
+	c, err := kubernetes.NewForConfig(clientConfig(ctx, t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func clientConfig(ctx context.Context, t *testing.T) *rest.Config {
+	t.Helper()
 	text, err := suite.Must(ctx, "kubeconfig", "--name", life)
 	if err != nil {
 		t.Fatal(err)
@@ -269,9 +280,5 @@ func client(ctx context.Context, t *testing.T) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return config
 }

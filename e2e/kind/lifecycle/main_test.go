@@ -110,7 +110,7 @@ func begin(ctx context.Context, t *testing.T, name string, until func(context.Co
 	return b
 }
 
-// kubeadmRuns tells whether a node is becoming a control plane.
+// kubeadmRuns reports whether a node is becoming a control plane.
 func kubeadmRuns(ctx context.Context, c harness.Container) bool {
 	_, err := harness.Runtime(ctx, "exec", c.ID, "pgrep", "-f", "^kubeadm init")
 	return err == nil
@@ -177,7 +177,7 @@ func containers(ctx context.Context, t *testing.T, name string) []harness.Contai
 	return list
 }
 
-// status is what "fairlead status -o json" says.
+// status is what "fairlead status -o json" says of components.
 type status struct {
 	Running, Healthy bool
 	Nodes            int
@@ -196,10 +196,11 @@ func look(ctx context.Context, t *testing.T, name string) status {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s status
-	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil {
+	var shown struct{ Components status }
+	if err := json.Unmarshal([]byte(r.Stdout), &shown); err != nil {
 		t.Fatalf("status: %v\n%s%s", err, r.Stdout, r.Stderr)
 	}
+	s := shown.Components
 	if s.Healthy != (r.Code == 0) {
 		t.Errorf("exit code %d of a cluster of which healthy is %t", r.Code, s.Healthy)
 	}

@@ -16,6 +16,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
@@ -24,7 +29,7 @@ import (
 // programs is the directory with e2e.test, agnhost and its files, and sample-apiserver.
 var programs = os.Getenv("FAIRLEAD_E2E_KUBERNETES")
 
-var suite = harness.New(harness.Options{Name: harness.ClusterName("specs"), Only: harness.Kind, Workers: 2}, prepare)
+var suite = harness.New(harness.Options{Name: harness.ClusterName("specs"), Only: harness.Kind, Workers: 2, Bundle: "tunnelAPI: {enabled: true}"}, prepare)
 
 func TestMain(m *testing.M) {
 	if programs == "" {
@@ -140,6 +145,7 @@ func TestSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := kubectl(ctx, t)
+	t.Run("the tunnel's API before the specs", available)
 	for _, area := range areas {
 		t.Run(area.name, func(t *testing.T) {
 			passed := 0
@@ -158,10 +164,35 @@ func TestSpecs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the tunnel's API after the specs", available)
 	if err := firewall.Tight(); err != nil {
 		t.Error(err)
 	}
 	if err := firewall.Lower(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// available fails the test unless the APIService of the tunnel's API is available, or becomes so soon: the specs run beside an
+// extension API server, and do not harm it.
+func available(t *testing.T) {
+	client, err := aggregator.NewForConfig(suite.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Wait(t.Context(), time.Minute, "the tunnel's API to be available", func(ctx context.Context) error {
+		s, err := client.ApiregistrationV1().APIServices().Get(ctx, "v1alpha1.tunnel.fairlead.dev", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range s.Status.Conditions {
+			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %v", s.Status.Conditions)
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,7 @@
 // Command dockerd starts a private Docker daemon where none answers, for a machine that has root and Debian's packages
 // but no Docker:
 //
-//	eval "$(go -C e2e/offline run ./dockerd start)"    # sets DOCKER_HOST, which docker, kind and fairlead honour
+//	eval "$(go -C e2e/offline run ./dockerd start)"    # sets DOCKER_HOST, which docker, kind and fairlead honor
 //	go -C e2e/offline run ./dockerd stop               # ends just this daemon and its containers
 //	go -C e2e/offline run ./dockerd run -- docker ps   # both around one command; its exit code is the result
 //

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 
 	"github.com/fairlead-dev/fairlead/e2e/offline/debian"
 )
@@ -25,7 +25,7 @@ type builder struct {
 	binDir   string // this project's programs
 	mirror   string // Debian mirror
 	force    bool
-	progress cluster.Progress
+	progress progress.Reporter
 
 	docker  docker
 	workDir string // for what is only needed while building

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // fakeDocker is a docker command that represents images by files of their name and records its arguments.
@@ -45,7 +45,7 @@ esac
 
 func testBuilder(t *testing.T) *builder {
 	t.Helper()
-	return &builder{progress: cluster.Silent, workDir: t.TempDir()}
+	return &builder{progress: progress.Silent, workDir: t.TempDir()}
 }
 
 // oneStage is a last stage that runs a command in a container.

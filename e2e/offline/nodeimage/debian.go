@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 
 	"github.com/fairlead-dev/fairlead/e2e/offline/debian"
 )
@@ -82,7 +82,7 @@ func (b *builder) load(ctx context.Context, img *imagetar.Image) error {
 
 // step is one line of progress.
 func (b *builder) step(title string, run func() error) error {
-	return cluster.Step(b.progress, title, func() (string, error) {
+	return progress.Step(b.progress, title, func() (string, error) {
 		began := time.Now()
 		err := run()
 		return fmt.Sprintf("%.1fs", time.Since(began).Seconds()), err

@@ -21,7 +21,7 @@ const modulePrefix = "github.com/fairlead-dev/fairlead/"
 
 // helpers are packages that put nothing into an image: they install, compile and show progress. The sources and flags
 // of the compiled programs are covered by components.Key, which is an input.
-var helpers = []string{"pkg/components", "e2e/offline/debian", "pkg/cluster", "pkg/cluster/binaries"}
+var helpers = []string{"pkg/components", "e2e/offline/debian", "pkg/progress", "pkg/cluster/binaries"}
 
 // parsed are the Go files of a source, by their path in the repository, tests left out.
 func parsed(t *testing.T, source string) map[string]*ast.File {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Two installations of the same packages, on different days and machines, are the same afterwards, and a licence stays.
+// Two installations of the same packages, on different days and machines, are the same afterwards, and a license stays.
 func TestSlim(t *testing.T) {
 	install := func(day, machine string) map[string]string {
 		root := t.TempDir()

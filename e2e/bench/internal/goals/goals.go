@@ -13,7 +13,7 @@ import (
 // Goal is what a figure has to reach: one of the two. The zero value is no goal.
 type Goal struct{ AtLeast, AtMost float64 }
 
-// Reached tells whether a figure is within the goal.
+// Reached reports whether a figure is within the goal.
 func (g Goal) Reached(v float64) bool {
 	return (g.AtLeast == 0 || v >= g.AtLeast) && (g.AtMost == 0 || v <= g.AtMost)
 }

@@ -95,7 +95,7 @@ func (o Options) pid() int {
 	return pid
 }
 
-// owns tells whether a process runs the named program with a path of ours among its arguments.
+// owns reports whether a process runs the named program with a path of ours among its arguments.
 func (o Options) owns(pid int, program string) bool {
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {

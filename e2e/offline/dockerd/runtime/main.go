@@ -90,7 +90,7 @@ func rewrite(path string, change func([]byte) ([]byte, error)) error {
 // sysResourceBit is CAP_SYS_RESOURCE's number in linux/capability.h.
 const sysResourceBit = 24
 
-// Needed tells whether this process could not give CAP_SYS_RESOURCE to a container.
+// Needed reports whether this process could not give CAP_SYS_RESOURCE to a container.
 func Needed() (bool, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

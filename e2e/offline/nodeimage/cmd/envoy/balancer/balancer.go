@@ -209,7 +209,7 @@ func (b *balancer) serve(ctx context.Context, connection net.Conn) {
 	}
 }
 
-// join copies in both directions. When one side closes its sending direction, join closes that direction towards the
+// join copies in both directions. When one side closes its sending direction, join closes that direction toward the
 // other side.
 func join(a, b net.Conn) {
 	defer func() { _ = b.Close() }()

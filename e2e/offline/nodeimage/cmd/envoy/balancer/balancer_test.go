@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -191,14 +192,18 @@ func until(t *testing.T, what string, port int, want ...string) {
 	t.Fatalf("%s: %v answer, want %v", what, got, want)
 }
 
+// freePort is below the range from which the kernel picks ports, so that none is taken before its server has started.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 15000 + rand.IntN(17000)
+		if listener, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", strconv.Itoa(port))); err == nil {
+			_ = listener.Close()
+			return port
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 func TestBalances(t *testing.T) {

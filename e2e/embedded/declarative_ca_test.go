@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+)
+
+// generations are how often the spec of each definition was written.
+func (d *declarative) generations(t *testing.T) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	definitions := d.dyn.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	for _, name := range []string{"bundles.fairlead.dev", "tunnelpools.fairlead.dev", "schedulerprofiles.fairlead.dev"} {
+		live, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = live.GetGeneration()
+	}
+	return all
+}
+
+// caRotated: no conversion fails while the operator goes from one CA to another, also while the definitions get the new
+// one, for which the API server opens new connections. The operator writes each definition that converts once.
+func (d *declarative) caRotated(t *testing.T) {
+	ctx := t.Context()
+	secrets := d.client.CoreV1().Secrets(operator.DefaultNamespace)
+	before := d.generations(t)
+	stop := d.load(t)
+	serving := d.dueCA(t)
+	const publishedAt = "fairlead.dev/ca-published-at"
+	err := harness.Wait(ctx, recovery, "a new CA in the definitions", func(ctx context.Context) error {
+		secret, err := secrets.Get(ctx, operator.WebhookSecret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if bytes.Count(secret.Data["ca.crt"], []byte("BEGIN CERTIFICATE")) != 2 || secret.Annotations[publishedAt] == "" {
+			return fmt.Errorf("annotations %v, CAs\n%s", secret.Annotations, secret.Data["ca.crt"])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.readable(t)
+	// As if the CA had been published two hours ago.
+	ago := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, publishedAt, time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339))
+	if _, err := secrets.Patch(ctx, operator.WebhookSecret, types.MergePatchType, []byte(ago), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Wait(ctx, recovery, "a certificate of the new CA", func(ctx context.Context) error {
+		secret, err := secrets.Get(ctx, operator.WebhookSecret, metav1.GetOptions{})
+		if err == nil && bytes.Equal(secret.Data["tls.crt"], serving) {
+			return errors.New("the certificate is the old one")
+		}
+		return err
+	})
+	time.Sleep(5 * time.Second) // until the operator serves it
+	burst := d.burst(t, 200)
+	failed, all := stop()
+	if err != nil {
+		t.Error(err)
+	}
+	if len(failed) > 0 || burst > 0 || all < 50 {
+		t.Errorf("%d of %d reads failed, and %d of 200 at once", len(failed), all, burst)
+	}
+	before["bundles.fairlead.dev"]++
+	before["tunnelpools.fairlead.dev"]++
+	if diff := cmp.Diff(before, d.generations(t)); diff != "" {
+		t.Errorf("the definitions that convert were not written once each (-want +got):\n%s", diff)
+	}
+	d.signal(t, syscall.SIGTERM, operator.Name) // so that the API server opens new connections
+	d.readable(t)
+}
+
+// burst reads many times at once, and returns how many reads failed. A connection of the API server has 16 requests at a
+// time, so it opens others, to which the operator shows the certificate that it has now.
+func (d *declarative) burst(t *testing.T, n int) (failed int) {
+	t.Helper()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			if err := d.read(t.Context(), 20*time.Second); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				t.Logf("a read failed: %v", err)
+				failed++
+			}
+		})
+	}
+	group.Wait()
+	return failed
+}
+
+// dueCA gives the operator a CA of which less than a third of its time is left, and returns the
+// certificate of it that is served.
+func (d *declarative) dueCA(t *testing.T) []byte {
+	t.Helper()
+	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: 90 * 24 * time.Hour, CAValidity: 365 * 24 * time.Hour}
+	ca, err := pki.NewCA(settings, "due-ca", time.Now().Add(-300*24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.Join([]string{operator.Name, operator.DefaultNamespace, "svc"}, ".")
+	cert, err := ca.Issue(settings, pki.Request{CommonName: "due", DNSNames: []string{host}, Usages: pki.ServerAuth}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	caKey, err := ca.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := cert.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := d.client.CoreV1().Secrets(operator.DefaultNamespace)
+	secret, err := secrets.Get(t.Context(), operator.WebhookSecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = map[string][]byte{"ca.crt": ca.CertPEM(), "ca.key": caKey, "tls.crt": cert.CertPEM(), "tls.key": key}
+	secret.Annotations = nil
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return cert.CertPEM()
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+)
+
+// recovery is how long things may take to come back on a busy machine.
+const recovery = 2 * time.Minute
+
+// declarative is a cluster with an operator, a Bundle, and the TunnelPool "p" to convert.
+type declarative struct {
+	*home
+	client kubernetes.Interface
+	dyn    dynamic.Interface
+}
+
+// TestDeclarativeAPI breaks what the conversion of objects needs, on one cluster. Kube-apiserver
+// calls the webhook through the tunnel.
+func TestDeclarativeAPI(t *testing.T) {
+	h := newHome(t)
+	h.must("up", "--name", "dev", "--nodes", "1", "--agents", "2", "--operator", "--no-verify", "--quiet")
+	cfg := h.restConfig("dev")
+	cfg.QPS, cfg.WarningHandler = -1, rest.NoWarnings{} // the old version is deprecated
+	d := &declarative{home: h, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}
+	d.create("v1alpha1", "bundles", "", "Bundle", "default", map[string]any{"konnectivity": map[string]any{"agentPort": int64(8140)}})
+	d.create("v1alpha1", "tunnelpools", "default", "TunnelPool", "p", map[string]any{"hostNetwork": true})
+	if err := harness.WaitReconciled(t.Context(), d.dyn, recovery); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*declarative, *testing.T)
+	}{
+		{"an agent is killed", (*declarative).agentKilled},
+		{"the webhook is dead", (*declarative).webhookDead},
+		{"the CA is rotated", (*declarative).caRotated},
+		{"everything is killed", (*declarative).everythingKilled},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			h.t = t
+			step.run(d, t)
+		})
+	}
+	h.t = t
+	h.must("down", "--name", "dev", "--quiet")
+	h.nothingLeft("dev")
+}
+
+func (d *declarative) resource(version, plural, namespace string) dynamic.ResourceInterface {
+	r := d.dyn.Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: plural})
+	if namespace == "" {
+		return r
+	}
+	return r.Namespace(namespace)
+}
+
+func (d *declarative) create(version, plural, namespace, kind, name string, spec map[string]any) {
+	d.t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fairlead.dev/" + version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}
+	if _, err := d.resource(version, plural, namespace).Create(d.t.Context(), o, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// read reads the pool in the old version, which takes a conversion.
+func (d *declarative) read(ctx context.Context, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	pool, err := d.resource("v1alpha1", "tunnelpools", "default").Get(ctx, "p", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if on, _, err := unstructured.NestedBool(pool.Object, "spec", "hostNetwork"); err != nil || !on {
+		return fmt.Errorf("the pool is %v: %w", pool.Object, err)
+	}
+	return nil
+}
+
+// readable waits until the pool can be read in the old version.
+func (d *declarative) readable(t *testing.T) {
+	t.Helper()
+	if err := harness.Wait(t.Context(), recovery, "conversions", func(ctx context.Context) error { return d.read(ctx, 5*time.Second) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// load reads 50 times a second until the function that it returns is called, which tells when reads
+// began that failed, and how many there were in all.
+func (d *declarative) load(t *testing.T) (stop func() (failed []time.Time, all int)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	var failed []time.Time
+	all := 0
+	group.Go(func() {
+		ticker := time.NewTicker(time.Second / 50)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			group.Go(func() {
+				began := time.Now()
+				err := d.read(context.WithoutCancel(ctx), 20*time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				all++
+				if err != nil {
+					t.Logf("a read failed: %v", err)
+					failed = append(failed, began)
+				}
+			})
+		}
+	})
+	return func() ([]time.Time, int) {
+		cancel()
+		group.Wait()
+		return failed, all
+	}
+}
+
+func (d *declarative) pid(t *testing.T, program string) int {
+	t.Helper()
+	return d.status("dev").find(t, program).PID
+}
+
+func (d *declarative) signal(t *testing.T, s syscall.Signal, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if err := syscall.Kill(d.pid(t, program), s); err != nil {
+			t.Fatalf("%s: %v", program, err)
+		}
+	}
+}
+
+// agentKilled: of 50 conversions per second, those of 2 s at most fail when an agent is killed. One
+// of the two carries the API server's connection to the webhook. A busy machine has a second try.
+func (d *declarative) agentKilled(t *testing.T) {
+	for _, agent := range []string{"konnectivity-agent-0", "konnectivity-agent-1"} {
+		gap := d.gapWithout(t, agent)
+		if gap > 2*time.Second {
+			gap = d.gapWithout(t, agent)
+		}
+		if gap > 2*time.Second {
+			t.Errorf("%s: reads failed for %v, want 2 s at most", agent, gap)
+		}
+	}
+}
+
+// gapWithout kills an agent, and returns for how long reads fail then.
+func (d *declarative) gapWithout(t *testing.T, agent string) (gap time.Duration) {
+	t.Helper()
+	d.healthy(t)
+	d.readable(t)
+	stop := d.load(t)
+	time.Sleep(2 * time.Second)
+	d.signal(t, syscall.SIGKILL, agent)
+	time.Sleep(6 * time.Second)
+	failed, all := stop()
+	if all < 100 {
+		t.Errorf("%d reads in 8 s are no load", all)
+	}
+	if len(failed) > 0 { // in the order in which they ended
+		gap = slices.MaxFunc(failed, time.Time.Compare).Sub(slices.MinFunc(failed, time.Time.Compare))
+	}
+	t.Logf("%s: %d of %d reads failed, for %v", agent, len(failed), all, gap)
+	return gap
+}
+
+// webhookDead: while the operator is stopped, readers of the storage version, the deletion of a
+// namespace and the garbage collector do their work.
+func (d *declarative) webhookDead(t *testing.T) {
+	ctx := t.Context()
+	d.readable(t)
+	namespaces, maps := d.client.CoreV1().Namespaces(), d.client.CoreV1().ConfigMaps("default")
+	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.create("v1beta1", "tunnelpools", "gone", "TunnelPool", "q", map[string]any{})
+	owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}}}
+	if _, err := maps.Create(ctx, owned, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pid := d.pid(t, operator.Name)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+	if err := d.read(ctx, 3*time.Second); err == nil {
+		t.Error("the old version is read without the webhook, so the test proves nothing")
+	}
+	if pool, err := d.resource("v1beta1", "tunnelpools", "default").Get(ctx, "p", metav1.GetOptions{}); err != nil {
+		t.Errorf("a read in the storage version: %v, %v", pool, err)
+	}
+	if err := namespaces.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(ctx, owner.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Wait(ctx, recovery, "the namespace and the owned object to go", func(ctx context.Context) error {
+		_, nsErr := namespaces.Get(ctx, "gone", metav1.GetOptions{})
+		_, err := maps.Get(ctx, owned.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(nsErr) || !apierrors.IsNotFound(err) {
+			return fmt.Errorf("namespace: %v; owned object: %v", nsErr, err) //nolint:errorlint // two answers
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	d.readable(t)
+}
+
+// everythingKilled: with all agents, the operator and the API server killed, all comes back without
+// a hand: agents need the API server, the webhook needs agents. The operator's own objects are stored in the old
+// version, so it needs the webhook, which it serves itself.
+func (d *declarative) everythingKilled(t *testing.T) {
+	d.readable(t)
+	d.storedIn(t, "v1alpha1")
+	killed := []string{"konnectivity-agent-0", "konnectivity-agent-1", operator.Name, "kube-apiserver"}
+	before := map[string]int{}
+	for _, program := range killed {
+		before[program] = d.pid(t, program)
+	}
+	d.signal(t, syscall.SIGKILL, killed...)
+	if err := harness.Wait(t.Context(), recovery, "a read in the new version", func(ctx context.Context) error {
+		_, err := d.resource("v1beta1", "tunnelpools", "default").Get(ctx, "p", metav1.GetOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.readable(t)
+	d.healthy(t)
+	for _, program := range killed {
+		if now := d.pid(t, program); now == before[program] {
+			t.Errorf("%s has process %d as before, so it was not killed", program, now)
+		}
+	}
+	if err := harness.WaitReconciled(t.Context(), d.dyn, recovery); err != nil {
+		t.Error(err)
+	}
+	d.storedIn(t, "v1beta1")
+}
+
+// storedIn makes a version the storage version of all definitions of two versions, and waits until all objects are
+// stored in it alone, as the operator rewrites them.
+func (d *declarative) storedIn(t *testing.T, version string) {
+	t.Helper()
+	definitions := d.dyn.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	for _, name := range []string{"bundles.fairlead.dev", "tunnelpools.fairlead.dev"} {
+		set := false
+		if err := harness.Wait(t.Context(), recovery, name+" to be stored in "+version, func(ctx context.Context) error {
+			live, err := definitions.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if !set {
+				versions, _, err := unstructured.NestedSlice(live.Object, "spec", "versions")
+				if err != nil {
+					return err
+				}
+				for _, v := range versions {
+					v.(map[string]any)["storage"] = v.(map[string]any)["name"] == version
+				}
+				if err := unstructured.SetNestedSlice(live.Object, versions, "spec", "versions"); err != nil {
+					return err
+				}
+				if live, err = definitions.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
+					return err
+				}
+				set = true
+			}
+			stored, _, err := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
+			if err == nil && !slices.Equal(stored, []string{version}) {
+				err = fmt.Errorf("status.storedVersions is %v", stored)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (d *declarative) healthy(t *testing.T) {
+	t.Helper()
+	if err := harness.Wait(t.Context(), recovery, "the cluster to be healthy", func(context.Context) error {
+		if s := d.status("dev"); !s.Healthy { //nolint:contextcheck // has the test's
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

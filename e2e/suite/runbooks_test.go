@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
+)
+
+// notInSuite are commands of runbooks that this cluster cannot run, by how they begin, with the reason.
+var notInSuite = map[string]string{
+	"kubectl --namespace kube-system top pods":      "it needs metrics-server",
+	"kubectl --namespace kube-system rollout":       "it changes the cluster that other tests use",
+	"fairlead install --filename bundle.yaml":       "it changes the cluster; e2e/kind/install runs it",
+	"fairlead diff --filename bundle.yaml":          "fairlead up has made the cluster, so it differs; e2e/kind/install runs it",
+	"fairlead crd migrate --all":                    "it changes definitions that other tests use; pkg/crd runs it",
+	"sudo fairlead controlplane install --filename": "fairlead up has made the node's files; e2e/kind/install runs it",
+	"sudo fairlead certs renew":                     "it changes the node; e2e/kind/install runs it",
+	"sudo crictl":                                   "the node image of this project has no crictl",
+	"sudo grep -- --server-id":                      "the server of this cluster has no such flag",
+}
+
+// TestRunbooks runs the commands of docs/runbooks as a reader would: with kubectl and fairlead in PATH and a kubeconfig; those
+// with sudo on a control plane node, where nodes are real. Each must succeed on a healthy cluster.
+func TestRunbooks(t *testing.T) {
+	run(t, "commands of the runbooks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
+		reader := newReader(ctx, t)
+		commands := pageCommands(t, "../../docs/runbooks/*.md")
+		ran := 0
+		for _, command := range slices.Sorted(maps.Keys(commands)) {
+			if excluded(command) || strings.HasPrefix(command, "sudo ") && suite.Simulated() {
+				continue
+			}
+			ran++
+			t.Run(command, func(t *testing.T) {
+				if out, err := reader.run(ctx, command); err != nil {
+					t.Errorf("%v: %v\n%s", commands[command], err, out)
+				}
+			})
+		}
+		if ran < 20 {
+			t.Errorf("only %d commands ran", ran)
+		}
+	}})
+}
+
+// excluded reports whether the suite cannot run a command.
+func excluded(command string) bool {
+	for prefix := range notInSuite {
+		if strings.HasPrefix(command, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// pageCommands are the lines of all blocks of shell commands, with the pages that have them.
+func pageCommands(t *testing.T, pattern string) map[string][]string {
+	t.Helper()
+	pages, err := filepath.Glob(pattern)
+	if err != nil || len(pages) < 25 {
+		t.Fatalf("%s: %d pages: %v", pattern, len(pages), err)
+	}
+	out := map[string][]string{}
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := false
+		for line := range strings.Lines(string(data)) {
+			switch line = strings.TrimSpace(line); {
+			case strings.HasPrefix(line, "```"):
+				inside = line == "```sh"
+			case inside && line != "" && !strings.HasPrefix(line, "#"):
+				out[line] = append(out[line], filepath.Base(page))
+			}
+		}
+	}
+	return out
+}
+
+// reader has what a reader of the runbooks has.
+type reader struct {
+	dir, path, node string
+}
+
+func newReader(ctx context.Context, t *testing.T) *reader {
+	t.Helper()
+	kubectl, err := suite.BuildKubectl(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{dir: t.TempDir(), path: filepath.Dir(kubectl) + ":" + suite.Bin}
+	bundle := []byte(bundletest.File("gateway: {enabled: true}\ntunnelAPI: {enabled: true}"))
+	writeFile(t, filepath.Join(r.dir, "bundle.yaml"), bundle)
+	list, err := suite.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		t.Fatalf("nodes: %v", err)
+	}
+	r.node = list.Items[0].Name
+	if suite.Simulated() {
+		return r
+	}
+	program, err := os.ReadFile(filepath.Join(suite.Bin, "fairlead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{"/usr/local/bin/fairlead": program, "/bundle.yaml": bundle} {
+		node := suite.Nodes.ControlPlanes[0]
+		if err := node.CommandContext(ctx, "sh", "-c", "cat > "+file+" && chmod 755 "+file).SetStdin(bytes.NewReader(data)).Run(); err != nil {
+			t.Fatalf("write %s of %s: %v", file, node, err)
+		}
+	}
+	return r
+}
+
+// run runs a command on this machine, or without sudo on a control plane node.
+func (r *reader) run(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	command = strings.NewReplacer("/nodes/NODE/", "/nodes/"+r.node+"/", "apiservice NAME", "apiservice v1.apps").Replace(command)
+	if strings.HasPrefix(command, "sudo ") {
+		return harness.Run(ctx, suite.Nodes.ControlPlanes[0], "bash", "-c", "set -o pipefail; cd /; "+strings.ReplaceAll(command, "sudo ", ""))
+	}
+	cmd, stdout, stderr := suite.Program(ctx, "bash", "-c", "set -o pipefail; "+command)
+	cmd.Dir = r.dir
+	cmd.Env = append(cmd.Environ(), "PATH="+r.path+":"+os.Getenv("PATH"))
+	if err := cmd.Run(); err != nil {
+		return fmt.Sprintf("%s%s", stdout, stderr), err
+	}
+	return stdout.String(), nil
+}
