@@ -147,17 +147,33 @@ fuzz: ## Run every fuzzer with some inputs (FUZZ_TIME, for each: 15000x, or a ti
 		$(GO) test -timeout 30m -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_TIME) ./$$package; \
 	done
 
+.PHONY: test-upgrade
+UPGRADE_FROM ?= $(shell git tag --merged HEAD --sort=-version:refname --list 'v*' | head -n 1)
+test-upgrade: ## Replace the tunnel's programs of another version by this one's under load, and back (UPGRADE_FROM, by default the newest release)
+	@[ -n '$(UPGRADE_FROM)' ] || { echo 'There is no release to upgrade from: set UPGRADE_FROM to a tag or commit' >&2; exit 2; }
+	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/source" 2>/dev/null; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/source" '$(UPGRADE_FROM)' && \
+	$(GO) -C "$$dir/source" build -o "$$dir/" ./cmd/konnectivity-server ./cmd/konnectivity-agent && \
+	FAIRLEAD_E2E_EARLIER="$$dir" $(GO) test -count 1 -v -run '^TestUpgrade$$' ./e2e/tunnel
+
 CHAOS_FLAGS ?=
+CHAOS_ENV = PROVIDER=embedded FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus
 SOAK_TIME ?= 1h
 .PHONY: chaos
 chaos: export FAIRLEAD_E2E_BIN := $(BIN)
-chaos: build compile-components ## Cause the faults of docs/chaos.md and check their bars (CHAOS_FLAGS, for example '-only 1,2 -seed 7' or -slice)
-	@$(GO) run ./e2e/chaos $(CHAOS_FLAGS)
+chaos: build compile-components prometheus ## Cause the faults of docs/chaos.md and check their bars (CHAOS_FLAGS, for example '-only 1,2 -seed 7' or -slice)
+	@$(CHAOS_ENV) $(GO) run ./e2e/chaos $(CHAOS_FLAGS)
 
 .PHONY: soak
 soak: export FAIRLEAD_E2E_BIN := $(BIN)
-soak: build compile-components ## Cause the faults again and again; the tests fail if something is left behind (SOAK_TIME, CHAOS_FLAGS)
-	@$(GO) run ./e2e/chaos -for $(SOAK_TIME) $(CHAOS_FLAGS)
+soak: build compile-components prometheus ## Lead one server through faults, then watch a healthy cluster for alerts, each for SOAK_TIME; fails if the server grows or an alert fires
+	@FAIRLEAD_E2E_SOAK=$(SOAK_TIME) $(GO) test -count 1 -timeout 0 -v -run '^TestSoak$$' ./e2e/tunnel
+	@PROVIDER=embedded FAIRLEAD_E2E_SILENCE=$(SOAK_TIME) FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus $(GO) test -count 1 -timeout 0 -v -run '^TestMonitoring$$' ./e2e/suite
+
+.PHONY: soak-faults
+soak-faults: export FAIRLEAD_E2E_BIN := $(BIN)
+soak-faults: build compile-components prometheus ## Run make chaos again and again for SOAK_TIME (CHAOS_FLAGS)
+	@$(CHAOS_ENV) $(GO) run ./e2e/chaos -for $(SOAK_TIME) $(CHAOS_FLAGS)
 
 # With PROVIDER=kind, beside plain kind, whose command is built for that.
 .PHONY: bench-up
@@ -235,7 +251,7 @@ compile-components:
 
 ##@ Release
 
-RELEASE_TARGETS ?= linux/amd64,linux/arm64
+RELEASE_TARGETS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 RELEASE = $(GO) -C deploy/tools run ./release -version '$(VERSION)' -targets '$(RELEASE_TARGETS)' -ldflags '$(LDFLAGS)'
 .PHONY: release
 release: ## Make archives of programs, images for several architectures, a bill of materials and checksums in _output/release (VERSION, RELEASE_TARGETS)
@@ -253,10 +269,15 @@ release-verify: release ## Build the release a second time, from a copy of the s
 ##@ Check
 
 .PHONY: verify
-verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licences ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or licence headers are out of date
+verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, or if the Go API changed without a word in CHANGELOG.md
 
 .PHONY: update
 update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
+
+# The packages whose tests have the flag, each in a run of its own: others would refuse the flag.
+.PHONY: update-golden
+update-golden: compile-components ## Write the expected results in the testdata of all tests with -update; read the diff before you commit it
+	@set -e; for p in $$(git grep -l 'flag.Bool("update"' -- 'pkg/*_test.go' | xargs -n 1 dirname | sort -u); do $(GO) test -timeout 30m ./$$p -update; done
 
 # Not `go mod tidy -diff`: it sorts go.sum in another order than `go mod tidy` writes it.
 .PHONY: verify-deps
@@ -389,14 +410,18 @@ update-reference: ## Render the reference of the command line: docs/cli and docs
 verify-reference: ## Fail if docs/cli or docs/man are not what the commands say
 	@$(GO) -C deploy/tools run ./reference -check
 
-.PHONY: verify-licences
-verify-licences:
+.PHONY: verify-licenses
+verify-licenses:
 	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
 	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
 
 .PHONY: update-components
 update-components: ## Bring the components' module in step with go.mod
 	@$(GO) run ./pkg/components/update
+
+.PHONY: verify-api
+verify-api: ## Compare the Go API with the newest release's, or with API_BASE: CHANGELOG.md has to name what is incompatible
+	@$(GO) -C deploy/tools run ./apidiff -base '$(API_BASE)' ../..
 
 .PHONY: verify-components
 verify-components: ## Fail if the components' module is out of step with go.mod
