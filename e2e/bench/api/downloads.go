@@ -70,8 +70,16 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// service is the Service of the downloads and of the webhook, in the benchmark's namespace.
+const service = "through-tunnel"
+
+// proxied is a path by which kube-apiserver proxies to a port of the Service, through the tunnel.
+func proxied(scheme, port, path string) string {
+	return "/api/v1/namespaces/" + namespace + "/services/" + scheme + ":" + service + ":" + port + "/proxy" + path
+}
+
 // source serves answers without an end at the address of the webhook, and returns the path by which kube-apiserver
-// proxies to them.
+// proxies to them. The Service has a port for the webhook, too.
 func (b *bench) source(ctx context.Context) (path string, closeServer func(), err error) {
 	slice, err := b.kube.DiscoveryV1().EndpointSlices(operator.DefaultNamespace).Get(ctx, operator.Name, metav1.GetOptions{})
 	if err != nil {
@@ -91,18 +99,38 @@ func (b *bench) source(ctx context.Context) (path string, closeServer func(), er
 	})}
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	closeServer = func() { _ = server.Close() }
-	meta := metav1.ObjectMeta{Name: "downloads", Namespace: namespace}
-	port := corev1.EndpointPort{Name: "http", Port: int32(listener.Addr().(*net.TCPAddr).Port)}
-	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port.Name, Port: 80}}}}
-	if _, err = b.kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err == nil {
-		// kube-apiserver's proxy reads Endpoints, not EndpointSlices.
+	meta := metav1.ObjectMeta{Name: service, Namespace: namespace}
+	ports := []corev1.EndpointPort{{Name: "downloads", Port: int32(listener.Addr().(*net.TCPAddr).Port)}, {Name: "webhook", Port: *slice.Ports[0].Port}}
+	object := &corev1.Service{ObjectMeta: meta}
+	for i, p := range ports {
+		object.Spec.Ports = append(object.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: int32(80 + i)})
+	}
+	if _, err = b.kube.CoreV1().Services(namespace).Create(ctx, object, metav1.CreateOptions{}); err == nil {
+		err = b.pod(ctx, meta, address)
+	}
+	if err == nil {
+		// kube-apiserver's proxy reads Endpoints, not EndpointSlices, and takes only addresses of Pods.
 		_, err = b.kube.CoreV1().Endpoints(namespace).Create(ctx, &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
-			Addresses: []corev1.EndpointAddress{{IP: address}}, Ports: []corev1.EndpointPort{port},
+			Addresses: []corev1.EndpointAddress{{IP: address, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: meta.Name, Namespace: namespace}}},
+			Ports:     ports,
 		}}}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		closeServer()
 		return "", nil, err
 	}
-	return "/api/v1/namespaces/" + namespace + "/services/http:downloads:http/proxy/", closeServer, nil
+	return proxied("http", "downloads", "/"), closeServer, nil
+}
+
+// pod creates a Pod that no scheduler binds, with the address of the source.
+func (b *bench) pod(ctx context.Context, meta metav1.ObjectMeta, address string) error {
+	p, err := b.kube.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		SchedulerName: "none", Containers: []corev1.Container{{Name: "source", Image: "none"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	p.Status.PodIP, p.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	_, err = b.kube.CoreV1().Pods(namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+	return err
 }

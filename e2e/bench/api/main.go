@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
@@ -40,6 +41,7 @@ type options struct {
 	old, size  int
 	steady     time.Duration
 	bound      time.Duration
+	strict     bool
 }
 
 // bench is a running cluster.
@@ -49,6 +51,8 @@ type bench struct {
 	dynamic    dynamic.Interface
 	rest       rest.Interface
 	supervisor *process.Client
+	// missed are the rows whose goal is missed.
+	missed []string
 }
 
 func main() {
@@ -60,6 +64,7 @@ func main() {
 	flag.IntVar(&o.size, "size", 10<<10, "bytes of an object")
 	flag.DurationVar(&o.steady, "steady", 2*time.Minute, "how long to watch the operator do nothing")
 	flag.DurationVar(&o.bound, "bound", 3*time.Minute, "limit of each wait")
+	flag.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flag.Parse()
 	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
@@ -93,7 +98,20 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
+	if len(b.missed) > 0 {
+		fmt.Printf("\nGoals missed: %s\n", strings.Join(b.missed, "; "))
+		if o.strict {
+			return fmt.Errorf("%d goals are missed", len(b.missed))
+		}
+	}
 	return nil
+}
+
+// goal notes whether a row reaches its goal.
+func (b *bench) goal(what string, reached bool) {
+	if !reached {
+		b.missed = append(b.missed, what)
+	}
 }
 
 // row prints one figure.
