@@ -4,7 +4,6 @@ package controlplane
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -12,9 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // egressSelector returns kube-apiserver's --egress-selector-config-file argument,
@@ -72,38 +69,21 @@ func (p *planner) keepNeeded(apiServerPod *corev1.Pod) (left []string) {
 	if arg := egressSelector(apiServerPod); arg != "" {
 		left = append(left, fmt.Sprintf("%s: %s, which is not as it was installed", p.manifestPath, arg))
 	}
-	left = append(left, p.keepFor(p.manifestPath, manifests.MountsOf(apiServerPod))...)
+	left = append(left, p.KeepFor(p.manifestPath, manifests.MountsOf(apiServerPod))...)
 	server := serverManifest(p.bundle)
-	if data, err := p.Read(server); err == nil && !slices.ContainsFunc(p.j.Changes, func(c Change) bool { return c.Path == server }) {
+	if data, err := p.Read(server); err == nil && !slices.ContainsFunc(p.Journal.Changes, func(c Change) bool { return c.Path == server }) {
 		if pod, err := manifests.Decode(data); err == nil {
-			left = append(left, p.keepFor(server, slices.Concat(manifests.MountsOf(pod), manifests.NamedBy(pod)))...)
+			left = append(left, p.KeepFor(server, slices.Concat(manifests.MountsOf(pod), manifests.NamedBy(pod)))...)
 		}
 	}
 	named := manifests.NamedBy(apiServerPod)
-	for _, c := range p.j.Changes {
+	for _, c := range p.Journal.Changes {
 		if c.Remove && slices.Contains(named, c.Path) {
-			p.fail(fmt.Errorf("%s still refers to %s, but the entry was edited after the installation, and kube-apiserver does not start without that file: "+
+			p.Fail(fmt.Errorf("%s still refers to %s, but the entry was edited after the installation, and kube-apiserver does not start without that file: "+
 				"remove the entry from the manifest, then run the command again", p.manifestPath, c.Path))
 		}
 	}
 	return left
-}
-
-// setAside plans a copy of an edited server manifest, so that the edits are not
-// lost. The manifest cannot stay in the static Pod directory: the kubelet would go
-// on starting a server without its files, and would create an empty kubeconfig that
-// every user of the node can read.
-func (p *planner) setAside(file, now string) (reason string, err error) {
-	data, err := p.Read(file)
-	if err != nil {
-		return "", err
-	}
-	name := journal.EditedDir + strings.TrimPrefix(journal.BackupName(file, now), journal.BackupDir)
-	p.directory(journal.EditedDir, 0o700)
-	if !p.Exists(name) {
-		p.j.Changes = append(p.j.Changes, Change{Step: StepServer, Path: name, Mode: 0o600, Data: data, Old: nodefs.Absent, New: nodefs.Fingerprint(data, 0o600)})
-	}
-	return "it was changed since the installation, and is now " + name, nil
 }
 
 // notInstalled returns the bundle's files that existed before the installation.
@@ -128,19 +108,4 @@ func (n *node) egressNow() string {
 		return ""
 	}
 	return egressSelector(pod)
-}
-
-// keepFor drops the planned removal of the needed files and directories. The
-// argument who names the manifest that needs them.
-func (p *planner) keepFor(who string, needed []string) (left []string) {
-	keep := func(name string) bool {
-		needs := slices.Contains(needed, path.Clean(name))
-		if needs {
-			left = append(left, fmt.Sprintf("%s: %s needs it", name, who))
-		}
-		return needs
-	}
-	p.j.Changes = slices.DeleteFunc(p.j.Changes, func(c Change) bool { return c.Remove && keep(c.Path) })
-	p.j.RemoveDirs = slices.DeleteFunc(p.j.RemoveDirs, keep)
-	return left
 }

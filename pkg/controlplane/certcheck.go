@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // WarnBefore is how long before its expiry a certificate is reported.
@@ -195,7 +196,7 @@ func (n *node) exposed(f certFile) error {
 	if f.key == "" {
 		return nil
 	}
-	if _, mode, err := n.Present(f.key); err == nil && isOpen(mode) {
+	if _, mode, err := n.Present(f.key); err == nil && nodefs.IsOpen(mode) {
 		return fmt.Errorf("%s has mode %04o, so that others on this node can read the private key: renew it (%s), which closes the file, too", f.key, mode, f.renewal)
 	}
 	return nil

@@ -3,7 +3,6 @@
 package controlplane
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -194,8 +193,3 @@ func (n *node) verifyChain(cert *x509.Certificate, usage x509.ExtKeyUsage) error
 	_, err = cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: n.opts.Now(), KeyUsages: []x509.ExtKeyUsage{usage}})
 	return err
 }
-
-// isEmptyFile reports whether a file is empty. The kubelet creates an empty file
-// for a FileOrCreate mount whose file does not exist, so such a file can be
-// replaced.
-func isEmptyFile(data []byte) bool { return len(bytes.TrimSpace(data)) == 0 }

@@ -26,22 +26,22 @@ func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 		t.Helper()
 		n := newNode(Options{Bundle: b}.defaulted())
 		n.client, n.state = client, state
-		p := &planner{node: n, j: &journal.Journal{}, newState: &State{}}
+		p := newPlanner(n, &journal.Journal{}, &State{})
 		if state != nil {
-			p.newState = state.Clone()
+			p.After = state.Clone()
 		}
 		p.planKubeadm(t.Context())
-		for _, err := range p.errs {
+		if err := p.Err(); err != nil {
 			t.Fatal(err)
 		}
-		if c := p.j.Kubeadm; c != nil {
+		if c := p.Journal.Kubeadm; c != nil {
 			// The fake client ignores dry runs, so it holds that text already.
 			if err := n.setClusterConfiguration(t.Context(), c.Before, c.After, false); err != nil {
 				t.Fatal(err)
 			}
 		}
-		state = p.newState
-		return p.j.Kubeadm
+		state = p.After
+		return p.Journal.Kubeadm
 	}
 	bundle := func(host, file string) *v1alpha1.Bundle {
 		b := v1alpha1.New()

@@ -14,37 +14,37 @@ import (
 func (p *planner) planKubeadm(ctx context.Context) {
 	before, err := p.clusterConfiguration(ctx)
 	if err != nil {
-		p.fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
+		p.Fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
 		return
 	}
 	base, err := p.withoutEarlierAdditions(before)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	after, added, err := manifests.AddToCluster(base, p.bundle)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
-	if len(added) == 0 && p.newState.Kubeadm == nil {
+	if len(added) == 0 && p.After.Kubeadm == nil {
 		// If other nodes run servers, the installation of one of them added it;
 		// otherwise a person did.
 		if others, err := p.otherServers(ctx); err == nil && len(others) > 0 {
 			_, all, err := manifests.AddToCluster("{}", p.bundle)
-			p.fail(err)
-			p.newState.Kubeadm = &journal.KubeadmState{Additions: all, Shared: true}
+			p.Fail(err)
+			p.After.Kubeadm = &journal.KubeadmState{Additions: all, Shared: true}
 		}
 	}
 	if after == before {
 		return
 	}
 	if err := p.setClusterConfiguration(ctx, before, after, true); err != nil {
-		p.fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
+		p.Fail(fmt.Errorf("%w: %w", errKubeadmConfig, err))
 		return
 	}
-	p.j.Kubeadm = &journal.KubeadmChange{Before: before, After: after}
-	p.newState.Kubeadm = &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: base, After: after}, Additions: added}
+	p.Journal.Kubeadm = &journal.KubeadmChange{Before: before, After: after}
+	p.After.Kubeadm = &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: base, After: after}, Additions: added}
 }
 
 // withoutEarlierAdditions returns the stored configuration without what an

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -17,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/fileplan"
 )
 
 // authority reads the cluster's CA once, when the first certificate must be
@@ -41,10 +40,10 @@ func (p *planner) authority() (authority, error) {
 // the manifest's FileOrCreate mount creates an empty file with mode 0644, which
 // every user of the node can read.
 func (p *planner) planKubeconfig() {
-	w := wanted{
-		step: StepPKI, path: p.bundle.Konnectivity.Server.Kubeconfig, mode: 0o600, secret: true,
-		good:   p.checkServerKubeconfig,
-		advice: "move it away, or set konnectivity.server.kubeconfig",
+	w := fileplan.File{
+		Step: StepPKI, Path: p.bundle.Konnectivity.Server.Kubeconfig, Mode: 0o600, Secret: true,
+		Good:   p.checkServerKubeconfig,
+		Advice: "move it away, or set konnectivity.server.kubeconfig",
 	}
 	if p.opts.ServerKubeconfig != "" {
 		data, _, err := p.optionFile(p.opts.ServerKubeconfig, "")
@@ -52,19 +51,19 @@ func (p *planner) planKubeconfig() {
 			err = p.checkServerKubeconfig(data)
 		}
 		if err != nil {
-			p.fail(fmt.Errorf("--server-kubeconfig %s: %w", p.opts.ServerKubeconfig, err))
+			p.Fail(fmt.Errorf("--server-kubeconfig %s: %w", p.opts.ServerKubeconfig, err))
 			return
 		}
-		w.data, w.good = data, func(now []byte) error {
+		w.Data, w.Good = data, func(now []byte) error {
 			if !bytes.Equal(now, data) {
 				return errors.New("it is not the one given with --server-kubeconfig")
 			}
 			return nil
 		}
 	} else {
-		w.make = p.issueKubeconfig
+		w.Make = p.issueKubeconfig
 	}
-	p.want(w)
+	p.Want(w)
 }
 
 func (p *planner) issueKubeconfig() ([]byte, error) {
@@ -90,12 +89,12 @@ func (p *planner) planServerCertificate() {
 	}
 	data, err := p.Read(cert)
 	if err != nil {
-		p.fail(fmt.Errorf("%w: it is what the server shows agents: set konnectivity.server.certFile and keyFile to another", err))
+		p.Fail(fmt.Errorf("%w: it is what the server shows agents: set konnectivity.server.certFile and keyFile to another", err))
 		return
 	}
 	parsed, err := pki.ParseCert(data)
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", cert, err))
+		p.Fail(fmt.Errorf("%s: %w", cert, err))
 		return
 	}
 	if parsed.VerifyHostname(k.ServerHost) == nil {
@@ -103,38 +102,38 @@ func (p *planner) planServerCertificate() {
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.fail(fmt.Errorf("%s does not name %s, which agents dial: issue it again, or set konnectivity.serverHost to a name that it has: %w",
+		p.Fail(fmt.Errorf("%s does not name %s, which agents dial: issue it again, or set konnectivity.serverHost to a name that it has: %w",
 			cert, k.ServerHost, err))
 		return
 	}
 	issued, err := withName(parsed, ca.KeyPair, k.ServerHost)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	now, mode, err := p.Present(cert)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
-	p.put(wanted{step: StepPKI, path: cert, mode: mode, data: issued}, now, data)
+	p.Put(fileplan.File{Step: StepPKI, Path: cert, Mode: mode, Data: issued}, now, data)
 }
 
 // ownCertificate plans a certificate and key for one name. The cluster's CA
 // issues them if neither file exists.
 func (p *planner) ownCertificate(certFile, keyFile, host, commonName string) {
 	if p.HasFile(certFile) && p.HasFile(keyFile) {
-		p.fail(p.checkCertificate(certFile, keyFile, host))
-		p.tighten(keyFile)
+		p.Fail(p.checkCertificate(certFile, keyFile, host))
+		p.Tighten(keyFile)
 		return
 	}
 	if p.HasFile(certFile) || p.HasFile(keyFile) {
-		p.fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
+		p.Fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
 		return
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.fail(fmt.Errorf("%s has to be made: %w", certFile, err))
+		p.Fail(fmt.Errorf("%s has to be made: %w", certFile, err))
 		return
 	}
 	p.issuePair(ca.KeyPair, certFile, keyFile, serverRequest(host, commonName))
@@ -152,8 +151,8 @@ func serverRequest(host, commonName string) pki.Request {
 
 func (p *planner) issuePair(ca pki.KeyPair, certFile, keyFile string, r pki.Request) {
 	if cert, key, ok := p.issue(ca, certFile, r); ok {
-		p.create(keyFile, key, 0o600, true)
-		p.create(certFile, cert, 0o644, false)
+		p.Create(keyFile, key, 0o600, true)
+		p.Create(certFile, cert, 0o644, false)
 	}
 }
 
@@ -164,16 +163,10 @@ func (p *planner) issue(ca pki.KeyPair, certFile string, r pki.Request) (cert, k
 		key, err = pair.KeyPEM()
 	}
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", certFile, err))
+		p.Fail(fmt.Errorf("%s: %w", certFile, err))
 		return nil, nil, false
 	}
 	return pair.CertPEM(), key, true
-}
-
-// create plans a file that is known not to exist.
-func (p *planner) create(file string, data []byte, mode fs.FileMode, secret bool) {
-	p.parents(file)
-	p.put(wanted{step: StepPKI, path: file, mode: mode, data: data, secret: secret}, nodefs.Absent, nil)
 }
 
 func (p *planner) checkCertificate(certFile, keyFile, host string) error {
@@ -212,12 +205,12 @@ func (p *planner) planTCP() {
 		return
 	}
 	if name := tcpServerName(tcp.URL, tcp.TLSServerName); tcp.ServerCert == p.bundle.Konnectivity.Server.CertFile {
-		p.fail(p.checkTCPName(tcp.ServerCert, name))
+		p.Fail(p.checkTCPName(tcp.ServerCert, name))
 	} else {
 		p.ownCertificate(tcp.ServerCert, tcp.ServerKey, name, konnectivity.ServerName)
 	}
 	if tcp.CABundle != "" && !p.HasFile(tcp.CABundle) {
-		p.fail(fmt.Errorf("konnectivity.transport.tcp.caBundle: %s does not exist: the cluster's CA is %s/ca.crt", tcp.CABundle, p.bundle.ControlPlane.PKIDir))
+		p.Fail(fmt.Errorf("konnectivity.transport.tcp.caBundle: %s does not exist: the cluster's CA is %s/ca.crt", tcp.CABundle, p.bundle.ControlPlane.PKIDir))
 	}
 	files := []string{tcp.ClientCA, tcp.ClientCert, tcp.ClientKey}
 	there := 0
@@ -228,12 +221,12 @@ func (p *planner) planTCP() {
 	}
 	switch there {
 	case len(files):
-		p.tighten(tcp.ClientKey)
-		p.fail(p.checkClientName(tcp))
+		p.Tighten(tcp.ClientKey)
+		p.Fail(p.checkClientName(tcp))
 	case 0:
 		p.issueClient(tcp)
 	default:
-		p.fail(fmt.Errorf("of %v some are missing: move the others away, then all are made", files))
+		p.Fail(fmt.Errorf("of %v some are missing: move the others away, then all are made", files))
 	}
 }
 
@@ -288,9 +281,9 @@ func (p *planner) issueClient(tcp *v1alpha1.TCPTransport) {
 	config := pki.FromBundle(p.bundle)
 	ca, err := pki.NewCA(config, "konnectivity-client-ca", p.opts.Now())
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
-	p.create(tcp.ClientCA, ca.CertPEM(), 0o644, false)
+	p.Create(tcp.ClientCA, ca.CertPEM(), 0o644, false)
 	p.issuePair(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcp.ClientNames[0], Usages: pki.ClientAuth})
 }

@@ -39,29 +39,29 @@ const (
 // preflight runs every check that needs no plan. It only reads.
 func (p *planner) preflight(ctx context.Context) {
 	if !ptr.Deref(p.bundle.Konnectivity.Enabled, true) {
-		p.fail(errors.New("konnectivity.enabled is false in the bundle: there is nothing to install on a control plane node"))
+		p.Fail(errors.New("konnectivity.enabled is false in the bundle: there is nothing to install on a control plane node"))
 		return
 	}
 	if errs := bundle.Validate(p.bundle); len(errs) > 0 {
-		p.fail(fmt.Errorf("%w: %w", bundle.ErrInvalid, errs.ToAggregate()))
+		p.Fail(fmt.Errorf("%w: %w", bundle.ErrInvalid, errs.ToAggregate()))
 		return
 	}
 	if err := p.checkNode(); err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	p.connect()
-	p.fail(p.checkVersion())
-	p.fail(p.checkManifestsDir())
-	p.fail(p.checkCA())
-	p.fail(p.checkFrontProxyCA())
+	p.Fail(p.checkVersion())
+	p.Fail(p.checkManifestsDir())
+	p.Fail(p.checkCA())
+	p.Fail(p.checkFrontProxyCA())
 	p.warnKubelets()
-	p.fail(p.checkReady(ctx))
+	p.Fail(p.checkReady(ctx))
 	p.checkPorts(ctx)
 	p.checkAgents(ctx)
-	p.fail(p.checkCount(ctx))
-	if len(p.errs) == 0 {
-		p.fail(p.checkVisible(kubelet.ProgramOf(p.container)))
+	p.Fail(p.checkCount(ctx))
+	if p.Err() == nil {
+		p.Fail(p.checkVisible(kubelet.ProgramOf(p.container)))
 	}
 }
 
@@ -191,7 +191,7 @@ func (p *planner) checkPorts(ctx context.Context) {
 		if owner := p.proc().Listener(port.Number); owner != "" {
 			err = errors.New("used by " + owner)
 		}
-		p.fail(fmt.Errorf("port %d, which the server needs as %s, is taken (%w): stop that, or set %s",
+		p.Fail(fmt.Errorf("port %d, which the server needs as %s, is taken (%w): stop that, or set %s",
 			port.Number, port.Name, err, portField(port.Name)))
 	}
 }
@@ -237,7 +237,7 @@ func (p *planner) checkAgents(ctx context.Context) {
 		err := fmt.Errorf("the cluster has no agents yet, and without one kube-apiserver cannot reach the webhooks that it must call (%s), "+
 			"not even to admit agents: run this command with --server-only, then \"fairlead install\", then again without --server-only", strings.Join(hooks, ", "))
 		if err = p.opts.ignorable(CheckAgents, err); err != nil {
-			p.fail(err)
+			p.Fail(err)
 		}
 		return
 	}

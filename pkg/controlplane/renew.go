@@ -4,7 +4,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // RenewOptions configure what to renew.
@@ -61,25 +59,26 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 		return Renewal{}, preflightError(err)
 	}
 	n.connect()
-	p := &planner{node: n, j: &journal.Journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}}
-	p.newState = &State{}
+	j := &journal.Journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}
+	after := &State{}
 	if n.state != nil {
-		p.newState = n.state.Clone()
-		p.newState.Cluster = p.j.Cluster
-		p.j.State = p.newState
+		after = n.state.Clone()
+		after.Cluster = j.Cluster
+		j.State = after
 	}
+	p := newPlanner(n, j, after)
 	r := Renewal{}
 	p.renewAll(o, &r)
-	if err := errors.Join(p.errs...); err != nil {
+	if err := p.Err(); err != nil {
 		return Renewal{}, preflightError(err)
 	}
-	if len(p.j.Changes) == 0 {
+	if len(p.Journal.Changes) == 0 {
 		return r, nil
 	}
 	if err := p.restartServer(ctx, o.Restart, &r); err != nil {
 		return Renewal{}, preflightError(err)
 	}
-	r.Result, err = n.run(ctx, p.j)
+	r.Result, err = n.run(ctx, p.Journal)
 	if err != nil {
 		r.Restarted = false
 	}
@@ -143,7 +142,7 @@ func (p *planner) renewAll(o RenewOptions, r *Renewal) {
 		}
 		ca, err := p.authority()
 		if err != nil {
-			p.fail(fmt.Errorf("%s: %w", f.cert, err))
+			p.Fail(fmt.Errorf("%s: %w", f.cert, err))
 			return
 		}
 		p.reissue(ca.KeyPair, f.cert, f.key, serverRequest(f.host, konnectivity.ServerName))
@@ -157,12 +156,12 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 	file := p.bundle.Konnectivity.Server.Kubeconfig
 	data, err := p.Read(file)
 	if err != nil {
-		p.fail(fmt.Errorf("%w: install first", err))
+		p.Fail(fmt.Errorf("%w: install first", err))
 		return
 	}
 	cert, server, err := kubeconfigIdentity(data)
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", file, err))
+		p.Fail(fmt.Errorf("%s: %w", file, err))
 		return
 	}
 	if cert == nil {
@@ -171,16 +170,16 @@ func (p *planner) renewKubeconfig(r *Renewal) {
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", file, err))
+		p.Fail(fmt.Errorf("%s: %w", file, err))
 		return
 	}
 	fresh, err := konnectivity.ServerKubeconfigTrusting(p.bundle, ca.KeyPair, ca.trust, server, p.opts.Now())
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
-	if p.replace(StepPKI, file, fresh, true) {
-		p.j.Changes[len(p.j.Changes)-1].InPlace = true
+	if p.Replace(StepPKI, file, fresh, true) {
+		p.Journal.Changes[len(p.Journal.Changes)-1].InPlace = true
 	}
 	if n := len(p.caKeys()); n > 1 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the cluster's CA is being rotated: %s now trusts all %d CAs of ca.crt; run this again when the old one is out of ca.crt", file, n))
@@ -202,35 +201,10 @@ func (p *planner) trustsOthers(file string) bool {
 	return err == nil
 }
 
-// replace plans new content for an existing file. The mode stays, but a secret loses
-// the permissions of group and others. It returns false if the file cannot be
-// replaced.
-func (p *planner) replace(step Step, file string, data []byte, secret bool) bool {
-	now, err := p.Fingerprint(file)
-	if err != nil {
-		p.fail(err)
-		return false
-	}
-	if now == nodefs.Absent {
-		p.fail(fmt.Errorf("%s does not exist: install first", file))
-		return false
-	}
-	mode := nodefs.ModeOf(now)
-	if secret {
-		mode = nodefs.OnlyOwner(mode)
-	}
-	c := Change{Step: step, Path: file, Mode: mode, Data: data, Secret: secret, Old: now, New: nodefs.Fingerprint(data, mode)}
-	p.j.Changes = append(p.j.Changes, c)
-	if known := p.newState.File(file); known != nil {
-		known.Now = c.New
-	}
-	return true
-}
-
 func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.Request) {
 	if cert, key, ok := p.issue(ca, certFile, request); ok {
-		p.replace(StepPKI, keyFile, key, true)
-		p.replace(StepPKI, certFile, cert, false)
+		p.Replace(StepPKI, keyFile, key, true)
+		p.Replace(StepPKI, certFile, cert, false)
 	}
 }
 
@@ -241,7 +215,7 @@ func (p *planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.
 func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 	ca, err := pki.NewCA(pki.FromBundle(p.bundle), "konnectivity-client-ca", p.opts.Now())
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	bundle := ca.CertPEM()
@@ -249,7 +223,7 @@ func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 	if err == nil {
 		certs, parseErr := parseCerts(old)
 		if parseErr != nil {
-			p.fail(fmt.Errorf("%s: %w", tcp.ClientCA, parseErr))
+			p.Fail(fmt.Errorf("%s: %w", tcp.ClientCA, parseErr))
 			return
 		}
 		for _, c := range certs {
@@ -258,7 +232,7 @@ func (p *planner) renewClient(tcp *v1alpha1.TCPTransport, r *Renewal) {
 			}
 		}
 	}
-	p.replace(StepPKI, tcp.ClientCA, bundle, false)
+	p.Replace(StepPKI, tcp.ClientCA, bundle, false)
 	p.reissue(ca, tcp.ClientCert, tcp.ClientKey, pki.Request{CommonName: tcp.ClientNames[0], Usages: pki.ClientAuth})
 	r.Notes = append(r.Notes, fmt.Sprintf("kube-apiserver reads %s only when it starts: the old one goes on working until it expires, so restart kube-apiserver before that",
 		tcp.ClientCert))
