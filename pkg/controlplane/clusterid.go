@@ -4,11 +4,8 @@ package controlplane
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -24,7 +21,7 @@ var errOtherCluster = errors.New("what is recorded in " + StateDir + " is of ano
 // cluster identifies the cluster that the node belongs to now, as far as the CA
 // file and the API server tell.
 func (n *node) cluster(ctx context.Context) journal.ClusterID {
-	id := journal.ClusterID{CA: n.caKeys()}
+	id := journal.ClusterID{CA: n.certs().CAKeys()}
 	if n.client != nil {
 		if ns, err := n.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}); err == nil {
 			id.UID = string(ns.UID)
@@ -33,34 +30,11 @@ func (n *node) cluster(ctx context.Context) journal.ClusterID {
 	return id
 }
 
-// caKeys returns the fingerprints of the public keys in ca.crt, sorted.
-func (n *node) caKeys() []string {
-	data, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
-	if err != nil {
-		return nil
-	}
-	return keysOf(data)
-}
-
-func keysOf(data []byte) []string {
-	certs, err := parseCerts(data)
-	if err != nil {
-		return nil
-	}
-	var keys []string
-	for _, c := range certs {
-		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-		keys = append(keys, hex.EncodeToString(sum[:]))
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // ofThisCluster reports whether a recorded state or journal belongs to the node's
 // cluster. The CA decides. If the CA was rotated and nothing was recorded in
 // between, the UID decides.
 func (n *node) ofThisCluster(ctx context.Context, recorded journal.ClusterID) bool {
-	keys := n.caKeys()
+	keys := n.certs().CAKeys()
 	if len(recorded.CA) == 0 || len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(recorded.CA, k) }) {
 		return true // other checks report an unreadable CA
 	}

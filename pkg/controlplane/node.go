@@ -122,7 +122,7 @@ func (n *node) connect() {
 	if n.client = n.opts.client; n.client != nil {
 		return
 	}
-	data, file, err := n.optionFile(n.opts.Kubeconfig, adminConf)
+	data, file, err := n.ReadGiven(n.opts.Kubeconfig, adminConf)
 	if err != nil {
 		n.clientErr = fmt.Errorf("%w: give an administrator's with --kubeconfig", err)
 		return

@@ -30,8 +30,6 @@ import (
 type planner struct {
 	*node
 	*fileplan.Plan
-	ca    *authority
-	caErr error
 }
 
 // newPlanner returns a planner that adds to the journal; after is the state to
@@ -101,9 +99,7 @@ func (p *planner) planFiles() {
 		// every node.
 		p.Directory(path.Dir(uds.Path), 0o700)
 	}
-	p.planKubeconfig()
-	p.planServerCertificate()
-	p.planTCP()
+	p.certPlanner(p.Plan).Install()
 	p.planServerProcess(nil)
 	for _, f := range out.HostFiles {
 		if f.Path == p.bundle.ControlPlane.EgressSelectorFile {

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
@@ -149,7 +150,7 @@ func (n *node) checkCA() error {
 	if err != nil {
 		return fmt.Errorf("%w: it is the cluster's CA: set controlPlane.pkiDir if it is elsewhere", err)
 	}
-	certs, err := parseCerts(data)
+	certs, err := pki.ParseCerts(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -36,11 +36,11 @@ func (n *node) checkFrontProxyCA() error {
 		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
 		return nil
 	}
-	clientCAs, err := parseCerts(clientData)
+	clientCAs, err := pki.ParseCerts(clientData)
 	if err != nil {
 		return fmt.Errorf("%s: %w", client, err)
 	}
-	headerCAs, err := parseCerts(headerData)
+	headerCAs, err := pki.ParseCerts(headerData)
 	if err != nil {
 		return fmt.Errorf("%s: %w", header, err)
 	}

@@ -92,7 +92,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		return Status{}, err
 	}
 	n.connect()
-	s := Status{Node: n.ownName, Provider: Provider(n.Root), Certificates: n.certificates(WarnBefore)}
+	s := Status{Node: n.ownName, Provider: Provider(n.Root), Certificates: n.certs().Inspect(WarnBefore)}
 	if state.OnlyKubeadm() {
 		s.Problems = append(s.Problems, kubeadmLeft)
 	} else if state != nil {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+// Package certs inspects, issues and renews the certificates that the tunnel uses on a control
+// plane node. Start at [Node].
+package certs
 
 import (
 	"crypto/x509"
@@ -11,25 +13,20 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
-// WarnBefore is how long before its expiry a certificate is reported.
-const WarnBefore = 30 * 24 * time.Hour
-
 // States of a certificate.
 const (
-	CertGood     = "good"
-	CertExpiring = "expires soon"
-	CertExpired  = "expired"
-	CertInvalid  = "invalid"
-	CertMissing  = "missing"
-	// CertExposed: users other than root can read the private key.
-	CertExposed = "exposed"
+	Good     = "good"
+	Expiring = "expires soon"
+	Expired  = "expired"
+	Invalid  = "invalid"
+	Missing  = "missing"
+	// Exposed: users other than root can read the private key.
+	Exposed = "exposed"
 )
 
 // Certificate is a certificate that the tunnel uses on this node.
@@ -59,6 +56,14 @@ const (
 	byHand     = "by hand"
 )
 
+// Node is a control plane node whose bundle uses certificates.
+type Node struct {
+	nodefs.Host
+	Bundle *v1alpha1.Bundle
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // certFile is a file with certificates that the bundle uses.
 type certFile struct {
 	path, use, renewal string
@@ -70,18 +75,18 @@ type certFile struct {
 	check func(*x509.Certificate) error
 }
 
-// certFiles returns all files with certificates that the bundle uses on a
-// control plane node.
-func (n *node) certFiles() []certFile {
-	k := &n.bundle.Konnectivity
+// files returns all files with certificates that the bundle uses on a control
+// plane node.
+func (n Node) files() []certFile {
+	k := &n.Bundle.Konnectivity
 	ofCA := func(usage x509.ExtKeyUsage) func(*x509.Certificate) error {
-		return func(c *x509.Certificate) error { return n.verifyChainAt(c, usage) }
+		return func(c *x509.Certificate) error { return n.verifyIssuer(c, usage) }
 	}
 	shown := func(c *x509.Certificate) error {
-		return errors.Join(c.VerifyHostname(k.ServerHost), n.verifyChainAt(c, x509.ExtKeyUsageServerAuth))
+		return errors.Join(c.VerifyHostname(k.ServerHost), n.verifyIssuer(c, x509.ExtKeyUsageServerAuth))
 	}
 	files := []certFile{
-		{path: path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"), use: "cluster CA", renewal: byHand},
+		{path: n.caFile(), use: "cluster CA", renewal: byHand},
 		{path: k.Server.CertFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile), check: shown},
 		{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, use: "server to API server", renewal: byFairlead, kubeconfig: true, check: ofCA(x509.ExtKeyUsageClientAuth)},
 	}
@@ -101,52 +106,24 @@ func (n *node) certFiles() []certFile {
 
 // renewalOf returns who renews a certificate. kubeadm renews the API server's
 // own.
-func (n *node) renewalOf(cert string) string {
-	if cert == path.Join(n.bundle.ControlPlane.PKIDir, "apiserver.crt") {
+func (n Node) renewalOf(cert string) string {
+	if cert == n.apiServerCert() {
 		return byKubeadm
 	}
 	return byFairlead
 }
 
-// verifyChainAt ignores the validity period, which is reported separately.
-func (n *node) verifyChainAt(cert *x509.Certificate, usage x509.ExtKeyUsage) error {
-	ca, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
-	if err != nil {
-		return err
-	}
-	return verifyIn(ca, cert, usage)
+func (n Node) caFile() string { return path.Join(n.Bundle.ControlPlane.PKIDir, "ca.crt") }
+
+func (n Node) apiServerCert() string {
+	return path.Join(n.Bundle.ControlPlane.PKIDir, "apiserver.crt")
 }
 
-func (n *node) verifyTCPClient(tcp *v1alpha1.TCPTransport) func(*x509.Certificate) error {
-	return func(c *x509.Certificate) error {
-		ca, err := n.Read(tcp.ClientCA)
-		if err != nil {
-			return err
-		}
-		return errors.Join(clientName(tcp, c), verifyIn(ca, c, x509.ExtKeyUsageClientAuth))
-	}
-}
-
-func verifyIn(ca []byte, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{usage}})
-	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return nil // the CA's expiry is reported with the CA
-	}
-	return err
-}
-
-// Certificates lists all certificates that the bundle uses on this node. It does
-// not fail: a certificate's problem is in its State.
-func Certificates(o Options, warnBefore time.Duration) []Certificate {
-	return newNode(o.defaulted()).certificates(warnBefore)
-}
-
-func (n *node) certificates(warnBefore time.Duration) []Certificate {
+// Inspect lists all certificates that the bundle uses on this node. It does not
+// fail: a certificate's problem is in its State.
+func (n Node) Inspect(warnBefore time.Duration) []Certificate {
 	var out []Certificate
-	for _, f := range n.certFiles() {
+	for _, f := range n.files() {
 		for _, c := range n.inspectFile(f, warnBefore) {
 			same := func(o Certificate) bool {
 				return o.Path == c.Path && o.Expires.Equal(c.Expires) && o.Subject == c.Subject
@@ -159,30 +136,30 @@ func (n *node) certificates(warnBefore time.Duration) []Certificate {
 	return out
 }
 
-func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
-	base := Certificate{Path: f.path, Use: f.use, Renewal: f.renewal, State: CertGood}
+func (n Node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
+	base := Certificate{Path: f.path, Use: f.use, Renewal: f.renewal, State: Good}
 	bad := func(state string, err error) []Certificate {
 		base.State, base.Problem = state, err.Error()
 		return []Certificate{base}
 	}
 	data, err := n.Read(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return bad(CertMissing, errors.New("no such file"))
+		return bad(Missing, errors.New("no such file"))
 	}
 	if err != nil {
-		return bad(CertInvalid, err)
+		return bad(Invalid, err)
 	}
 	if err := n.exposed(f); err != nil {
-		return bad(CertExposed, err)
+		return bad(Exposed, err)
 	}
 	if f.kubeconfig {
-		if data, err = kubeconfigCerts(data); err != nil {
-			return bad(CertInvalid, err)
+		if data, err = clientCerts(data); err != nil {
+			return bad(Invalid, err)
 		}
 	}
-	certs, err := parseCerts(data)
+	certs, err := pki.ParseCerts(data)
 	if err != nil {
-		return bad(CertInvalid, err)
+		return bad(Invalid, err)
 	}
 	var out []Certificate
 	for _, cert := range certs {
@@ -192,7 +169,7 @@ func (n *node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 }
 
 // exposed fails if other users can read a private key.
-func (n *node) exposed(f certFile) error {
+func (n Node) exposed(f certFile) error {
 	if f.key == "" {
 		return nil
 	}
@@ -202,9 +179,9 @@ func (n *node) exposed(f certFile) error {
 	return nil
 }
 
-func (n *node) inspectCert(c Certificate, cert *x509.Certificate, check func(*x509.Certificate) error, warnBefore time.Duration) Certificate {
-	c.Subject, c.Issuer, c.Expires = describeName(cert.Subject), describeName(cert.Issuer), cert.NotAfter
-	residual := cert.NotAfter.Sub(n.opts.Now())
+func (n Node) inspectCert(c Certificate, cert *x509.Certificate, check func(*x509.Certificate) error, warnBefore time.Duration) Certificate {
+	c.Subject, c.Issuer, c.Expires = NameOf(cert.Subject), NameOf(cert.Issuer), cert.NotAfter
+	residual := cert.NotAfter.Sub(n.Now())
 	c.ResidualSeconds = int64(residual.Seconds())
 	var problem error
 	if check != nil {
@@ -212,27 +189,13 @@ func (n *node) inspectCert(c Certificate, cert *x509.Certificate, check func(*x5
 	}
 	switch {
 	case residual <= 0:
-		c.State, c.Problem = CertExpired, fmt.Sprintf("renew it: %s", c.Renewal)
+		c.State, c.Problem = Expired, fmt.Sprintf("renew it: %s", c.Renewal)
 	case problem != nil:
-		c.State, c.Problem = CertInvalid, problem.Error()
-	case pki.VerifyTime(cert, n.opts.Now()) != nil:
-		c.State, c.Problem = CertInvalid, pki.VerifyTime(cert, n.opts.Now()).Error()
+		c.State, c.Problem = Invalid, problem.Error()
+	case pki.VerifyTime(cert, n.Now()) != nil:
+		c.State, c.Problem = Invalid, pki.VerifyTime(cert, n.Now()).Error()
 	case residual < warnBefore:
-		c.State, c.Problem = CertExpiring, fmt.Sprintf("renew it: %s", c.Renewal)
+		c.State, c.Problem = Expiring, fmt.Sprintf("renew it: %s", c.Renewal)
 	}
 	return c
-}
-
-// kubeconfigCerts returns the client certificate of a kubeconfig's current
-// context.
-func kubeconfigCerts(data []byte) ([]byte, error) {
-	config, err := clientcmd.Load(data)
-	if err != nil {
-		return nil, err
-	}
-	context := config.Contexts[config.CurrentContext]
-	if context == nil || config.AuthInfos[context.AuthInfo] == nil {
-		return nil, errors.New("it has no current context with a user")
-	}
-	return config.AuthInfos[context.AuthInfo].ClientCertificateData, nil
 }
