@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
@@ -112,7 +113,7 @@ func (n *node) diffs(j *journal.Journal) ([]FileDiff, error) {
 		out = append(out, d)
 	}
 	if k := j.Kubeadm; k != nil {
-		name := "ConfigMap kube-system/" + kubeadmConfigMap
+		name := "ConfigMap kube-system/" + manifests.KubeadmConfigMap
 		d := FileDiff{Path: name, Action: "replace", Secret: redact.IsSecret([]byte(k.Before)) || redact.IsSecret([]byte(k.After))}
 		if !d.Secret {
 			var err error

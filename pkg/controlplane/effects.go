@@ -125,7 +125,7 @@ func (e *nodeEffects) Made(ctx context.Context, step Step) error {
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
 			return progress.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
-				err := e.setClusterConfiguration(ctx, c.Before, c.After, false)
+				err := e.api().SetKubeadmConfig(ctx, c.Before, c.After)
 				e.reached("ConfigMap")
 				return "", err
 			})
@@ -158,14 +158,14 @@ func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 	if k == nil || e.journal.Kubeadm != nil {
 		return false
 	}
-	change, reason, err := e.withoutTunnel(ctx, k)
+	change, reason, err := e.api().RemoveTunnel(ctx, k)
 	if err != nil {
 		e.opts.Notef("%s: %v", kubeadmLeft, err)
 		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Cluster: e.journal.Cluster, Kubeadm: k}
 		return true
 	}
 	if reason != "" {
-		e.opts.Notef("ConfigMap %s is left as it is: %s", kubeadmConfigMap, reason)
+		e.opts.Notef("ConfigMap %s is left as it is: %s", manifests.KubeadmConfigMap, reason)
 	}
 	e.journal.Kubeadm, e.journal.State = change, nil
 	return true
@@ -209,7 +209,7 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 // waitForAgent waits until an agent is connected, if the cluster has agents, so that
 // kube-apiserver keeps its direct connections until the tunnel works.
 func (e *nodeEffects) waitForAgent(ctx context.Context) error {
-	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.ignores(CheckAgents) {
+	if agents, err := e.api().HasAgents(ctx); err != nil || !agents || e.opts.ignores(CheckAgents) {
 		return nil //nolint:nilerr // the preflight check has reported this
 	}
 	url := serverHealth(component.Args(konnectivity.Server(e.bundle).Flags), "/readyz")
@@ -264,16 +264,16 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 // on what a first installation has added.
 func (e *nodeEffects) undoKubeadm(ctx context.Context, c *journal.KubeadmChange) error {
 	if e.journal.Operation == OpInstall && (e.state == nil || e.state.Kubeadm == nil) {
-		others, err := e.otherTunnels(ctx)
+		others, err := e.api().OtherTunnels(ctx)
 		if err != nil {
 			return err
 		}
 		if len(others) > 0 {
-			e.opts.Notef("ConfigMap %s keeps the tunnel's part, as %v have the tunnel", kubeadmConfigMap, others)
+			e.opts.Notef("ConfigMap %s keeps the tunnel's part, as %v have the tunnel", manifests.KubeadmConfigMap, others)
 			return nil
 		}
 	}
-	err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+	err := e.api().SetKubeadmConfig(ctx, c.After, c.Before)
 	e.reached("ConfigMap put back")
 	if errors.Is(err, journal.ErrEdited) {
 		e.opts.Notef("%v: it is left as it is", err)

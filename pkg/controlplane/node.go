@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
@@ -65,8 +66,13 @@ type node struct {
 func newNode(o Options) *node {
 	b := o.Bundle.Defaulted()
 	n := &node{Host: nodefs.Host{Root: o.Root}, opts: o, bundle: b}
-	n.manifestPath = path.Join(b.ControlPlane.ManifestsDir, apiServer+".yaml")
+	n.manifestPath = manifests.APIServerFile(b)
 	return n
+}
+
+// api returns the cluster's API as this node reaches it.
+func (n *node) api() cluster.API {
+	return cluster.API{Client: n.client, Err: n.clientErr, Node: n.ownName, Bundle: n.bundle}
 }
 
 // readManifest reads kube-apiserver's manifest and sets the fields derived from

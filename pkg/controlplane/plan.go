@@ -14,12 +14,9 @@ import (
 	"path"
 	"reflect"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/fileplan"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
@@ -53,12 +50,14 @@ func (n *node) planInstall(ctx context.Context) (*journal.Journal, error) {
 	if err := p.Err(); err != nil {
 		return nil, err // later checks would only repeat these errors
 	}
-	j.Cluster = n.cluster(ctx)
+	j.Cluster = n.clusterID(ctx)
 	after.Cluster = j.Cluster
 	p.planFiles()
 	p.planAPIServer()
 	if !n.opts.LeaveKubeadmConfig && !n.opts.ServerOnly {
-		p.planKubeadm(ctx)
+		var err error
+		j.Kubeadm, after.Kubeadm, err = n.api().AddTunnel(ctx, after.Kubeadm)
+		p.Fail(err)
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -128,23 +127,4 @@ func sameYAML(want []byte) func([]byte) error {
 		}
 		return nil
 	}
-}
-
-// clusterHasAgents reports whether the agents' workload exists and has desired Pods.
-func (n *node) clusterHasAgents(ctx context.Context) (bool, error) {
-	if n.client == nil {
-		return false, n.clientErr
-	}
-	if n.bundle.Konnectivity.Agent.Form == v1alpha1.FormDeployment {
-		d, err := n.client.AppsV1().Deployments(n.bundle.Namespace).Get(ctx, konnectivity.AgentName, metav1.GetOptions{})
-		if err != nil {
-			return false, ignoreNotFound(err)
-		}
-		return d.Spec.Replicas == nil || *d.Spec.Replicas > 0, nil
-	}
-	ds, err := n.client.AppsV1().DaemonSets(n.bundle.Namespace).Get(ctx, konnectivity.AgentName, metav1.GetOptions{})
-	if err != nil {
-		return false, ignoreNotFound(err)
-	}
-	return ds.Status.DesiredNumberScheduled > 0, nil
 }

@@ -6,12 +6,8 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"path"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
@@ -29,7 +25,7 @@ func (p *planner) planServerProcess(manifest []byte) {
 		return program
 	}
 	w := &p.Journal.Wait
-	if data, err := p.Read(serverManifest(p.bundle)); err == nil {
+	if data, err := p.Read(manifests.ServerFile(p.bundle)); err == nil {
 		w.OldServer = of(data)
 	}
 	if manifest != nil {
@@ -44,14 +40,6 @@ func (p *planner) planServerProcess(manifest []byte) {
 // arguments.
 func serverHealth(args []string, path string) string {
 	return "http://" + net.JoinHostPort(konnectivity.HealthHost(kubelet.Flag(args, "health-bind-address")), kubelet.Flag(args, "health-port")) + path
-}
-
-func serverManifest(b *v1alpha1.Bundle) string {
-	return path.Join(b.ControlPlane.ManifestsDir, konnectivity.ServerName+".yaml")
-}
-
-func serverSelector(b *v1alpha1.Bundle) string {
-	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: konnectivity.Server(b).Selector})
 }
 
 // planAPIServer plans the change of kube-apiserver's manifest.
@@ -79,7 +67,7 @@ func (p *planner) planAPIServer() {
 	}
 	// Record all of it, including what kubeadm or a person had added: an
 	// uninstallation must remove it together with the files that it names.
-	if p.After.Manifest, err = tunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
+	if p.After.Manifest, err = manifests.TunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
 		p.Fail(err)
 		return
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
@@ -124,7 +123,7 @@ func (n *node) checkManifestsDir() error {
 	if err != nil {
 		return err
 	}
-	own := map[string]string{apiServer: n.manifestPath, konnectivity.ServerName: serverManifest(n.bundle)}
+	own := map[string]string{apiServer: n.manifestPath, konnectivity.ServerName: manifests.ServerFile(n.bundle)}
 	for _, file := range files {
 		name := path.Join(dir, filepath.Base(file)) // links on the way here may lead elsewhere
 		data, err := n.Read(name)
@@ -179,7 +178,7 @@ func (n *node) checkReady(ctx context.Context) error {
 // because the server could not start. It skips the check if a server is installed
 // or runs, as that server holds the ports.
 func (p *planner) checkPorts(ctx context.Context) {
-	if p.HasFile(serverManifest(p.bundle)) || p.serverRuns() {
+	if p.HasFile(manifests.ServerFile(p.bundle)) || p.serverRuns() {
 		return
 	}
 	for _, port := range konnectivity.Server(p.bundle).Ports {
@@ -223,7 +222,7 @@ func (p *planner) checkAgents(ctx context.Context) {
 	if p.opts.ServerOnly || p.client == nil || (p.state != nil && !p.state.Manifest.Empty()) {
 		return
 	}
-	if agents, err := p.clusterHasAgents(ctx); err != nil || agents {
+	if agents, err := p.api().HasAgents(ctx); err != nil || agents {
 		if err != nil {
 			p.opts.Notef("could not look for agents: %v", err)
 		}
@@ -273,11 +272,4 @@ func (n *node) blockingWebhooks(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
 
 // RenewOptions configure what to renew.
@@ -56,7 +57,7 @@ func Renew(ctx context.Context, o RenewOptions) (Renewal, error) {
 		return Renewal{}, preflightError(err)
 	}
 	n.connect()
-	j := &journal.Journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.cluster(ctx), Steps: []Step{StepPKI, StepServer}}
+	j := &journal.Journal{Operation: OpRenew, Desired: desired, Started: n.opts.Now(), Cluster: n.clusterID(ctx), Steps: []Step{StepPKI, StepServer}}
 	after := &State{}
 	if n.state != nil {
 		after = n.state.Clone()
@@ -92,6 +93,6 @@ func (n *node) resumeRenewal(ctx context.Context, desired string) (r Renewal, do
 		return Renewal{}, false, preflightError(err)
 	}
 	r.Result, done, err = n.resume(ctx, OpRenew, desired)
-	r.Restarted = err == nil && slices.Contains(r.Files, serverManifest(n.bundle))
+	r.Restarted = err == nil && slices.Contains(r.Files, manifests.ServerFile(n.bundle))
 	return r, done, err
 }

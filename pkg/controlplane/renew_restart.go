@@ -22,7 +22,7 @@ const restartedAt = "fairlead.dev/restarted-at"
 
 // restartServer plans a restart of the server, if it needs one.
 func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
-	name := serverManifest(p.bundle)
+	name := manifests.ServerFile(p.bundle)
 	data, err := p.Read(name)
 	if err != nil {
 		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
@@ -264,7 +265,7 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	}
 	sameTrees(t, before, snapshot(t, root))
 	r := renew(t, RenewOptions{Options: o})
-	manifest, err := nodefs.Host{Root: root}.Read(serverManifest(v1alpha1.New()))
+	manifest, err := nodefs.Host{Root: root}.Read(manifests.ServerFile(v1alpha1.New()))
 	if err != nil || !r.Restarted || !strings.Contains(string(manifest), restartedAt) {
 		t.Errorf("%+v, %v\n%s", r, err, manifest)
 	}

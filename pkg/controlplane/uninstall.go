@@ -83,7 +83,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal.Journal, []string, e
 	n.bundle = n.state.Bundle.Defaulted()
 	n.connect()
 	p := newPlanner(n, &journal.Journal{
-		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.cluster(ctx),
+		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.clusterID(ctx),
 		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
 	}, nil)
 	p.planServerProcess(nil)
@@ -109,7 +109,7 @@ func (n *node) planUninstall(ctx context.Context) (*journal.Journal, []string, e
 	if reason, err := p.undoKubeadm(ctx); err != nil || reason != "" {
 		p.Fail(err)
 		if reason != "" {
-			left = append(left, "ConfigMap "+kubeadmConfigMap+": "+reason)
+			left = append(left, "ConfigMap "+manifests.KubeadmConfigMap+": "+reason)
 		}
 	}
 	p.Journal.RemoveDirs = slices.Clone(n.state.Dirs)
@@ -128,7 +128,7 @@ func (n *node) stepOf(p string) Step {
 	switch p {
 	case n.manifestPath:
 		return StepAPIServer
-	case serverManifest(n.bundle):
+	case manifests.ServerFile(n.bundle):
 		return StepServer
 	case n.bundle.ControlPlane.EgressSelectorFile:
 		return StepEgress
@@ -147,7 +147,7 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	}
 	data, err := p.manifestBefore(now)
 	if err == nil {
-		data, err = withoutTunnelPart(data, p.bundle)
+		data, err = manifests.WithoutTunnel(data, p.bundle)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
@@ -189,54 +189,18 @@ func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 		return "", nil
 	}
 	if k == nil {
-		return p.kubeadmOfOthers(ctx), nil
+		return p.api().TunnelOfOthers(ctx), nil
 	}
 	if p.Journal.WasBroken {
 		p.Journal.KubeadmLater = k
 		return "", nil
 	}
-	change, reason, err := p.withoutTunnel(ctx, k)
+	change, reason, err := p.api().RemoveTunnel(ctx, k)
 	p.Journal.Kubeadm = change
 	return reason, err
 }
 
-// withoutTunnel returns the change that removes additions from kubeadm's stored
-// configuration, or nil if none is needed.
-func (n *node) withoutTunnel(ctx context.Context, k *journal.KubeadmState) (change *journal.KubeadmChange, reason string, err error) {
-	now, err := n.clusterConfiguration(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
-	}
-	others, err := n.otherTunnels(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(others) > 0 {
-		return nil, fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out: %s", others, beforeUpgrade), nil
-	}
-	after := k.Before
-	if now != k.After || k.Shared {
-		if after, err = manifests.RemoveFromCluster(now, k.Additions); err != nil {
-			return nil, "", err
-		}
-	}
-	if after != now {
-		change = &journal.KubeadmChange{Before: now, After: after}
-	}
-	return change, "", nil
-}
-
-const beforeUpgrade = "do that before the next \"kubeadm upgrade\" on this node, which would bring the flag back, and kube-apiserver would not start"
-
-// kubeadmOfOthers returns a message if kubeadm's stored configuration has the
-// tunnel and this node did not add it.
-func (p *planner) kubeadmOfOthers(ctx context.Context) string {
-	text, err := p.clusterConfiguration(ctx)
-	if err != nil {
-		return ""
-	}
-	if _, missing, err := manifests.AddToCluster(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
-		return ""
-	}
-	return "it has the tunnel, but not from this node; remove it where it was added: " + beforeUpgrade
-}
+// kubeadmLeft is the warning if an uninstallation could not change kubeadm's
+// stored configuration.
+const kubeadmLeft = "ConfigMap " + manifests.KubeadmConfigMap + " still has the tunnel, so the next \"kubeadm upgrade\" would bring its flag back: " +
+	"run \"fairlead controlplane uninstall\" again when kube-apiserver answers"
