@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/preflight"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
@@ -209,7 +210,7 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 // waitForAgent waits until an agent is connected, if the cluster has agents, so that
 // kube-apiserver keeps its direct connections until the tunnel works.
 func (e *nodeEffects) waitForAgent(ctx context.Context) error {
-	if agents, err := e.api().HasAgents(ctx); err != nil || !agents || e.opts.ignores(CheckAgents) {
+	if agents, err := e.api().HasAgents(ctx); err != nil || !agents || preflight.Ignored(e.opts.IgnorePreflight).Has(CheckAgents) {
 		return nil //nolint:nilerr // the preflight check has reported this
 	}
 	url := serverHealth(component.Args(konnectivity.Server(e.bundle).Flags), "/readyz")
