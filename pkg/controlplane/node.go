@@ -3,9 +3,11 @@
 package controlplane
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -225,9 +227,56 @@ func (n *node) kubeletIdentity() string {
 	return ""
 }
 
+// mirror returns the mirror Pod of one of the two static Pods.
+func (n *node) mirror(pod string) kubelet.Mirror {
+	return kubelet.Mirror{Host: n.Host, Client: n.client, Err: n.clientErr, Dir: n.bundle.ControlPlane.ManifestsDir,
+		Namespace: n.namespaceOf(pod), Pod: pod, Node: n.ownName}
+}
+
 func (n *node) namespaceOf(pod string) string {
 	if pod == konnectivity.ServerName {
 		return n.bundle.Namespace
 	}
 	return metav1.NamespaceSystem
+}
+
+func (n *node) proc() kubelet.Procfs { return kubelet.Procfs(n.opts.proc) }
+
+// checkVisible fails if a program works but its process is not visible from here.
+func (n *node) checkVisible(p *kubelet.Program) error {
+	if n.opts.waits != nil {
+		return nil
+	}
+	return n.proc().Visible(p)
+}
+
+// healthy calls a health check. The client verifies kube-apiserver with the
+// cluster's CA, and uses the administrator's identity if there is one.
+func (n *node) healthy(ctx context.Context, url string) error {
+	if n.opts.health != nil {
+		return n.opts.health(url)
+	}
+	if url == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client, err := n.http(url)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
 }
