@@ -87,7 +87,7 @@ func starts(t *testing.T, h nodefs.Host) {
 			t.Errorf("kube-apiserver names %s, which is not there", f)
 		}
 	}
-	if selector := egressSelector(pod); selector != "" && !h.Exists(serverFile) {
+	if selector := manifests.EgressSelector(pod); selector != "" && !h.Exists(serverFile) {
 		t.Errorf("kube-apiserver has %s, and no server is there", selector)
 	}
 }

@@ -222,7 +222,7 @@ func TestReadyMadeKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	n := newNode(testOptions(root).defaulted())
-	ca, err := n.clusterCA()
+	ca, err := n.certs().Authority("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,14 +265,14 @@ func TestTwoCAs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := newNode(testOptions(root).defaulted()).checkServerKubeconfig(data); err != nil {
+	if err := newNode(testOptions(root).defaulted()).certs().CheckServerKubeconfig(data); err != nil {
 		t.Error(err)
 	}
 	config, err := clientcmd.Load(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs, err := parseCerts(config.Clusters["kubernetes"].CertificateAuthorityData)
+	certs, err := pki.ParseCerts(config.Clusters["kubernetes"].CertificateAuthorityData)
 	if err != nil || len(certs) != 2 {
 		t.Errorf("the kubeconfig trusts %d CAs, want both: %v", len(certs), err)
 	}

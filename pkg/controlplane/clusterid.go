@@ -4,16 +4,12 @@ package controlplane
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 )
 
@@ -21,51 +17,19 @@ import (
 // this node has left.
 var errOtherCluster = errors.New("what is recorded in " + StateDir + " is of another cluster, to which this node belonged before (its CA was another one)")
 
-// cluster identifies the cluster that the node belongs to now, as far as the CA
+// clusterID identifies the cluster that the node belongs to now, as far as the CA
 // file and the API server tell.
-func (n *node) cluster(ctx context.Context) journal.ClusterID {
-	id := journal.ClusterID{CA: n.caKeys()}
-	if n.client != nil {
-		if ns, err := n.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}); err == nil {
-			id.UID = string(ns.UID)
-		}
-	}
-	return id
-}
-
-// caKeys returns the fingerprints of the public keys in ca.crt, sorted.
-func (n *node) caKeys() []string {
-	data, err := n.Read(path.Join(n.bundle.ControlPlane.PKIDir, "ca.crt"))
-	if err != nil {
-		return nil
-	}
-	return keysOf(data)
-}
-
-func keysOf(data []byte) []string {
-	certs, err := parseCerts(data)
-	if err != nil {
-		return nil
-	}
-	var keys []string
-	for _, c := range certs {
-		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-		keys = append(keys, hex.EncodeToString(sum[:]))
-	}
-	slices.Sort(keys)
-	return keys
+func (n *node) clusterID(ctx context.Context) journal.ClusterID {
+	return n.api().ID(ctx, n.certs().CAKeys())
 }
 
 // ofThisCluster reports whether a recorded state or journal belongs to the node's
-// cluster. The CA decides. If the CA was rotated and nothing was recorded in
-// between, the UID decides.
+// cluster.
 func (n *node) ofThisCluster(ctx context.Context, recorded journal.ClusterID) bool {
-	keys := n.caKeys()
-	if len(recorded.CA) == 0 || len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(recorded.CA, k) }) {
-		return true // other checks report an unreadable CA
-	}
-	n.connect()
-	return recorded.UID != "" && n.cluster(ctx).UID == recorded.UID
+	return cluster.Same(recorded, n.certs().CAKeys(), func() string {
+		n.connect()
+		return n.clusterID(ctx).UID
+	})
 }
 
 // checkCluster fails if the state belongs to another cluster.

@@ -85,8 +85,8 @@ func TestOtherCluster(t *testing.T) {
 		t.Errorf("nothing was said:\n%s", notes)
 	}
 	n := newNode(o.defaulted())
-	if data, err := n.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
-		t.Errorf("the kubeconfig is not of this cluster: %v, %v", err, n.checkServerKubeconfig(data))
+	if data, err := n.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.certs().CheckServerKubeconfig(data) != nil {
+		t.Errorf("the kubeconfig is not of this cluster: %v, %v", err, n.certs().CheckServerKubeconfig(data))
 	}
 	if r := install(t, root); r.Changed {
 		t.Errorf("the second run changed %v", r.Files)

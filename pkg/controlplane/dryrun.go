@@ -14,7 +14,10 @@ import (
 
 	"github.com/pmezard/go-difflib/difflib"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
@@ -110,7 +113,7 @@ func (n *node) diffs(j *journal.Journal) ([]FileDiff, error) {
 		out = append(out, d)
 	}
 	if k := j.Kubeadm; k != nil {
-		name := "ConfigMap kube-system/" + kubeadmConfigMap
+		name := "ConfigMap kube-system/" + manifests.KubeadmConfigMap
 		d := FileDiff{Path: name, Action: "replace", Secret: redact.IsSecret([]byte(k.Before)) || redact.IsSecret([]byte(k.After))}
 		if !d.Secret {
 			var err error
@@ -136,13 +139,13 @@ func (n *node) isSecret(p string) bool {
 // readable returns the text to compare: the fields of certificates, not their
 // encoding.
 func readable(data []byte) string {
-	certs, err := parseCerts(data)
+	chain, err := pki.ParseCerts(data)
 	if err != nil {
 		return string(data)
 	}
 	var out strings.Builder
-	for _, c := range certs {
-		fmt.Fprintf(&out, "certificate of %s, signed by %s\n", describeName(c.Subject), describeName(c.Issuer))
+	for _, c := range chain {
+		fmt.Fprintf(&out, "certificate of %s, signed by %s\n", certs.NameOf(c.Subject), certs.NameOf(c.Issuer))
 		fmt.Fprintf(&out, "  valid until %s\n", c.NotAfter.UTC().Format(time.RFC3339))
 		fmt.Fprintf(&out, "  public key %x\n", sha256.Sum256(c.RawSubjectPublicKeyInfo))
 		for _, name := range c.DNSNames {

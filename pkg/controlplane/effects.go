@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
@@ -17,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/preflight"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
@@ -70,7 +73,7 @@ func (e *nodeEffects) Making(ctx context.Context, step Step) bool {
 	}
 	o.Before = e.proc().Find(old, true)
 	if step == StepAPIServer && !e.journal.WasBroken {
-		_, err := e.mirror(ctx, apiServer)
+		_, err := e.mirror(apiServer).Get(ctx)
 		e.journal.Wait.Mirrored = err == nil
 	}
 	return true
@@ -125,7 +128,7 @@ func (e *nodeEffects) Made(ctx context.Context, step Step) error {
 	case StepKubeadm:
 		if c := e.journal.Kubeadm; c != nil {
 			return progress.Step(e.opts.Progress, "Updating ConfigMap kubeadm-config", func() (string, error) {
-				err := e.setClusterConfiguration(ctx, c.Before, c.After, false)
+				err := e.api().SetKubeadmConfig(ctx, c.Before, c.After)
 				e.reached("ConfigMap")
 				return "", err
 			})
@@ -158,14 +161,14 @@ func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 	if k == nil || e.journal.Kubeadm != nil {
 		return false
 	}
-	change, reason, err := e.withoutTunnel(ctx, k)
+	change, reason, err := e.api().RemoveTunnel(ctx, k)
 	if err != nil {
 		e.opts.Notef("%s: %v", kubeadmLeft, err)
 		e.journal.State = &State{Version: version.Get().Version, Installed: e.journal.Started.UTC(), Bundle: e.bundle, Cluster: e.journal.Cluster, Kubeadm: k}
 		return true
 	}
 	if reason != "" {
-		e.opts.Notef("ConfigMap %s is left as it is: %s", kubeadmConfigMap, reason)
+		e.opts.Notef("ConfigMap %s is left as it is: %s", manifests.KubeadmConfigMap, reason)
 	}
 	e.journal.Kubeadm, e.journal.State = change, nil
 	return true
@@ -209,12 +212,12 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 // waitForAgent waits until an agent is connected, if the cluster has agents, so that
 // kube-apiserver keeps its direct connections until the tunnel works.
 func (e *nodeEffects) waitForAgent(ctx context.Context) error {
-	if agents, err := e.clusterHasAgents(ctx); err != nil || !agents || e.opts.ignores(CheckAgents) {
+	if agents, err := e.api().HasAgents(ctx); err != nil || !agents || preflight.Ignored(e.opts.IgnorePreflight).Has(CheckAgents) {
 		return nil //nolint:nilerr // the preflight check has reported this
 	}
 	url := serverHealth(component.Args(konnectivity.Server(e.bundle).Flags), "/readyz")
 	return progress.Step(e.opts.Progress, "Waiting until an agent is connected", func() (string, error) {
-		err := e.opts.await(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
+		err := e.poll(e.opts.Timeout).Until(ctx, 0, func(ctx context.Context) error { return e.healthy(ctx, url) })
 		if err != nil {
 			return "", fmt.Errorf("no agent has connected: look at \"kubectl -n %s logs daemonset/%s\": %w", e.bundle.Namespace, konnectivity.AgentName, err)
 		}
@@ -264,20 +267,71 @@ func (e *nodeEffects) undo(ctx context.Context, step Step) error {
 // on what a first installation has added.
 func (e *nodeEffects) undoKubeadm(ctx context.Context, c *journal.KubeadmChange) error {
 	if e.journal.Operation == OpInstall && (e.state == nil || e.state.Kubeadm == nil) {
-		others, err := e.otherTunnels(ctx)
+		others, err := e.api().OtherTunnels(ctx)
 		if err != nil {
 			return err
 		}
 		if len(others) > 0 {
-			e.opts.Notef("ConfigMap %s keeps the tunnel's part, as %v have the tunnel", kubeadmConfigMap, others)
+			e.opts.Notef("ConfigMap %s keeps the tunnel's part, as %v have the tunnel", manifests.KubeadmConfigMap, others)
 			return nil
 		}
 	}
-	err := e.setClusterConfiguration(ctx, c.After, c.Before, false)
+	err := e.api().SetKubeadmConfig(ctx, c.After, c.Before)
 	e.reached("ConfigMap put back")
 	if errors.Is(err, journal.ErrEdited) {
 		e.opts.Notef("%v: it is left as it is", err)
 		return nil
 	}
 	return err
+}
+
+func (e *nodeEffects) poll(timeout time.Duration) kubelet.Poll {
+	return kubelet.Poll{Timeout: timeout, Every: e.opts.poll, Progress: e.opts.Progress}
+}
+
+func (e *nodeEffects) waiter() kubelet.Waiter {
+	return kubelet.Waiter{Poll: e.poll(e.opts.Timeout), Proc: e.proc(), Settle: e.opts.settle, Healthy: e.healthy}
+}
+
+// waitFor waits until the program of a manifest is ready, and others have exited.
+func (e *nodeEffects) waitFor(ctx context.Context, p *kubelet.Program, others []kubelet.Instance) error {
+	if e.opts.waits != nil {
+		return e.opts.waits(ctx, p)
+	}
+	return e.waiter().Ready(ctx, p, others)
+}
+
+// waitGone waits until a program has exited.
+func (e *nodeEffects) waitGone(ctx context.Context, p *kubelet.Program) error {
+	if e.opts.waits != nil {
+		return nil
+	}
+	return e.waiter().Gone(ctx, p)
+}
+
+// waitMirror waits until the API shows kube-apiserver with the flags of its manifest:
+// "fairlead install" and "fairlead uninstall" read there whether the tunnel is in use.
+// A missing mirror Pod is not an error.
+func (e *nodeEffects) waitMirror(ctx context.Context) {
+	_ = progress.Step(e.opts.Progress, "Waiting until the API shows the new kube-apiserver", func() (string, error) {
+		err := e.mirror(apiServer).Wait(ctx, e.poll(e.opts.mirrorLimit), e.opts.mirrorPatience)
+		if err != nil && ctx.Err() == nil {
+			e.opts.Notef("%v: until the kubelet renews Pod %s/%s-%s, \"fairlead install\" and \"fairlead uninstall\" judge by the old one",
+				err, metav1.NamespaceSystem, apiServer, e.ownName)
+		}
+		return "", nil
+	})
+}
+
+// notReady adds the container's last log lines to the error of a wait.
+func (e *nodeEffects) notReady(ctx context.Context, pod, container string, since time.Time, err error) error {
+	text := fmt.Sprintf("%s did not get ready", pod)
+	if reason := e.mirror(pod).Reason(context.WithoutCancel(ctx)); reason != "" {
+		text += " (" + reason + ")"
+	}
+	lines := kubelet.LastLogLines(e.Host, e.namespaceOf(pod), pod, container, since, logLines)
+	if len(lines) == 0 {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return fmt.Errorf("%s: %w\nlast lines of its log, %s:\n  %s", text, err, kubelet.PodLogs, strings.Join(lines, "\n  "))
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
@@ -44,7 +45,7 @@ func startKubeadmAPI(t *testing.T) *kubeadmAPI {
 	a := &kubeadmAPI{}
 	a.set(storedByKubeadm)
 	mux := http.NewServeMux()
-	const name = "/api/v1/namespaces/kube-system/configmaps/" + kubeadmConfigMap
+	const name = "/api/v1/namespaces/kube-system/configmaps/" + manifests.KubeadmConfigMap
 	mux.HandleFunc("GET "+name, func(w http.ResponseWriter, _ *http.Request) { answer(w, a.cm) })
 	mux.HandleFunc("PUT "+name, func(w http.ResponseWriter, r *http.Request) {
 		var cm corev1.ConfigMap
@@ -82,7 +83,7 @@ func (a *kubeadmAPI) set(text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.cm = corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigMap, ResourceVersion: "1"}, Data: map[string]string{kubeadmKey: text}}
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeadmConfigMap, ResourceVersion: "1"}, Data: map[string]string{manifests.KubeadmKey: text}}
 }
 
 func (a *kubeadmAPI) breakDown(down bool) {
@@ -97,8 +98,8 @@ func (a *kubeadmAPI) want(t *testing.T, tunnel bool) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if text := a.cm.Data[kubeadmKey]; !tunnel && text != storedByKubeadm || tunnel && !strings.Contains(text, "egress-selector-config-file") {
-		t.Errorf("with the tunnel %v is wanted, ConfigMap %s is\n%s", tunnel, kubeadmConfigMap, text)
+	if text := a.cm.Data[manifests.KubeadmKey]; !tunnel && text != storedByKubeadm || tunnel && !strings.Contains(text, "egress-selector-config-file") {
+		t.Errorf("with the tunnel %v is wanted, ConfigMap %s is\n%s", tunnel, manifests.KubeadmConfigMap, text)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestStatusOfKubeadmConfig(t *testing.T) {
 		t.Errorf("problems: %s", text)
 	}
 	api.set(storedByKubeadm)
-	if text := status(); !strings.Contains(text, kubeadmConfigMap) || !strings.Contains(text, "extraArgs") || !strings.Contains(text, "controlplane install") {
+	if text := status(); !strings.Contains(text, manifests.KubeadmConfigMap) || !strings.Contains(text, "extraArgs") || !strings.Contains(text, "controlplane install") {
 		t.Errorf("problems: %s", text)
 	}
 }

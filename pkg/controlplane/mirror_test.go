@@ -115,11 +115,11 @@ func TestReasonOfEarlierManifest(t *testing.T) {
 	o.client = fake.NewClientset(pod)
 	n := newNode(o.defaulted())
 	n.connect()
-	if got := n.mirrorReason(t.Context(), apiServer); got != "ErrImagePull: no such image" {
+	if got := n.mirror(apiServer).Reason(t.Context()); got != "ErrImagePull: no such image" {
 		t.Errorf("the reason is %q", got)
 	}
 	replaceIn(t, nodefs.Host{Root: root}, apiServerFile, "image: registry.k8s.io/kube-apiserver:", "image: registry.example.com/kube-apiserver:")
-	if got := n.mirrorReason(t.Context(), apiServer); got != "" {
+	if got := n.mirror(apiServer).Reason(t.Context()); got != "" {
 		t.Errorf("the reason of the manifest from before is given: %q", got)
 	}
 }

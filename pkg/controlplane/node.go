@@ -3,9 +3,11 @@
 package controlplane
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
@@ -65,8 +68,13 @@ type node struct {
 func newNode(o Options) *node {
 	b := o.Bundle.Defaulted()
 	n := &node{Host: nodefs.Host{Root: o.Root}, opts: o, bundle: b}
-	n.manifestPath = path.Join(b.ControlPlane.ManifestsDir, apiServer+".yaml")
+	n.manifestPath = manifests.APIServerFile(b)
 	return n
+}
+
+// api returns the cluster's API as this node reaches it.
+func (n *node) api() cluster.API {
+	return cluster.API{Client: n.client, Err: n.clientErr, Node: n.ownName, Bundle: n.bundle}
 }
 
 // readManifest reads kube-apiserver's manifest and sets the fields derived from
@@ -122,7 +130,7 @@ func (n *node) connect() {
 	if n.client = n.opts.client; n.client != nil {
 		return
 	}
-	data, file, err := n.optionFile(n.opts.Kubeconfig, adminConf)
+	data, file, err := n.ReadGiven(n.opts.Kubeconfig, adminConf)
 	if err != nil {
 		n.clientErr = fmt.Errorf("%w: give an administrator's with --kubeconfig", err)
 		return
@@ -219,9 +227,56 @@ func (n *node) kubeletIdentity() string {
 	return ""
 }
 
+// mirror returns the mirror Pod of one of the two static Pods.
+func (n *node) mirror(pod string) kubelet.Mirror {
+	return kubelet.Mirror{Host: n.Host, Client: n.client, Err: n.clientErr, Dir: n.bundle.ControlPlane.ManifestsDir,
+		Namespace: n.namespaceOf(pod), Pod: pod, Node: n.ownName}
+}
+
 func (n *node) namespaceOf(pod string) string {
 	if pod == konnectivity.ServerName {
 		return n.bundle.Namespace
 	}
 	return metav1.NamespaceSystem
+}
+
+func (n *node) proc() kubelet.Procfs { return kubelet.Procfs(n.opts.proc) }
+
+// checkVisible fails if a program works but its process is not visible from here.
+func (n *node) checkVisible(p *kubelet.Program) error {
+	if n.opts.waits != nil {
+		return nil
+	}
+	return n.proc().Visible(p)
+}
+
+// healthy calls a health check. The client verifies kube-apiserver with the
+// cluster's CA, and uses the administrator's identity if there is one.
+func (n *node) healthy(ctx context.Context, url string) error {
+	if n.opts.health != nil {
+		return n.opts.health(url)
+	}
+	if url == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client, err := n.http(url)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
 }

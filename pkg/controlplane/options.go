@@ -16,6 +16,24 @@ import (
 // DefaultTimeout is how long each wait for the kubelet may take.
 const DefaultTimeout = 4 * time.Minute
 
+const (
+	pollEvery   = 250 * time.Millisecond
+	pollTimeout = 5 * time.Second
+	// settled is how long a restarted program must stay ready: a program that
+	// crashes usually does so at once.
+	settled = 2 * time.Second
+	// mirrorPatience is how long the kubelet may take to update a mirror Pod by
+	// itself. Its first attempt failed because the API server was unavailable, and it
+	// retries within a minute.
+	mirrorPatience = 5 * time.Second
+	// mirrorLimit bounds the whole wait for the mirror Pod: only what the API shows
+	// depends on it.
+	mirrorLimit = 2 * time.Minute
+	// logLines is the number of log lines to show of a program that does not
+	// become ready.
+	logLines = 8
+)
+
 // Options configure what to install and where.
 type Options struct {
 	// Bundle to install; nil for the default one.

@@ -6,16 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"path"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // planServerProcess records which server processes to wait for: the old one from
@@ -30,8 +24,8 @@ func (p *planner) planServerProcess(manifest []byte) {
 		program.Health = serverHealth(program.Args, "/healthz")
 		return program
 	}
-	w := &p.j.Wait
-	if data, err := p.Read(serverManifest(p.bundle)); err == nil {
+	w := &p.Journal.Wait
+	if data, err := p.Read(manifests.ServerFile(p.bundle)); err == nil {
 		w.OldServer = of(data)
 	}
 	if manifest != nil {
@@ -48,47 +42,39 @@ func serverHealth(args []string, path string) string {
 	return "http://" + net.JoinHostPort(konnectivity.HealthHost(kubelet.Flag(args, "health-bind-address")), kubelet.Flag(args, "health-port")) + path
 }
 
-func serverManifest(b *v1alpha1.Bundle) string {
-	return path.Join(b.ControlPlane.ManifestsDir, konnectivity.ServerName+".yaml")
-}
-
-func serverSelector(b *v1alpha1.Bundle) string {
-	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: konnectivity.Server(b).Selector})
-}
-
 // planAPIServer plans the change of kube-apiserver's manifest.
 func (p *planner) planAPIServer() {
 	now := kubelet.ProgramOf(p.container)
 	now.Health = "https://" + p.address + "/readyz"
-	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now, now
+	p.Journal.Wait.OldAPIServer, p.Journal.Wait.NewAPIServer = now, now
 	if p.opts.ServerOnly {
 		return
 	}
 	base, err := p.withoutEarlier()
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	data, _, err := manifests.Add(base, p.bundle)
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %w", p.manifestPath, err))
+		p.Fail(fmt.Errorf("%s: %w", p.manifestPath, err))
 		return
 	}
 	pod, err := manifests.Decode(data)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	// Record all of it, including what kubeadm or a person had added: an
 	// uninstallation must remove it together with the files that it names.
-	if p.newState.Manifest, err = tunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
-		p.fail(err)
+	if p.After.Manifest, err = manifests.TunnelPart(pod, p.bundle); err != nil || bytes.Equal(data, p.manifest) {
+		p.Fail(err)
 		return
 	}
 	after := kubelet.ProgramOf(pod.Spec.Containers[manifests.APIServerIndex(pod)])
 	after.Health = now.Health
-	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = now.Excluding(after), after.Excluding(now)
-	p.putManifest(data, base)
+	p.Journal.Wait.OldAPIServer, p.Journal.Wait.NewAPIServer = now.Excluding(after), after.Excluding(now)
+	p.PutManifest(p.manifestPath, data, base)
 }
 
 // withoutEarlier returns the manifest without what an earlier installation added,
@@ -101,26 +87,4 @@ func (p *planner) withoutEarlier() ([]byte, error) {
 		return p.manifest, nil // everything needed is there
 	}
 	return manifests.Remove(p.manifest, p.state.Manifest)
-}
-
-// putManifest plans to write the manifest; base is the text that an uninstallation
-// restores.
-func (p *planner) putManifest(data, base []byte) {
-	now, mode, err := p.Present(p.manifestPath)
-	if err != nil {
-		p.fail(err)
-		return
-	}
-	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: nodefs.Fingerprint(data, mode)}
-	f := InstalledFile{Path: p.manifestPath, Now: c.New, Was: nodefs.Fingerprint(base, mode)}
-	f.Backup = journal.BackupName(p.manifestPath, f.Was)
-	// kubeadm or a person may have rewritten the manifest since the last
-	// installation. An uninstallation restores the manifest that is there now.
-	if known := p.state.File(p.manifestPath); known != nil && known.Was == f.Was {
-		f.Backup = known.Backup
-	} else {
-		c.Backup, c.BackupData = f.Backup, base
-	}
-	p.j.Changes = append(p.j.Changes, c)
-	p.newState.Set(f)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
@@ -63,7 +64,7 @@ func (s *Status) inspectProvided(n *node) {
 	if !s.APIServer.Tunnel {
 		s.Problems = append(s.Problems, "kube-apiserver does not use the tunnel: "+advice)
 	}
-	if n.bundle.Konnectivity.Server.Form != v1alpha1.FormDaemonSet && !n.HasFile(serverManifest(n.bundle)) {
+	if n.bundle.Konnectivity.Server.Form != v1alpha1.FormDaemonSet && !n.HasFile(manifests.ServerFile(n.bundle)) {
 		s.Problems = append(s.Problems, konnectivity.ServerName+" has no manifest: "+advice)
 	}
 }

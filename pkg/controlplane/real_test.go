@@ -130,7 +130,7 @@ func TestRealAPIServer(t *testing.T) {
 // kube-apiserver, and uninstalls it again.
 func (r *realNode) thereAndBack(t *testing.T) {
 	before := r.files(t)
-	config, err := r.node.clusterConfiguration(t.Context())
+	config, err := r.node.api().KubeadmConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func (r *realNode) thereAndBack(t *testing.T) {
 		t.Fatalf("uninstall: %+v, %v", removed, err)
 	}
 	sameTrees(t, before, r.files(t))
-	after, err := r.node.clusterConfiguration(t.Context())
+	after, err := r.node.api().KubeadmConfig(t.Context())
 	if err != nil || after != config {
 		t.Errorf("ConfigMap kubeadm-config is not what it was (%v):\n%s", err, after)
 	}
@@ -243,7 +243,7 @@ func (r *realNode) checkStatus(t *testing.T) {
 // certificate would contain the name.
 func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	t.Helper()
-	text, err := r.node.clusterConfiguration(t.Context())
+	text, err := r.node.api().KubeadmConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
@@ -29,11 +30,11 @@ func TestReinstallAfterNewKey(t *testing.T) {
 	h := nodefs.Host{Root: root}
 	install(t, root)
 	n := newNode(testOptions(root).defaulted())
-	ca, err := n.clusterCA()
+	ca, err := n.certs().Authority("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue(pki.FromBundle(nil), serverRequest("konnectivity-server.kube-system.svc", "kube-apiserver"), time.Now())
+	pair, err := ca.Issue(pki.FromBundle(nil), certs.ServerRequest("konnectivity-server.kube-system.svc", "kube-apiserver"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const restartedAt = "fairlead.dev/restarted-at"
 
 // restartServer plans a restart of the server, if it needs one.
 func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) error {
-	name := serverManifest(p.bundle)
+	name := manifests.ServerFile(p.bundle)
 	data, err := p.Read(name)
 	if err != nil {
 		r.Notes = append(r.Notes, "there is no static Konnectivity server on this node: restart the server if it does not read renewed files by itself")
@@ -39,8 +39,8 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
 		return nil
 	}
-	if p.healthy(ctx, p.j.Wait.OldServer.Health) == nil {
-		if err := p.checkVisible(p.j.Wait.OldServer); err != nil {
+	if p.healthy(ctx, p.Journal.Wait.OldServer.Health) == nil {
+		if err := p.checkVisible(p.Journal.Wait.OldServer); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	p.replace(StepServer, name, changed, false)
+	p.Replace(StepServer, name, changed, false)
 	r.Restarted = true
 	return nil
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
@@ -47,7 +49,7 @@ func readCerts(t *testing.T, h nodefs.Host, p string) []*x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs, err := parseCerts(data)
+	certs, err := pki.ParseCerts(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +88,11 @@ func TestRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, server, err := kubeconfigIdentity(old)
+	was, server, err := certs.Identity(old)
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, sameServer, err := kubeconfigIdentity(renewed)
+	is, sameServer, err := certs.Identity(renewed)
 	if err != nil || sameServer != server || is.SerialNumber.Cmp(was.SerialNumber) == 0 || is.Subject.CommonName != was.Subject.CommonName {
 		t.Errorf("renewed: %v for %s at %s", err, is.Subject, sameServer)
 	}
@@ -139,9 +141,9 @@ func TestRenewWhileCARotates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, _, err := kubeconfigIdentity(data)
-		if err != nil || len(keysOf(kubeconfigTrust(data))) != step.cas || verifyIn([]byte(fresh["ca.crt"]), cert, x509.ExtKeyUsageClientAuth) != nil {
-			t.Errorf("%d CAs: %v, the kubeconfig trusts %d", step.cas, err, len(keysOf(kubeconfigTrust(data))))
+		cert, _, err := certs.Identity(data)
+		if err != nil || len(certs.Keys(certs.Trust(data))) != step.cas || certs.VerifyIssuer([]byte(fresh["ca.crt"]), cert, x509.ExtKeyUsageClientAuth) != nil {
+			t.Errorf("%d CAs: %v, the kubeconfig trusts %d", step.cas, err, len(certs.Keys(certs.Trust(data))))
 		}
 		if again := renew(t, timer); again.Changed {
 			t.Errorf("%d CAs: the next run renewed %v", step.cas, again.Files)
@@ -174,7 +176,7 @@ func TestRenewTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, cert := range map[string]*x509.Certificate{"old": old, "new": readCerts(t, h, tcp.ClientCert)[0]} {
-		if err := verifyIn(ca, cert, x509.ExtKeyUsageClientAuth); err != nil {
+		if err := certs.VerifyIssuer(ca, cert, x509.ExtKeyUsageClientAuth); err != nil {
 			t.Errorf("the %s client certificate is refused: %v", name, err)
 		}
 	}
@@ -263,7 +265,7 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 	}
 	sameTrees(t, before, snapshot(t, root))
 	r := renew(t, RenewOptions{Options: o})
-	manifest, err := nodefs.Host{Root: root}.Read(serverManifest(v1alpha1.New()))
+	manifest, err := nodefs.Host{Root: root}.Read(manifests.ServerFile(v1alpha1.New()))
 	if err != nil || !r.Restarted || !strings.Contains(string(manifest), restartedAt) {
 		t.Errorf("%+v, %v\n%s", r, err, manifest)
 	}

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
@@ -92,7 +89,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 		return Status{}, err
 	}
 	n.connect()
-	s := Status{Node: n.ownName, Provider: Provider(n.Root), Certificates: n.certificates(WarnBefore)}
+	s := Status{Node: n.ownName, Provider: Provider(n.Root), Certificates: n.certs().Inspect(WarnBefore)}
 	if state.OnlyKubeadm() {
 		s.Problems = append(s.Problems, kubeadmLeft)
 	} else if state != nil {
@@ -108,7 +105,7 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	s.inspectProvided(n)
 	for _, c := range s.Certificates {
 		// If nothing is installed, the certificates need not match a bundle.
-		if c.State != CertGood && (s.Installed || n.HasFile(serverManifest(n.bundle))) {
+		if c.State != CertGood && (s.Installed || n.HasFile(manifests.ServerFile(n.bundle))) {
 			s.Problems = append(s.Problems, fmt.Sprintf("certificate %s: %s: %s", c.Path, c.State, c.Problem))
 		}
 	}
@@ -180,17 +177,7 @@ func (s *Status) inspectKubeadm(ctx context.Context, n *node) {
 	if !s.Installed || n.state.Kubeadm == nil {
 		return
 	}
-	text, err := n.clusterConfiguration(ctx)
-	if err != nil {
-		s.Problems = append(s.Problems, fmt.Sprintf("ConfigMap %s could not be compared: %v", kubeadmConfigMap, err))
-		return
-	}
-	_, missing, err := manifests.AddToCluster(text, n.bundle)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("ConfigMap %s lacks the tunnel's part in apiServer.%s, so the next \"kubeadm upgrade\" would take the tunnel away: "+
-			"run \"fairlead controlplane install\" again", kubeadmConfigMap, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
-	}
-	if err != nil {
+	if err := n.api().CheckTunnel(ctx); err != nil {
 		s.Problems = append(s.Problems, err.Error())
 	}
 }
@@ -219,7 +206,7 @@ func (s *Status) inspectPrograms(ctx context.Context, n *node) {
 	if s.APIServer.Health != ok {
 		s.Problems = append(s.Problems, "kube-apiserver: "+s.APIServer.Health)
 	}
-	data, err := n.Read(serverManifest(n.bundle))
+	data, err := n.Read(manifests.ServerFile(n.bundle))
 	if err != nil {
 		s.Server.Health = "not on this node"
 		return

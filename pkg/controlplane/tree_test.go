@@ -128,8 +128,8 @@ func complete(t *testing.T, root string) {
 		}
 	}
 	n := newNode(testOptions(root).defaulted())
-	if data, err := h.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.checkServerKubeconfig(data) != nil {
-		t.Errorf("kubeconfig: %v, %v", err, n.checkServerKubeconfig(data))
+	if data, err := h.Read(v1alpha1.DefaultServerKubeconfig); err != nil || n.certs().CheckServerKubeconfig(data) != nil {
+		t.Errorf("kubeconfig: %v, %v", err, n.certs().CheckServerKubeconfig(data))
 	}
 	data, err := h.Read("/etc/kubernetes/pki/apiserver.crt")
 	if err != nil {
@@ -144,7 +144,7 @@ func complete(t *testing.T, root string) {
 			t.Error(err)
 		}
 	}
-	if err := n.verifyChain(cert, x509.ExtKeyUsageServerAuth); err != nil {
+	if err := n.certs().VerifyChain(cert, x509.ExtKeyUsageServerAuth); err != nil {
 		t.Error(err)
 	}
 }

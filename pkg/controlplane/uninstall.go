@@ -82,45 +82,45 @@ func (n *node) uninstall(ctx context.Context) (Result, error) {
 func (n *node) planUninstall(ctx context.Context) (*journal.Journal, []string, error) {
 	n.bundle = n.state.Bundle.Defaulted()
 	n.connect()
-	p := &planner{node: n, j: &journal.Journal{
-		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.cluster(ctx),
+	p := newPlanner(n, &journal.Journal{
+		Operation: OpUninstall, Desired: string(OpUninstall), Started: n.opts.Now(), Cluster: n.clusterID(ctx),
 		Steps: []Step{StepAPIServer, StepKubeadm, StepServer, StepEgress, StepPKI},
-	}}
+	}, nil)
 	p.planServerProcess(nil)
 	if err := n.checkReady(ctx); err != nil {
 		// Do not refuse: removing the tunnel may be the fix.
 		n.opts.Notef("%v", err)
-		p.j.WasBroken = true
+		p.Journal.WasBroken = true
 	} else {
-		p.fail(p.checkVisible(kubelet.ProgramOf(p.container)))
+		p.Fail(p.checkVisible(kubelet.ProgramOf(p.container)))
 	}
 	var left []string
 	for _, f := range n.state.Files {
 		if f.Path == n.manifestPath {
 			continue
 		}
-		reason, err := p.takeAway(f)
-		p.fail(err)
+		reason, err := p.TakeAway(p.stepOf(f.Path), f)
+		p.Fail(err)
 		if reason != "" {
 			left = append(left, f.Path+": "+reason)
 		}
 	}
 	left = append(left, p.notInstalled()...)
 	if reason, err := p.undoKubeadm(ctx); err != nil || reason != "" {
-		p.fail(err)
+		p.Fail(err)
 		if reason != "" {
-			left = append(left, "ConfigMap "+kubeadmConfigMap+": "+reason)
+			left = append(left, "ConfigMap "+manifests.KubeadmConfigMap+": "+reason)
 		}
 	}
-	p.j.RemoveDirs = slices.Clone(n.state.Dirs)
-	slices.Reverse(p.j.RemoveDirs)
+	p.Journal.RemoveDirs = slices.Clone(n.state.Dirs)
+	slices.Reverse(p.Journal.RemoveDirs)
 	pod, err := p.takeAwayManifest()
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 	} else {
 		left = append(left, p.keepNeeded(pod)...)
 	}
-	return p.j, left, errors.Join(p.errs...)
+	return p.Journal, left, p.Err()
 }
 
 // stepOf returns the step that removes a file.
@@ -128,44 +128,12 @@ func (n *node) stepOf(p string) Step {
 	switch p {
 	case n.manifestPath:
 		return StepAPIServer
-	case serverManifest(n.bundle):
+	case manifests.ServerFile(n.bundle):
 		return StepServer
 	case n.bundle.ControlPlane.EgressSelectorFile:
 		return StepEgress
 	}
 	return StepPKI
-}
-
-// takeAway plans the removal of one file. It returns the reason if the file must
-// stay.
-func (p *planner) takeAway(f InstalledFile) (reason string, err error) {
-	now, err := p.Fingerprint(f.Path)
-	if err != nil {
-		return "", err
-	}
-	c := Change{Step: p.stepOf(f.Path), Path: f.Path, Old: now, New: f.Was}
-	switch {
-	case now == nodefs.Absent:
-		return "", nil
-	case now != f.Now && c.Step == StepServer:
-		reason, err = p.setAside(f.Path, now)
-	case now != f.Now:
-		return "it was changed since the installation", nil
-	}
-	switch {
-	case err != nil:
-		return "", err
-	case f.Backup == "":
-		c.Remove = true
-	default:
-		if c.Data, err = p.Read(f.Backup); err != nil {
-			return "", err
-		}
-		c.Mode = nodefs.ModeOf(f.Was)
-		c.New = nodefs.Fingerprint(c.Data, c.Mode)
-	}
-	p.j.Changes = append(p.j.Changes, c)
-	return reason, nil
 }
 
 // takeAwayManifest restores kube-apiserver's manifest byte for byte. If the
@@ -179,7 +147,7 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	}
 	data, err := p.manifestBefore(now)
 	if err == nil {
-		data, err = withoutTunnelPart(data, p.bundle)
+		data, err = manifests.WithoutTunnel(data, p.bundle)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.manifestPath, err)
@@ -191,10 +159,10 @@ func (p *planner) takeAwayManifest() (*corev1.Pod, error) {
 	before, after := kubelet.ProgramOf(p.container), kubelet.ProgramOf(pod.Spec.Containers[manifests.APIServerIndex(pod)])
 	before.Health = "https://" + p.address + "/readyz"
 	after.Health = before.Health
-	p.j.Wait.OldAPIServer, p.j.Wait.NewAPIServer = before.Excluding(after), after.Excluding(before)
+	p.Journal.Wait.OldAPIServer, p.Journal.Wait.NewAPIServer = before.Excluding(after), after.Excluding(before)
 	c := Change{Step: StepAPIServer, Path: p.manifestPath, Mode: mode, Data: data, Old: now, New: nodefs.Fingerprint(data, mode)}
 	if c.New != c.Old {
-		p.j.Changes = append(p.j.Changes, c)
+		p.Journal.Changes = append(p.Journal.Changes, c)
 	}
 	return pod, nil
 }
@@ -221,54 +189,18 @@ func (p *planner) undoKubeadm(ctx context.Context) (reason string, err error) {
 		return "", nil
 	}
 	if k == nil {
-		return p.kubeadmOfOthers(ctx), nil
+		return p.api().TunnelOfOthers(ctx), nil
 	}
-	if p.j.WasBroken {
-		p.j.KubeadmLater = k
+	if p.Journal.WasBroken {
+		p.Journal.KubeadmLater = k
 		return "", nil
 	}
-	change, reason, err := p.withoutTunnel(ctx, k)
-	p.j.Kubeadm = change
+	change, reason, err := p.api().RemoveTunnel(ctx, k)
+	p.Journal.Kubeadm = change
 	return reason, err
 }
 
-// withoutTunnel returns the change that removes additions from kubeadm's stored
-// configuration, or nil if none is needed.
-func (n *node) withoutTunnel(ctx context.Context, k *journal.KubeadmState) (change *journal.KubeadmChange, reason string, err error) {
-	now, err := n.clusterConfiguration(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", errKubeadmConfig, err)
-	}
-	others, err := n.otherTunnels(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(others) > 0 {
-		return nil, fmt.Sprintf("%v still has the tunnel; the last \"fairlead controlplane uninstall\" takes it out: %s", others, beforeUpgrade), nil
-	}
-	after := k.Before
-	if now != k.After || k.Shared {
-		if after, err = manifests.RemoveFromCluster(now, k.Additions); err != nil {
-			return nil, "", err
-		}
-	}
-	if after != now {
-		change = &journal.KubeadmChange{Before: now, After: after}
-	}
-	return change, "", nil
-}
-
-const beforeUpgrade = "do that before the next \"kubeadm upgrade\" on this node, which would bring the flag back, and kube-apiserver would not start"
-
-// kubeadmOfOthers returns a message if kubeadm's stored configuration has the
-// tunnel and this node did not add it.
-func (p *planner) kubeadmOfOthers(ctx context.Context) string {
-	text, err := p.clusterConfiguration(ctx)
-	if err != nil {
-		return ""
-	}
-	if _, missing, err := manifests.AddToCluster(text, p.bundle); err != nil || len(missing["extraArgs"]) > 0 {
-		return ""
-	}
-	return "it has the tunnel, but not from this node; remove it where it was added: " + beforeUpgrade
-}
+// kubeadmLeft is the warning if an uninstallation could not change kubeadm's
+// stored configuration.
+const kubeadmLeft = "ConfigMap " + manifests.KubeadmConfigMap + " still has the tunnel, so the next \"kubeadm upgrade\" would bring its flag back: " +
+	"run \"fairlead controlplane uninstall\" again when kube-apiserver answers"

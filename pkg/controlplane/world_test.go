@@ -113,7 +113,7 @@ func (w *world) sync() error {
 	s := w.load()
 	for _, manifest := range []string{apiServerFile, serverFile} {
 		hash, argv := w.pod(manifest)
-		if hash == s.Hash[manifest] {
+		if hash == s.Hash[manifest] && w.runs(s.PID[manifest]) {
 			continue
 		}
 		if old := s.PID[manifest]; old != 0 {
@@ -136,6 +136,36 @@ func (w *world) sync() error {
 	}
 	staged := filepath.Join(w.proc, "kubelet.json.new")
 	return errors.Join(os.MkdirAll(w.proc, 0o755), os.WriteFile(staged, data, 0o600), os.Rename(staged, filepath.Join(w.proc, "kubelet.json")))
+}
+
+// runs reports whether a process is there. If this program was killed between the end of the old process and the start of the
+// new one, none is, and the kubelet's state still names the old one.
+func (w *world) runs(pid int) bool {
+	if pid == 0 {
+		return true // nothing is to run
+	}
+	_, err := os.Stat(filepath.Join(w.proc, fmt.Sprint(pid), "cmdline"))
+	return err == nil
+}
+
+// TestWorldKilled: the kubelet of these tests starts a process again that it had ended when it was killed.
+func TestWorldKilled(t *testing.T) {
+	root := testNode(t)
+	w := startWorld(root, true, time.Hour)
+	defer w.end()
+	if err := w.sync(); err != nil {
+		t.Fatal(err)
+	}
+	pid := w.load().PID[apiServerFile]
+	if err := os.RemoveAll(filepath.Join(w.proc, fmt.Sprint(pid))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.sync(); err != nil {
+		t.Fatal(err)
+	}
+	if fresh := w.load().PID[apiServerFile]; fresh == pid || !w.runs(fresh) {
+		t.Errorf("process %d, which was ended, is now %d, want a new one", pid, fresh)
+	}
 }
 
 // pod returns the hash that the kubelet computes of a manifest's content, and the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet finds the programs that the kubelet runs from static Pods' manifests:
-// what they are ([Program]), their processes ([Procfs]), and their logs ([LastLogLines]).
+// Package kubelet observes the programs that the kubelet runs from static Pods' manifests:
+// what they are ([Program]), their processes ([Procfs]), their logs ([LastLogLines]), and what
+// the API shows of them ([Mirror]). [Waiter] waits until the kubelet has restarted one.
 package kubelet
 
 import (

@@ -5,6 +5,7 @@
 package nodefs
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -54,6 +55,17 @@ func (h Host) Read(p string) ([]byte, error) {
 		return nil, h.Strip(err)
 	}
 	return data, nil
+}
+
+// ReadGiven reads the given file of this machine, or the node's usual file if none is given. It
+// also returns the name of that file.
+func (h Host) ReadGiven(given, usual string) (data []byte, name string, err error) {
+	if given == "" {
+		data, err = h.Read(usual)
+		return data, usual, err
+	}
+	data, err = os.ReadFile(given)
+	return data, given, err
 }
 
 // EmptyDir reports whether there is an empty directory in the place of a file. Container runtimes
@@ -226,3 +238,10 @@ func Beside(prefix, p string) string {
 
 // OnlyOwner returns a mode without the permissions of group and others.
 func OnlyOwner(mode fs.FileMode) fs.FileMode { return mode &^ 0o077 }
+
+// IsOpen reports whether group or others have any permission on a file.
+func IsOpen(mode fs.FileMode) bool { return mode != OnlyOwner(mode) }
+
+// IsBlank reports whether a file is empty. The kubelet creates an empty file for a FileOrCreate
+// mount whose file does not exist, so such a file can be replaced.
+func IsBlank(data []byte) bool { return len(bytes.TrimSpace(data)) == 0 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+package preflight
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/cluster"
 )
 
 // TestCount checks that several control plane nodes with a bundle for one are
@@ -27,25 +28,25 @@ func TestCount(t *testing.T) {
 		})
 	}
 	for name, tc := range map[string]struct {
-		change func(*Options)
+		change func(*Node)
 		pods   []runtime.Object
 		want   bool
 	}{
-		"one of three":   {func(*Options) {}, pods, false},
-		"two of three":   {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(2)) }, pods, false},
-		"three of three": {func(o *Options) { o.Bundle.Konnectivity.Server.Count = ptr.To(int32(3)) }, pods, true},
-		"Leases":         {func(o *Options) { o.Bundle.Konnectivity.LeaseCounting = ptr.To(true) }, pods, true},
-		"ignored":        {func(o *Options) { o.IgnorePreflight = []string{CheckServerCount} }, pods, true},
-		"all ignored":    {func(o *Options) { o.IgnorePreflight = []string{CheckAll} }, pods, true},
-		"other ignored":  {func(o *Options) { o.IgnorePreflight = []string{CheckVersion} }, pods, false},
-		"a single node":  {func(*Options) {}, pods[:1], true},
-		"no mirror Pod yet of the node that has joined": {func(*Options) {}, pods[1:2], false},
+		"one of three":   {func(*Node) {}, pods, false},
+		"two of three":   {func(n *Node) { n.Bundle.Konnectivity.Server.Count = ptr.To(int32(2)) }, pods, false},
+		"three of three": {func(n *Node) { n.Bundle.Konnectivity.Server.Count = ptr.To(int32(3)) }, pods, true},
+		"Leases":         {func(n *Node) { n.Bundle.Konnectivity.LeaseCounting = ptr.To(true) }, pods, true},
+		"ignored":        {func(n *Node) { n.Ignored = []string{ServerCount} }, pods, true},
+		"all ignored":    {func(n *Node) { n.Ignored = []string{All} }, pods, true},
+		"other ignored":  {func(n *Node) { n.Ignored = []string{Version} }, pods, false},
+		"a single node":  {func(*Node) {}, pods[:1], true},
+		"no mirror Pod yet of the node that has joined": {func(*Node) {}, pods[1:2], false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Bundle: v1alpha1.New()}
-			tc.change(&o)
-			n := newNode(o.defaulted())
-			n.client, n.ownName = fake.NewClientset(tc.pods...), "cp0"
+			n := Node{Bundle: v1alpha1.New(), Notef: t.Logf}
+			tc.change(&n)
+			n.Bundle = n.Bundle.Defaulted()
+			n.API = cluster.API{Client: fake.NewClientset(tc.pods...), Node: "cp0", Bundle: n.Bundle}
 			err := n.checkCount(t.Context())
 			if (err == nil) != tc.want {
 				t.Errorf("%v", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+package cluster
 
 import (
 	"strings"
@@ -20,28 +20,23 @@ import (
 func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 	const first = "# mine\napiServer: {}\nclusterName: kubernetes\nkind: ClusterConfiguration\n"
 	client := fake.NewClientset(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigMap}, Data: map[string]string{kubeadmKey: first}})
-	var state *State
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: configMap}, Data: map[string]string{configKey: first}})
+	var state *journal.KubeadmState
 	plan := func(b *v1alpha1.Bundle) *journal.KubeadmChange {
 		t.Helper()
-		n := newNode(Options{Bundle: b}.defaulted())
-		n.client, n.state = client, state
-		p := &planner{node: n, j: &journal.Journal{}, newState: &State{}}
-		if state != nil {
-			p.newState = state.Clone()
-		}
-		p.planKubeadm(t.Context())
-		for _, err := range p.errs {
+		api := API{Client: client, Bundle: b.Defaulted()}
+		change, after, err := api.AddTunnel(t.Context(), state)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if c := p.j.Kubeadm; c != nil {
+		if change != nil {
 			// The fake client ignores dry runs, so it holds that text already.
-			if err := n.setClusterConfiguration(t.Context(), c.Before, c.After, false); err != nil {
+			if err := api.SetKubeadmConfig(t.Context(), change.Before, change.After); err != nil {
 				t.Fatal(err)
 			}
 		}
-		state = p.newState
-		return p.j.Kubeadm
+		state = after
+		return change
 	}
 	bundle := func(host, file string) *v1alpha1.Bundle {
 		b := v1alpha1.New()
@@ -58,9 +53,7 @@ func TestKubeadmConfigOfSecondBundle(t *testing.T) {
 		!strings.Contains(second.After, "two.example.com") || !strings.Contains(second.After, "/b/egress.yaml") {
 		t.Fatalf("%+v", second)
 	}
-	n := newNode(Options{}.defaulted())
-	n.client = client
-	change, _, err := n.withoutTunnel(t.Context(), state.Kubeadm)
+	change, _, err := API{Client: client, Bundle: v1alpha1.New()}.RemoveTunnel(t.Context(), state)
 	if err != nil || change == nil || change.After != first {
 		t.Errorf("%v: taken out again it is %+v, want\n%s", err, change, first)
 	}

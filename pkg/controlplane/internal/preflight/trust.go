@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+package preflight
 
 import (
 	"fmt"
@@ -12,15 +12,15 @@ import (
 
 // apiServerArgs returns the command and the arguments in kube-apiserver's
 // manifest.
-func (n *node) apiServerArgs() []string {
-	return append(append([]string{}, n.container.Command...), n.container.Args...)
+func (n *Node) apiServerArgs() []string {
+	return append(append([]string{}, n.Container.Command...), n.Container.Args...)
 }
 
 // checkFrontProxyCA refuses a kube-apiserver that trusts the same CA for client
 // certificates and for front proxies. A client certificate could then impersonate
 // every user: each one without --requestheader-allowed-names, otherwise each one
 // with an allowed common name.
-func (n *node) checkFrontProxyCA() error {
+func (n *Node) checkFrontProxyCA() error {
 	args := n.apiServerArgs()
 	client, header := kubelet.Flag(args, "client-ca-file"), kubelet.Flag(args, "requestheader-client-ca-file")
 	if client == "" || header == "" {
@@ -28,19 +28,19 @@ func (n *node) checkFrontProxyCA() error {
 	}
 	clientData, err := n.Read(client)
 	if err != nil {
-		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
+		n.Notef("could not compare the client CA with the request-header CA: %v", err)
 		return nil
 	}
 	headerData, err := n.Read(header)
 	if err != nil {
-		n.opts.Notef("could not compare the client CA with the request-header CA: %v", err)
+		n.Notef("could not compare the client CA with the request-header CA: %v", err)
 		return nil
 	}
-	clientCAs, err := parseCerts(clientData)
+	clientCAs, err := pki.ParseCerts(clientData)
 	if err != nil {
 		return fmt.Errorf("%s: %w", client, err)
 	}
-	headerCAs, err := parseCerts(headerData)
+	headerCAs, err := pki.ParseCerts(headerData)
 	if err != nil {
 		return fmt.Errorf("%s: %w", header, err)
 	}
@@ -50,7 +50,7 @@ func (n *node) checkFrontProxyCA() error {
 		if names != "" {
 			who = "every client certificate with the common name " + names
 		}
-		return n.opts.ignorable(CheckFrontProxyCA, fmt.Errorf("--client-ca-file=%s and --requestheader-client-ca-file=%s: %w, because %s can impersonate every user",
+		return n.ignorable(FrontProxyCA, fmt.Errorf("--client-ca-file=%s and --requestheader-client-ca-file=%s: %w, because %s can impersonate every user",
 			client, header, err, who))
 	}
 	return nil
@@ -59,8 +59,8 @@ func (n *node) checkFrontProxyCA() error {
 // warnKubelets warns if kube-apiserver does not verify kubelets. With the tunnel,
 // every agent is in the path between kube-apiserver and the kubelets, and only
 // that flag lets kube-apiserver detect an agent that impersonates a kubelet.
-func (n *node) warnKubelets() {
+func (n *Node) warnKubelets() {
 	if !apiserver.VerifiesKubelets(n.apiServerArgs()) {
-		n.opts.Notef("%s", apiserver.UnverifiedKubelets)
+		n.Notef("%s", apiserver.UnverifiedKubelets)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+package preflight
 
 import (
 	"fmt"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // TestIgnoredVersion: an unsupported version is an error that names the flag to ignore
@@ -19,14 +17,13 @@ func TestIgnoredVersion(t *testing.T) {
 		ignore []string
 		passes bool
 	}{
-		{nil, false}, {[]string{CheckServerCount, CheckAgents}, false}, {[]string{CheckVersion}, true}, {[]string{CheckAll}, true},
+		{nil, false}, {[]string{ServerCount, Agents}, false}, {[]string{Version}, true}, {[]string{All}, true},
 	} {
 		var warnings []string
-		o := Options{Bundle: v1alpha1.New(), IgnorePreflight: tc.ignore, Notef: func(format string, args ...any) {
+		n := Node{Ignored: tc.ignore, Notef: func(format string, args ...any) {
 			warnings = append(warnings, fmt.Sprintf(format, args...))
 		}}
-		n := newNode(o.defaulted())
-		n.container = corev1.Container{Image: "registry.k8s.io/kube-apiserver:v1.30.2"}
+		n.Container = corev1.Container{Image: "registry.k8s.io/kube-apiserver:v1.30.2"}
 		err := n.checkVersion()
 		if tc.passes {
 			if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "v1.30.2") {
