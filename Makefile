@@ -269,7 +269,7 @@ release-verify: release ## Build the release a second time, from a copy of the s
 ##@ Check
 
 .PHONY: verify
-verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, or if the Go API changed without a word in CHANGELOG.md
+verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
 
 .PHONY: update
 update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
@@ -414,6 +414,12 @@ verify-reference: ## Fail if docs/cli or docs/man are not what the commands say
 verify-licenses:
 	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
 	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
+
+# The part of the linters that finds calls such as klog.V(2).Infof and log.Printf: see forbidigo in .golangci.yaml.
+.PHONY: verify-logging
+verify-logging:
+	@$(GOLANGCI_LINT) run --enable-only forbidigo
+	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --enable-only forbidigo) || exit 1; done
 
 .PHONY: update-components
 update-components: ## Bring the components' module in step with go.mod
