@@ -16,6 +16,8 @@ OUT := $(CURDIR)/_output
 GO ?= go
 # Modules of their own, whose packages no program of this repository is built from.
 MODULES := deploy/tools deploy/tools/kube-api-linter e2e/bench e2e/offline
+# Every directory with a go.mod: also modules that only pin a program, and those that take long to compile.
+ALL_MODULES = $(shell git ls-files --cached --others --exclude-standard go.mod '*/go.mod' | xargs -n 1 dirname)
 GOLANGCI_LINT = $(GO) tool -modfile=$(CURDIR)/deploy/tools/golangci-lint/go.mod golangci-lint
 
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
@@ -283,14 +285,14 @@ update-golden: compile-components ## Write the expected results in the testdata 
 .PHONY: verify-deps
 verify-deps:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	for m in . $(MODULES) e2e/kubernetes; do \
+	for m in $(ALL_MODULES); do \
 		cp $$m/go.mod $$m/go.sum "$$dir"; $(GO) -C $$m mod tidy -modfile="$$dir/go.mod"; \
 		for f in go.mod go.sum; do diff -u $$m/$$f "$$dir/$$f" || { echo "$$m/$$f is out of date: run make tidy" >&2; exit 1; }; done; \
 	done
 
 .PHONY: tidy
 tidy: ## Bring go.mod and go.sum of all modules in step with the code
-	@for m in . $(MODULES) e2e/kubernetes; do $(GO) -C $$m mod tidy; done
+	@for m in $(ALL_MODULES); do $(GO) -C $$m mod tidy || exit 1; done
 
 # deepcopy-gen writes into the directory of each package. A check generates into files of another name and compares.
 GENERATED_PACKAGES := ./pkg/bundle/v1alpha1 ./pkg/scheduler/pluginargs ./pkg/apis/tunnel/v1alpha1 ./pkg/apis/fairlead/v1alpha1 ./pkg/apis/fairlead/v1beta1
