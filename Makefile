@@ -16,6 +16,8 @@ OUT := $(CURDIR)/_output
 GO ?= go
 # Modules of their own, whose packages no program of this repository is built from.
 MODULES := deploy/tools deploy/tools/kube-api-linter e2e/bench e2e/offline
+# Every directory with a go.mod: also modules that only pin a program, and those that take long to compile.
+ALL_MODULES = $(shell git ls-files --cached --others --exclude-standard go.mod '*/go.mod' | xargs -n 1 dirname)
 GOLANGCI_LINT = $(GO) tool -modfile=$(CURDIR)/deploy/tools/golangci-lint/go.mod golangci-lint
 
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || git describe --always --dirty 2>/dev/null | sed 's/^/v0.0.0-/')
@@ -269,7 +271,7 @@ release-verify: release ## Build the release a second time, from a copy of the s
 ##@ Check
 
 .PHONY: verify
-verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, or if the Go API changed without a word in CHANGELOG.md
+verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
 
 .PHONY: update
 update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
@@ -283,14 +285,14 @@ update-golden: compile-components ## Write the expected results in the testdata 
 .PHONY: verify-deps
 verify-deps:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	for m in . $(MODULES) e2e/kubernetes; do \
+	for m in $(ALL_MODULES); do \
 		cp $$m/go.mod $$m/go.sum "$$dir"; $(GO) -C $$m mod tidy -modfile="$$dir/go.mod"; \
 		for f in go.mod go.sum; do diff -u $$m/$$f "$$dir/$$f" || { echo "$$m/$$f is out of date: run make tidy" >&2; exit 1; }; done; \
 	done
 
 .PHONY: tidy
 tidy: ## Bring go.mod and go.sum of all modules in step with the code
-	@for m in . $(MODULES) e2e/kubernetes; do $(GO) -C $$m mod tidy; done
+	@for m in $(ALL_MODULES); do $(GO) -C $$m mod tidy || exit 1; done
 
 # deepcopy-gen writes into the directory of each package. A check generates into files of another name and compares.
 GENERATED_PACKAGES := ./pkg/bundle/v1alpha1 ./pkg/scheduler/pluginargs ./pkg/apis/tunnel/v1alpha1 ./pkg/apis/fairlead/v1alpha1 ./pkg/apis/fairlead/v1beta1
@@ -415,6 +417,12 @@ verify-licenses:
 	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
 	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
 
+# The part of the linters that finds calls such as klog.V(2).Infof and log.Printf: see forbidigo in .golangci.yaml.
+.PHONY: verify-logging
+verify-logging:
+	@$(GOLANGCI_LINT) run --enable-only forbidigo
+	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --enable-only forbidigo) || exit 1; done
+
 .PHONY: update-components
 update-components: ## Bring the components' module in step with go.mod
 	@$(GO) run ./pkg/components/update
@@ -432,4 +440,4 @@ verify-components: ## Fail if the components' module is out of step with go.mod
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

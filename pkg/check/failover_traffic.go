@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
 
 // bindLog is what was seen of each pod: every node that it was on, in order.
@@ -62,7 +62,7 @@ func (b *bindLog) unbound() error {
 
 // eventLost is how long before its death a leader may have bound a pod without getting the event out: while it binds other pods, it holds
 // events back, and then they are sent in the background.
-const eventLost = v1alpha1.DefaultMaxEventDelay + eventOnItsWay
+const eventLost = pluginargs.DefaultMaxEventDelay + eventOnItsWay
 
 // eventOnItsWay is how long an event may take that is sent.
 const eventOnItsWay = 2 * time.Second

@@ -76,6 +76,41 @@ func TestMakefileStampsVersions(t *testing.T) {
 	}
 }
 
+// make help lists every target that has a description.
+func TestMakeHelp(t *testing.T) {
+	tool, err := exec.LookPath("make")
+	if err != nil {
+		t.Skip("make is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), tool, "help")
+	cmd.Dir = repository
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make help: %v\n%s", err, out)
+	}
+	listed := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if target, description, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			listed[target] = strings.TrimSpace(description)
+		}
+	}
+	described := 0
+	for line := range strings.Lines(read(t, "Makefile")) {
+		rule, description, ok := strings.Cut(strings.TrimSpace(line), " ## ")
+		if !ok || strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "#") {
+			continue
+		}
+		described++
+		target, _, _ := strings.Cut(rule, ":")
+		if listed[target] != description {
+			t.Errorf("make help says of %s %q, want %q", target, listed[target], description)
+		}
+	}
+	if described < 40 {
+		t.Errorf("found only %d targets with a description", described)
+	}
+}
+
 // Go's build cache is shared only between builds with equal flags.
 func TestMakefileBuildsWithTheComponentsFlags(t *testing.T) {
 	makefile := read(t, "Makefile")

@@ -20,8 +20,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
-	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/politeevents"
 )
 
@@ -51,7 +51,7 @@ func (p *program) command() *cobra.Command {
 	}
 	sets := p.options.Flags
 	own := sets.FlagSet("fairlead")
-	own.DurationVar(&p.eventDelay, FlagEventDelay, v1alpha1.DefaultMaxEventDelay,
+	own.DurationVar(&p.eventDelay, FlagEventDelay, pluginargs.DefaultMaxEventDelay,
 		"The longest that an event such as Scheduled is held back while Pods are being bound; 0 writes events at once, as kube-scheduler does.")
 	verflag.AddFlags(sets.FlagSet("global"))
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())

@@ -2,8 +2,6 @@
 
 package v1alpha1
 
-import "time"
-
 // Defaults of the configuration, exported because tests, providers and checks
 // compare with them.
 const (
@@ -23,8 +21,6 @@ const (
 
 	DefaultSchedulerName = "my-scheduler"
 	DefaultSecurePort    = 10259
-	// DefaultMaxEventDelay is the longest that our scheduler holds an event back for bindings (--max-event-delay).
-	DefaultMaxEventDelay = 15 * time.Second
 
 	DefaultTCPClientName          = "kube-apiserver-konnectivity-client"
 	DefaultSocket                 = "/etc/kubernetes/konnectivity-server/konnectivity-server.socket"

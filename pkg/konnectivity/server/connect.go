@@ -200,11 +200,12 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 }
 
 const (
-	// holdPoll is how often it is looked whether a client has read its 200, and
-	// holdPollLate how often once that has taken longer than holdPrompt.
-	holdPoll     = 200 * time.Microsecond
-	holdPrompt   = 50 * time.Millisecond
-	holdPollLate = 10 * time.Millisecond
+	// holdPoll is the pause between two looks whether a client has read its 200. Once
+	// that has taken longer than holdPrompt, the pause is an eighth of the time so far,
+	// up to holdPollMax: a client that never reads costs next to nothing.
+	holdPoll    = 200 * time.Microsecond
+	holdPrompt  = 50 * time.Millisecond
+	holdPollMax = time.Second
 	// holdSettle is how long after that its bytes follow: Linux goes on to what comes next
 	// in the read that has just taken the 200.
 	holdSettle = 500 * time.Microsecond
@@ -235,13 +236,19 @@ func (c *connectClient) awaitRead() {
 		time.Sleep(holdBlind)
 		return
 	}
-	poll := holdPoll
-	for start := time.Now(); !c.spoke.Load() && c.in.Unsent() > 0; time.Sleep(poll) {
-		if time.Since(start) > holdPrompt {
-			poll = holdPollLate
-		}
-	}
+	pollWhile(func() bool { return !c.spoke.Load() && c.in.Unsent() > 0 })
 	if !c.spoke.Load() {
 		time.Sleep(holdSettle)
+	}
+}
+
+// pollWhile returns when waits returns false.
+func pollWhile(waits func() bool) {
+	for start := time.Now(); waits(); {
+		pause := holdPoll
+		if waited := time.Since(start); waited > holdPrompt {
+			pause = min(waited/8, holdPollMax)
+		}
+		time.Sleep(pause)
 	}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pluginargs holds the arguments of Fairlead's scheduler plugins: their types, defaults and validation. It
+// Package pluginargs holds the arguments of Fairlead's scheduler plugins: their types, defaults and validation, and
+// the defaults of the scheduler that others compare with. It
 // imports no clients and no scheduler, so the bundle checks a file with the same code with which the scheduler reads
 // it.
 //
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -31,6 +33,9 @@ const (
 	// FailoverBarrier holds back a new leader until its caches have caught up.
 	FailoverBarrier = "FailoverBarrier"
 )
+
+// DefaultMaxEventDelay is the longest that the scheduler holds an event back for bindings (--max-event-delay).
+const DefaultMaxEventDelay = 15 * time.Second
 
 // Names lists all plugins of Fairlead.
 func Names() []string {
