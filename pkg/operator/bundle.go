@@ -179,13 +179,13 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	}
 	asWanted := "all objects are as the bundle says"
 	if len(unready) > 0 {
-		asWanted += ", except that an APIService waits for its server: " + strings.Join(unready, ", ")
+		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
 	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
 	if held != "" {
-		var names []string
-		objects, names = withoutConfiguration(wanted, objects)
-		options.Keep = append(options.Keep, names...)
+		var left []install.Ref
+		objects, left = withoutConfiguration(wanted, objects)
+		options.Keep = append(options.Keep, left...)
 	}
 	applied := func() {
 		setCertificates(b, objects)
@@ -245,9 +245,9 @@ func (r *BundleReconciler) enforce(ctx context.Context, b *v1beta1.Bundle, wante
 	return false, nil
 }
 
-// withoutUnready leaves out the APIService whose server is not ready, and returns its name: it
+// withoutUnready leaves out the APIService whose server is not ready, and returns a reference to it: it
 // is not created yet, and stays if it is there. To wait for it would keep the lock from TunnelPools.
-func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []component.Object) (now []component.Object, unready []string, err error) {
+func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []component.Object) (now []component.Object, unready []install.Ref, err error) {
 	ready := false
 	for _, o := range objects {
 		if o.GetName() == config.TunnelAPIName {
@@ -260,7 +260,7 @@ func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []compone
 	}
 	for _, o := range objects {
 		if _, registers := o.(*apiregistrationv1.APIService); registers && !ready {
-			unready = append(unready, o.GetName())
+			unready = append(unready, install.RefTo(o))
 			continue
 		}
 		now = append(now, o)
