@@ -102,7 +102,7 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 	if s.invalid != nil {
 		b.Status.Drift = nil
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, s.invalid.Error())
-		return nil //nolint:nilerr // no other try cures it
+		return r.unknown(ctx, b) // no other try cures what is invalid
 	}
 	profiles, invalid, err := readProfiles(ctx, r.Client)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 	if errs := config.ValidateAssigned(wanted, running); len(errs) > 0 && ptr.Deref(wanted.Scheduler.Enabled, true) {
 		b.Status.Drift = nil
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, errs.ToAggregate().Error()+": correct the assignment, or create a valid SchedulerProfile of this name")
-		return nil
+		return r.watch(ctx, b, wanted)
 	}
 	objects, err := install.Objects(ctx, r.Config, wanted, time.Now())
 	if err != nil {

@@ -54,7 +54,9 @@ func readBundle(ctx context.Context, c client.Reader) (stored, error) {
 		return stored{}, err
 	}
 	s := stored{Bundle: &v1beta1.Bundle{}}
-	if s.invalid = decode(u, s.Bundle, &s.Spec, &s.Status); s.invalid == nil {
+	if s.invalid = decode(u, s.Bundle, &s.Spec, &s.Status); s.invalid != nil {
+		s.Spec.Namespace, _, _ = unstructured.NestedString(u.Object, "spec", "namespace") // where its workloads are
+	} else {
 		s.invalid = checkProfiles(u)
 	}
 	if s.invalid == nil {
