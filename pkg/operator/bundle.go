@@ -152,6 +152,9 @@ func load(b *v1beta1.Bundle) (*config.Bundle, error) {
 func (r *BundleReconciler) refused(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) (string, error) {
 	findings, err := install.Preflight(ctx, r.Config, wanted, false)
 	ignored := append(strings.Split(b.Annotations[v1beta1.AnnotationIgnorePreflight], ","), r.IgnorePreflight...)
+	for i := range ignored {
+		ignored[i] = strings.TrimSpace(ignored[i])
+	}
 	var texts []string
 	for _, f := range findings {
 		switch {
