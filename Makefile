@@ -129,8 +129,8 @@ test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
 RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
-RACE_PACKAGES := ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/gateway/... ./pkg/internal/... ./pkg/konnectivity/... \
-	./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition ./pkg/tunnelapi/...
+RACE_PACKAGES := ./pkg/apis/fairlead/conversion/... ./pkg/crd/... ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/gateway/... \
+	./pkg/internal/... ./pkg/konnectivity/... ./pkg/operator ./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition ./pkg/tunnelapi/...
 
 .PHONY: test-race
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)

@@ -34,9 +34,9 @@ type Options struct {
 	Timeout time.Duration
 	// Leases are those that the workloads create themselves; Uninstall deletes them.
 	Leases []Lease
-	// Keep are the names of objects that stay installed although they are not among the
+	// Keep are objects, of any version, that stay installed although they are not among the
 	// objects to apply. Default: none.
-	Keep []string
+	Keep []Ref
 	// KeepOthers keeps all objects that are not among the objects to apply.
 	KeepOthers bool
 	// Party is the command that installs; the zero value is `fairlead install`.

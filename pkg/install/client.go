@@ -37,7 +37,7 @@ type client struct {
 	warnings *warnings
 	party    Party
 	config   *rest.Config
-	keep     []string // names of objects that are not pruned
+	keep     []Ref // objects that are not pruned
 	// keepOthers prunes no object.
 	keepOthers bool
 	// keepNamespaces keeps all namespaces in Uninstall.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -227,16 +226,19 @@ func terminating(live *unstructured.Unstructured) *Problem {
 
 // planPrune adds the deletions of what an older bundle left.
 func (c *client) planPrune(ctx context.Context, p *plan, inv *inventory) error {
-	wanted := sets.New[Ref]()
+	wanted, keep := sets.New[Ref](), sets.New[Ref]()
 	for _, ch := range p.changes {
 		wanted.Insert(ch.key())
+	}
+	for _, k := range c.keep {
+		keep.Insert(k.key())
 	}
 	for _, e := range reversed(inv.Objects) {
 		if wanted.Has(e.key()) {
 			continue
 		}
 		// The deletion of a definition deletes all objects of its kind.
-		if c.keepOthers || slices.Contains(c.keep, e.Name) || e.Kind == definitionKind {
+		if c.keepOthers || keep.Has(e.key()) || e.Kind == definitionKind {
 			p.kept = append(p.kept, e)
 			continue
 		}

@@ -29,6 +29,12 @@ func RefOf(u *unstructured.Unstructured) Ref {
 	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
+// RefTo returns the Ref of an object of a Go type, which has its kind set.
+func RefTo(o component.Object) Ref {
+	version, kind := o.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	return Ref{APIVersion: version, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
 // String returns a readable name: "Deployment kube-system/my-scheduler".
 func (r Ref) String() string {
 	if r.Namespace == "" {

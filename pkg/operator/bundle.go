@@ -102,7 +102,7 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 	if s.invalid != nil {
 		b.Status.Drift = nil
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, s.invalid.Error())
-		return nil //nolint:nilerr // no other try cures it
+		return r.unknown(ctx, b) // no other try cures what is invalid
 	}
 	profiles, invalid, err := readProfiles(ctx, r.Client)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 	if errs := config.ValidateAssigned(wanted, running); len(errs) > 0 && ptr.Deref(wanted.Scheduler.Enabled, true) {
 		b.Status.Drift = nil
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, errs.ToAggregate().Error()+": correct the assignment, or create a valid SchedulerProfile of this name")
-		return nil
+		return r.watch(ctx, b, wanted)
 	}
 	objects, err := install.Objects(ctx, r.Config, wanted, time.Now())
 	if err != nil {
@@ -152,6 +152,9 @@ func load(b *v1beta1.Bundle) (*config.Bundle, error) {
 func (r *BundleReconciler) refused(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) (string, error) {
 	findings, err := install.Preflight(ctx, r.Config, wanted, false)
 	ignored := append(strings.Split(b.Annotations[v1beta1.AnnotationIgnorePreflight], ","), r.IgnorePreflight...)
+	for i := range ignored {
+		ignored[i] = strings.TrimSpace(ignored[i])
+	}
 	var texts []string
 	for _, f := range findings {
 		switch {
@@ -179,13 +182,13 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	}
 	asWanted := "all objects are as the bundle says"
 	if len(unready) > 0 {
-		asWanted += ", except that an APIService waits for its server: " + strings.Join(unready, ", ")
+		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
 	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
 	if held != "" {
-		var names []string
-		objects, names = withoutConfiguration(wanted, objects)
-		options.Keep = append(options.Keep, names...)
+		var left []install.Ref
+		objects, left = withoutConfiguration(wanted, objects)
+		options.Keep = append(options.Keep, left...)
 	}
 	applied := func() {
 		setCertificates(b, objects)
@@ -245,9 +248,9 @@ func (r *BundleReconciler) enforce(ctx context.Context, b *v1beta1.Bundle, wante
 	return false, nil
 }
 
-// withoutUnready leaves out the APIService whose server is not ready, and returns its name: it
+// withoutUnready leaves out the APIService whose server is not ready, and returns a reference to it: it
 // is not created yet, and stays if it is there. To wait for it would keep the lock from TunnelPools.
-func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []component.Object) (now []component.Object, unready []string, err error) {
+func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []component.Object) (now []component.Object, unready []install.Ref, err error) {
 	ready := false
 	for _, o := range objects {
 		if o.GetName() == config.TunnelAPIName {
@@ -260,7 +263,7 @@ func (r *BundleReconciler) withoutUnready(ctx context.Context, objects []compone
 	}
 	for _, o := range objects {
 		if _, registers := o.(*apiregistrationv1.APIService); registers && !ready {
-			unready = append(unready, o.GetName())
+			unready = append(unready, install.RefTo(o))
 			continue
 		}
 		now = append(now, o)

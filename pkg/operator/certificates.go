@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -150,7 +151,7 @@ func (c *certificates) load(secret *corev1.Secret) error {
 }
 
 // renew changes the Secret if that is due. A new CA is first published beside the old one; a
-// certificate of it follows overlap after clients have it.
+// certificate of it follows overlap after clients have it, or at once if the old one lacks a name: no call would succeed.
 func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	now := c.now()
 	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: certValidity, CAValidity: caValidity}
@@ -159,10 +160,14 @@ func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, 
 		return false, err
 	}
 	serving, err := pki.ParseKeyPair(secret.Data[keyCert], secret.Data[keyKey])
+	has, wanted := sets.Set[string](nil), nameSet(dnsNames(c.names), ips(c.names))
+	if err == nil {
+		has = nameSet(serving.Cert.DNSNames, serving.Cert.IPAddresses)
+	}
 	switch {
-	case err == nil && !due(serving, now) && slices.Equal(serving.Cert.DNSNames, dnsNames(c.names)) && signedBy(serving, ca):
+	case err == nil && !due(serving, now) && has.Equal(wanted) && signedBy(serving, ca):
 		return changed, nil
-	case err == nil && now.Before(serving.Cert.NotAfter) && !signedBy(serving, ca):
+	case err == nil && now.Before(serving.Cert.NotAfter) && has.IsSuperset(wanted) && !signedBy(serving, ca):
 		noted, trusted, err := c.trusted(ctx, secret, ca, now)
 		if changed = changed || noted; err != nil || !trusted {
 			return changed, err
@@ -234,6 +239,15 @@ func firstPEM(data []byte) []byte {
 		return nil
 	}
 	return pem.EncodeToMemory(block)
+}
+
+// nameSet is the names and addresses of a certificate, each address in one form.
+func nameSet(dns []string, addresses []net.IP) sets.Set[string] {
+	all := sets.New(dns...)
+	for _, ip := range addresses {
+		all.Insert(ip.String())
+	}
+	return all
 }
 
 func dnsNames(names []string) []string {

@@ -93,6 +93,49 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestChangedNames: a certificate that lacks a name or an address by which the webhook is called now is replaced at once,
+// and one that has them, in whatever order and form, is kept.
+func TestChangedNames(t *testing.T) {
+	client, now := fake.NewClientset(), time.Now()
+	c := replica(client, &now)
+	serving := func(names ...string) []byte {
+		t.Helper()
+		c.names = names
+		cas, err := c.ensure(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		trusts(t, c, cas, now)
+		return c.serving.Load().Certificate[0]
+	}
+	before := serving("10.0.0.5", "fd00::5")
+	for _, names := range [][]string{{"10.0.0.5", "fd00::5"}, {"fd00:0::5", "10.0.0.5"}, {"::ffff:10.0.0.5", "fd00::5"}} {
+		if !bytes.Equal(serving(names...), before) {
+			t.Errorf("another certificate for %v", names)
+		}
+	}
+	for _, names := range [][]string{{"10.0.0.6", "fd00::5"}, {"10.0.0.6"}, {"10.0.0.6", "a.kube-system.svc"}, {"a.kube-system.svc", "b.kube-system.svc"}} {
+		now := serving(names...)
+		if bytes.Equal(now, before) {
+			t.Errorf("the certificate was kept for %v", names)
+		}
+		before = now
+	}
+	if !bytes.Equal(serving("b.kube-system.svc", "a.kube-system.svc"), before) {
+		t.Error("another certificate for the same names in another order")
+	}
+	for end := now.Add(caValidity); ; now = now.Add(24 * time.Hour) { // until a new CA is published
+		ca := c.state.Load().ca
+		if serving("10.0.0.5"); !c.state.Load().ca.Equal(ca) {
+			break
+		}
+		if now.After(end) {
+			t.Fatal("no new CA")
+		}
+	}
+	serving("10.0.0.6")
+}
+
 // TestBrokenSecret: a Secret that cannot be read is replaced, and an own one is valid again.
 func TestBrokenSecret(t *testing.T) {
 	client, now := fake.NewClientset(), time.Now()

@@ -55,6 +55,13 @@ func conditions(b *v1beta1.Bundle) func(name string, ok bool, reason, message st
 	return setter(&b.Status.Conditions, b.Generation)
 }
 
+// setUnknown sets a condition of a Bundle of which the operator cannot tell.
+func setUnknown(b *v1beta1.Bundle, name, reason, message string) {
+	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
+		Type: name, Status: metav1.ConditionUnknown, Reason: reason, Message: message, ObservedGeneration: b.Generation,
+	})
+}
+
 // setter returns a function that sets one of an object's conditions.
 func setter(all *[]metav1.Condition, generation int64) func(name string, ok bool, reason, message string) {
 	return func(name string, ok bool, reason, message string) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -28,10 +27,7 @@ func (r *BundleReconciler) controlPlane(ctx context.Context, b *v1beta1.Bundle, 
 	case err != nil:
 		return err
 	case seen == 0:
-		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-			Type: v1beta1.BundleControlPlaneReady, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNotVisible, ObservedGeneration: b.Generation,
-			Message: "no Pod of kube-apiserver is visible in namespace " + metav1.NamespaceSystem,
-		})
+		setUnknown(b, v1beta1.BundleControlPlaneReady, v1beta1.ReasonNotVisible, "no Pod of kube-apiserver is visible in namespace "+metav1.NamespaceSystem)
 	case len(findings) == 0:
 		set(v1beta1.BundleControlPlaneReady, true, v1beta1.ReasonConfigured, fmt.Sprintf("all %d API servers use the tunnel", seen))
 	default:

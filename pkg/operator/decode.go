@@ -10,8 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
@@ -51,7 +54,12 @@ func readBundle(ctx context.Context, c client.Reader) (stored, error) {
 		return stored{}, err
 	}
 	s := stored{Bundle: &v1beta1.Bundle{}}
-	if s.invalid = decode(u, s.Bundle, &s.Spec, &s.Status); s.invalid == nil {
+	if s.invalid = decode(u, s.Bundle, &s.Spec, &s.Status); s.invalid != nil {
+		s.Spec.Namespace, _, _ = unstructured.NestedString(u.Object, "spec", "namespace") // where its workloads are
+	} else {
+		s.invalid = checkProfiles(u)
+	}
+	if s.invalid == nil {
 		s.wanted, s.invalid = load(s.Bundle)
 	}
 	return s, nil
@@ -105,6 +113,37 @@ func decode(u *unstructured.Unstructured, o client.Object, spec, status any) err
 		return fmt.Errorf("spec does not decode: %w: correct this field", err)
 	}
 	return nil
+}
+
+// checkProfiles refuses profiles in a Bundle with fields that do not exist. Of other fields the schema has removed these.
+func checkProfiles(u *unstructured.Unstructured) error {
+	profiles, _, err := unstructured.NestedSlice(u.Object, "spec", "scheduler", "profiles")
+	if err != nil {
+		return fmt.Errorf("spec does not decode: %w: correct this field", err)
+	}
+	for i, p := range profiles {
+		data, err := utiljson.Marshal(p)
+		if err == nil {
+			_, err = decodeProfile(data)
+		}
+		if err != nil {
+			return fmt.Errorf("spec.scheduler.profiles[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// decodeProfile reads a profile strictly, as the commands read it from a file: the schema keeps all fields of it.
+func decodeProfile(data []byte) (schedulerv1.KubeSchedulerProfile, error) {
+	var p schedulerv1.KubeSchedulerProfile
+	strict, err := kjson.UnmarshalStrict(data, &p)
+	if err == nil {
+		err = utilerrors.NewAggregate(strict)
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: correct this field: it must be a profile of kubescheduler.config.k8s.io/v1", err)
+	}
+	return p, nil
 }
 
 func fill(target, value any) error {

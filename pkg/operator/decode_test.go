@@ -74,3 +74,20 @@ func TestUndecodable(t *testing.T) {
 	e.patch(`{"spec": {"scheduler": {"profiles": "none"}}}`)
 	e.condition(e.bundles, "default", v1beta1.BundleReconciled, v1beta1.ReasonInvalidBundle)
 }
+
+// TestMisspeltProfile: the schema keeps all fields of the profiles in a Bundle, also those that do not exist. The operator
+// names them, as the commands do with a file, and applies nothing without them.
+func TestMisspeltProfile(t *testing.T) {
+	l := startProfiles(t, map[string]any{"scheduler": map[string]any{"profiles": []any{
+		map[string]any{"schedulerName": "good"},
+		map[string]any{"schedulerName": "bad", "pluginConfigs": []any{map[string]any{"name": "NodeResourcesFit"}}},
+	}}})
+	l.look()
+	if c := l.condition(l.bundles, "default", v1beta1.BundleReconciled, v1beta1.ReasonInvalidBundle); !strings.Contains(c.Message, `spec.scheduler.profiles[1]: unknown field "pluginConfigs"`) {
+		t.Errorf("the condition does not name the field: %s", c.Message)
+	}
+	l.patch(`{"spec": {"scheduler": {"profiles": [{"schedulerName": "good"}]}}}`)
+	l.look()
+	l.reconciled(v1beta1.ReasonAsWanted)
+	l.has("good", true)
+}

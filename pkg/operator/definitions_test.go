@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,9 +29,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -122,30 +127,141 @@ func (e *env) webhookNamed(url string) {
 	})
 }
 
-// testRestored: kubectl takes the webhook away with a file that names none, or leaves it there, and
+// definitionFile has a definition of two versions as it is offered for use without the operator, and bareFile the same without
+// the webhook, as older releases had it.
+const definitionFile = "../apis/fairlead/crds/fairlead.dev_tunnelpools.yaml"
+
+func bareFile(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(definitionFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := map[string]any{}
+	if err := yaml.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	unstructured.RemoveNestedField(d, "spec", "conversion")
+	if data, err = yaml.Marshal(d); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "bare.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// kubectl runs the pinned kubectl as an administrator.
+func (e *env) kubectl(args ...string) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), bound)
+	defer cancel()
+	args = append([]string{"--kubeconfig=" + e.Kubeconfig, "--cache-dir=" + e.TempDir()}, args...)
+	if out, err := exec.CommandContext(ctx, daemontest.Components(e.T, "kubectl")["kubectl"], args...).CombinedOutput(); err != nil {
+		e.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// testRestored: kubectl takes the webhook away with a file that names none or another one, or leaves it there, and
 // the operator has it back in seconds.
 func testRestored(e *env, hook string) {
-	program := daemontest.Components(e.T, "kubectl")["kubectl"]
-	kubectl := func(args ...string) {
-		e.Helper()
-		ctx, cancel := context.WithTimeout(e.Context(), bound)
-		defer cancel()
-		args = append([]string{"--kubeconfig=" + e.Kubeconfig, "--cache-dir=" + e.TempDir()}, args...)
-		if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
-			e.Fatalf("%v: %v\n%s", args, err, out)
-		}
-	}
-	const file = "../apis/fairlead/crds/fairlead.dev_bundles.yaml"
-	for _, verb := range [][]string{{"replace"}, {"apply", "--server-side", "--force-conflicts"}, {"apply"}, {"replace"}} {
+	bare := bareFile(e.T)
+	for _, args := range [][]string{
+		{"replace", "-f", bare}, {"apply", "--server-side", "--force-conflicts", "-f", bare}, {"apply", "-f", bare},
+		{"replace", "-f", definitionFile}, {"replace", "-f", bare},
+	} {
 		began := time.Now()
-		kubectl(append(verb, "-f", file)...)
+		e.kubectl(args...)
 		e.webhookNamed(hook)
 		if took := time.Since(began); took > 15*time.Second {
-			e.Errorf("kubectl %v: the webhook was back after %v", verb, took)
+			e.Errorf("kubectl %v: the webhook was back after %v", args, took)
 		}
 	}
-	kubectl("patch", "crd", poolsDefinition, "--type=merge", "-p", `{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`)
+	e.kubectl("patch", "crd", poolsDefinition, "--type=merge", "-p", `{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`)
 	e.webhookNamed(hook)
+}
+
+// TestReapplied: the file of a definition that is applied again never has the API server remove fields, with and without the
+// operator: until the operator has put its CA back, requests in the old version are refused.
+func TestReapplied(t *testing.T) {
+	hook := ""
+	e, _ := installed(t, func(o *operator.Options) { hook = o.WebhookURL })
+	e.webhookNamed(hook)
+	old := dynamic.NewForConfigOrDie(e.cfg).Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: "v1alpha1", Resource: "tunnelpools"}).Namespace("default")
+	pools := e.kind("tunnelpools").Namespace("default")
+	const identifiers = "ipv4=10.0.0.1"
+	create := func(name string) error {
+		o := object("TunnelPool", "default", name, map[string]any{"hostNetwork": true, "identifiers": identifiers})
+		o.SetAPIVersion("fairlead.dev/v1alpha1")
+		_, err := old.Create(t.Context(), o, metav1.CreateOptions{})
+		return err
+	}
+	whole := func(name string) {
+		t.Helper()
+		pool, err := pools.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, _, _ := unstructured.NestedSlice(pool.Object, "spec", "identifiers"); len(list) != 1 {
+			t.Errorf("%s has lost fields: %v", name, pool.Object)
+		}
+	}
+	daemontest.Eventually(t, bound, func() error { return create("before") })
+	whole("before")
+
+	e.stop()
+	e.kubectl("replace", "-f", definitionFile)
+	refused := 0
+	for i, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end) || refused == 0; i++ {
+		name := fmt.Sprintf("between-%d", i)
+		if err := create(name); err != nil {
+			refused++
+			if !strings.Contains(err.Error(), "webhook") {
+				t.Fatalf("refused for another reason: %v", err)
+			}
+		} else {
+			whole(name)
+		}
+		if t.Failed() || i > 1000 {
+			t.Fatalf("%d requests were refused while nothing converts", refused)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	whole("before")
+	if _, err := pools.Create(t.Context(), object("TunnelPool", "default", "new", map[string]any{"hostNetwork": "Enabled"}), metav1.CreateOptions{}); err != nil {
+		t.Errorf("clients of the current version need no webhook: %v", err)
+	}
+
+	runWith(e, e.operator, func(o *operator.Options) { hook = o.WebhookURL })
+	e.webhookNamed(hook)
+	daemontest.Eventually(t, bound, func() error { return create("after") })
+	whole("after")
+	testReappliedService(e)
+}
+
+// testReappliedService: of an operator that a Service leads to, as by default, kubectl apply of the file changes nothing.
+func testReappliedService(e *env) {
+	e.Helper()
+	e.stop()
+	runWith(e, e.operator, func(o *operator.Options) {
+		o.WebhookURL, o.WebhookService, o.WebhookNames = "", operatorbundle.Name, nil
+	})
+	var before *apiextensionsv1.CustomResourceConversion
+	daemontest.Eventually(e.T, bound, func() error {
+		before = e.definition(poolsDefinition).Spec.Conversion
+		if c := before.Webhook.ClientConfig; c.Service == nil || len(c.CABundle) == 0 {
+			return fmt.Errorf("the definition has the conversion %+v", c)
+		}
+		return nil
+	})
+	e.stop() // what kubectl removes is not put back
+	for _, verb := range [][]string{{"apply", "--server-side", "--force-conflicts"}, {"apply"}, {"apply"}} {
+		e.kubectl(append(verb, "-f", definitionFile)...)
+		if diff := cmp.Diff(before, e.definition(poolsDefinition).Spec.Conversion); diff != "" {
+			e.Errorf("kubectl %v has changed the conversion (-before +after):\n%s", verb, diff)
+		}
+	}
 }
 
 // testMigrated: objects in the old version are rewritten, the version leaves status.storedVersions,

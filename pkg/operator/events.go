@@ -88,6 +88,7 @@ func (r *BundleReconciler) tell(b *v1beta1.Bundle, before, after []metav1.Condit
 		case same && c.Type == v1beta1.BundleCertificatesValid && c.Status == metav1.ConditionTrue && old.Message != c.Message:
 			r.event(b, corev1.EventTypeNormal, eventCertificatesRenew, actionObserve, c.Message)
 		case same || slices.Contains(quiet, c.Type) || c.Reason == v1beta1.ReasonWaiting:
+		case c.Status == metav1.ConditionUnknown && c.Reason == v1beta1.ReasonInvalidBundle: // Reconciled says why
 		case (c.Status == metav1.ConditionTrue) == slices.Contains(abnormal, c.Type):
 			r.event(b, corev1.EventTypeWarning, c.Reason, actionObserve, c.Type+": "+c.Message)
 		case old != nil:

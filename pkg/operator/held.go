@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 // held says why the second scheduler has to keep its configuration: it runs with a SchedulerProfile that is not valid any
@@ -55,16 +56,16 @@ func runningProfiles(ctx context.Context, c client.Reader, wanted *config.Bundle
 	return scheduler.ProfileNamesIn(wanted, cm)
 }
 
-// withoutConfiguration leaves out what has the second scheduler's configuration, and returns its names.
-func withoutConfiguration(wanted *config.Bundle, objects []component.Object) (others []component.Object, names []string) {
+// withoutConfiguration leaves out what has the second scheduler's configuration, and returns what it has left out.
+func withoutConfiguration(wanted *config.Bundle, objects []component.Object) (others []component.Object, left []install.Ref) {
 	for _, o := range objects {
 		_, isConfig := o.(*corev1.ConfigMap)
 		_, isDeployment := o.(*appsv1.Deployment)
 		if isConfig && o.GetName() == scheduler.ConfigMapName(wanted) || isDeployment && o.GetName() == wanted.Scheduler.Name {
-			names = append(names, o.GetName())
+			left = append(left, install.RefTo(o))
 			continue
 		}
 		others = append(others, o)
 	}
-	return others, names
+	return others, left
 }

@@ -55,6 +55,18 @@ func testProfiles(e *env) {
 		e.Errorf("the condition does not name the plugin: %q", c.Message)
 	}
 	e.event("SchedulerProfile", v1beta1.ReasonInvalid, "NoSuchPlugin")
+	for name, raw := range map[string]map[string]any{
+		"pluginConfigs":       {"pluginConfigs": []any{map[string]any{"name": "NodeResourcesFit"}}},
+		"Plugins":             {"Plugins": map[string]any{}}, // field names are case-sensitive
+		"plugins.score.added": {"plugins": map[string]any{"score": map[string]any{"added": []any{}}}},
+		"strategy":            {"pluginConfig": []any{map[string]any{"name": "NodeResourcesFit", "args": map[string]any{"strategy": "MostAllocated"}}}},
+	} {
+		object := "misspelt-" + strings.ToLower(name)
+		create(object, map[string]any{"schedulerName": object, "strategy": "Raw", "raw": raw})
+		if c := e.condition(profiles, object, v1beta1.ProfileAccepted, v1beta1.ReasonInvalid); !strings.Contains(c.Message, `unknown field "`+name+`"`) {
+			e.Errorf("the condition does not name the field %s: %q", name, c.Message)
+		}
+	}
 	if text := config(); strings.Contains(text, "NoSuchPlugin") || strings.Count(text, "night-batch") == 0 {
 		e.Errorf("a profile that was not accepted has changed the configuration:\n%s", text)
 	}

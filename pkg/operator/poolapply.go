@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
@@ -14,10 +15,10 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// apply compares first: in the steady state the operator writes nothing. keep are the names of workloads to leave
+// apply compares first: in the steady state the operator writes nothing. keep are workloads to leave
 // alone. It returns a verdict on each workload, by name, that is not as its pool says. What blocks one workload keeps no
 // other from being applied.
-func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []string) (map[string]verdict, error) {
+func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []install.Ref) (map[string]verdict, error) {
 	verdicts := map[string]verdict{}
 	for {
 		rest := func(reason, message string) map[string]verdict {
@@ -56,8 +57,8 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 		again := len(left) < len(objects)
 		for name, problems := range found {
 			why := (&install.BlockedError{Problems: problems}).Error()
-			if !slices.Contains(keep, name) {
-				keep, again = append(keep, name), true
+			if refs := poolRefs(problems[0].Object.Namespace, name); !slices.Contains(keep, refs[0]) {
+				keep, again = append(keep, refs...), true
 			}
 			if slices.ContainsFunc(objects, func(o component.Object) bool { return o.GetName() == name }) {
 				verdicts[name] = verdict{false, v1beta1.ReasonBlocked, why}
@@ -70,6 +71,15 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 		}
 		objects = left
 	}
+}
+
+// poolRefs are all workloads that may have the name of a pool's agents: a pool may be either, and change.
+func poolRefs(namespace, name string) []install.Ref {
+	refs := []install.Ref{{Kind: "Deployment"}, {Kind: "DaemonSet"}}
+	for i := range refs {
+		refs[i].APIVersion, refs[i].Namespace, refs[i].Name = appsv1.SchemeGroupVersion.String(), namespace, name
+	}
+	return refs
 }
 
 // byName are the problems of each workload.

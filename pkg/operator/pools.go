@@ -27,6 +27,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 const (
@@ -85,11 +86,11 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools []v1beta1.TunnelPool, undecoded map[types.UID]error) (ctrl.Result, error) {
 	verdicts := make([]verdict, len(pools))
 	var objects []component.Object
-	var keep []string // workloads whose agents stay as they are: to stop them may cut the tunnel
+	var keep []install.Ref // workloads whose agents stay as they are: to stop them may cut the tunnel
 	for i := range pools {
 		if pools[i].DeletionTimestamp != nil {
 			if slices.Contains(pools[i].Finalizers, metav1.FinalizerOrphanDependents) {
-				keep = append(keep, poolPrefix+pools[i].Name)
+				keep = append(keep, poolRefs(pools[i].Namespace, poolPrefix+pools[i].Name)...)
 			}
 			continue
 		}
@@ -99,7 +100,7 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		}
 		if err != nil {
 			verdicts[i] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
-			keep = append(keep, poolPrefix+pools[i].Name)
+			keep = append(keep, poolRefs(pools[i].Namespace, poolPrefix+pools[i].Name)...)
 			continue
 		}
 		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}

@@ -175,3 +175,36 @@ func TestOrphanedPool(t *testing.T) {
 		t.Errorf("the agents of a pool that was deleted are there: %+v", d)
 	}
 }
+
+// TestStrayPool: a pool that is not valid keeps the workloads that are its own, of either kind, and not those of a pool of the
+// same name in another namespace.
+func TestStrayPool(t *testing.T) {
+	l := startPools(t, "a")
+	stray := l.kind("tunnelpools").Namespace("default")
+	if _, err := stray.Create(t.Context(), object("TunnelPool", "default", "a", map[string]any{}), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) {
+		t.Helper()
+		if _, err := l.pools.Patch(t.Context(), "a", types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		l.look()
+	}
+	daemonSet := func() error {
+		_, err := l.client.AppsV1().DaemonSets("kube-system").Get(t.Context(), "konnectivity-agent-pool-a", metav1.GetOptions{})
+		return err
+	}
+	patch(`{"spec": {"form": "DaemonSet", "replicas": null}}`)
+	l.condition(stray, "a", v1beta1.PoolAccepted, v1beta1.ReasonInvalid)
+	l.condition(l.pools, "a", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)
+	if d, err := l.agents("a"), daemonSet(); d != nil || err != nil {
+		t.Errorf("beside the DaemonSet (%v) the Deployment is there: %+v", err, d)
+	}
+
+	patch(`{"spec": {"form": "Deployment", "image": "no image"}}`)
+	l.condition(l.pools, "a", v1beta1.PoolAccepted, v1beta1.ReasonInvalid)
+	if err := daemonSet(); err != nil {
+		t.Errorf("a pool that is not valid has lost its agents: %v", err)
+	}
+}

@@ -86,8 +86,17 @@ func TestPreflight(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocked("lease", "somebody")
-	e.patch(`{"metadata": {"annotations": {"fairlead.dev/ignore-preflight-errors": "version,lease"}}}`)
 	version = "v1.31.5"
+	r.IgnorePreflight = []string{"version", " lease "} // as in "version, lease "
+	if message := look(v1beta1.ReasonAsWanted); message == "" {
+		t.Error("the condition says nothing")
+	}
+	if err := e.client.AppsV1().Deployments("kube-system").Delete(t.Context(), "my-scheduler", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.IgnorePreflight = nil
+	blocked("lease", "somebody")
+	e.patch(`{"metadata": {"annotations": {"fairlead.dev/ignore-preflight-errors": "version, lease"}}}`)
 	look(v1beta1.ReasonAsWanted)
 	if _, err := e.scheduler(); err != nil {
 		t.Errorf("the bundle was not applied: %v", err)

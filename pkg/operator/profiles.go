@@ -5,7 +5,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,12 +101,12 @@ func withProfile(b *config.Bundle, spec *v1beta1.SchedulerProfileSpec) (*config.
 			SchedulerName: name, PercentageOfNodesToScore: p.PercentageOfNodesToScore, Placement: p.Placement,
 		}})
 	case v1beta1.StrategyRaw:
-		raw := schedulerv1.KubeSchedulerProfile{}
 		if spec.Raw == nil {
 			return nil, errors.New("spec.raw is missing")
 		}
-		if err := json.Unmarshal(spec.Raw.Raw, &raw); err != nil {
-			return nil, fmt.Errorf("spec.raw is no profile of kubescheduler.config.k8s.io/v1: %w", err)
+		raw, err := decodeProfile(spec.Raw.Raw)
+		if err != nil {
+			return nil, fmt.Errorf("spec.raw: %w", err)
 		}
 		if raw.SchedulerName != nil {
 			return nil, errors.New("spec.raw.schedulerName is set: spec.schedulerName is the name, so remove it")

@@ -3,7 +3,9 @@
 package operator
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,12 +13,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 // workloads reports the workloads and the scheduler's leader.
@@ -53,6 +57,42 @@ func (r *BundleReconciler) workloads(ctx context.Context, b *v1beta1.Bundle, wan
 		set(v1beta1.BundleTunnelAvailable, false, v1beta1.ReasonNotReady, "no agent is ready: look at the Pods of konnectivity-agent")
 	}
 	return r.leader(ctx, b, wanted)
+}
+
+// watch reports on the cluster while the assignments are not valid. They have no part in what is reported.
+func (r *BundleReconciler) watch(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle) error {
+	wanted = wanted.DeepCopy()
+	wanted.Scheduler.Assignments = nil
+	objects, err := install.Objects(ctx, r.Config, wanted, time.Now())
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.controlPlane(ctx, b, wanted), r.workloads(ctx, b, wanted, objects))
+}
+
+// unknown reports on the workloads of the last valid Bundle, and that of the rest nothing is known: it depends on what the Bundle
+// says, which is not valid.
+func (r *BundleReconciler) unknown(ctx context.Context, b *v1beta1.Bundle) error {
+	const why = "the Bundle is not valid: see condition Reconciled"
+	for _, name := range []string{v1beta1.BundleTunnelAvailable, v1beta1.BundleSchedulerLeading, v1beta1.BundleControlPlaneReady} {
+		setUnknown(b, name, v1beta1.ReasonInvalidBundle, why)
+	}
+	conditions(b)(v1beta1.BundleProgressing, false, v1beta1.ReasonInvalidBundle, why)
+	var components []v1beta1.ComponentStatus
+	for _, known := range b.Status.Components {
+		named := metav1.ObjectMeta{Namespace: cmp.Or(b.Spec.Namespace, config.DefaultNamespace), Name: known.Name}
+		var o component.Object = &appsv1.Deployment{ObjectMeta: named}
+		if known.Kind == "DaemonSet" {
+			o = &appsv1.DaemonSet{ObjectMeta: named}
+		}
+		c, _, err := r.component(ctx, o)
+		if err != nil {
+			return err
+		}
+		components = append(components, *c)
+	}
+	b.Status.Components = components
+	return nil
 }
 
 func componentNamed(all []v1beta1.ComponentStatus, name string) v1beta1.ComponentStatus {

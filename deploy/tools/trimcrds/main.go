@@ -6,7 +6,8 @@
 //
 // It removes the descriptions of fields from deprecated versions, which are twice as large with
 // them; the current version has the descriptions of all fields. And the items of an array that
-// preserves unknown fields become objects of any fields, for which controller-gen has no marker.
+// preserves unknown fields become objects of any fields, for which controller-gen has no marker. A definition of several
+// versions names the operator's webhook: without one, the API server would convert nothing and remove fields without a word.
 package main
 
 import (
@@ -54,7 +55,7 @@ func trimFile(file string) error {
 	return os.WriteFile(file, trimmed, 0o644) //nolint:gosec // a source file
 }
 
-// trim returns a definition whose arrays have items, without the descriptions of deprecated versions.
+// trim returns a definition that converts and whose arrays have items, without the descriptions of deprecated versions.
 func trim(data []byte) ([]byte, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(data, crd); err != nil {
@@ -79,8 +80,19 @@ func trim(data []byte) ([]byte, error) {
 			root["description"] = "Deprecated. The fields are described in the current version."
 		}
 	}
+	if len(crd.Spec.Versions) > 1 {
+		spec["conversion"] = conversion()
+	}
 	out, err := yaml.Marshal(object)
 	return append([]byte("---\n"), out...), err
+}
+
+// conversion is by the webhook of the operator that `fairlead install --operator` installs. The API server fills in the rest.
+func conversion() map[string]any {
+	service := map[string]any{"namespace": "fairlead-system", "name": "fairlead-operator", "path": "/convert", "port": 443}
+	return map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"clientConfig": map[string]any{"service": service}, "conversionReviewVersions": []any{"v1"},
+	}}
 }
 
 // strip removes descriptions from a schema; a property named description is a schema, no text.

@@ -35,6 +35,9 @@ func TestTrim(t *testing.T) {
 	if strings.Contains(text, "Gone") || strings.Count(text, "Kept") != 2 || !strings.Contains(text, "properties:\n          description:\n            type: string") {
 		t.Errorf("trimmed to\n%s", text)
 	}
+	if !strings.Contains(text, "strategy: Webhook") {
+		t.Errorf("a definition of two versions converts nothing:\n%s", text)
+	}
 	again, err := trim(out)
 	if err != nil || string(again) != text {
 		t.Errorf("a second run differs: %v\n%s", err, again)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -42,6 +43,24 @@ func kinds(list []component.Object) (out []string) {
 		out = append(out, strings.TrimSpace(o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetNamespace()+"/"+o.GetName()))
 	}
 	return out
+}
+
+// TestDefinitionFiles: the files of the definitions name the webhook of the default operator, so that to apply them again
+// changes nothing.
+func TestDefinitionFiles(t *testing.T) {
+	files, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := operator.Definitions(operator.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files {
+		if diff := cmp.Diff(rendered[i].Spec, file.Spec); diff != "" {
+			t.Errorf("%s (-rendered +file):\n%s", file.Name, diff)
+		}
+	}
 }
 
 // TestObjects: the definitions come before the operator that reconciles their objects, and every

@@ -179,9 +179,12 @@ const All = "all"
 
 // Findings prints warnings, and those that are to be ignored, and makes an error of the others.
 func Findings(out io.Writer, findings []install.Finding, ignore []string) error {
+	ignores := func(id string) bool {
+		return slices.ContainsFunc(ignore, func(i string) bool { return strings.TrimSpace(i) == id }) // as in "version, lease"
+	}
 	var errs []error
 	for _, f := range findings {
-		if f.Warning || slices.Contains(ignore, f.ID) || slices.Contains(ignore, All) {
+		if f.Warning || ignores(f.ID) || ignores(All) {
 			_, _ = fmt.Fprintf(out, " ! %s\n", strings.ReplaceAll(f.String(), "\n", "\n   "))
 			continue
 		}

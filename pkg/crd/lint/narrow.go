@@ -109,8 +109,62 @@ func (c *comparison) children(old, current *apiextensionsv1.JSONSchemaProps, pat
 		}
 	}
 	c.required(old, current, path, object, root)
+	c.declared(old, current, path, object, root)
 	c.keysAndItems(old, current, path, object)
 }
+
+// declared compares fields and keys that the schema did not declare with what they could be.
+func (c *comparison) declared(old, current *apiextensionsv1.JSONSchemaProps, path *field.Path, object string, root bool) {
+	before := &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: old.XPreserveUnknownFields}
+	switch {
+	case old.AdditionalProperties != nil && old.AdditionalProperties.Schema != nil:
+		before = old.AdditionalProperties.Schema
+	case !isTrue(old.XPreserveUnknownFields):
+		return // there was no such data
+	}
+	for _, name := range names(current.Properties) {
+		if _, found := old.Properties[name]; !found && !((root || old.XEmbeddedResource) && isHeader(name)) {
+			n := current.Properties[name]
+			c.value(before, &n, path.Child("properties").Key(name), object+"."+name)
+		}
+	}
+	if old.AdditionalProperties == nil && current.AdditionalProperties != nil && current.AdditionalProperties.Schema != nil {
+		c.value(before, current.AdditionalProperties.Schema, path.Child("additionalProperties"), object+"[*]")
+	}
+}
+
+// value compares a value that was not declared.
+func (c *comparison) value(old, current *apiextensionsv1.JSONSchemaProps, path *field.Path, object string) {
+	if !isAny(old) || isAny(current) {
+		c.node(old, current, path, object, false)
+		return
+	}
+	c.add(Error, "tightened", path.Child("type"), object, "any value was permitted, and only type %s is now"+ratcheted, typeName(current))
+	if prunes(current) {
+		c.add(Error, "unknown-fields", path, object, "data that the schema does not declare is removed")
+	}
+}
+
+func isAny(s *apiextensionsv1.JSONSchemaProps) bool {
+	return s.Type == "" && !s.XIntOrString && isTrue(s.XPreserveUnknownFields)
+}
+
+// prunes reports whether undeclared fields are removed from a value, or from one in it.
+func prunes(s *apiextensionsv1.JSONSchemaProps) bool {
+	if s.Type == "object" && !isTrue(s.XPreserveUnknownFields) && s.AdditionalProperties == nil {
+		return true
+	}
+	for _, p := range s.Properties {
+		if prunes(&p) {
+			return true
+		}
+	}
+	return s.Items != nil && s.Items.Schema != nil && prunes(s.Items.Schema) ||
+		s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && prunes(s.AdditionalProperties.Schema)
+}
+
+// isHeader reports whether the API server itself defines a field of whole objects.
+func isHeader(name string) bool { return name == "apiVersion" || name == "kind" || name == "metadata" }
 
 // keysAndItems compares the schemas of undeclared keys and of items.
 func (c *comparison) keysAndItems(old, current *apiextensionsv1.JSONSchemaProps, path *field.Path, object string) {
@@ -129,7 +183,7 @@ func (c *comparison) keysAndItems(old, current *apiextensionsv1.JSONSchemaProps,
 
 func (c *comparison) required(old, current *apiextensionsv1.JSONSchemaProps, path *field.Path, object string, root bool) {
 	for i, name := range current.Required {
-		if slices.Contains(old.Required, name) || (root && (name == "apiVersion" || name == "kind" || name == "metadata")) {
+		if slices.Contains(old.Required, name) || (root && isHeader(name)) {
 			continue
 		}
 		if p, ok := current.Properties[name]; ok && p.Default != nil {

@@ -17,8 +17,8 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// All returns the definitions, sorted by name. They convert nothing: a definition of two
-// versions needs a webhook, see WithWebhook.
+// All returns the definitions, sorted by name. Those of several versions convert by the webhook of the operator's
+// default Service, without its CA; see WithWebhook.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

@@ -100,8 +100,8 @@ func New(o Options) *Handler {
 			Name: "fairlead_conversion_requests_total", Help: "Conversion requests, by result.",
 		}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_conversion_request_duration_seconds", Help: "Duration of conversion requests.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+			Name: "fairlead_conversion_request_duration_seconds", Help: "Time from the begin of a conversion request to its answer, with the wait for memory and a place.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 	}
 }
@@ -130,12 +130,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	account := &account{budget: h.memory}
 	defer account.release()
+	start := time.Now()
 	body, err := h.read(w, r, account)
-	if err != nil {
-		h.refuseError(w, err)
-		return
+	var answer []byte
+	if err == nil {
+		answer, err = h.answer(r.Context(), body)
 	}
-	answer, err := h.answer(r.Context(), body)
+	h.seconds.Observe(time.Since(start).Seconds())
 	if err != nil {
 		h.refuseError(w, err)
 		return
@@ -197,8 +198,6 @@ func (h *Handler) answer(ctx context.Context, body []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, errNoPlace
 	}
-	start := time.Now()
-	defer func() { h.seconds.Observe(time.Since(start).Seconds()) }()
 	if h.tooMany(body) {
 		return nil, errTooManyValues
 	}

@@ -247,6 +247,47 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// TestDuration: the metric has the whole time of each request, from its begin to its answer, also of one that is refused.
+func TestDuration(t *testing.T) {
+	handler := webhook.New(webhook.Options{})
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	body, writer := io.Pipe()
+	const wait = 300 * time.Millisecond
+	go func() {
+		_, _ = writer.Write([]byte(" ")) // returns when the transport has read it
+		time.Sleep(wait)
+		_, _ = writer.Write(review(t, conversion.V1beta1, oldPool))
+		_ = writer.Close()
+	}()
+	if status, _ := post(t, server.Client(), server.URL, body); status != http.StatusOK {
+		t.Errorf("a slow request: %d", status)
+	}
+	if status, _ := post(t, server.Client(), server.URL, strings.NewReader("no review")); status != http.StatusBadRequest {
+		t.Errorf("no review: %d", status)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(handler)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "fairlead_conversion_request_duration_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != 2 || h.GetSampleSum() < wait.Seconds() {
+			t.Errorf("%d requests took %v s, want 2 and more than %v", h.GetSampleCount(), h.GetSampleSum(), wait)
+		}
+		if last := h.GetBucket()[len(h.GetBucket())-1].GetUpperBound(); last <= webhook.DefaultMaxWait.Seconds() {
+			t.Errorf("the largest bucket is %v s, no more than the longest wait", last)
+		}
+		return
+	}
+	t.Error("there is no metric of the duration")
+}
+
 // TestMemory: requests that do not end hold no more memory than the limit, over all streams and
 // connections, and make way for one that is whole.
 func TestMemory(t *testing.T) {
