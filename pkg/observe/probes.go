@@ -79,7 +79,7 @@ func put[T any](ctx context.Context, c *collector, m map[string]Fact[T], p Progr
 }
 
 func (c *collector) apiServerMetrics(ctx context.Context) (Metrics, error) {
-	text, err := c.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := answer(ctx, c.client.Discovery().RESTClient().Get().AbsPath("/metrics"))
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
