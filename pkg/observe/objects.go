@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -50,7 +49,7 @@ func (c *collector) objects() []source {
 		list(&s.Pending, "Pods that are on no node", func(ctx context.Context) (*corev1.PodList, error) {
 			return core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 		}, func(l *corev1.PodList) []corev1.Pod { return l.Items }),
-		into(&s.Configurations, c.configurations), into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
+		into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
 		into(&s.TunnelState, c.tunnelState),
 	}
 	if c.Brief && c.Scheduled != nil {
@@ -105,7 +104,7 @@ func (c *collector) moreObjects() []source {
 		}, func(l *admissionregistrationv1.ValidatingWebhookConfigurationList) []admissionregistrationv1.ValidatingWebhookConfiguration {
 			return l.Items
 		}),
-		into(&s.APIServices, c.apiServices), into(&s.CRDs, c.crds), into(&s.Denied, c.denied),
+		into(&s.Configurations, c.configurations), into(&s.APIServices, c.apiServices), into(&s.CRDs, c.crds), into(&s.Denied, c.denied),
 	}
 }
 
@@ -190,30 +189,6 @@ func (c *collector) leases(ctx context.Context) ([]coordinationv1.Lease, error) 
 			return out, fmt.Errorf("list Leases in %s: %w", space, err)
 		}
 		out = append(out, l.Items...)
-	}
-	return out, nil
-}
-
-// configurations keeps those ConfigMaps that hold a scheduler's configuration, and drops all others at once.
-func (c *collector) configurations(ctx context.Context) ([]Configuration, error) {
-	l, err := c.client.CoreV1().ConfigMaps("").List(ctx, cached)
-	if err != nil {
-		return nil, fmt.Errorf("list ConfigMaps, which hold schedulers' configurations: %w", err)
-	}
-	var out []Configuration
-	for i := range l.Items {
-		m := &l.Items[i]
-		for key, text := range m.Data {
-			if !strings.Contains(text, "KubeSchedulerConfiguration") {
-				continue
-			}
-			found := Configuration{ConfigMap: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, Key: key, Text: text}
-			found.Err = yaml.Unmarshal([]byte(text), &found.Config)
-			if found.Err == nil && found.Config.Kind != "KubeSchedulerConfiguration" {
-				continue // it quotes one, as another object's annotation may
-			}
-			out = append(out, found)
-		}
 	}
 	return out, nil
 }
