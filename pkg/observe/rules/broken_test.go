@@ -87,7 +87,7 @@ func TestHealthy(t *testing.T) {
 
 func faults() []fault {
 	var out []fault
-	for _, list := range [][]fault{apiFaults(), beforeFaults(), tunnelFaults(), flagFaults(), schedulerFaults(), extensionFaults(), certificateFaults()} {
+	for _, list := range [][]fault{apiFaults(), beforeFaults(), tunnelFaults(), flagFaults(), serverFaults(), schedulerFaults(), extensionFaults(), certificateFaults()} {
 		out = append(out, list...)
 	}
 	return out
