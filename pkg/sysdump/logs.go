@@ -34,7 +34,7 @@ type logText struct {
 	err  error
 }
 
-// logs are those of servers, the second scheduler, the operator, the tunnel's API server and some agents. Some are read at
+// logs are those of servers, the second scheduler, the operator, the tunnel's API server, the gateway and some agents. Some are read at
 // the same time, in groups that share the time that is left: logs that hang leave time for those that do not.
 func (d *dump) logs(ctx context.Context) error {
 	for groups := slices.Collect(slices.Chunk(d.logReads(), parallel.Limit)); len(groups) > 0; groups = groups[1:] {

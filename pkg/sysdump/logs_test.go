@@ -26,15 +26,16 @@ import (
 func logged(t *testing.T, agents int, log func(w http.ResponseWriter, r *http.Request)) *rest.Config {
 	t.Helper()
 	var pods corev1.PodList
-	add := func(name, program string) {
+	add := func(name, program string, args ...string) {
 		pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
-			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example/" + program + ":v1", Command: []string{"/" + program}}}},
+			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example/" + program + ":v1", Command: []string{"/" + program}, Args: args}}},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true}}}})
 	}
 	for i := range agents {
 		add(fmt.Sprintf("konnectivity-agent-%02d", i), "proxy-agent")
 	}
 	add("konnectivity-server-cp", "proxy-server")
+	add("fairlead-gateway-1", "fairlead", "socks5")
 	list, err := json.Marshal(pods)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestLogsHang(t *testing.T) {
 			}
 			return
 		}
-		_, _ = w.Write([]byte("the server's line\n"))
+		_, _ = w.Write([]byte("the server's line\n")) // and the gateway's
 	})
 	limited, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
@@ -82,6 +83,9 @@ func TestLogsHang(t *testing.T) {
 	files, missing := unpack(t, &out), fmt.Sprint(manifest.Missing)
 	if !strings.Contains(files["objects/events.json"], "the tunnel is slow") || files[serversLog] != "the server's line\n" {
 		t.Errorf("events %s, the server's log %q, missing %s", files["objects/events.json"], files[serversLog], missing)
+	}
+	if gateway := files["logs/kube-system_fairlead-gateway-1.log"]; gateway == "" {
+		t.Errorf("the gateway has no log, missing %s", missing)
 	}
 	for _, agent := range []string{"00", "39"} {
 		if !strings.Contains(missing, "logs/kube-system_konnectivity-agent-"+agent+".log") {
