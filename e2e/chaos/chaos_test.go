@@ -41,6 +41,9 @@ func TestFaultsHaveTests(t *testing.T) {
 			t.Errorf("docs/chaos.md lacks %q, or the gap %q", row, f.Gap)
 		}
 		for _, c := range f.Tests {
+			if strings.ContainsAny(c.Run, "()") {
+				t.Errorf("fault %d: %s has parentheses, which hide that an alternative matches nothing", f.ID, c.Run)
+			}
 			if !exists(t, c) {
 				t.Errorf("fault %d: no test of %s matches %s", f.ID, c.Dir, c.Run)
 			}
@@ -82,7 +85,7 @@ func exists(t *testing.T, c testCase) bool {
 func TestPattern(t *testing.T) {
 	for run, want := range map[string]string{
 		"TestA|TestB$":               "^(TestA|TestB$)",
-		"TestRough/.*(frozen|while)": "^(TestRough)/^(.*(frozen|while))",
+		"TestRough/.*frozen|.*while": "^(TestRough)/^(.*frozen|.*while)",
 	} {
 		if got := (testCase{Run: run}).pattern(); got != want {
 			t.Errorf("%s: %s, want %s", run, got, want)
@@ -111,20 +114,24 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestJudge: a fault is met only if all of its tests ran and passed.
+// TestJudge: a fault is met only if all of its tests and subtests ran and passed, and if each name in its entry matches one of them.
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
-		text string
-		err  error
-		want string
+		run, text string
+		err       error
+		want      string
 	}{
-		"passed":             {"=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n", nil, "met"},
-		"a subtest skipped":  {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- SKIP: TestA/b (0.00s)\nPASS\n", nil, "met"},
-		"one of two skipped": {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- SKIP: TestB (0.00s)\nPASS\n", nil, notRun},
-		"no test":            {"testing: warning: no tests to run\nPASS\n", nil, notRun},
-		"failed":             {"=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\n", errors.New("exit status 1"), missed},
+		"passed":             {"TestA", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n", nil, "met"},
+		"a subtest skipped":  {"TestA", "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- SKIP: TestA/b (0.00s)\nPASS\n", nil, notRun},
+		"one of two skipped": {"TestA|TestB", "=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- SKIP: TestB (0.00s)\nPASS\n", nil, notRun},
+		"one of two renamed": {"TestA|TestB", "--- PASS: TestA (0.00s)\nPASS\n", nil, notRun},
+		"no test":            {"TestA", "testing: warning: no tests to run\nPASS\n", nil, notRun},
+		"failed":             {"TestA", "=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\n", errors.New("exit status 1"), missed},
+		"subtests passed":    {"TestA/.*x|y", "--- PASS: TestA (0.00s)\n    --- PASS: TestA/y (0.00s)\n        --- PASS: TestA/y/1 (0.00s)\n    --- PASS: TestA/a_x (0.00s)\nPASS\n", nil, "met"},
+		"no subtest":         {"TestA/x", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n", nil, notRun},
+		"a subtest renamed":  {"TestA/x|y", "--- PASS: TestA (0.00s)\n    --- PASS: TestA/y (0.00s)\nPASS\n", nil, notRun},
 	} {
-		if got := judge([]byte(c.text), c.err); got != c.want {
+		if got := (testCase{Run: c.run}).judge([]byte(c.text), c.err); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -49,11 +49,11 @@ type fault struct {
 // testCase names tests of a package.
 type testCase struct {
 	Dir string `json:"dir"`
+	// Run has beginnings of the names of tests, with "|" between them and, after each "/", those of subtests.
 	Run string `json:"run"`
 }
 
-// pattern is for "go test -run", which splits it at slashes outside of parentheses, and
-// matches each part with one level of subtests.
+// pattern is for "go test -run", which matches each part with one level of subtests.
 func (c testCase) pattern() string {
 	parts := strings.Split(c.Run, "/")
 	for i, p := range parts {
@@ -155,7 +155,7 @@ func (f fault) try(ctx context.Context, out io.Writer) bool {
 		cmd := exec.CommandContext(ctx, "go", "test", "-count", "1", "-timeout", "30m", "-v", "-run", c.pattern(), "./"+c.Dir)
 		text, err := cmd.CombinedOutput()
 		worst = max(worst, longest(text))
-		if r := judge(text, err); r != "met" {
+		if r := c.judge(text, err); r != "met" {
 			result, said = r, said+fmt.Sprintf("\n%s: %v\n%s", strings.Join(cmd.Args, " "), err, text)
 		}
 	}
@@ -189,16 +189,29 @@ const (
 	notRun = "**not run**"
 )
 
-var skipped = regexp.MustCompile(`(?m)^--- SKIP`)
+// ended is how a test or subtest passed or was skipped.
+var ended = regexp.MustCompile(`(?m)^ *--- (PASS|SKIP): (\S+)`)
 
-// judge tells what the output of "go test -v" says of a fault. A test that was skipped, for example because it needs root,
-// proves nothing.
-func judge(text []byte, err error) string {
-	switch {
-	case err != nil:
+// judge tells what the output of "go test -v" says of a fault. A test or subtest that was skipped, for example because it
+// needs root, proves nothing, and neither does a name that matches none.
+func (c testCase) judge(text []byte, err error) string {
+	if err != nil {
 		return missed
-	case skipped.Match(text) || !strings.Contains(string(text), "\n--- PASS"):
-		return notRun
+	}
+	var passed [][]string
+	for _, m := range ended.FindAllSubmatch(text, -1) {
+		if string(m[1]) == "SKIP" {
+			return notRun
+		}
+		passed = append(passed, strings.Split(string(m[2]), "/"))
+	}
+	for level, names := range strings.Split(c.Run, "/") {
+		for name := range strings.SplitSeq(names, "|") {
+			begins := regexp.MustCompile("^(" + name + ")")
+			if !slices.ContainsFunc(passed, func(parts []string) bool { return len(parts) > level && begins.MatchString(parts[level]) }) {
+				return notRun
+			}
+		}
 	}
 	return "met"
 }

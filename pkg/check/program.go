@@ -13,9 +13,10 @@ const (
 	// RoleScheduler is a replica of the second scheduler, RoleOtherScheduler any other scheduler.
 	RoleScheduler      Role = "second-scheduler"
 	RoleOtherScheduler Role = "scheduler"
-	// RoleOperator and RoleTunnelAPI are Fairlead's operator and the tunnel's extension API server.
+	// RoleOperator and RoleTunnelAPI are Fairlead's operator and the tunnel's extension API server, RoleGateway is the proxy for clients.
 	RoleOperator  Role = "fairlead-operator"
 	RoleTunnelAPI Role = "fairlead-apiserver"
+	RoleGateway   Role = "fairlead-gateway"
 )
 
 // Program is a part of the cluster that runs, as far as its arguments and state are known.

@@ -17,10 +17,11 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/yaml"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/check"
@@ -48,7 +49,7 @@ func (c *collector) objects() []source {
 		list(&s.Pending, "Pods that are on no node", func(ctx context.Context) (*corev1.PodList, error) {
 			return core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 		}, func(l *corev1.PodList) []corev1.Pod { return l.Items }),
-		into(&s.Configurations, c.configurations), into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
+		into(&s.Authentication, c.authentication), into(&s.ClusterCAs, c.clusterCAs),
 		into(&s.TunnelState, c.tunnelState),
 	}
 	if c.Brief && c.Scheduled != nil {
@@ -103,21 +104,32 @@ func (c *collector) moreObjects() []source {
 		}, func(l *admissionregistrationv1.ValidatingWebhookConfigurationList) []admissionregistrationv1.ValidatingWebhookConfiguration {
 			return l.Items
 		}),
-		into(&s.APIServices, c.apiServices), into(&s.CRDs, c.crds), into(&s.Denied, c.denied),
+		into(&s.Configurations, c.configurations), into(&s.APIServices, c.apiServices), into(&s.CRDs, c.crds), into(&s.Denied, c.denied),
 	}
 }
 
-func (c *collector) readyz(ctx context.Context) (string, error) {
-	body, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
-	if len(body) > 0 && err != nil {
-		return string(body), nil //nolint:nilerr // it answers that it is not ready
+// answer returns the body, also that of a refusal. Unlike that of DoRaw the error has the message that the API server sent.
+func answer(ctx context.Context, r rest.ResponseWrapper) ([]byte, error) {
+	body, err := r.DoRaw(ctx)
+	var status metav1.Status
+	if err != nil && json.Unmarshal(body, &status) == nil && status.Message != "" {
+		err = &apierrors.StatusError{ErrStatus: status}
 	}
-	return string(body), err
+	return body, err
+}
+
+// readyz is the list of checks that the API server answers with, ready or not. Any other refusal is an error: it says nothing of readiness.
+func (c *collector) readyz(ctx context.Context) (string, error) {
+	body, err := answer(ctx, c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", ""))
+	if err != nil && !slices.ContainsFunc(strings.Split(string(body), "\n"), func(line string) bool { return strings.HasPrefix(line, "[-]") }) {
+		return "", fmt.Errorf("read whether the API server is ready: %w", err)
+	}
+	return string(body), nil
 }
 
 // version does not use ServerVersion, which takes no context.
 func (c *collector) version(ctx context.Context) (*version.Info, error) {
-	data, err := c.client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	data, err := answer(ctx, c.client.Discovery().RESTClient().Get().AbsPath("/version"))
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's version: %w", err)
 	}
@@ -137,8 +149,8 @@ func (c *collector) scheduled(ctx context.Context) (Scheduled, error) {
 	out := Scheduled{Pods: map[string]int{}}
 	next := ""
 	for range maxCounted / page {
-		data, err := c.client.CoreV1().RESTClient().Get().Resource("pods").Param("limit", fmt.Sprint(page)).Param("continue", next).
-			Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").DoRaw(ctx)
+		data, err := answer(ctx, c.client.CoreV1().RESTClient().Get().Resource("pods").Param("limit", fmt.Sprint(page)).Param("continue", next).
+			Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed"))
 		if err != nil {
 			return out, fmt.Errorf("list Pods: %w", err)
 		}
@@ -181,30 +193,6 @@ func (c *collector) leases(ctx context.Context) ([]coordinationv1.Lease, error) 
 	return out, nil
 }
 
-// configurations keeps those ConfigMaps that hold a scheduler's configuration, and drops all others at once.
-func (c *collector) configurations(ctx context.Context) ([]Configuration, error) {
-	l, err := c.client.CoreV1().ConfigMaps("").List(ctx, cached)
-	if err != nil {
-		return nil, fmt.Errorf("list ConfigMaps, which hold schedulers' configurations: %w", err)
-	}
-	var out []Configuration
-	for i := range l.Items {
-		m := &l.Items[i]
-		for key, text := range m.Data {
-			if !strings.Contains(text, "KubeSchedulerConfiguration") {
-				continue
-			}
-			found := Configuration{ConfigMap: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, Key: key, Text: text}
-			found.Err = yaml.Unmarshal([]byte(text), &found.Config)
-			if found.Err == nil && found.Config.Kind != "KubeSchedulerConfiguration" {
-				continue // it quotes one, as another object's annotation may
-			}
-			out = append(out, found)
-		}
-	}
-	return out, nil
-}
-
 func (c *collector) authentication(ctx context.Context) (map[string]string, error) {
 	m, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
@@ -223,7 +211,7 @@ func (c *collector) clusterCAs(ctx context.Context) ([]certificate, error) {
 
 // raw reads a list of a group whose Go types would be a dependency for a few fields.
 func (c *collector) raw(ctx context.Context, path string, out any) error {
-	data, err := c.client.Discovery().RESTClient().Get().AbsPath(path).Param("resourceVersion", "0").DoRaw(ctx)
+	data, err := answer(ctx, c.client.Discovery().RESTClient().Get().AbsPath(path).Param("resourceVersion", "0"))
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,8 @@ func TestRoles(t *testing.T) {
 		"API server":             {pod("kube-system", "registry.k8s.io/kube-apiserver:v1.36.3", nil, "kube-apiserver", "--secure-port=6443"), check.RoleAPIServer},
 		"our operator":           {pod("fairlead-system", "fairlead-dev/fairlead-operator:v0.1.0", nil, "/fairlead-operator", "--leader-elect"), check.RoleOperator},
 		"our API server":         {pod("kube-system", "fairlead-dev/fairlead-apiserver:v0.1.0", nil, "/fairlead-apiserver", "--secure-port=8443"), check.RoleTunnelAPI},
+		"our gateway":            {pod("kube-system", "registry.example/fairlead:v0.1.0", nil, "/fairlead", "socks5", "--listen=:1080"), check.RoleGateway},
+		"another command":        {pod("kube-system", "registry.example/fairlead:v0.1.0", nil, "/fairlead", "proxy"), ""},
 		"something else":         {pod("kube-system", "registry.k8s.io/coredns/coredns:v1.12.0", nil, "/coredns", "-conf", "/etc/coredns/Corefile"), ""},
 	} {
 		found := programsOf([]corev1.Pod{tc.pod}, names)

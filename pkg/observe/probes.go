@@ -55,14 +55,12 @@ func (c *collector) probes() []source {
 		if p.Role == check.RoleServer {
 			out = append(out, func(ctx context.Context) { put(ctx, c, s.Shown, p, c.shown) })
 		}
-		if p.Pod != nil && !p.Ready && p.Restarts > 0 && !c.Brief {
-			out = append(out, func(ctx context.Context) { c.lastWords(ctx, p) })
-		}
 	}
 	out = append(out, c.kubelets)
 	if c.Brief {
 		return out
 	}
+	out = append(out, c.crashes()...)
 	out = append(out, into(&s.Reviews, c.reviews), into(&s.Bound, c.bound), into(&s.Node, c.hostFacts))
 	if c.Before {
 		out = append(out, into(&s.Preflight, c.preflight), into(&s.Blocked, c.blocked), into(&s.Missing, c.missing))
@@ -79,7 +77,7 @@ func put[T any](ctx context.Context, c *collector, m map[string]Fact[T], p Progr
 }
 
 func (c *collector) apiServerMetrics(ctx context.Context) (Metrics, error) {
-	text, err := c.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := answer(ctx, c.client.Discovery().RESTClient().Get().AbsPath("/metrics"))
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
@@ -242,12 +240,16 @@ func (c *collector) here(p Program) bool {
 
 // explainTunnelDown says that a call through the API server failed because the tunnel is down.
 func (c *collector) explainTunnelDown(err error) error {
-	agents := Of(c.s.Programs.Value, check.RoleAgent)
-	none := len(agents)+len(c.s.Workloads(check.RoleAgent)) > 0 && !slices.ContainsFunc(agents, func(p Program) bool { return p.Ready })
-	if none || strings.Contains(strings.ToLower(err.Error()), "no agent available") {
+	if c.noAgent() || strings.Contains(strings.ToLower(err.Error()), "no agent available") {
 		return fmt.Errorf("the tunnel is down, through which the API server reaches it: %w", err)
 	}
 	return err
+}
+
+// noAgent reports whether there should be agents and none is ready.
+func (c *collector) noAgent() bool {
+	agents := Of(c.s.Programs.Value, check.RoleAgent)
+	return len(agents)+len(c.s.Workloads(check.RoleAgent)) > 0 && !slices.ContainsFunc(agents, func(p Program) bool { return p.Ready })
 }
 
 func isLoopback(address string) bool {
@@ -304,16 +306,4 @@ func NodeReady(n *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// lastWords are the last lines of a container that ends again and again.
-func (c *collector) lastWords(ctx context.Context, p Program) {
-	lines := int64(5)
-	text, err := c.client.CoreV1().Pods(p.Pod.Namespace).GetLogs(p.Pod.Name, &corev1.PodLogOptions{Container: p.Container.Name, Previous: true, TailLines: &lines}).DoRaw(ctx)
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.s.Crashes[p.Key()] = strings.TrimSpace(string(text))
 }

@@ -194,32 +194,3 @@ func TestRead(t *testing.T) {
 		t.Errorf("read %s apart, the first at %s", gap, quick.Read)
 	}
 }
-
-// TestLogOfTheContainer proves that the last lines of a container that ends again and again are read from that container, where its Pod has
-// others: the API server refuses to choose one.
-func TestLogOfTheContainer(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch container := r.URL.Query().Get("container"); container {
-		case "":
-			http.Error(w, "a container name must be specified", http.StatusBadRequest)
-		default:
-			_, _ = fmt.Fprintf(w, "last words of %s\n", container)
-		}
-	}))
-	t.Cleanup(api.Close)
-	p := pod("kube-system", "x/kube-apiserver:v1", nil, "kube-apiserver")
-	p.Spec.Containers[0].Name = "kube-apiserver"
-	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "tunnel", Image: "x/proxy-server:v1", Command: []string{"/proxy-server"}})
-	c := collectorOf(t, api.URL)
-	c.s.Crashes = map[string]string{}
-	programs := programsOf([]corev1.Pod{p}, incluster.Names{})
-	if len(programs) != 2 {
-		t.Fatalf("got %d programs", len(programs))
-	}
-	for _, p := range programs {
-		c.lastWords(t.Context(), p)
-		if got, want := c.s.Crashes[p.Key()], "last words of "+p.Container.Name; got != want {
-			t.Errorf("%s: got %q, want %q", p.Role, got, want)
-		}
-	}
-}

@@ -76,6 +76,8 @@ func roleOf(c *corev1.Container, pod *corev1.Pod, names incluster.Names) check.R
 		return role
 	}
 	switch {
+	case cmp.Or(program, image) == "fairlead" && slices.Contains(p.Args, "socks5"):
+		return check.RoleGateway
 	case p.Has("proxy-server-host"), program == "proxy-agent", program == "konnectivity-agent":
 		return check.RoleAgent
 	case program == "proxy-server", program == "konnectivity-server", hasAny(image, "proxy-server", "konnectivity-server"), p.Has("agent-port") && p.Has("cluster-cert"):

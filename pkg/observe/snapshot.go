@@ -122,7 +122,7 @@ type Snapshot struct {
 	Kubelets map[string]error
 	// Unasked are ready nodes whose kubelets were not asked: those beyond MaxKubelets, and those for which there was no time.
 	Unasked []string
-	// Crashes are the last words of containers that do not start, by Program.Key.
+	// Crashes are the last words of containers that do not start, or of another with the same image and architecture, by Program.Key.
 	Crashes map[string]string
 	// Reviews are rights of the programs' identities.
 	Reviews Fact[[]Review]

@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
@@ -46,11 +44,14 @@ func safe(text string) string { return redact.Text(text) }
 // Write collects and writes the archive. When ctx ends it writes what it has, and the archive says what is missing.
 func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Manifest, error) {
 	t.AgentMetrics = o.Agents
+	o.LogSize = min(o.LogSize, o.MaxSize)
 	s, err := observe.Collect(ctx, t)
 	if err != nil {
 		return Manifest{}, err
 	}
-	client, err := kubernetes.NewForConfig(t.Config)
+	cfg := rest.CopyConfig(t.Config)
+	cfg.QPS, cfg.Burst = 50, 100 // of logs, several are read at the same time
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -58,7 +59,8 @@ func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Man
 	a.manifest.Created, a.manifest.Cluster, a.manifest.Server = s.Taken.UTC().Format(time.RFC3339), s.Context, safe(s.Host)
 	a.manifest.Version = version.Get().String()
 	d := &dump{archive: a, s: s, client: client, o: o}
-	for _, step := range []func(context.Context) error{d.judged, d.bundle, d.objects, d.resources, d.programs, d.configurations, d.metrics, d.logs, d.events} {
+	// Events come before logs, which may hang, and are larger.
+	for _, step := range []func(context.Context) error{d.judged, d.bundle, d.objects, d.resources, d.programs, d.configurations, d.metrics, d.events, d.logs} {
 		if err := step(ctx); err != nil {
 			return a.manifest, fmt.Errorf("write the archive: %w", err)
 		}
@@ -204,134 +206,4 @@ func (d *dump) metrics(context.Context) error {
 // fileName makes one of "Pod kube-system/x".
 func fileName(program string) string {
 	return strings.NewReplacer("Pod ", "", "process ", "", "/", "_", " ", "_").Replace(program)
-}
-
-// logs are those of servers, the second scheduler, the operator, the tunnel's API server and some agents.
-func (d *dump) logs(ctx context.Context) error {
-	programs := slices.Clone(d.s.Programs.Value)
-	slices.SortStableFunc(programs, func(a, b observe.Program) int {
-		switch {
-		case a.Ready == b.Ready:
-			return 0
-		case a.Ready:
-			return 1
-		}
-		return -1
-	})
-	agents := 0
-	for _, p := range programs {
-		if p.Role == check.RoleAgent {
-			if agents++; agents > d.o.Agents {
-				d.miss(logName(p)+".log", fmt.Errorf("logs of %d agents are enough: set --agents", d.o.Agents))
-				continue
-			}
-		}
-		if p.Role == check.RoleAPIServer || p.Role == check.RoleOtherScheduler {
-			continue // they write of everything in the cluster
-		}
-		if err := d.log(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *dump) log(ctx context.Context, p observe.Program) error {
-	name := logName(p)
-	if p.Pod == nil {
-		text, cut, err := tailOf(p.LogFile, d.o.LogSize)
-		if err != nil {
-			d.miss(name+".log", err)
-			return nil
-		}
-		return d.add(name+".log", []byte(safe(text)), cut)
-	}
-	for _, previous := range []bool{false, true} {
-		if previous && p.Restarts == 0 {
-			continue
-		}
-		file := name + ".log"
-		if previous {
-			file = name + ".previous.log"
-		}
-		text, cut, err := d.podLog(ctx, p, previous)
-		if err != nil {
-			d.miss(file, err)
-			if text == "" {
-				continue
-			}
-		}
-		if err := d.add(file, []byte(safe(text)), cut); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// logName is the file of a program's log, without its extension. A Pod may have several programs.
-func logName(p observe.Program) string {
-	name := "logs/" + fileName(p.Name)
-	if p.Pod != nil && len(p.Pod.Spec.Containers) > 1 {
-		name += "_" + p.Container.Name
-	}
-	return name
-}
-
-// podLog reads the end of a log: whole lines of at most that many bytes.
-func (d *dump) podLog(ctx context.Context, p observe.Program, previous bool) (string, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, observe.ProbeLimit)
-	defer cancel()
-	const lines = 5000
-	stream, err := d.client.CoreV1().Pods(p.Pod.Namespace).GetLogs(p.Pod.Name, &corev1.PodLogOptions{
-		Container: p.Container.Name, Previous: previous, TailLines: ptr(int64(lines)), Timestamps: true}).Stream(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	defer stream.Close()
-	text, err := io.ReadAll(io.LimitReader(stream, 16*d.o.LogSize))
-	if err != nil { // the log hangs: whole lines are there
-		text, err = text[:bytes.LastIndexByte(text, '\n')+1], fmt.Errorf("its end: %w", err)
-	}
-	end, cut := lastLines(text, d.o.LogSize)
-	return end, cut, err
-}
-
-func ptr[T any](v T) *T { return &v }
-
-// tailOf reads the end of a file.
-func tailOf(file string, limit int64) (string, bool, error) {
-	if file == "" {
-		return "", false, errors.New("where it logs is unknown")
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", false, err
-	}
-	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err != nil || size <= limit {
-		_, err = f.Seek(0, io.SeekStart)
-		if err != nil {
-			return "", false, err
-		}
-		data, err := io.ReadAll(f)
-		return string(data), false, err
-	}
-	if _, err := f.Seek(-limit-1, io.SeekEnd); err != nil {
-		return "", false, err
-	}
-	data, err := io.ReadAll(f)
-	end, _ := lastLines(data, limit)
-	return end, true, err
-}
-
-// lastLines drops a first line that is cut, since the beginning of a credential may be in the part before.
-func lastLines(text []byte, limit int64) (string, bool) {
-	if int64(len(text)) <= limit {
-		return string(text), false
-	}
-	text = text[int64(len(text))-limit:]
-	if i := bytes.IndexByte(text, '\n'); i >= 0 {
-		return string(text[i+1:]), true
-	}
-	return "", true
 }

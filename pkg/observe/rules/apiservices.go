@@ -94,21 +94,9 @@ func failedDiscovery(s *observe.Snapshot, a observe.APIService) (cause, fix stri
 		return "nothing listens on the port of its Pods", logs
 	}
 	cause, fix = "kube-apiserver gets no answer from the server", logs+"   # then: NetworkPolicies, and whether kube-apiserver's host reaches the Pods"
-	if usesTunnel(s) {
+	if s.UsesEgress() {
 		cause += "; it connects through the tunnel"
 		fix = "fairlead check --only 'FL-KON-*' && " + fix
 	}
 	return cause, fix
-}
-
-// usesTunnel reports whether an API server has an egress selector.
-func usesTunnel(s *observe.Snapshot) bool {
-	for _, args := range s.APIServers.Value {
-		for _, arg := range args {
-			if strings.HasPrefix(arg, "--egress-selector-config-file=") {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -87,7 +87,7 @@ func TestHealthy(t *testing.T) {
 
 func faults() []fault {
 	var out []fault
-	for _, list := range [][]fault{apiFaults(), beforeFaults(), tunnelFaults(), flagFaults(), schedulerFaults(), extensionFaults(), certificateFaults()} {
+	for _, list := range [][]fault{apiFaults(), beforeFaults(), tunnelFaults(), flagFaults(), serverFaults(), schedulerFaults(), extensionFaults(), certificateFaults()} {
 		out = append(out, list...)
 	}
 	return out
@@ -382,6 +382,7 @@ func TestAPIServiceReasons(t *testing.T) {
 	for name := range w.APIServers.Value {
 		w.APIServers.Value[name] = []string{"kube-apiserver"}
 	}
+	w.APIServerMetrics.Value = nil // it has dialed nothing
 	if got := rules.Judge(w.Snapshot, rules.Options{Only: []string{"FL-EXT-002"}}).Checks[0]; strings.Contains(got.Findings[0].Message, "tunnel") {
 		t.Errorf("without an egress selector: %q", got.Findings[0].Message)
 	}

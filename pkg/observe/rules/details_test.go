@@ -45,6 +45,20 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// TestEgressInTwoWords proves that the cause of an APIService that is not available names the tunnel whatever the form of kube-apiserver's flag.
+func TestEgressInTwoWords(t *testing.T) {
+	for _, args := range [][]string{{"--egress-selector-config-file=/x"}, {"--egress-selector-config-file", "/x"}} {
+		w := healthy(t)
+		w.APIServers.Value = map[string][]string{"cp": args}
+		w.APIServerMetrics.Value = nil
+		a := &w.APIServices.Value[0]
+		a.Available, a.Reason, a.Message = false, "FailedDiscoveryCheck", "failing or missing response: context deadline exceeded"
+		if r := only(w, "FL-EXT-002"); !strings.Contains(r.Findings[0].Message, "it connects through the tunnel") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
 // TestAgentsCA proves that the server's certificate is compared with the cluster's CA only if agents trust that one: at its usual path, or from its
 // ConfigMap at another. Agents with a CA of their own are no fault.
 func TestAgentsCA(t *testing.T) {

@@ -62,19 +62,50 @@ type Options struct {
 	Suppress []string
 }
 
-// Validate refuses patterns that match no ID: they would silently do nothing.
+// Validate refuses patterns that match no check: they would silently do nothing. Those of Only must match one that applies before, or after, an
+// installation, whichever is judged.
 func (o Options) Validate() error {
-	for _, pattern := range slices.Concat(o.Only, o.Suppress) {
-		id, _, _ := strings.Cut(pattern, "=")
-		if _, err := path.Match(id, ""); err != nil {
-			return fmt.Errorf("%q: %w", pattern, err)
+	for _, pattern := range o.Only {
+		if err := o.validateOnly(pattern); err != nil {
+			return err
+		}
+	}
+	for _, pattern := range o.Suppress {
+		id, object, _ := strings.Cut(pattern, "=")
+		for _, part := range []string{id, object} {
+			if _, err := path.Match(part, ""); err != nil {
+				return fmt.Errorf("%q: %w", pattern, err)
+			}
 		}
 		known := slices.ContainsFunc(All(), func(r Rule) bool { return match(id, r.ID) })
 		if _, retired := Retired[id]; !known && !retired {
-			return fmt.Errorf("%q matches no check: `fairlead check --list` has all", id)
+			return fmt.Errorf("%q matches no check: `fairlead check --list` has all", pattern)
 		}
 	}
 	return nil
+}
+
+func (o Options) validateOnly(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return fmt.Errorf("%q: %w", pattern, err)
+	}
+	chosen := slices.DeleteFunc(All(), func(r Rule) bool { return !match(pattern, r.ID) })
+	switch what, retired := Retired[pattern]; {
+	case slices.ContainsFunc(chosen, o.applies):
+		return nil
+	case retired:
+		return fmt.Errorf("%q is retired: %s", pattern, what)
+	case len(chosen) == 0:
+		return fmt.Errorf("%q matches no check: `fairlead check --list` has all", pattern)
+	case o.Before:
+		return fmt.Errorf("%q matches only checks of an installed cluster, which --pre does not make: leave out --pre", pattern)
+	}
+	return fmt.Errorf("%q matches only checks that are made before an installation: add --pre", pattern)
+}
+
+// applies reports whether a rule is judged.
+func (o Options) applies(r Rule) bool {
+	return r.Phase == Always || r.Phase == Before && o.Before || r.Phase == After && !o.Before
 }
 
 func match(pattern, text string) bool {
@@ -96,7 +127,7 @@ func Judge(s *observe.Snapshot, o Options) *Report {
 	}
 	done := map[string]Status{}
 	for _, rule := range All() {
-		if rule.Phase == Before && !o.Before || rule.Phase == After && o.Before {
+		if !o.applies(rule) {
 			continue
 		}
 		result := judge(s, rule, done)

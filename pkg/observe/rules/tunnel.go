@@ -302,7 +302,7 @@ func architecture(s *observe.Snapshot) ([]Finding, error) {
 			out = append(out, Finding{Object: p.Name, Message: "image " + p.Image + " is for another architecture than Node " + p.Node + ": exec format error"})
 			continue
 		}
-		arch := archOf(s, p.Node)
+		arch := s.Architecture(p.Node)
 		for _, other := range []string{"amd64", "arm64", "ppc64le", "s390x"} {
 			if arch != "" && other != arch && strings.HasSuffix(observe.ImageTag(p.Image), "-"+other) {
 				out = append(out, Finding{Object: p.Name, Message: fmt.Sprintf("image %s is for %s, Node %s has %s", p.Image, other, p.Node, arch)})
@@ -310,13 +310,4 @@ func architecture(s *observe.Snapshot) ([]Finding, error) {
 		}
 	}
 	return out, nil
-}
-
-func archOf(s *observe.Snapshot, node string) string {
-	for i := range s.Nodes.Value {
-		if s.Nodes.Value[i].Name == node {
-			return s.Nodes.Value[i].Status.NodeInfo.Architecture
-		}
-	}
-	return ""
 }

@@ -234,16 +234,15 @@ func samePort(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := servers[0].Flag("agent-port", observe.DefaultAgentPort)
-	var out []Finding
-	for _, a := range agents {
+	port := func(server observe.Program) string { return server.Flag("agent-port", observe.DefaultAgentPort) }
+	return demand{"listen on", "listens on", port, func(a, server observe.Program) (string, bool) {
 		dialed := a.Flag("proxy-server-port", observe.DefaultAgentPort)
-		// Behind a load balancer ports may differ; ours and the documentation's are the server's own.
-		if dialed != port {
-			out = append(out, Finding{Object: a.Name, Message: fmt.Sprintf("it dials port %s, and servers listen on %s", dialed, port), Warning: a.Flag("proxy-server-host", "") != s.Bundle.Konnectivity.ServerHost && !a.Local})
+		if dialed == port(server) {
+			return "", false
 		}
-	}
-	return firstOf(out), nil
+		// Behind a load balancer ports may differ; ours and the documentation's are the server's own.
+		return "it dials port " + dialed, a.Flag("proxy-server-host", "") != s.Bundle.Konnectivity.ServerHost && !a.Local
+	}}.unmet(servers, agents), nil
 }
 
 // firstOf keeps one finding of many Pods of the same template.
@@ -302,15 +301,17 @@ func strategies(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := strings.Split(servers[0].Flag("proxy-strategies", "default"), ",")
-	if slices.Contains(chosen, "default") {
+	if slices.ContainsFunc(agents, func(a observe.Program) bool { return a.Flag("agent-identifiers", "") != "" }) {
 		return nil, nil
 	}
-	claims := slices.ContainsFunc(agents, func(a observe.Program) bool { return a.Flag("agent-identifiers", "") != "" })
-	if !claims {
-		return one(servers[0].Name, "--proxy-strategies="+strings.Join(chosen, ",")+" needs agents with --agent-identifiers, and none has", ""), nil
+	var out []Finding
+	for _, p := range servers {
+		chosen := p.Flag("proxy-strategies", "default")
+		if !slices.Contains(strings.Split(chosen, ","), "default") {
+			out = append(out, Finding{Object: p.Name, Message: "--proxy-strategies=" + chosen + " needs agents with --agent-identifiers, and none has"})
+		}
 	}
-	return nil, nil
+	return out, nil
 }
 
 func keepalive(s *observe.Snapshot) ([]Finding, error) {

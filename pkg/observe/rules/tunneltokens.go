@@ -31,36 +31,67 @@ func authenticates(s *observe.Snapshot) ([]Finding, error) {
 }
 
 // tokens returns the servers that demand tokens; it skips if none does.
-func tokens(s *observe.Snapshot) (server observe.Program, agents []observe.Program, err error) {
-	servers, agents, err := pair(s)
+func tokens(s *observe.Snapshot) (servers, agents []observe.Program, err error) {
+	servers, agents, err = pair(s)
 	if err != nil {
-		return server, nil, err
+		return nil, nil, err
 	}
-	for _, p := range servers {
-		if p.Flag("agent-namespace", "") != "" {
-			return p, agents, nil
+	servers = slices.DeleteFunc(servers, func(p observe.Program) bool { return p.Flag("agent-namespace", "") == "" })
+	if len(servers) == 0 {
+		return nil, nil, check.Skip("servers do not ask agents for tokens")
+	}
+	return servers, agents, nil
+}
+
+// demand is something that a server expects of agents.
+type demand struct {
+	// verb is for several servers, verbs for one.
+	verb, verbs string
+	of          func(server observe.Program) string
+	// has says what is not so with an agent; empty if it fits. It may work for now.
+	has func(agent, server observe.Program) (text string, warning bool)
+}
+
+// unmet compares all agents with each server. What all servers expect alike is a finding of agents, and else one of the server, which differs from others.
+func (d demand) unmet(servers, agents []observe.Program) []Finding {
+	alike := !slices.ContainsFunc(servers, func(p observe.Program) bool { return d.of(p) != d.of(servers[0]) })
+	if alike {
+		servers = servers[:1]
+	}
+	var out []Finding
+	for _, server := range servers {
+		var of []Finding
+		for _, a := range agents {
+			text, warning := d.has(a, server)
+			switch want := d.of(server); {
+			case text == "":
+			case alike:
+				of = append(of, Finding{Object: a.Name, Message: fmt.Sprintf("%s, and servers %s %s", text, d.verb, want), Warning: warning})
+			default:
+				of = append(of, Finding{Object: server.Name, Message: fmt.Sprintf("it %s %s, unlike other servers; %s: %s", d.verbs, want, a.Name, text), Warning: warning})
+			}
 		}
+		out = append(out, firstOf(of)...)
 	}
-	return server, nil, check.Skip("servers do not ask agents for tokens")
+	return out
 }
 
 func sameAudience(s *observe.Snapshot) ([]Finding, error) {
-	server, agents, err := tokens(s)
+	servers, agents, err := tokens(s)
 	if err != nil {
 		return nil, err
 	}
-	want := server.Flag("authentication-audience", "")
-	var out []Finding
-	for _, a := range agents {
-		if a.Pod == nil {
-			continue
+	audience := func(server observe.Program) string { return server.Flag("authentication-audience", "") }
+	return demand{"demand", "demands", audience, func(a, server observe.Program) (string, bool) {
+		if a.Pod == nil || audience(server) == "" {
+			return "", false
 		}
 		has := audiences(a.Pod, a.Flag("service-account-token-path", ""))
-		if want != "" && len(has) > 0 && !slices.Contains(has, want) {
-			out = append(out, Finding{Object: a.Name, Message: fmt.Sprintf("its token has the audience %s, and servers demand %s", strings.Join(has, ", "), want)})
+		if len(has) == 0 || slices.Contains(has, audience(server)) {
+			return "", false
 		}
-	}
-	return firstOf(out), nil
+		return "its token has the audience " + strings.Join(has, ", "), false
+	}}.unmet(servers, agents), nil
 }
 
 // audiences are those of the projected token that is mounted above a path.
@@ -80,26 +111,27 @@ func audiences(pod *corev1.Pod, path string) []string {
 }
 
 func sameAccount(s *observe.Snapshot) ([]Finding, error) {
-	server, agents, err := tokens(s)
+	servers, agents, err := tokens(s)
 	if err != nil {
 		return nil, err
 	}
-	space, account := server.Flag("agent-namespace", ""), server.Flag("agent-service-account", "")
-	var out []Finding
-	for _, a := range agents {
-		if a.Pod == nil {
-			continue
+	return demand{"demand", "demands", func(server observe.Program) string { return demanded(server).String() }, func(a, server observe.Program) (string, bool) {
+		want := demanded(server)
+		if a.Pod == nil || a.Pod.Namespace == want.Namespace && (want.Name == "" || a.Pod.Spec.ServiceAccountName == want.Name) {
+			return "", false
 		}
-		if a.Pod.Namespace != space || account != "" && a.Pod.Spec.ServiceAccountName != account {
-			out = append(out, Finding{Object: a.Name, Message: fmt.Sprintf("it runs as %s/%s, and servers demand %s/%s", a.Pod.Namespace, a.Pod.Spec.ServiceAccountName, space, account)})
-		}
-	}
-	return firstOf(out), nil
+		return fmt.Sprintf("it runs as %s/%s", a.Pod.Namespace, a.Pod.Spec.ServiceAccountName), false
+	}}.unmet(servers, agents), nil
+}
+
+// demanded is the account that a server demands; its name is empty if every one of the namespace will do.
+func demanded(server observe.Program) types.NamespacedName {
+	return types.NamespacedName{Namespace: server.Flag("agent-namespace", ""), Name: server.Flag("agent-service-account", "")}
 }
 
 // accountExists looks at the account that servers demand, and at those that workloads of agents name: without it, none of their Pods is created.
 func accountExists(s *observe.Snapshot) ([]Finding, error) {
-	server, _, err := tokens(s)
+	servers, _, err := tokens(s)
 	workloads := s.Workloads(check.RoleAgent)
 	if err != nil && (!check.IsSkip(err) || len(workloads) == 0) {
 		return nil, err
@@ -108,9 +140,10 @@ func accountExists(s *observe.Snapshot) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := types.NamespacedName{Namespace: server.Flag("agent-namespace", ""), Name: server.Flag("agent-service-account", "")}
-	if want.Name != "" && !slices.Contains(all, want) {
-		return one("ServiceAccount "+want.String(), "servers demand it, and it does not exist", ""), nil
+	for _, p := range servers {
+		if want := demanded(p); want.Name != "" && !slices.Contains(all, want) {
+			return one("ServiceAccount "+want.String(), p.Name+" demands it, and it does not exist", ""), nil
+		}
 	}
 	for _, w := range workloads {
 		if lacksAccount(s, w) {
