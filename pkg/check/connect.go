@@ -17,6 +17,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
 // Connect asks the API server for its version. Its error wraps ErrUnreachable, is one line, and has a hint.
@@ -40,7 +42,7 @@ func Connect(ctx context.Context, env *Env) error {
 // Explain turns an error of talking to the API server into one line that says what is wrong, with a hint of what to do.
 func Explain(err error, cfg *rest.Config, now time.Time) error {
 	what, hint := diagnose(err, cfg, now)
-	return WithHint(fmt.Errorf("%w at %s: %s", ErrUnreachable, cfg.Host, what), "%s", hint)
+	return WithHint(fmt.Errorf("%w at %s: %s", ErrUnreachable, redact.Text(cfg.Host), what), "%s", hint)
 }
 
 func diagnose(err error, cfg *rest.Config, now time.Time) (what, hint string) {
@@ -65,7 +67,7 @@ func diagnose(err error, cfg *rest.Config, now time.Time) (what, hint string) {
 	case apierrors.IsForbidden(err):
 		return "this user lacks the right: " + err.Error(), "use the kubeconfig of a cluster administrator"
 	}
-	return err.Error(), "try `kubectl version` with the same --kubeconfig and --context"
+	return redact.Text(err.Error()), "try `kubectl version` with the same --kubeconfig and --context"
 }
 
 func diagnoseTLS(err error) (string, bool) {

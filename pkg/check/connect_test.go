@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,8 @@ func TestConnectExplains(t *testing.T) {
 		"another's client":   {rest.Config{Host: serveTLS(t, good, 401), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM, CertData: client, KeyData: clientKey}}, "may belong to another cluster", "kubeconfig"},
 		"forbidden":          {rest.Config{Host: serveTLS(t, good, 403), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "lacks the right", "administrator"},
 		"not Kubernetes":     {rest.Config{Host: serveTLS(t, good, 404), TLSClientConfig: rest.TLSClientConfig{CAData: goodPEM}}, "not a Kubernetes API server", "port"},
+		"URL with password":  {rest.Config{Host: refused, Proxy: failingProxy("no way to https://u:canary@h")}, "no way to https://", "kubectl version"},
+		"host with password": {rest.Config{Host: strings.Replace(refused, "//", "//u:canary@", 1)}, "connection refused", "fairlead up"},
 		"unknown name":       {rest.Config{Host: "https://no-such-name.invalid:6443"}, "does not resolve", "DNS"},
 	}
 	for name, tc := range tests {
@@ -101,11 +104,18 @@ func TestConnectExplains(t *testing.T) {
 			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(HintOf(err), tc.wantHint) {
 				t.Errorf("got %v\nhint %q\nwant %q, hint %q", err, HintOf(err), tc.want, tc.wantHint)
 			}
+			if strings.Contains(err.Error(), "canary") {
+				t.Errorf("it repeats a password: %v", err)
+			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
 			}
 		})
 	}
+}
+
+func failingProxy(text string) func(*http.Request) (*url.URL, error) {
+	return func(*http.Request) (*url.URL, error) { return nil, errors.New(text) }
 }
 
 func closedPort(t *testing.T) string {

@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/kubeconfig"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/internal/redact"
 )
 
 // Flags are kubectl's flags for the cluster to talk to, and --name.
@@ -61,9 +62,9 @@ const TakesCommand = "fairlead.dev/takes-command"
 
 func (c Cluster) String() string {
 	if c.Context == "" {
-		return c.Config.Host
+		return redact.Text(c.Config.Host)
 	}
-	return fmt.Sprintf("context %s (%s)", c.Context, c.Config.Host)
+	return fmt.Sprintf("context %s (%s)", c.Context, redact.Text(c.Config.Host))
 }
 
 // Connect finds the cluster and makes sure that it answers. What client-go logs is
@@ -101,7 +102,7 @@ func (f Flags) Load() (Cluster, error) {
 		rules.ExplicitPath = *f.KubeConfig
 		return out, withHint(NoContext(out.Context, raw, rules))
 	}
-	if err := checkProxyURL(raw, out.Context); err != nil {
+	if err := CheckProxyURL(raw, out.Context, *f.ClusterName); err != nil {
 		return out, err
 	}
 	if c := raw.Contexts[out.Context]; c != nil {
@@ -118,14 +119,17 @@ func (f Flags) Load() (Cluster, error) {
 	return out, nil
 }
 
-// checkProxyURL comes before client-go, whose errors repeat the URL and its password.
-func checkProxyURL(raw clientcmdapi.Config, context string) error {
-	c := raw.Contexts[context]
-	if c == nil || raw.Clusters[c.Cluster] == nil || raw.Clusters[c.Cluster].ProxyURL == "" {
+// CheckProxyURL refuses a proxy-url that is not valid, of a context's cluster or of the one that is chosen by its name. Call it
+// before client-go, whose errors repeat the URL and its password.
+func CheckProxyURL(raw clientcmdapi.Config, context, cluster string) error {
+	if c := raw.Contexts[context]; c != nil {
+		cluster = cmp.Or(cluster, c.Cluster)
+	}
+	if raw.Clusters[cluster] == nil || raw.Clusters[cluster].ProxyURL == "" {
 		return nil
 	}
-	if _, err := kubeconfig.ParseProxyURL(raw.Clusters[c.Cluster].ProxyURL); err != nil {
-		return fmt.Errorf("context %q: proxy-url of cluster %q: %w", context, c.Cluster, err)
+	if _, err := kubeconfig.ParseProxyURL(raw.Clusters[cluster].ProxyURL); err != nil {
+		return fmt.Errorf("context %q: proxy-url of cluster %q: %w", context, cluster, err)
 	}
 	return nil
 }

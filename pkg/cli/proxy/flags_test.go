@@ -3,6 +3,7 @@
 package proxy_test
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -37,17 +39,25 @@ func TestBadInput(t *testing.T) {
 	}
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
-	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxied := func(url string) string {
-		config.Clusters["test"].ProxyURL = url
+	changed := func(change func(*clientcmdapi.Config)) string {
+		config, err := clientcmd.LoadFromFile(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(config)
 		path := filepath.Join(t.TempDir(), "config")
 		if err := clientcmd.WriteToFile(*config, path); err != nil {
 			t.Fatal(err)
 		}
 		return "--kubeconfig=" + path
+	}
+	proxied := func(url string) string {
+		return changed(func(c *clientcmdapi.Config) { c.Clusters["test"].ProxyURL = url })
+	}
+	other := func(url string) string {
+		return changed(func(c *clientcmdapi.Config) {
+			c.Clusters["other"] = &clientcmdapi.Cluster{Server: c.Clusters["test"].Server, ProxyURL: url}
+		})
 	}
 	for _, tt := range []struct {
 		want string
@@ -87,6 +97,8 @@ func TestBadInput(t *testing.T) {
 		{exposed + " has mode 0644", []string{"--port", "0", "--tls", "--write-kubeconfig", exposed}},
 		{"does not know the scheme socks5h", []string{proxied("socks5h://u:canary@127.0.0.1:1")}},
 		{"not valid", []string{proxied("http://u:can/ary@127.0.0.1:1")}},
+		{"does not know the scheme socks5h", []string{other("socks5h://u:canary@127.0.0.1:1"), "--cluster", "other"}},
+		{"not valid", []string{other("http://u:can/ary@127.0.0.1:1"), "--cluster", "other"}},
 	} {
 		cmd := fairlead(t.Context(), kubeconfig, append([]string{"proxy"}, tt.args...)...)
 		out, err := cmd.CombinedOutput()
@@ -96,6 +108,29 @@ func TestBadInput(t *testing.T) {
 		if strings.Contains(string(out), "canary") || strings.Contains(string(out), "can/ary") {
 			t.Errorf("%q: the output repeats the password:\n%s", tt.args, out)
 		}
+	}
+}
+
+// An answer of 502 does not repeat the password of the server's URL.
+func TestNoPasswordInAnswers(t *testing.T) {
+	config, err := clientcmd.LoadFromFile(fakeAPIServer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["test"].Server = "https://u:canary@127.0.0.1:" + daemontest.Ports(t, 1)[0]
+	path := filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, path, "--port", "0")
+	resp, err := http.Get("http://" + p.address + "/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), "connection refused") || strings.Contains(string(body), "canary") {
+		t.Errorf("status %d, %s, %v", resp.StatusCode, body, err)
 	}
 }
 

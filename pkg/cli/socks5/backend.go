@@ -138,15 +138,15 @@ func (o *Options) addContext(proxy *url.URL) (remove func(), err error) {
 	return serving.AddContext(o.WriteKubeconfig, entry, o.Streams.ErrOut)
 }
 
-// entry is the current context with the proxy before its API server. Its name is that of the
-// context with a prefix, unless the user has chosen one.
+// entry is the current context, as the flags change it, with the proxy before its API server. Its name is that of the
+// context with a prefix, unless the user has chosen one. Without a context there are the flags alone.
 func (o *Options) entry(prefix string, proxy *url.URL) (e kubeconfig.Entry, warnings []string, err error) {
-	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
+	source, err := o.Cluster.Kubeconfig()
 	if err != nil {
-		return e, nil, fmt.Errorf("read kubeconfig: %w", err)
+		return e, nil, err
 	}
-	from := cmp.Or(*o.Cluster.Context, source.CurrentContext)
-	if e, warnings, err = kubeconfig.Through(&source, from, cmp.Or(o.ContextName, prefix+from), proxy); err != nil {
+	from := source.CurrentContext
+	if e, warnings, err = kubeconfig.Through(&source, from, cmp.Or(o.ContextName, prefix+cmp.Or(from, "server")), proxy); err != nil {
 		return e, nil, err
 	}
 	return e, warnings, cmp.Or(o.checkCredentials(e, proxy), o.checkCertificate(e))
@@ -173,9 +173,11 @@ func (o *Options) commandEnvironment(proxy *url.URL, config *rest.Config) (env m
 	return env, remove, nil
 }
 
-// withoutContext reports whether the cluster is that of this Pod or of --server, and no context of
-// a kubeconfig.
+// withoutContext reports whether the cluster is that of this Pod, and no context of a kubeconfig.
 func (o *Options) withoutContext() bool {
+	if *o.Cluster.APIServer != "" {
+		return false
+	}
 	source, err := o.Cluster.ToRawKubeConfigLoader().RawConfig()
 	return err == nil && source.Contexts[cmp.Or(*o.Cluster.Context, source.CurrentContext)] == nil
 }

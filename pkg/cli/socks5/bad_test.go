@@ -181,6 +181,31 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestNoPasswordInErrors: the URLs of proxies that are not valid are not repeated, nor is that of an API server with a password.
+func TestNoPasswordInErrors(t *testing.T) {
+	kubeconfig := apiServer(t)
+	other := func(url string) string {
+		return changed(t, kubeconfig, func(c *clientcmdapi.Config) {
+			c.Clusters["other"] = &clientcmdapi.Cluster{Server: c.Clusters["test"].Server, ProxyURL: url}
+		})
+	}
+	for _, tt := range []struct {
+		want, kubeconfig string
+		args             []string
+	}{
+		{"does not know the scheme socks5h", other("socks5h://u:canary@127.0.0.1:1"), []string{"--cluster", "other"}},
+		{"not valid", other("http://u:canary/@127.0.0.1:1"), []string{"--cluster", "other"}},
+		{"connection refused", changed(t, kubeconfig, func(c *clientcmdapi.Config) {
+			c.Clusters["test"].Server = "https://u:canary@127.0.0.1:" + daemontest.Ports(t, 1)[0]
+		}), nil},
+	} {
+		out, err := fairlead(t, tt.kubeconfig, slices.Concat([]string{"--listen", "127.0.0.1:0", "--via", "network"}, tt.args, []string{"--", "true"})...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), tt.want) || strings.Contains(string(out), "canary") {
+			t.Errorf("%q: %v, want %q without the password\n%s", tt.args, err, tt.want, out)
+		}
+	}
+}
+
 // TestChangedHostKey: the error for a bastion with another host key has both fingerprints.
 func TestChangedHostKey(t *testing.T) {
 	b := sshdtest.New(t)

@@ -70,6 +70,46 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]
 	}
 }
 
+// TestCommandHasFlags: the kubeconfig of a command and the context of --write-kubeconfig are for the cluster and the user that the
+// flags choose, and not for those of the context alone. A token on the command line is a secret as one of the file is.
+func TestCommandHasFlags(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "config")
+	const text = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}], users: [],
+ contexts: [{name: c, context: {cluster: c}}]}`
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	for name, file := range map[string]string{"c": source, "server": none} {
+		o, out := newOptions(t)
+		t.Setenv("KUBECONFIG", file)
+		*o.Cluster.Impersonate, *o.Cluster.APIServer, *o.Cluster.BearerToken = "alice", "https://192.0.2.9:6443", "of-the-flag"
+		proxy := &url.URL{Scheme: "socks5", Host: "127.0.0.1:1080", User: url.UserPassword("fairlead", "hidden")}
+		env, remove, err := o.commandEnvironment(proxy, &rest.Config{Host: "https://192.0.2.9:6443"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remove()
+		config, err := clientcmd.LoadFromFile(env["KUBECONFIG"])
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		c := config.Contexts[config.CurrentContext]
+		if c == nil || config.CurrentContext != name || config.Clusters[c.Cluster].Server != "https://192.0.2.9:6443" ||
+			config.AuthInfos[c.AuthInfo].Impersonate != "alice" || config.AuthInfos[c.AuthInfo].Token != "of-the-flag" {
+			t.Errorf("%s: %+v", name, config)
+		}
+		o.WriteKubeconfig = filepath.Join(t.TempDir(), "shared")
+		if err := os.WriteFile(o.WriteKubeconfig, []byte("{apiVersion: v1, kind: Config}\n"), 0o644); err != nil { //nolint:gosec // readable on purpose
+			t.Fatal(err)
+		}
+		proxy.User, o.InsecureNoAuth = nil, true
+		if _, err := o.addContext(proxy); err == nil || !strings.Contains(err.Error(), "other users") {
+			t.Errorf("%s: a token in a file that other users can read: %v", name, err)
+		}
+	}
+}
+
 // TestAddContextElsewhere: in another directory, the context still finds the files and the
 // plugin that its kubeconfig names by relative paths.
 func TestAddContextElsewhere(t *testing.T) {

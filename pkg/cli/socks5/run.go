@@ -258,7 +258,7 @@ func (o *Options) warnOfLoopback(config *rest.Config) {
 		return
 	}
 	if u, err := url.Parse(config.Host); err == nil && gateway.IsLoopback(u.Hostname()) {
-		fmt.Fprintf(o.Streams.ErrOut, "Warning: kubectl and other Go programs ignore HTTPS_PROXY for a server on this machine (%s): use --write-kubeconfig for them\n", config.Host)
+		fmt.Fprintf(o.Streams.ErrOut, "Warning: kubectl and other Go programs ignore HTTPS_PROXY for a server on this machine (%s): use --write-kubeconfig for them\n", u.Redacted())
 	}
 }
 

@@ -44,6 +44,9 @@ func (o *options) target(ctx context.Context, name string) (observe.Target, erro
 		err := clusterflags.NoContext(out.Context, raw, rules)
 		return out, fmt.Errorf("%w\nhint: %s", err, check.HintOf(err))
 	}
+	if err := clusterflags.CheckProxyURL(raw, out.Context, ""); err != nil {
+		return out, err
+	}
 	if out.Config, err = loader.ClientConfig(); err != nil {
 		return out, fmt.Errorf("context %q: %w: see \"kubectl config view\"", out.Context, err)
 	}

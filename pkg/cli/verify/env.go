@@ -47,6 +47,9 @@ func (o *Options) genericEnv() (*check.Env, error) {
 	if _, ok := raw.Contexts[name]; !ok {
 		return nil, clusterflags.NoContext(name, raw, rules)
 	}
+	if err := clusterflags.CheckProxyURL(raw, name, ""); err != nil {
+		return nil, err
+	}
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return nil, check.WithHint(fmt.Errorf("context %q: %w", name, err), "kubectl config view")

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,33 +160,20 @@ func (d *dialer) attempt(ctx context.Context, p path, to gateway.Destination) (g
 	if p == d.here && !to.Addr.IsValid() {
 		return d.apiServer(ctx, to)
 	}
-	c, first := p.Dial(ctx, to)
+	c, others, first := d.first(ctx, p, to)
 	if first == nil {
 		return c, nil
 	}
-	first = asError(ctx, first, to)
 	if d.isUnknownThere(p, to, first) {
 		return d.apiServer(ctx, to)
 	}
-	if d.o.Alternatives == nil || !oneOfSeveral(to) || !oneEndpoint(first) {
+	if !d.mayFailOver(to) || !oneEndpoint(first) {
 		return nil, first
 	}
-	others, err := d.o.Alternatives(ctx, to)
-	if err != nil {
-		return nil, first // it says more than that the search for others failed
+	if others == nil {
+		others = d.others(ctx, to)
 	}
-	// Users write EndpointSlices, so each address is judged as the first one was.
-	others = slices.DeleteFunc(others, func(o gateway.Destination) bool { return gateway.Check(ctx, o) != nil })
-	for _, other := range others[:min(len(others), maxAttempts-1)] {
-		c, err := d.path.Dial(ctx, other)
-		if err == nil {
-			return c, nil
-		}
-		if err = asError(ctx, err, other); !oneEndpoint(err) {
-			return nil, err
-		}
-	}
-	return nil, first
+	return d.another(ctx, others, first)
 }
 
 // isUnknownThere reports whether a destination is the API server, and agents cannot resolve the name that the kubeconfig
@@ -209,7 +195,7 @@ func (d *dialer) apiServer(ctx context.Context, to gateway.Destination) (gateway
 	addrs = addrs[:min(len(addrs), maxAttempts)]
 	for i, addr := range addrs {
 		to.Addr = netip.AddrPortFrom(addr.Unmap(), to.Port)
-		c, err := d.dialHere(ctx, to, len(addrs)-i)
+		c, err := dialShare(ctx, d.here, to, len(addrs)-i)
 		if err == nil {
 			return c, nil
 		}
@@ -222,37 +208,13 @@ func (d *dialer) apiServer(ctx context.Context, to gateway.Destination) (gateway
 	return nil, first
 }
 
-// dialHere dials one of several addresses that are left, in its share of the time.
-func (d *dialer) dialHere(ctx context.Context, to gateway.Destination, left int) (gateway.Conn, error) {
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
-		defer cancel()
-	}
-	return d.here.Dial(ctx, to)
-}
-
-// oneOfSeveral reports whether a destination may be one of several endpoints of a Service, or of several
-// addresses of a host: nodes and Pods have the name that the client sent only then, or if it is their own.
-func oneOfSeveral(to gateway.Destination) bool {
-	_, err := netip.ParseAddr(to.Host)
-	return to.Kind == gateway.KindService || err != nil
-}
-
-// oneEndpoint reports whether a failure may be that of one endpoint only.
-func oneEndpoint(err error) bool {
-	switch gateway.ReasonOf(err) {
-	case gateway.ReasonRefused, gateway.ReasonHostUnreachable, gateway.ReasonNotFound, gateway.ReasonTimeout:
-		return true
-	}
-	return false
-}
-
 // asError gives a reason to errors that have none yet.
 func asError(ctx context.Context, err error, to gateway.Destination) error {
 	var known *gateway.Error
 	var network net.Error
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

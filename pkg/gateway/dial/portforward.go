@@ -12,9 +12,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -118,16 +116,16 @@ func (p *portForward) external() bool { return false }
 // node's network.
 func (p *portForward) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
 	if to.Kind == gateway.KindNode {
-		pod, err := p.hostPod(ctx, to.Node)
-		if err != nil {
-			return nil, err
-		}
-		to.Pod = pod
+		return p.dialNode(ctx, to)
 	}
 	if to.Pod.Name == "" {
 		return nil, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST",
 			"port-forwarding reaches only Pods, and the endpoint %s of %s is none", to.Addr, to)
 	}
+	return p.dialPod(ctx, to)
+}
+
+func (p *portForward) dialPod(ctx context.Context, to gateway.Destination) (gateway.Conn, error) {
 	const tries = 3 // an upstream may end, by its idle timeout or otherwise, while it is picked
 	var last error
 	for range tries {
@@ -288,68 +286,6 @@ func (p *portForward) Close() error {
 	p.mu.Unlock()
 	p.goroutines.Wait()
 	return nil
-}
-
-// hostPodTTL is short, because host network Pods come and go with rollouts.
-const hostPodTTL = 30 * time.Second
-
-// hostPod finds a ready Pod in a node's network: agents of the tunnel first, then kube-proxy,
-// then any.
-func (p *portForward) hostPod(ctx context.Context, node string) (types.NamespacedName, error) {
-	p.mu.Lock()
-	known, ok := p.hosts[node]
-	p.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
-		return known.NamespacedName, nil
-	}
-	list, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
-		FieldSelector: "spec.nodeName=" + node + ",status.phase=Running", ResourceVersion: "0",
-	})
-	if apierrors.IsForbidden(err) {
-		return types.NamespacedName{}, gateway.Errorf(gateway.ReasonDenied, "ask for the right to list Pods in all namespaces",
-			"a node is reached through a Pod in its network, but Pods cannot be listed: %w", err)
-	}
-	if err != nil {
-		return types.NamespacedName{}, gateway.Errorf(gateway.ReasonPathDown, "check that the API server answers: kubectl get --raw /readyz",
-			"list the Pods of node %s: %w", node, err)
-	}
-	best, rank := types.NamespacedName{}, len(hostPodApps)+1
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if r := hostPodRank(pod); r < rank {
-			best, rank = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, r
-		}
-	}
-	if best.Name == "" {
-		return best, gateway.Errorf(gateway.ReasonUnsupported, "use --via direct or --via ssh=USER@HOST",
-			"node %s runs no ready Pod in its own network, and port-forwarding reaches a node through one", node)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.hosts) > 10000 {
-		clear(p.hosts)
-	}
-	p.hosts[node] = hostPod{best, time.Now().Add(hostPodTTL)}
-	return best, nil
-}
-
-var hostPodApps = []string{"konnectivity-agent", "kube-proxy"}
-
-// hostPodRank is lower for better Pods; it is past the end of the ranks for those that will
-// not do.
-func hostPodRank(pod *corev1.Pod) int {
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	if !pod.Spec.HostNetwork || !ready || pod.DeletionTimestamp != nil {
-		return len(hostPodApps) + 1
-	}
-	for i, app := range hostPodApps {
-		if pod.Labels["k8s-app"] == app || pod.Labels["app.kubernetes.io/name"] == app {
-			return i
-		}
-	}
-	return len(hostPodApps)
 }
 
 func upgradeError(err error, pod types.NamespacedName) error {

@@ -290,6 +290,29 @@ func forwardNode(t *testing.T, c forwardTest) {
 	})
 	ping(t, mustDial(t, d, to), "node")
 	wantReason(t, c.dialer(t, Options{Config: c.As("jane")}), to, gateway.ReasonDenied, "list Pods")
+
+	// A rollout replaces the Pod. Another one is found at once.
+	remove := func(pod string) {
+		t.Helper()
+		now := int64(0)
+		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Pod("default", "host-2", "node-1", []string{"127.0.0.1"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	fresh := c.dialer(t, Options{}) // one without an upstream connection to the Pod, but with the Pod in mind
+	p := fresh.(*dialer).path.(*portForward)
+	p.hosts["node-1"] = hostPod{types.NamespacedName{Namespace: "default", Name: "host"}, time.Now().Add(time.Hour)}
+	remove("host")
+	ping(t, mustDial(t, fresh, to), "through the other Pod")
+	// If there is no other, the failure of the Pod is reported.
+	p = c.dialer(t, Options{}).(*dialer).path.(*portForward)
+	p.hosts["node-1"] = hostPod{types.NamespacedName{Namespace: "default", Name: "host-2"}, time.Now().Add(time.Hour)}
+	remove("host-2")
+	wantReason(t, p, to, gateway.ReasonNotFound, "default/host-2")
+	if _, known := p.hosts["node-1"]; known {
+		t.Error("a Pod that is gone is still assumed")
+	}
 }
 
 // forwardStalled: a client that reads nothing does not hold up others for long, and sees an
