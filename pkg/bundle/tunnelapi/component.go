@@ -5,6 +5,8 @@ package tunnelapi
 import (
 	"net"
 	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -28,6 +30,9 @@ const (
 	// stateDir has the token for the Konnectivity servers.
 	stateDir   = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/state"
 	stateToken = "token"
+
+	// stopDelay and stopDrain are the program's defaults, and stopRest is the time for all that follows.
+	stopDelay, stopDrain, stopRest = 3 * time.Second, 10 * time.Second, 20 * time.Second
 )
 
 // Enabled reports whether a bundle has the API server.
@@ -75,7 +80,9 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		// Without a replica, kube-apiserver deletes no namespace.
 		PriorityClass: "system-cluster-critical",
 		Replicas:      ptr.Deref(a.Replicas, 1),
-		Affinity:      component.SpreadHosts(Labels()),
+
+		TerminationGraceSeconds: ptr.To(stopSeconds(a)),
+		Affinity:                component.SpreadHosts(Labels()),
 		Tolerations: []corev1.Toleration{
 			{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 			{Key: v1alpha1.LabelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
@@ -85,6 +92,23 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		c.Resources = *a.Resources
 	}
 	return c
+}
+
+// stopSeconds is how long the program may take to stop: connections and clients get the times of two flags side by side,
+// and then watches and the last requests end.
+func stopSeconds(a *v1alpha1.TunnelAPI) int64 {
+	delay, drain := stopDelay, stopDrain
+	for _, arg := range a.ExtraArgs {
+		d, err := time.ParseDuration(arg.Value)
+		switch name := strings.ReplaceAll(arg.Name, "_", "-"); {
+		case err != nil:
+		case name == "shutdown-delay-duration":
+			delay = d
+		case name == "connect-drain-timeout":
+			drain = d
+		}
+	}
+	return int64((max(delay, drain) + stopRest).Seconds())
 }
 
 // Flags are all flags of the API server.

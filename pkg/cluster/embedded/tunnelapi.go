@@ -45,6 +45,7 @@ func (p *plan) tunnelAPI() process.Spec {
 			component.PlainFlag("bind-address", p.state.HostIP),
 			component.PlainFlag("konnectivity-server", "unix://"+p.StateSocket()),
 			component.PlainFlag("kubeconfig", p.Kubeconfig(progTunnelAPI)),
+			component.PlainFlag("shutdown-delay-duration", "0s"), // its endpoint stays
 			component.PlainFlag("tls-cert-file", p.PKI(progTunnelAPI+".crt")),
 			component.PlainFlag("tls-private-key-file", p.PKI(progTunnelAPI+".key")),
 		},

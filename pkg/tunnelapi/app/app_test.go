@@ -62,6 +62,21 @@ func start(t *testing.T, servers ...string) *rest.Config {
 // launch runs the API server without a kube-apiserver: only its own loopback client is authorized.
 func launch(t *testing.T, o *Options, servers ...string) *rest.Config {
 	t.Helper()
+	o.ShutdownDelay = 0
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg, done := launchUntil(ctx, t, o, servers...)
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return cfg
+}
+
+// launchUntil is launch with a server that gets SIGTERM when ctx ends. The channel has the error of its end.
+func launchUntil(ctx context.Context, t *testing.T, o *Options, servers ...string) (*rest.Config, chan error) {
+	t.Helper()
 	o.Servers, o.CountsInterval = servers, 100*time.Millisecond
 	o.PollInterval = 100 * time.Millisecond
 	o.Authentication.RemoteKubeConfigFileOptional, o.Authorization.RemoteKubeConfigFileOptional = true, true
@@ -88,16 +103,9 @@ func launch(t *testing.T, o *Options, servers ...string) *rest.Config {
 	if err := o.install(s); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.PrepareRun().RunWithContext(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return s.LoopbackClientConfig
+	return s.LoopbackClientConfig, done
 }
 
 // get asks for a path with an Accept header.
@@ -419,6 +427,7 @@ func TestValidate(t *testing.T) {
 		"no token":       {func(o *Options) { o.Servers = []string{"https://a:1"} }, "needs --konnectivity-server-token-file"},
 		"stale too soon": {func(o *Options) { o.StaleAfter = o.PollInterval }, "at least twice --poll-interval"},
 		"no requests":    {func(o *Options) { o.MaxRequestsInFlight = 0 }, "--max-requests-inflight must be at least 1"},
+		"delay":          {func(o *Options) { o.ShutdownDelay = -1 }, "--shutdown-delay-duration must not be negative"},
 		"no watches":     {func(o *Options) { o.MaxWatches = 0 }, "--max-watches must be at least 1"},
 	} {
 		o := NewOptions()

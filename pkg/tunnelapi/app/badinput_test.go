@@ -99,7 +99,8 @@ func TestBadInput(t *testing.T) {
 		{path: "/tunnelagents?limit=1&continue=abc", code: http.StatusBadRequest, text: "continue"},
 		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"../tunnelservers/one"}`), code: http.StatusBadRequest, text: "continue"},
 		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: "Expired"},
-		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: `"continue":"`}, // to go on with
+		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: `"continue":"`},                 // to go on with
+		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+future+`,"start":"a1\u0000"}`), code: http.StatusGone, text: `"continue":"`}, // of a later replica
 		{path: "/tunnelagents?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+current+`,"start":"a1\u0000"}`), code: http.StatusOK, text: `"name":"a2"`, without: `"name":"a1"`},
 		{path: "/tunnelagents?limit=1&resourceVersion=" + current + "&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+current+`,"start":"a1\u0000"}`), code: http.StatusBadRequest, text: "continue"},
 		{path: "/tunnelagents", code: http.StatusOK, text: `"name":"a2"`, without: `"continue"`},
@@ -133,6 +134,8 @@ func TestBadInput(t *testing.T) {
 		{path: "/tunnelconnections?limit=-1", code: http.StatusOK, text: `"items":[]`},
 		{path: "/tunnelconnections?limit=1&continue=abc", code: http.StatusBadRequest},
 		{path: "/tunnelconnections?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`), code: http.StatusGone, text: "Expired", without: `"continue":"`},
+		{path: "/tunnelconnections?limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":`+future+`,"start":"a"}`), code: http.StatusGone, text: "Expired", without: `"continue":"`},
+		{path: "/tunnelconnections?resourceVersionMatch=Exact&resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
 		{path: "/tunnelconnections?resourceVersion=1&resourceVersionMatch=Exact", code: http.StatusGone, text: "Expired"},
 		{path: "/tunnelconnections?resourceVersion=" + future, code: http.StatusGatewayTimeout, text: "ResourceVersionTooLarge"},
 		{path: "/tunnelconnections?resourceVersion=abc", code: http.StatusBadRequest},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,6 +25,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/collect"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/registry"
 )
+
+// watchGrace is how long the server waits for the ends of watches at most.
+const watchGrace = 2 * time.Second
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o *Options) error {
@@ -51,6 +55,7 @@ func (o *Options) config() (*genericapiserver.Config, error) {
 	cfg.EffectiveVersion, cfg.FeatureGate = compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultFeatureGate
 	cfg.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString(v1alpha1.SubresourceConnect))
 	cfg.EnableProfiling, cfg.MaxRequestsInFlight = o.Profiling, o.MaxRequestsInFlight
+	cfg.ShutdownDelayDuration, cfg.ShutdownWatchTerminationGracePeriod = o.ShutdownDelay, watchGrace
 	namer := openapinamer.NewDefinitionNamer(registry.Scheme)
 	cfg.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	cfg.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
@@ -94,14 +99,26 @@ func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 	if err := o.installConnect(s, group, source); err != nil {
 		return err
 	}
+	if err := collectUntilStopped(s, source); err != nil {
+		return err
+	}
 	if err := s.InstallAPIGroup(group.Info()); err != nil {
 		return fmt.Errorf("install the API group: %w", err)
 	}
-	if err := s.AddReadyzChecks(healthz.NamedCheck("konnectivity-servers", func(*http.Request) error { return source.Ready() })); err != nil {
-		return err
-	}
-	return s.AddPostStartHook("collect", func(hook genericapiserver.PostStartHookContext) error {
-		go source.Run(hook.Context)
+	return s.AddReadyzChecks(healthz.NamedCheck("konnectivity-servers", func(*http.Request) error { return source.Ready() }))
+}
+
+// collectUntilStopped runs the collector until no request is served any more. The context of a hook ends before, when the
+// server begins to end its watches.
+func collectUntilStopped(s *genericapiserver.GenericAPIServer, source *late) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	s.RegisterDestroyFunc(func() { // before the stores are destroyed, which is registered later
+		cancel()
+		running.Wait()
+	})
+	return s.AddPostStartHook("collect", func(genericapiserver.PostStartHookContext) error {
+		running.Go(func() { source.Run(ctx) })
 		return nil
 	})
 }

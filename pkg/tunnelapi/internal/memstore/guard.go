@@ -17,7 +17,29 @@ import (
 //
 // A resource version that is no number is a bad request. The watch cache returns an error for it that would be answered
 // with status 500.
+//
+// The watch cache waits for seconds until it reaches the resource version of a continue token. Guard answers the page of a
+// store that was made later at once: see expired.
 type Guard struct{ storage.Interface }
+
+// GetList implements storage.Interface.
+func (g Guard) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if opts.Predicate.Continue == "" || !opts.Recursive {
+		return g.Interface.GetList(ctx, key, opts, list)
+	}
+	from, wanted, err := storage.DecodeContinue(opts.Predicate.Continue, key)
+	if err != nil {
+		return g.Interface.GetList(ctx, key, opts, list) // which says what is wrong
+	}
+	rv, err := g.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if wanted > 0 && uint64(wanted) > rv {
+		return expired(true, from, key)
+	}
+	return g.Interface.GetList(ctx, key, opts, list)
+}
 
 // Get implements storage.Interface.
 func (g Guard) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {

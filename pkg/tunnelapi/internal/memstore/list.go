@@ -67,15 +67,16 @@ func (s *Store) snapshot(wanted uint64, opts storage.ListOptions, from, prefix s
 	switch {
 	case wanted == 0:
 		return s.now.Clone(), s.rv, nil
+	case wanted < s.compacted || wanted > s.rv && opts.Predicate.Continue != "":
+		return nil, 0, expired(opts.Predicate.Continue != "", from, prefix)
 	case wanted > s.rv:
 		return nil, 0, storage.NewTooLargeResourceVersionError(wanted, s.rv, 0)
-	case wanted < s.compacted:
-		return nil, 0, expired(opts.Predicate.Continue != "", from, prefix)
 	}
 	return s.atLocked(wanted), wanted, nil
 }
 
-// expired is the answer to a list at a resource version that the store has forgotten. For a later page it has a token
+// expired is the answer to a list at a resource version that the store has forgotten, and to a later page of a list of a
+// store that was made later: it is never reached, and clients go on, or begin again, only if the list has expired. For a later page it has a token
 // with which the client can go on at the latest resource version.
 func expired(paging bool, from, prefix string) error {
 	if !paging {

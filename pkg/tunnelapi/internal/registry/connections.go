@@ -166,7 +166,7 @@ func (c *Connections) List(ctx context.Context, options *metainternalversion.Lis
 	}
 	var s *snapshot
 	if wanted > 0 {
-		s, err = c.old(uint64(wanted), selectorOf(label, field))
+		s, err = c.old(uint64(wanted), selectorOf(label, field), options.Continue != "")
 	} else if s, err = c.fresh(ctx, label, field); err == nil && options.Continue == "" {
 		err = notFuture(options.ResourceVersion, s.rv)
 	}
@@ -297,11 +297,12 @@ func (c *Connections) trimLocked(now time.Time) {
 	}
 }
 
-// old returns the snapshot of an earlier page.
-func (c *Connections) old(rv uint64, selector string) (*snapshot, error) {
+// old returns the snapshot of an earlier page, or at an exact resource version. The page of a process that started later has
+// expired, too: it is never reached, and after a timeout clients would not list again.
+func (c *Connections) old(rv uint64, selector string, paging bool) (*snapshot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if rv > c.rv {
+	if rv > c.rv && !paging {
 		return nil, storage.NewTooLargeResourceVersionError(rv, c.rv, 1)
 	}
 	for _, s := range c.kept {

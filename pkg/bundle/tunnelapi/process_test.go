@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnelapi_test
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/app"
+)
+
+// TestGrace: the kubelet does not kill a Pod before connections had their time, were reset, and watches were ended, also if
+// extraArgs give them another time.
+func TestGrace(t *testing.T) {
+	for _, config := range []string{
+		"tunnelAPI: {enabled: true}",
+		"tunnelAPI: {enabled: true, connect: true, extraArgs: [{name: connect-drain-timeout, value: 2m30s}]}",
+		"tunnelAPI: {enabled: true, extraArgs: [{name: shutdown-delay-duration, value: 1m}]}",
+	} {
+		list := objects(t, config)
+		pod := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec
+		cmd := app.NewCommand()
+		if err := cmd.ParseFlags(pod.Containers[0].Args); err != nil {
+			t.Fatal(err)
+		}
+		flag := func(name string) time.Duration {
+			d, err := cmd.Flags().GetDuration(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		const reset, watches = 5 * time.Second, 2 * time.Second
+		takes := max(flag("shutdown-delay-duration"), flag("connect-drain-timeout")+reset) + watches
+		if g := pod.TerminationGracePeriodSeconds; g == nil || time.Duration(*g)*time.Second < takes+5*time.Second {
+			t.Errorf("%q: the Pod has %v s to stop, which takes up to %v", config, g, takes)
+		}
+	}
+}
