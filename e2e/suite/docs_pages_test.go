@@ -31,6 +31,9 @@ var asNode = [][2]string{
 	{`render -f bundle\.yaml`, "render -f static.yaml"},
 }
 
+// other has a bundle that can be installed beside the cluster's own.
+var other = [][2]string{{`--pre -f bundle\.yaml`, "--pre -f other.yaml"}}
+
 // docsPages has what is particular about pages. Files of the same name in testdata/docs prepare what a page's reader has.
 var docsPages = map[string]docsPage{
 	"README.md": {
@@ -60,6 +63,8 @@ var docsPages = map[string]docsPage{
 	"docs/crd-tools.md": {
 		except: map[string]string{"fairlead crd convert": "it needs a conversion webhook; pkg/crd/convert serves one"},
 		ends:   map[string]int{"fairlead crd lint crd.yaml": 1, "fairlead crd validate": 1},
+		// The page shows the findings of another definition than that of the cluster.
+		replace: [][2]string{{`lint crd\.yaml`, "lint faulty/crd.yaml"}},
 	},
 	"docs/gateway.md": {
 		replace: append([][2]string{
@@ -88,7 +93,7 @@ var docsPages = map[string]docsPage{
 	},
 	"docs/proxy.md": {
 		except: map[string]string{"fairlead proxy --via ssh": otherMachine},
-		serve:  []string{"fairlead proxy --write-kubeconfig"},
+		serve:  []string{"fairlead proxy --write-kubeconfig ~/.kube/config"},
 		replace: [][2]string{
 			{`(port=|localhost:)8080`, "${1}$$FREE_PORT"},
 			{`proxy-fairlead-dev`, "proxy-$$SUITE_CONTEXT"},
@@ -96,14 +101,21 @@ var docsPages = map[string]docsPage{
 	},
 	"docs/socks5.md": {
 		except: map[string]string{"fairlead socks5 --via ssh": otherMachine, "kubectl --context socks5-CONTEXT": otherMachine},
-		serve:  []string{"fairlead socks5 --via api --listen"},
+		serve: []string{
+			"fairlead socks5",
+			"fairlead socks5 --listen :1080 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --access-review",
+		},
 		replace: [][2]string{
 			{`^fairlead socks5( --listen :1080)?`, "fairlead socks5 --via api --listen 127.0.0.1:0"}, // simulated nodes forward no ports
 		},
 	},
-	"docs/sysdump.md": {},
+	"docs/check.md": {replace: other},
+	"docs/monitoring.md": {
+		except: map[string]string{"PROVIDER=embedded FAIRLEAD_E2E_BIN": "it runs tests of this package; CI runs them"},
+	},
 	"docs/troubleshooting.md": {
-		serve: []string{"fairlead status --watch"},
+		serve:   []string{"fairlead status --watch"},
+		replace: other,
 	},
 	"docs/tunnel.md": {
 		except: map[string]string{

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,7 +39,7 @@ func TestDocs(t *testing.T) {
 		reader := newReader(ctx, t)
 		common := excepts(docsCommon)
 		for _, page := range append([]string{"../../README.md"}, pages...) {
-			t.Run(filepath.Base(page), func(t *testing.T) { runPage(ctx, t, reader, page, common) })
+			t.Run(strings.TrimPrefix(page, "../../"), func(t *testing.T) { runPage(ctx, t, reader, page, common) })
 		}
 		common.unused(t)
 		for name := range docsPages {
@@ -55,7 +56,7 @@ type docsPage struct {
 	except map[string]string
 	// none is why no command of the page runs.
 	none string
-	// serve are commands that serve until Ctrl-C, as those that end with "&" do.
+	// serve are whole commands that serve until Ctrl-C, as those that end with "&" do.
 	serve []string
 	// ends are exit codes of commands that the page expects to fail, or lets fail.
 	ends map[string]int
@@ -94,7 +95,7 @@ func runPage(ctx context.Context, t *testing.T, reader *reader, page string, com
 			p.prepare(ctx, t, strings.TrimSuffix(filepath.Base(page), ".md"))
 		}
 		begin := time.Now()
-		if err := p.runCommand(ctx, p.replaced(command.Text)); err != nil {
+		if err := p.follow(ctx, command.Text); err != nil {
 			t.Errorf("%s:%d: %s\n%v", name, command.Line, command.Text, err)
 		}
 		t.Logf("%6.1fs %s", time.Since(begin).Seconds(), command.Text)
@@ -160,7 +161,7 @@ func (p *pageRun) prepare(ctx context.Context, t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.must(ctx, t, `cp "$SUITE_HOME/bundle.yaml" . && kubectl create namespace `+namespace)
+	p.must(ctx, t, `cp "$SUITE_STATE/config/bundle.yaml" . && kubectl create namespace `+namespace)
 	p.must(ctx, t, "until kubectl get serviceaccount default >/dev/null 2>&1; do sleep 0.1; done")
 	if _, err := os.Stat(own); err == nil {
 		atEnd(ctx, t, func(ctx context.Context) { p.must(ctx, t, ". "+own+"; cleanup") })
@@ -169,7 +170,7 @@ func (p *pageRun) prepare(ctx context.Context, t *testing.T, name string) {
 	atEnd(ctx, t, func(context.Context) {
 		for _, cmd := range p.serving {
 			if err := stop(cmd); err != nil {
-				t.Errorf("%s: %v\n%s", cmd.Args[len(cmd.Args)-1], err, cmd.Stdout)
+				t.Errorf("%s: %v\n%s", cmd.Args[len(cmd.Args)-1], err, cmd.Stdout.(*lockedBuffer).Bytes())
 			}
 		}
 		_ = os.Remove(filepath.Join(p.home, "state")) // what follows is of this test, and not of the page
@@ -193,7 +194,7 @@ func (p *pageRun) sudo(t *testing.T) {
 // must runs a command of this test.
 func (p *pageRun) must(ctx context.Context, t *testing.T, command string) {
 	t.Helper()
-	if err := p.runCommand(ctx, "set -e\n"+command); err != nil {
+	if err := p.runCommand(ctx, "set -e\n"+command, 0); err != nil {
 		t.Errorf("%s: %v", command, err)
 	}
 }
@@ -220,7 +221,7 @@ func facts(ctx context.Context, t *testing.T) map[string]string {
 	}
 	of := map[string]string{
 		"REPOSITORY": repository, "FREE_PORT": strconv.Itoa(free),
-		"SUITE_HOME": suite.Dir, "SUITE_STATE": suite.StateDir(suite.Name), "SUITE_CONTEXT": suite.Context(),
+		"SUITE_STATE": suite.StateDir(suite.Name), "SUITE_CONTEXT": suite.Context(),
 	}
 	for name, port := range portsOf(t) {
 		of["PORT_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = strconv.Itoa(port)
@@ -231,35 +232,42 @@ func facts(ctx context.Context, t *testing.T) map[string]string {
 // outside is a path that no command of a page may name here, as it may be this machine's.
 var outside = regexp.MustCompile(`(^|[\s=:'"])/(etc|root|usr|var|opt|run|boot)(/|\s|$)`)
 
-// runCommand runs a command, or starts one that serves.
-func (p *pageRun) runCommand(ctx context.Context, command string) error {
-	if outside.MatchString(command) {
-		return errors.New("it names a path of this machine: replace that, or list the command as an exception")
-	}
-	want := 0
+var (
+	background = regexp.MustCompile(`&\s*$`)
+	comment    = regexp.MustCompile(`\s+# .*$`)
+)
+
+// follow does what the page says: it runs the command, or starts one that serves.
+func (p *pageRun) follow(ctx context.Context, command string) error {
+	want, here := 0, p.replaced(command)
 	for prefix, code := range p.ends {
 		if strings.HasPrefix(command, prefix) {
 			p.used[prefix], want = true, code
 		}
 	}
-	background := regexp.MustCompile(`&\s*$`)
 	serves := background.MatchString(command)
-	for _, prefix := range p.serve {
-		if strings.HasPrefix(command, prefix) {
-			p.used[prefix], serves = true, true
-		}
+	if plain := comment.ReplaceAllString(command, ""); slices.Contains(p.serve, plain) {
+		p.used[plain], serves = true, true
 	}
-	if serves {
-		return p.start(ctx, background.ReplaceAllString(command, ""))
+	switch {
+	case outside.MatchString(here):
+		return errors.New("it names a path of this machine: replace that, or list the command as an exception")
+	case serves:
+		return p.start(ctx, background.ReplaceAllString(here, ""))
 	}
+	return p.runCommand(ctx, here, want)
+}
+
+// runCommand runs a command that has to end with an exit code.
+func (p *pageRun) runCommand(ctx context.Context, command string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	state := filepath.Join(p.home, "state")
 	cmd := p.bash(ctx, `trap 'code=$?; { export -p; umask -p; printf "cd %q\n" "$PWD"; } > `+state+`; exit $code' EXIT`+"\n"+command)
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if want != 0 && err == nil || err != nil && !(errors.As(err, &exit) && exit.ExitCode() == want) || ctx.Err() != nil {
-		return fmt.Errorf("want exit code %d: %w\n%s%s", want, errors.Join(err, context.Cause(ctx)), cmd.Stdout, cmd.Stderr)
+	if ended := err == nil || errors.As(err, &exit) && ctx.Err() == nil; !ended || cmd.ProcessState.ExitCode() != want {
+		return fmt.Errorf("%s, want exit code %d: %w\n%s%s", cmd.ProcessState, want, errors.Join(err, context.Cause(ctx)), cmd.Stdout, cmd.Stderr)
 	}
 	return nil
 }

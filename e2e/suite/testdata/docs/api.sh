@@ -6,7 +6,7 @@ prepare() {
   kubectl create namespace fairlead-system
   kubectl create namespace monitoring
   kubectl -n fairlead-system create secret generic fairlead-operator-webhook --from-file=ca.crt="$SUITE_STATE/pki/ca.crt"
-  sed -i 's|^metadata:.*|metadata: {name: default, finalizers: [fairlead.dev/uninstall]}|' bundle.yaml
+  sed -i '/^metadata:/a\  finalizers: [fairlead.dev/uninstall]' bundle.yaml
 }
 cleanup() {
   kubectl delete clusterrolebinding schedulerprofiles prometheus

@@ -21,6 +21,9 @@ spec:
               cronSpec: {type: string}
               replicas: {type: integer, maximum: 10}
 END
+  mkdir faulty
+  sed 's|replicas: {.*|replicas: {type: integer, default: "string"}|' crd.yaml > faulty/crd.yaml
+  echo '    additionalPrinterColumns: [{name: Spec, type: string, jsonPath: .spec.cron}]' >> faulty/crd.yaml
   cp crd.yaml crontabs.yaml
   kubectl apply -f crd.yaml
   kubectl wait --for=condition=Established crd/crontabs.stable.example.com --timeout=30s

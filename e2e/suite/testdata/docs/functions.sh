@@ -1,20 +1,36 @@
 # Functions of the files of pages.
 
-# expose NAMESPACE NAME PORT makes a Service before the server of this suite.
+# expose NAMESPACE NAME PORT makes a Service before the server of this suite: as Pods of the host's network have the address of this machine, a Pod
+# with the server's port stands for it.
 expose() {
-  local slice='kubectl -n e2e get endpointslices -l kubernetes.io/service-name=server -o'
+  local port
+  port=$(kubectl -n e2e get service server -o jsonpath='{.spec.ports[?(@.name=="http")].targetPort}')
   kubectl -n "$1" apply -f - <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: $2, labels: {app: $2}}
+spec:
+  hostNetwork: true
+  containers: [{name: server, image: registry.k8s.io/pause:3.10, ports: [{containerPort: $port}]}]
+---
 apiVersion: v1
 kind: Service
 metadata: {name: $2}
-spec: {ports: [{port: $3}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: $2, labels: {kubernetes.io/service-name: $2}}
-addressType: IPv4
-endpoints: [{addresses: [$($slice jsonpath='{.items[0].endpoints[0].addresses[0]}')], conditions: {ready: true}}]
-ports: [{port: $($slice jsonpath='{.items[0].ports[?(@.name=="http")].port}')}]
+spec: {selector: {app: $2}, ports: [{port: $3, targetPort: $port}]}
+END
+  kubectl -n "$1" wait --for=condition=Ready "pod/$2" --timeout=30s
+  until kubectl -n "$1" get endpointslices -l "kubernetes.io/service-name=$2" -o jsonpath='{.items[*].endpoints[*].addresses}' | grep -q .; do sleep 0.1; done
+}
+
+# other makes other.yaml, a bundle beside that of the cluster.
+other() {
+  cat > other.yaml <<'END'
+apiVersion: fairlead.dev/v1beta1
+kind: Bundle
+metadata: {name: default}
+spec:
+  scheduler: {name: batch-scheduler, profiles: [{schedulerName: batch-scheduler}]}
+  konnectivity: {enabled: false}
 END
 }
 
@@ -49,6 +65,6 @@ spec:
   gateway:
     enabled: true
     form: StaticPod
-    rules: [{action: allow, users: [alice], hosts: [web.shop]}]
+    rules: {allow: [{name: web for developers, groups: [dev]}]}
 END
 }

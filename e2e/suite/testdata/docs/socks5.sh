@@ -5,4 +5,4 @@ prepare() {
   cp "$SUITE_STATE/pki/apiserver.key" tls.key
   cp "$SUITE_STATE/pki/ca.crt" ca.crt
 }
-cleanup() { kubectl -n default delete service,endpointslice hello-app; }
+cleanup() { kubectl -n default delete service/hello-app pod/hello-app; }

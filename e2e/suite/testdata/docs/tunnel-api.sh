@@ -6,5 +6,5 @@ prepare() {
 cleanup() {
   kubectl delete namespace --wait=false team-a
   kubectl delete clusterrolebinding connect-dev
-  kubectl -n default delete service,endpointslice hello-app
+  kubectl -n default delete service/hello-app pod/hello-app
 }
