@@ -21,7 +21,6 @@ var notOfChecks = map[string]string{
 	"fairlead controlplane install":                "it changes the node; e2e/kind/install runs it",
 	"fairlead install":                             "it changes the cluster; e2e/kind/install runs it",
 	"fairlead diff":                                "fairlead up has made the cluster, so it differs; e2e/kind/install runs it",
-	"kubectl create clusterrolebinding":            "the binding exists",
 	"ls -l /etc/kubernetes/konnectivity-server":    "this machine is no control plane node",
 	"chmod 0700 /etc/kubernetes/konnectivity-serv": "it changes the node",
 	"crictl ": "the node image of this project has no crictl",

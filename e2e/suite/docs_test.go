@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/doccommands"
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestDocs runs the commands of README.md and docs/*.md as a reader would: each page in a directory and with a home of its own, its blocks in order, with
@@ -35,6 +36,7 @@ func TestDocs(t *testing.T) {
 	if err != nil || len(pages) < 30 {
 		t.Fatalf("%d pages: %v", len(pages), err)
 	}
+	needsTools(t)
 	run(t, "commands of the documentation", 6*time.Minute, step{"each page", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		common := excepts(docsCommon)
@@ -46,6 +48,44 @@ func TestDocs(t *testing.T) {
 			if _, err := os.Stat("../../" + name); err != nil {
 				t.Error(err)
 			}
+		}
+	}})
+}
+
+func needsTools(t *testing.T) {
+	t.Helper()
+	for _, tool := range []string{"bash", "curl", "git", "jq", "openssl", "tar"} {
+		daemontest.Program(t, tool)
+	}
+}
+
+// TestDocsFindsMistakes proves that TestDocs sees commands that fail, hang or touch this machine, and entries of lists that match nothing.
+func TestDocsFindsMistakes(t *testing.T) {
+	if !suite.Simulated() {
+		t.Skip("as TestDocs")
+	}
+	needsTools(t)
+	run(t, "mistakes of commands", 3*time.Minute, step{"each mistake", func(ctx context.Context, t *testing.T) {
+		p := &pageRun{path: newReader(ctx, t).path, used: map[string]bool{}, docsPage: docsPage{ends: map[string]int{"exit 1": 1}}}
+		p.prepare(ctx, t, "mistakes")
+		for command, good := range map[string]bool{
+			"kubectl get pods": true, "kubectl get podz": false, "fairlead nonsense": false, "false | true": false, "exit 1": true, "exit 1; true": true,
+			"exit 2": false, "cat <name>": false, "ls /etc/": false, "sudo rm file": false, "sleep 600 | cat": false,
+		} {
+			limited, cancel := context.WithTimeout(ctx, 15*time.Second)
+			if err := p.follow(limited, command); (err == nil) != good {
+				t.Errorf("%s: %v", command, err)
+			}
+			cancel()
+		}
+		for _, command := range []string{"VALUE=1; mkdir there; cd there", `[ "$VALUE" = 1 ] && [ "${PWD##*/}" = there ]`} {
+			if err := p.follow(ctx, command); err != nil {
+				t.Error(err)
+			}
+		}
+		listed := excepts(map[string]string{"make ": "a reason", "never": "a reason", "nothing": ""})
+		if listed.has("make x"); len(listed.wrong()) != 2 {
+			t.Errorf("complaints about exceptions: %q", listed.wrong())
 		}
 	}})
 }

@@ -76,13 +76,20 @@ func (e *exceptions) has(command string) (found bool) {
 	return found
 }
 
-// unused complains about exceptions that have matched no command, or say no reason.
-func (e *exceptions) unused(t *testing.T) {
-	t.Helper()
+// wrong are exceptions that have matched no command, or say no reason.
+func (e *exceptions) wrong() (list []string) {
 	for prefix, reason := range e.reasons {
 		if !e.used[prefix] || reason == "" {
-			t.Errorf("exception %q: want a reason (%q), and a command that begins so", prefix, reason)
+			list = append(list, prefix)
 		}
+	}
+	return list
+}
+
+func (e *exceptions) unused(t *testing.T) {
+	t.Helper()
+	for _, prefix := range e.wrong() {
+		t.Errorf("exception %q: want a reason, and a command that begins so", prefix)
 	}
 }
 
