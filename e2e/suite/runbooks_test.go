@@ -39,9 +39,10 @@ func TestRunbooks(t *testing.T) {
 	run(t, "commands of the runbooks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		commands := pageCommands(t, "../../docs/runbooks/*.md")
-		ran := 0
+		excepted, ran := excepts(notInSuite), 0
+		defer excepted.unused(t)
 		for _, command := range slices.Sorted(maps.Keys(commands)) {
-			if excluded(command) || strings.HasPrefix(command, "sudo ") && suite.Simulated() {
+			if excepted.has(command) || strings.HasPrefix(command, "sudo ") && suite.Simulated() {
 				continue
 			}
 			ran++
@@ -57,14 +58,39 @@ func TestRunbooks(t *testing.T) {
 	}})
 }
 
-// excluded reports whether the suite cannot run a command.
-func excluded(command string) bool {
-	for prefix := range notInSuite {
+// exceptions are commands that a test leaves out, by how they begin, with the reasons.
+type exceptions struct {
+	reasons map[string]string
+	used    map[string]bool
+}
+
+func excepts(reasons map[string]string) *exceptions { return &exceptions{reasons, map[string]bool{}} }
+
+// has reports whether a command is one of them.
+func (e *exceptions) has(command string) (found bool) {
+	for prefix := range e.reasons {
 		if strings.HasPrefix(command, prefix) {
-			return true
+			e.used[prefix], found = true, true
 		}
 	}
-	return false
+	return found
+}
+
+// wrong are exceptions that have matched no command, or say no reason.
+func (e *exceptions) wrong() (list []string) {
+	for prefix, reason := range e.reasons {
+		if !e.used[prefix] || reason == "" {
+			list = append(list, prefix)
+		}
+	}
+	return list
+}
+
+func (e *exceptions) unused(t *testing.T) {
+	t.Helper()
+	for _, prefix := range e.wrong() {
+		t.Errorf("exception %q: want a reason, and a command that begins so", prefix)
+	}
 }
 
 // pageCommands are the lines of all blocks of shell commands, with the pages that have them.

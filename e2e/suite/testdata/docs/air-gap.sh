@@ -1,0 +1,3 @@
+. "$REPOSITORY/e2e/suite/testdata/docs/functions.sh"
+prepare() { release; }
+cleanup() { :; }
