@@ -4,7 +4,9 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +15,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/apiclient"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/fileplan"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
@@ -121,4 +125,51 @@ func (n *node) healthy(ctx context.Context, url string) error {
 		return n.opts.health(url)
 	}
 	return n.client.Healthy(ctx, url)
+}
+
+// certs returns the node as package certs needs it.
+func (n *node) certs() certs.Node {
+	return certs.Node{Host: n.Host, Bundle: n.bundle, Now: n.opts.Now}
+}
+
+// certPlanner returns a planner that adds certificates to the plan.
+func (n *node) certPlanner(plan *fileplan.Plan) *certs.Planner {
+	server := n.opts.Server
+	if server == "" {
+		server = "https://" + n.address
+	}
+	return &certs.Planner{Node: n.certs(), Plan: plan, CACert: n.opts.CACert, CAKey: n.opts.CAKey, ServerKubeconfig: n.opts.ServerKubeconfig, Server: server}
+}
+
+// checkNode checks that root runs this on a kubeadm control plane node, and that
+// its manifest is readable.
+func (n *node) checkNode() error {
+	user := os.Geteuid
+	if n.opts.user != nil {
+		user = n.opts.user
+	}
+	if user() != 0 {
+		return errors.New("only root may change a control plane: run it with sudo")
+	}
+	dir := n.bundle.ControlPlane.ManifestsDir
+	if !n.Exists(n.manifestPath) {
+		return fmt.Errorf("%s does not exist: this is not a kubeadm control plane node; run the command on each of those, "+
+			"or set controlPlane.manifestsDir if its kubelet reads another directory than %s", n.manifestPath, dir)
+	}
+	return n.readManifest()
+}
+
+// checkReady fails if kube-apiserver is not ready before the run: a failure that
+// existed before could not be distinguished from one that the change caused.
+func (n *node) checkReady(ctx context.Context) error {
+	if n.opts.ready != nil {
+		return n.opts.ready()
+	}
+	if n.opts.waits != nil {
+		return nil
+	}
+	if err := n.healthy(ctx, "https://"+n.address+"/readyz"); err != nil {
+		return fmt.Errorf("kube-apiserver is not ready as it is now: get it to work first: %w", err)
+	}
+	return nil
 }
