@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
 // keepNeeded drops from an uninstallation the removal of files that the remaining
@@ -47,8 +48,8 @@ func (p *planner) notInstalled() (left []string) {
 
 // egressNow returns the egress selector argument in kube-apiserver's current
 // manifest.
-func (n *node) egressNow() string {
-	data, err := n.Read(n.manifestPath)
+func egressNow(h nodefs.Host, manifest string) string {
+	data, err := h.Read(manifest)
 	if err != nil {
 		return ""
 	}

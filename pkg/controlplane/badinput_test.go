@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/apiclient"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
 
@@ -83,7 +84,7 @@ var badNodes = map[string]badNode{
 		o.Bundle = tcpBundle()
 		put(t, h, o.Bundle.Konnectivity.Server.CertFile, "x")
 	}, []string{"one is missing", "both are made"}},
-	"a kubeconfig of another user": {func(_ *testing.T, h nodefs.Host, o *Options) { o.ServerKubeconfig = h.Path(adminConf) },
+	"a kubeconfig of another user": {func(_ *testing.T, h nodefs.Host, o *Options) { o.ServerKubeconfig = h.Path(apiclient.AdminConf) },
 		[]string{"--server-kubeconfig", "kubernetes-admin", konnectivity.ServerUser}},
 }
 

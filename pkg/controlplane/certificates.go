@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
-	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/fileplan"
 )
 
 // WarnBefore is how long before its expiry a certificate is reported.
@@ -30,18 +29,4 @@ const (
 // not fail: a certificate's problem is in its State.
 func Certificates(o Options, warnBefore time.Duration) []Certificate {
 	return newNode(o.defaulted()).certs().Inspect(warnBefore)
-}
-
-// certs returns the node as package certs needs it.
-func (n *node) certs() certs.Node {
-	return certs.Node{Host: n.Host, Bundle: n.bundle, Now: n.opts.Now}
-}
-
-// certPlanner returns a planner that adds certificates to the plan.
-func (n *node) certPlanner(plan *fileplan.Plan) *certs.Planner {
-	server := n.opts.Server
-	if server == "" {
-		server = "https://" + n.address
-	}
-	return &certs.Planner{Node: n.certs(), Plan: plan, CACert: n.opts.CACert, CAKey: n.opts.CAKey, ServerKubeconfig: n.opts.ServerKubeconfig, Server: server}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
@@ -50,7 +51,7 @@ func PlanInstall(ctx context.Context, o Options) ([]FileDiff, error) {
 	if err != nil {
 		return nil, preflightError(err)
 	}
-	return n.diffs(j)
+	return fileDiffs(n, j)
 }
 
 // PlanUninstall returns what Uninstall would change and what it would leave, and
@@ -73,31 +74,18 @@ func PlanUninstall(ctx context.Context, o Options) (diffs []FileDiff, left []str
 	if err != nil {
 		return nil, nil, preflightError(err)
 	}
-	diffs, err = n.diffs(j)
+	diffs, err = fileDiffs(n, j)
 	return diffs, left, err
 }
 
-// settledState reads the state. It fails after an interrupted run, because there
-// is nothing to compare with.
-func (n *node) settledState() (err error) {
-	if j, err := n.interrupted(); err != nil || j != nil {
-		if err == nil {
-			err = fmt.Errorf("there is nothing to compare with: %s", j.Advice())
-		}
-		return err
-	}
-	n.state, err = n.readState()
-	return err
-}
-
-func (n *node) diffs(j *journal.Journal) ([]FileDiff, error) {
+func fileDiffs(n *node, j *journal.Journal) ([]FileDiff, error) {
 	var out []FileDiff
 	for _, c := range j.Changes {
 		old, err := n.Read(c.Path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || n.isSecret(c.Path) || redact.IsSecret(old) || redact.IsSecret(c.Data)}
+		d := FileDiff{Path: c.Path, Action: "replace", Mode: fmt.Sprintf("%04o", c.Mode), Secret: c.Secret || isSecret(n.bundle, c.Path) || redact.IsSecret(old) || redact.IsSecret(c.Data)}
 		from, to := c.Path, c.Path
 		if c.Old == nodefs.Absent {
 			d.Action, from = "create", "/dev/null"
@@ -128,8 +116,8 @@ func (n *node) diffs(j *journal.Journal) ([]FileDiff, error) {
 
 // isSecret reports whether the bundle uses a file for a private key, whatever its
 // content.
-func (n *node) isSecret(p string) bool {
-	k := &n.bundle.Konnectivity
+func isSecret(b *v1alpha1.Bundle, p string) bool {
+	k := &b.Konnectivity
 	if tcp := k.Transport.TCP; tcp != nil && (p == tcp.ServerKey || p == tcp.ClientKey) {
 		return true
 	}

@@ -136,15 +136,6 @@ func (n *node) resume(ctx context.Context, op Operation, desired string) (result
 	return Result{}, false, err
 }
 
-func (n *node) readState() (*State, error) {
-	s := &State{}
-	found, err := journal.ReadJSON(n.Host, journal.StateFile, s)
-	if err != nil || !found {
-		return nil, err
-	}
-	return s, nil
-}
-
 func (n *node) resumeJournal(ctx context.Context, j *journal.Journal, op Operation, desired string) (Result, bool, error) {
 	t := &journal.Transaction{Host: n.Host, Journal: j, After: n.opts.after}
 	if !n.ofThisCluster(ctx, j.Cluster) {

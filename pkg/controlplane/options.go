@@ -17,8 +17,7 @@ import (
 const DefaultTimeout = 4 * time.Minute
 
 const (
-	pollEvery   = 250 * time.Millisecond
-	pollTimeout = 5 * time.Second
+	pollEvery = 250 * time.Millisecond
 	// settled is how long a restarted program must stay ready: a program that
 	// crashes usually does so at once.
 	settled = 2 * time.Second

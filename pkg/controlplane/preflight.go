@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"k8s.io/utils/ptr"
 
@@ -57,37 +56,4 @@ func (p *planner) preflight(ctx context.Context) {
 	if p.Err() == nil {
 		p.Fail(p.checkVisible(kubelet.ProgramOf(p.container)))
 	}
-}
-
-// checkNode checks that root runs this on a kubeadm control plane node, and that
-// its manifest is readable.
-func (n *node) checkNode() error {
-	user := os.Geteuid
-	if n.opts.user != nil {
-		user = n.opts.user
-	}
-	if user() != 0 {
-		return errors.New("only root may change a control plane: run it with sudo")
-	}
-	dir := n.bundle.ControlPlane.ManifestsDir
-	if !n.Exists(n.manifestPath) {
-		return fmt.Errorf("%s does not exist: this is not a kubeadm control plane node; run the command on each of those, "+
-			"or set controlPlane.manifestsDir if its kubelet reads another directory than %s", n.manifestPath, dir)
-	}
-	return n.readManifest()
-}
-
-// checkReady fails if kube-apiserver is not ready before the run: a failure that
-// existed before could not be distinguished from one that the change caused.
-func (n *node) checkReady(ctx context.Context) error {
-	if n.opts.ready != nil {
-		return n.opts.ready()
-	}
-	if n.opts.waits != nil {
-		return nil
-	}
-	if err := n.healthy(ctx, "https://"+n.address+"/readyz"); err != nil {
-		return fmt.Errorf("kube-apiserver is not ready as it is now: get it to work first: %w", err)
-	}
-	return nil
 }

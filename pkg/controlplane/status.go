@@ -112,29 +112,6 @@ func Inspect(ctx context.Context, o Options) (Status, error) {
 	return s, nil
 }
 
-// asMade returns the node with the bundle of its installation, or of its provider.
-func (n *node) asMade(state *State) (*node, error) {
-	if state != nil && state.Bundle != nil {
-		return n.withBundle(state), nil
-	}
-	b, err := providedBundle(n.Host)
-	if err != nil || b == nil {
-		return n, err
-	}
-	made := n.withBundle(&State{Bundle: b})
-	made.state = nil
-	return made, nil
-}
-
-// withBundle returns the node with the installed bundle.
-func (n *node) withBundle(state *State) *node {
-	o := n.opts
-	o.Bundle = state.Bundle
-	out := newNode(o.defaulted())
-	out.state = state
-	return out
-}
-
 func (s *Status) inspectFiles(n *node) {
 	if n.state == nil {
 		return

@@ -29,7 +29,7 @@ func Uninstall(ctx context.Context, o Options) (Result, error) {
 	n := newNode(o.defaulted())
 	result, err := n.uninstall(ctx)
 	if err == nil {
-		result.EgressSelector = n.egressNow()
+		result.EgressSelector = egressNow(n.Host, n.manifestPath)
 	}
 	return result, err
 }

@@ -68,3 +68,58 @@ func (n *node) unchanged(files []InstalledFile) []InstalledFile {
 	}
 	return out
 }
+
+// interrupted returns the journal of a run that did not finish, or nil.
+func (n *node) interrupted() (*journal.Journal, error) {
+	j := &journal.Journal{}
+	found, err := journal.ReadJSON(n.Host, journal.File, j)
+	if err != nil || !found {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (n *node) readState() (*State, error) {
+	s := &State{}
+	found, err := journal.ReadJSON(n.Host, journal.StateFile, s)
+	if err != nil || !found {
+		return nil, err
+	}
+	return s, nil
+}
+
+// settledState reads the state. It fails after an interrupted run, because there
+// is nothing to compare with.
+func (n *node) settledState() (err error) {
+	if j, err := n.interrupted(); err != nil || j != nil {
+		if err == nil {
+			err = fmt.Errorf("there is nothing to compare with: %s", j.Advice())
+		}
+		return err
+	}
+	n.state, err = n.readState()
+	return err
+}
+
+// asMade returns the node with the bundle of its installation, or of its provider.
+func (n *node) asMade(state *State) (*node, error) {
+	if state != nil && state.Bundle != nil {
+		return n.withBundle(state), nil
+	}
+	b, err := providedBundle(n.Host)
+	if err != nil || b == nil {
+		return n, err
+	}
+	made := n.withBundle(&State{Bundle: b})
+	made.state = nil
+	return made, nil
+}
+
+// withBundle returns the node with the installed bundle.
+func (n *node) withBundle(state *State) *node {
+	o := n.opts
+	o.Bundle = state.Bundle
+	out := newNode(o.defaulted())
+	out.state = state
+	return out
+}
