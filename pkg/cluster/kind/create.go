@@ -62,7 +62,7 @@ func explain(err error) error {
 	}
 	lines := withoutStacks(strings.Split(strings.TrimSpace(string(failed.Output)), "\n"))
 	lines = lines[max(0, len(lines)-quotedLines):]
-	return fmt.Errorf("%w; the end of what it said:\n    %s", err, strings.Join(lines, "\n    "))
+	return fmt.Errorf("%w; the end of its output:\n    %s", err, strings.Join(lines, "\n    "))
 }
 
 // withoutStacks removes Go's stack traces, which kubeadm prints below its errors: one

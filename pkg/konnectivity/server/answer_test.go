@@ -51,8 +51,8 @@ func TestEndBehindHeldData(t *testing.T) {
 	if ended {
 		t.Error("the end overtakes held data")
 	}
-	c.letGo = false // as at the end of clientKnows
-	c.clientKnows()
+	c.letGo = false // as at the end of frontendKnows
+	c.frontendKnows()
 	if !ended {
 		t.Error("the end is lost")
 	}

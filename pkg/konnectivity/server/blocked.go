@@ -7,9 +7,9 @@ package server
 // itself, and the data path counts nothing. The connections are counted when metrics
 // are read.
 
-// blocker is a client connection that knows how many of its tunneled connections are
-// blocked: up, because the agent's side does not take what the client sends, and
-// down, because the client does not take what the agent sends.
+// blocker is a frontend connection that knows how many of its tunneled connections are
+// blocked: up, because the agent's side does not take what the frontend sends, and
+// down, because the frontend does not take what the agent sends.
 type blocker interface{ blocked() (up, down int) }
 
 // countBlocked sets the gauge of blocked connections.
@@ -28,7 +28,7 @@ func (s *Server) countBlocked() {
 	s.m.fullChannels.With("Connect").Set(int64(down))
 }
 
-func (c *connectClient) blocked() (up, down int) {
+func (c *connectFrontend) blocked() (up, down int) {
 	if !c.isUp() {
 		return 0, 0
 	}
@@ -36,7 +36,7 @@ func (c *connectClient) blocked() (up, down int) {
 	return count(in), count(out)
 }
 
-func (g *grpcClient) blocked() (up, down int) {
+func (g *grpcFrontend) blocked() (up, down int) {
 	for _, h := range g.conn.Handlers() {
 		if st, ok := h.(*grpcStream); ok {
 			u, d := st.blocked()

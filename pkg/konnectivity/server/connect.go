@@ -18,17 +18,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
-// headerTimeout is for how long a client may take to send its request, or with gRPC to
+// headerTimeout is for how long a frontend may take to send its request, or with gRPC to
 // open its first stream.
 const headerTimeout = 60 * time.Second
 
-// serveConnect serves one HTTP CONNECT client. After the handshake the
+// serveConnect serves one HTTP CONNECT frontend. After the handshake the
 // connection is copied byte by byte.
 func (s *Server) serveConnect(nc net.Conn) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
 	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
-	c := s.connectClient(nc)
+	c := s.connectFrontend(nc)
 	if c == nil {
 		return
 	}
@@ -36,7 +36,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 	request, status, err := c.readRequest()
 	if err != nil {
 		if status != 0 {
-			s.badClient(nc, fmt.Errorf("HTTP CONNECT: %w", err))
+			s.badFrontend(nc, fmt.Errorf("HTTP CONNECT: %w", err))
 			_, _ = nc.Write(httpconnect.Refusal(status, err.Error(), err.Error()))
 		}
 		s.untrack(c)
@@ -51,7 +51,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state.Agent) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
-	c := s.connectClient(nc)
+	c := s.connectFrontend(nc)
 	if c == nil {
 		return
 	}
@@ -63,9 +63,9 @@ func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state
 	c.run(connectRequest{address: address, agent: agent})
 }
 
-// connectClient takes up a client. It closes the connection and returns nil if the server has stopped.
-func (s *Server) connectClient(nc net.Conn) *connectClient {
-	c := &connectClient{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
+// connectFrontend takes up a frontend. It closes the connection and returns nil if the server has stopped.
+func (s *Server) connectFrontend(nc net.Conn) *connectFrontend {
+	c := &connectFrontend{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
 	if !s.track(c) {
 		_ = nc.Close()
 		return nil
@@ -75,8 +75,8 @@ func (s *Server) connectClient(nc net.Conn) *connectClient {
 	return c
 }
 
-// connectClient is one HTTP CONNECT client.
-type connectClient struct {
+// connectFrontend is one HTTP CONNECT frontend.
+type connectFrontend struct {
 	s        *Server
 	in       *netx.Conn
 	end      *endpoint.End
@@ -84,20 +84,20 @@ type connectClient struct {
 	mu       sync.Mutex
 	asked    bool // the request is there
 	up, gone bool
-	spoke    atomic.Bool // the client has sent tunneled bytes
+	spoke    atomic.Bool // the frontend has sent tunneled bytes
 	open     atomic.Bool // counted in Server.opening
 }
 
-// dialing notes that the client has dialed, or will not.
-func (c *connectClient) dialing() {
+// dialing notes that the frontend has dialed, or will not.
+func (c *connectFrontend) dialing() {
 	if c.open.CompareAndSwap(true, false) {
 		c.s.opening.Add(-1)
 	}
 }
 
-// goAway gives a client that has not asked for anything yet little time for that: what it
+// goAway gives a frontend that has not asked for anything yet little time for that: what it
 // began before the server was asked to stop is let through.
-func (c *connectClient) goAway() {
+func (c *connectFrontend) goAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.asked {
@@ -105,15 +105,15 @@ func (c *connectClient) goAway() {
 	}
 }
 
-// begun notes that the client's request is there.
-func (c *connectClient) begun() {
+// begun notes that the frontend's request is there.
+func (c *connectFrontend) begun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = true
 	_ = c.in.Net().SetReadDeadline(time.Time{})
 }
 
-func (c *connectClient) abort() {
+func (c *connectFrontend) abort() {
 	if c.isUp() {
 		c.end.Abort("server stops")
 		return
@@ -121,8 +121,8 @@ func (c *connectClient) abort() {
 	netx.Abort(c.in.Net())
 }
 
-// run dials and then carries what the client sends.
-func (c *connectClient) run(request connectRequest) {
+// run dials and then carries what the frontend sends.
+func (c *connectFrontend) run(request connectRequest) {
 	cfg := c.s.cfg.Pipe
 	cfg.FirstData, cfg.GiveUp = c.holdFirst, true
 	c.end = endpoint.New(c.in, cfg)
@@ -136,7 +136,7 @@ func (c *connectClient) run(request connectRequest) {
 	}
 	p := c.s.dialThrough(request.agent, request.address, c.end, request.trace)
 	c.dialing()
-	// Reading now shows a client that goes away during the dial.
+	// Reading now shows a frontend that goes away during the dial.
 	chunk, err := c.in.ReadChunk(buffer.MaxPayload)
 	if err != nil {
 		c.lost(p, err)
@@ -151,8 +151,8 @@ func (c *connectClient) run(request connectRequest) {
 	c.end.Run()
 }
 
-// lost handles a client whose end came before it sent anything.
-func (c *connectClient) lost(p *Pending, err error) {
+// lost handles a frontend whose end came before it sent anything.
+func (c *connectFrontend) lost(p *Pending, err error) {
 	c.mu.Lock()
 	c.gone = true
 	up := c.up
@@ -166,15 +166,15 @@ func (c *connectClient) lost(p *Pending, err error) {
 	_ = c.in.Net().Close()
 }
 
-func (c *connectClient) isUp() bool {
+func (c *connectFrontend) isUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.up
 }
 
-// dialed answers the client. It runs on the goroutine that reads the link, or
-// on the client's own when the dial fails at once.
-func (c *connectClient) dialed(st tunnel.Stream, err error) {
+// dialed answers the frontend. It runs on the goroutine that reads the link, or
+// on the frontend's own when the dial fails at once.
+func (c *connectFrontend) dialed(st tunnel.Stream, err error) {
 	c.mu.Lock()
 	c.up = err == nil && !c.gone
 	late := err == nil && c.gone
@@ -200,9 +200,9 @@ func (c *connectClient) dialed(st tunnel.Stream, err error) {
 }
 
 const (
-	// holdPoll is the pause between two looks whether a client has read its 200. Once
+	// holdPoll is the pause between two looks whether a frontend has read its 200. Once
 	// that has taken longer than holdPrompt, the pause is an eighth of the time so far,
-	// up to holdPollMax: a client that never reads costs next to nothing.
+	// up to holdPollMax: a frontend that never reads costs next to nothing.
 	holdPoll    = 200 * time.Microsecond
 	holdPrompt  = 50 * time.Millisecond
 	holdPollMax = time.Second
@@ -210,15 +210,15 @@ const (
 	// in the read that has just taken the 200.
 	holdSettle = 500 * time.Microsecond
 	// holdBlind is for how long a destination that speaks first waits where it
-	// cannot be seen whether the client has read: on TCP.
+	// cannot be seen whether the frontend has read: on TCP.
 	holdBlind = 5 * time.Millisecond
 )
 
-// holdFirst keeps the destination's first bytes back until the client has read
+// holdFirst keeps the destination's first bytes back until the frontend has read
 // the answer to its request: kube-apiserver fails if both come with one read. A
-// client that does not read its 200 would not read the bytes behind it either,
+// frontend that does not read its 200 would not read the bytes behind it either,
 // so there is no limit on how long.
-func (c *connectClient) holdFirst() bool {
+func (c *connectFrontend) holdFirst() bool {
 	if c.spoke.Load() {
 		return false
 	}
@@ -229,9 +229,9 @@ func (c *connectClient) holdFirst() bool {
 	return true
 }
 
-// awaitRead returns when the client has read all that was sent to it, has spoken
+// awaitRead returns when the frontend has read all that was sent to it, has spoken
 // or is gone.
-func (c *connectClient) awaitRead() {
+func (c *connectFrontend) awaitRead() {
 	if c.in.Unsent() < 0 {
 		time.Sleep(holdBlind)
 		return

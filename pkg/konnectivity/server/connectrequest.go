@@ -25,7 +25,7 @@ type connectRequest struct {
 }
 
 // readRequest reads the head of the request. A status of 0 means that the client has gone and gets no answer.
-func (c *connectClient) readRequest() (request connectRequest, status int, err error) {
+func (c *connectFrontend) readRequest() (request connectRequest, status int, err error) {
 	var head []byte
 	for {
 		chunk, err := c.in.ReadChunk(maxRequest)

@@ -66,7 +66,7 @@ func TestBareLineFeed(t *testing.T) {
 	defer far.Close()
 	go func() { _, _ = far.Write([]byte("CONNECT 10.0.0.1:443 HTTP/1.1\nHost: x\n\n")) }()
 	_ = near.SetReadDeadline(time.Now().Add(30 * time.Second))
-	_, status, err := (&connectClient{in: netx.New(near)}).readRequest()
+	_, status, err := (&connectFrontend{in: netx.New(near)}).readRequest()
 	if status != http.StatusBadRequest || !errors.Is(err, errBareLineFeed) {
 		t.Errorf("status %d, %v", status, err)
 	}

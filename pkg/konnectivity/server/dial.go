@@ -70,7 +70,7 @@ func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
 	return s.DialTraced(address, user, trace.Context{})
 }
 
-// DialTraced is Dial for a client that has sent a trace context.
+// DialTraced is Dial for a frontend that has sent a trace context.
 func (s *Server) DialTraced(address string, user tunnel.Receiver, parent trace.Context) *Pending {
 	return s.dialThrough(nil, address, user, parent)
 }

@@ -53,7 +53,7 @@ func firstStream(t *testing.T, late bool) {
 		defer s.mu.Unlock()
 		for g := range s.conns {
 			if late {
-				g.(*grpcClient).opened()
+				g.(*grpcFrontend).opened()
 			}
 		}
 		return len(s.conns) == 1

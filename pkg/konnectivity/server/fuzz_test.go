@@ -92,7 +92,7 @@ func readPieces(t *testing.T, pieces []string) (r requestRead) {
 		}
 	})
 	defer near.Close()
-	c := &connectClient{in: netx.New(near)}
+	c := &connectFrontend{in: netx.New(near)}
 	request, status, err := c.readRequest()
 	r = requestRead{address: request.address, status: status, failed: err != nil}
 	for err == nil {

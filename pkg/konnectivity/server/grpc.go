@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// grpcStream is one stream of a client. It carries one tunneled connection or
+// grpcStream is one stream of a frontend. It carries one tunneled connection or
 // several.
 type grpcStream struct {
 	s        *Server
-	client   *grpcClient
+	frontend *grpcFrontend
 	st       *h2.Stream
 	to, from *[8]*counterValue
 	dec      wire.StreamDecoder
@@ -27,7 +27,7 @@ type grpcStream struct {
 	accID    int64
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
-	ended   bool // the client has ended the stream in an orderly way
+	ended   bool // the frontend has ended the stream in an orderly way
 	trace   trace.Context
 	unknown bool // it has sent a packet of an unknown type
 
@@ -57,7 +57,7 @@ func (g *grpcStream) Data(p []byte) error {
 		g.st.Consumed(rest)
 	}
 	if err != nil {
-		g.client.bad(fmt.Errorf("bad packet: %w", err))
+		g.frontend.bad(fmt.Errorf("bad packet: %w", err))
 		return err
 	}
 	return nil
@@ -66,14 +66,14 @@ func (g *grpcStream) Data(p []byte) error {
 // Flush forwards the data that was gathered from one read.
 func (g *grpcStream) Flush() { g.flushAcc() }
 
-// End implements h2.StreamHandler: the client sends no more, which ends all that
+// End implements h2.StreamHandler: the frontend sends no more, which ends all that
 // the stream carries.
 func (g *grpcStream) End() {
 	g.ended = true
 	g.flushAcc()
 	g.over()
 	if !g.dec.Idle() { // one that is killed ends no stream, and one that gives up resets it
-		g.client.bad(errors.New("the stream ends within a message"))
+		g.frontend.bad(errors.New("the stream ends within a message"))
 		g.st.Finish([]h2.Field{{Name: "grpc-status", Value: grpcInternal}, {Name: "grpc-message", Value: "stream ends within a message"}})
 		return
 	}
@@ -86,16 +86,16 @@ var okTrailers = []h2.Field{{Name: "grpc-status", Value: grpcOK}}
 func (g *grpcStream) Closed(err error) {
 	var se *h2.StreamError
 	if errors.As(err, &se) && se.Breach != "" {
-		g.client.bad(err)
+		g.frontend.bad(err)
 	}
 	g.over()
 	g.s.m.grpcConns.With("Proxy").Dec()
 	if !g.ended {
-		g.s.m.clientsLost.Inc()
+		g.s.m.frontendsLost.Inc()
 	}
 }
 
-// over ends what the stream carries. What the client sent before arrives.
+// over ends what the stream carries. What the frontend sent before arrives.
 func (g *grpcStream) over() {
 	g.mu.Lock()
 	dials, conns := g.dials, g.conns
@@ -107,10 +107,10 @@ func (g *grpcStream) over() {
 		c.cancel()
 	}
 	if len(conns) > 0 {
-		g.client.cut.Store(true)
+		g.frontend.cut.Store(true)
 	}
 	for _, c := range conns {
-		c.clientGone()
+		c.frontendGone()
 	}
 }
 
@@ -166,7 +166,7 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 	g.flushAcc()
 	g.s.m.observe(g.from, p.Type)
 	if p.Type != p.Payload { // upstream ignores it, too
-		g.client.unknown(!g.unknown, p.Type)
+		g.frontend.unknown(!g.unknown, p.Type)
 		g.unknown = true
 		return nil
 	}
@@ -186,7 +186,7 @@ func (g *grpcStream) HandlePacket(p *wire.Packet) error {
 	case wire.CloseReq:
 		g.closeReq(p.ConnID)
 	default:
-		g.client.bad(fmt.Errorf("%s, which a client never sends", p.Type))
+		g.frontend.bad(fmt.Errorf("%s, which a client never sends", p.Type))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ var errDialTwice = errors.New("dial number is used twice")
 
 func (g *grpcStream) dial(p *wire.Packet) error {
 	if err := checkAddress(p.Address); err != nil {
-		g.client.bad(fmt.Errorf("dial: %w", err))
+		g.frontend.bad(fmt.Errorf("dial: %w", err))
 	}
 	c := &grpcConn{g: g, random: p.Random}
 	g.mu.Lock()
@@ -209,7 +209,7 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 	}
 	further := g.used
 	if further {
-		g.client.several.Store(true)
+		g.frontend.several.Store(true)
 	}
 	g.used = true
 	g.dials[p.Random] = c
@@ -252,13 +252,13 @@ func (g *grpcStream) closeReq(id int64) {
 		g.queueClose(id, "")
 		return
 	}
-	c.clientGone()
+	c.frontendGone()
 	g.queueClose(id, "")
 	g.finishIfUnused()
 }
 
 // stray counts a packet for a connection that is not there. One that is over can
-// have been closed by both ends at once; one that never was is the client's fault.
+// have been closed by both ends at once; one that never was is the frontend's fault.
 func (g *grpcStream) stray(t wire.Type, id int64) {
 	g.s.m.strays.With("client", t.String()).Inc()
 	g.mu.Lock()
@@ -267,11 +267,11 @@ func (g *grpcStream) stray(t wire.Type, id int64) {
 	g.told = g.told || never
 	g.mu.Unlock()
 	if never && !told {
-		g.client.bad(fmt.Errorf("%s for connection %d, which the stream never had", t, id))
+		g.frontend.bad(fmt.Errorf("%s for connection %d, which the stream never had", t, id))
 	}
 }
 
-// queueClose tells the client that a connection is over. The caller sees to it
+// queueClose tells the frontend that a connection is over. The caller sees to it
 // that it is sent, together with the end of the stream if that follows.
 func (g *grpcStream) queueClose(id int64, reason string) {
 	p := &wire.Packet{Payload: wire.CloseRsp, ConnID: id, Error: reason}
@@ -306,7 +306,7 @@ func (g *grpcStream) remove(c *grpcConn) bool {
 	return true
 }
 
-// WindowUpdate is called when the client has read a good part of the stream.
+// WindowUpdate is called when the frontend has read a good part of the stream.
 func (g *grpcStream) WindowUpdate() {
 	if g.holding.Load() == 0 {
 		return
@@ -318,6 +318,6 @@ func (g *grpcStream) WindowUpdate() {
 	}
 	g.mu.Unlock()
 	for _, c := range waiting {
-		c.clientReads()
+		c.frontendReads()
 	}
 }

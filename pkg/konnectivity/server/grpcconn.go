@@ -15,9 +15,9 @@ import (
 
 type counterValue = promtext.Value
 
-// grpcConn is one tunneled connection of a gRPC client. It has no goroutine: the
-// client's reader sends up, to the agent, and the link's reader sends down, to
-// the client.
+// grpcConn is one tunneled connection of a gRPC frontend. It has no goroutine: the
+// frontend's reader sends up, to the agent, and the link's reader sends down, to
+// the frontend.
 type grpcConn struct {
 	g       *grpcStream
 	id      int64
@@ -26,14 +26,14 @@ type grpcConn struct {
 
 	mu     sync.Mutex
 	st     tunnel.Stream
-	gone   bool // the client has gone, or it gave up the dial
+	gone   bool // the frontend has gone, or it gave up the dial
 	up     []*buffer.Chunk
 	guard  *time.Timer // runs guardUp
 	closed bool        // no longer counted as established
 	moving bool        // a goroutine is sending from up
 	again  bool        // the window opened while that goroutine was sending
 
-	// Data for the client is held back until the client has shown that it knows
+	// Data for the frontend is held back until the frontend has shown that it knows
 	// the connection. Before that, its reader would drop the data.
 	known  bool
 	probed bool
@@ -78,7 +78,7 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 	g.send(&wire.Packet{Payload: wire.DialRsp, Random: c.random, ConnID: c.id})
 }
 
-// cancel cancels a dial that the client gave up.
+// cancel cancels a dial that the frontend gave up.
 func (c *grpcConn) cancel() {
 	c.mu.Lock()
 	c.gone = true
@@ -86,7 +86,7 @@ func (c *grpcConn) cancel() {
 	c.mu.Unlock()
 	switch {
 	case st != nil:
-		c.clientGone()
+		c.frontendGone()
 	case p != nil:
 		p.Cancel()
 	}
@@ -102,8 +102,8 @@ func (c *grpcConn) countClosed() {
 	}
 }
 
-// uplink sends what the client sent, as far as the link's window allows. The rest
-// stays queued, and keeps the client's flow control window closed.
+// uplink sends what the frontend sent, as far as the link's window allows. The rest
+// stays queued, and keeps the frontend's flow control window closed.
 func (c *grpcConn) uplink(chunk *buffer.Chunk) {
 	c.mu.Lock()
 	if len(c.up) > 0 { // it will wait
@@ -112,8 +112,8 @@ func (c *grpcConn) uplink(chunk *buffer.Chunk) {
 		c.up = append(c.up, chunk)
 	}
 	c.mu.Unlock()
-	c.clientKnows()
-	c.sendUp(!c.g.client.several.Load())
+	c.frontendKnows()
+	c.sendUp(!c.g.frontend.several.Load())
 }
 
 // sendUp moves chunks from up to the link, one caller at a time.
@@ -182,10 +182,10 @@ func (c *grpcConn) dropUp() {
 // Writable implements tunnel.Receiver.
 func (c *grpcConn) Writable() { c.sendUp(false) }
 
-// clientGone ends the connection from the client's side. Data that the client
+// frontendGone ends the connection from the frontend's side. Data that the frontend
 // sent is still delivered, as long as the destination takes it, and nothing more
 // is read from the destination.
-func (c *grpcConn) clientGone() {
+func (c *grpcConn) frontendGone() {
 	c.mu.Lock()
 	c.gone = true
 	st := c.st
@@ -196,7 +196,7 @@ func (c *grpcConn) clientGone() {
 	if n := buffer.Release(held); n > 0 {
 		st.Consumed(n)
 	}
-	c.clientKnows()
+	c.frontendKnows()
 	c.countClosed()
 	switch {
 	case st != nil && empty:
@@ -206,7 +206,7 @@ func (c *grpcConn) clientGone() {
 	}
 }
 
-// guardUp resets the connection of a client that has gone when the destination
+// guardUp resets the connection of a frontend that has gone when the destination
 // takes none of the remaining data for Pipe.Stall. left is how many bytes
 // remained at the last check.
 func (c *grpcConn) guardUp(left int) {
@@ -232,7 +232,7 @@ func (c *grpcConn) guardUp(left int) {
 }
 
 // unguardLocked stops the timer of guardUp because no data is left. A running
-// timer would keep the whole client in memory.
+// timer would keep the whole frontend in memory.
 func (c *grpcConn) unguardLocked() {
 	if c.guard != nil {
 		c.guard.Stop()
@@ -268,7 +268,7 @@ func (c *grpcConn) down(chunks []*buffer.Chunk) {
 	}
 }
 
-// Sent implements h2.Sender: n bytes fitted into the client's flow control window
+// Sent implements h2.Sender: n bytes fitted into the frontend's flow control window
 // and were written to its socket.
 func (c *grpcConn) Sent(n int) { c.st.Consumed(n) }
 
@@ -288,7 +288,7 @@ func (c *grpcConn) Aborted(err error) {
 	c.whenKnown(func() { c.farEnd(err.Error()) })
 }
 
-// drop discards data that the client has not taken yet.
+// drop discards data that the frontend has not taken yet.
 func (c *grpcConn) drop() {
 	c.mu.Lock()
 	held := c.held
@@ -298,13 +298,13 @@ func (c *grpcConn) drop() {
 	c.g.st.Drop(c)
 }
 
-// farEnd tells the client, after all data, that the connection is closed.
+// farEnd tells the frontend, after all data, that the connection is closed.
 func (c *grpcConn) farEnd(reason string) {
 	if !c.g.remove(c) {
-		return // the client closed it first
+		return // the frontend closed it first
 	}
 	c.g.queueClose(c.id, reason)
-	c.clientGone()
+	c.frontendGone()
 	c.g.finishIfUnused()
 	c.g.st.Flush()
 }

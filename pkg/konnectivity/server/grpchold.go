@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// knowDelay is what passes between the sign that the client has taken the
+	// knowDelay is what passes between the sign that the frontend has taken the
 	// answer to its dial from the stream and its registering the connection.
 	knowDelay = 5 * time.Millisecond
-	// knowMax is for how long data is held back from a client whose window is so
-	// large that it shows nothing. A client that is merely busy takes less.
+	// knowMax is for how long data is held back from a frontend whose window is so
+	// large that it shows nothing. A frontend that is merely busy takes less.
 	knowMax = 500 * time.Millisecond
-	// probeSize makes a packet so large that reading it makes the client open
+	// probeSize makes a packet so large that reading it makes the frontend open
 	// its window, which shows that it has read everything before it.
 	probeSize = 16500
 )
@@ -36,7 +36,7 @@ func (c *grpcConn) whenKnown(f func()) {
 }
 
 // hold keeps the first data of a destination that speaks first; mu is held and
-// released. To learn when the client is ready it is sent a packet that clients
+// released. To learn when the frontend is ready it is sent a packet that frontends
 // ignore.
 func (c *grpcConn) hold(chunks []*buffer.Chunk) {
 	for _, chunk := range chunks {
@@ -48,11 +48,11 @@ func (c *grpcConn) hold(chunks []*buffer.Chunk) {
 	if first {
 		c.g.holding.Add(1)
 		c.g.st.SendControl(probe)
-		time.AfterFunc(knowMax, c.clientKnows)
+		time.AfterFunc(knowMax, c.frontendKnows)
 	}
 }
 
-// probe is a DRAIN packet, which means nothing to clients, with padding in an
+// probe is a DRAIN packet, which means nothing to frontends, with padding in an
 // unknown field.
 var probe = func() []byte {
 	b := wire.AppendMessage(nil, &wire.Packet{Payload: wire.Drain})
@@ -64,18 +64,18 @@ var probe = func() []byte {
 	return b
 }()
 
-// clientReads is called when the client has opened its window.
-func (c *grpcConn) clientReads() {
+// frontendReads is called when the frontend has opened its window.
+func (c *grpcConn) frontendReads() {
 	c.mu.Lock()
 	wait := c.probed && !c.known
 	c.mu.Unlock()
 	if wait {
-		time.AfterFunc(knowDelay, c.clientKnows)
+		time.AfterFunc(knowDelay, c.frontendKnows)
 	}
 }
 
-// clientKnows lets held data go, one caller at a time so that order is kept.
-func (c *grpcConn) clientKnows() {
+// frontendKnows lets held data go, one caller at a time so that order is kept.
+func (c *grpcConn) frontendKnows() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known || c.letGo {

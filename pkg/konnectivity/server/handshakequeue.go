@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
-// turns limits how many TLS handshakes, of agents or of clients, compute at a time to the number of CPUs.
+// turns limits how many TLS handshakes, of agents or of frontends, compute at a time to the number of CPUs.
 // The others wait in two queues, those that the server has already answered in the first.
 // Without this limit, thousands of agents that connect at once would all make progress
 // together. Dials would wait for all of them, and if the machine cannot serve all before
@@ -127,7 +127,7 @@ func (t *turn) end() {
 	t.over = true
 }
 
-// turnConn is the connection below the TLS of a client, for as long as its handshake takes turns.
+// turnConn is the connection below the TLS of a frontend, for as long as its handshake takes turns.
 type turnConn struct {
 	net.Conn
 	turn *turn

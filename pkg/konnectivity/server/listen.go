@@ -88,7 +88,7 @@ func (l *unixListener) Close() error {
 	return err
 }
 
-// SetDeadline removes the socket file. Clients that connect after the last accepted one
+// SetDeadline removes the socket file. Frontends that connect after the last accepted one
 // then find no socket, instead of getting a reset.
 func (l *unixListener) SetDeadline(t time.Time) error {
 	l.remove()
@@ -157,20 +157,20 @@ func (s *Server) accept(l net.Listener, on listening) error {
 	}
 }
 
-// ServeGRPC serves clients of the gRPC service on a listener. tlsConfig may be
+// ServeGRPC serves frontends of the gRPC service on a listener. tlsConfig may be
 // nil.
 func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "grpc", serve: func(nc net.Conn) {
-		if nc = s.secure(nc, tlsConfig, s.clientTurns); nc != nil {
+		if nc = s.secure(nc, tlsConfig, s.frontendTurns); nc != nil {
 			s.serveGRPC(nc)
 		}
 	}})
 }
 
-// ServeHTTPConnect serves clients of HTTP CONNECT on a listener.
+// ServeHTTPConnect serves frontends of HTTP CONNECT on a listener.
 func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
 	return s.accept(l, listening{name: "http-connect", serve: func(nc net.Conn) {
-		if nc = s.secure(nc, tlsConfig, s.clientTurns); nc != nil {
+		if nc = s.secure(nc, tlsConfig, s.frontendTurns); nc != nil {
 			s.serveConnect(nc)
 		}
 	}, refuse: func(nc net.Conn) { s.refuseConnect(nc, tlsConfig) }})
@@ -197,7 +197,7 @@ func (s *Server) secure(nc net.Conn, cfg *tls.Config, in *turns) net.Conn {
 	}
 	tc := tls.Server(below, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		s.badClient(nc, fmt.Errorf("TLS: %w", err))
+		s.badFrontend(nc, fmt.Errorf("TLS: %w", err))
 		_ = nc.Close()
 		return nil
 	}

@@ -27,7 +27,7 @@ type Metrics struct {
 	dialFailures  *promtext.Vec
 	packets       *promtext.Vec
 	streamErrors  *promtext.Vec
-	clientsLost   *promtext.Value // one of streamErrors
+	frontendsLost *promtext.Value // one of streamErrors
 	CulledLeases  *promtext.Value
 	LeaseDelTime  *promtext.HistogramVec
 	LeaseDeletes  *promtext.Vec
@@ -102,7 +102,7 @@ func NewMetrics() *Metrics {
 		certExpiry:       r.GaugeVec("fairlead_tunnel_server_certificate_expiration_timestamp_seconds", "When the certificate in use expires, in seconds since the Unix epoch, by the peers that it is for.", "peer"),
 		segments:         map[string]*[8]*promtext.Value{},
 	}
-	m.clientsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
+	m.frontendsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
 	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })
 	r.AddProcess()
 	for _, seg := range []string{"from_client", "to_client", "from_agent", "to_agent"} {
@@ -124,7 +124,7 @@ func (m *Metrics) ReportCertificate(peer string, notAfter func() time.Time) {
 	})
 }
 
-// wrote counts a write to a frontend with the time for which it waited for the client:
+// wrote counts a write to a frontend with the time for which it waited for the frontend:
 // a packet of the gRPC service, or a chunk for a socket of HTTP CONNECT.
 func (m *Metrics) wrote(took time.Duration) { m.writeSeconds.Observe(took.Seconds()) }
 

@@ -20,7 +20,7 @@ import (
 
 // reserve is a file descriptor that the server holds in order to release it. With the
 // descriptor that this frees, the server accepts a connection only to refuse it.
-// Otherwise a client would wait in the listener's queue without an answer.
+// Otherwise a frontend would wait in the listener's queue without an answer.
 type reserve struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -125,22 +125,22 @@ func (s *Server) dismiss(nc net.Conn, on listening, restore func()) {
 	}()
 }
 
-// refuseTime is how long a refused client may hold the reserve, to send its request and
+// refuseTime is how long a refused frontend may hold the reserve, to send its request and
 // read the answer.
 const refuseTime = time.Second
 
-// noDescriptors is the error message for clients that are refused for want of a file
+// noDescriptors is the error message for frontends that are refused for want of a file
 // descriptor.
 const noDescriptors = "server has no free file descriptors"
 
-// refuseConnect answers an HTTP CONNECT client for which there is no file descriptor.
+// refuseConnect answers an HTTP CONNECT frontend for which there is no file descriptor.
 // It reads the request first: the kernel resets a connection that is closed with unread
 // bytes, and the answer may be lost.
 func (s *Server) refuseConnect(nc net.Conn, cfg *tls.Config) {
 	if nc = s.secure(nc, cfg, nil); nc == nil {
 		return
 	}
-	c := &connectClient{s: s, in: netx.New(nc)}
+	c := &connectFrontend{s: s, in: netx.New(nc)}
 	if _, _, err := c.readRequest(); err != nil {
 		return
 	}

@@ -70,8 +70,8 @@ type Config struct {
 	// RetryAfter is how long an agent may leave a dial unanswered before the server
 	// probes whether the agent is alive. Default 1 s.
 	RetryAfter time.Duration
-	// FirstStream is how long after connecting a gRPC client may still open its first
-	// stream, and an HTTP CONNECT client may still send its request, although the
+	// FirstStream is how long after connecting a gRPC frontend may still open its first
+	// stream, and an HTTP CONNECT frontend may still send its request, although the
 	// server is stopping. Default 500 ms.
 	FirstStream time.Duration
 	// AgentKeepalive is the time without traffic after which the server pings an
@@ -124,7 +124,7 @@ type Config struct {
 	LogAgain time.Duration
 }
 
-// firstWindow is the flow control window of a gRPC client's stream that has not sent
+// firstWindow is the flow control window of a gRPC frontend's stream that has not sent
 // much. If all of it waits for an agent, one buffer of the second size holds it.
 const firstWindow = 15 << 10
 
@@ -177,9 +177,9 @@ type Server struct {
 	throttled *logthrottle.Log
 	started   atomic.Int64 // when this server began, unix nanoseconds
 	lost      atomic.Int64 // when the last agent went away, unix nanoseconds
-	nextID    atomic.Int64 // last connection ID given to a client
+	nextID    atomic.Int64 // last connection ID given to a frontend
 	serial    atomic.Int64 // the last dial's serial number
-	opening   atomic.Int64 // clients that are connected and have not dialed yet
+	opening   atomic.Int64 // frontends that are connected and have not dialed yet
 	coming    atomic.Int64 // agents that have sent their hello and are not connected yet
 	// carried counts pending dials and connections together: a dial that succeeds
 	// keeps its place.
@@ -192,8 +192,8 @@ type Server struct {
 	strangers atomic.Int64
 	spare     reserve
 	local     *local // nil without local destinations; set before there are listeners
-	// Each limits concurrent handshakes. Clients have turns of their own: an agent never waits behind them.
-	turns, clientTurns *turns
+	// Each limits concurrent handshakes. Frontends have turns of their own: an agent never waits behind them.
+	turns, frontendTurns *turns
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -211,7 +211,7 @@ type Server struct {
 func New(cfg Config, m *Metrics) *Server {
 	cfg.defaults()
 	s := &Server{cfg: cfg, m: m, listeners: map[net.Listener]struct{}{}, conns: map[closer]struct{}{}, owners: map[string]ownerLinks{}, stop: make(chan struct{}),
-		turns: newTurns(runtime.GOMAXPROCS(0)), clientTurns: newTurns(runtime.GOMAXPROCS(0))}
+		turns: newTurns(runtime.GOMAXPROCS(0)), frontendTurns: newTurns(runtime.GOMAXPROCS(0))}
 	s.started.Store(time.Now().UnixNano())
 	s.throttled = logthrottle.New(cfg.Logger, cfg.LogAgain)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

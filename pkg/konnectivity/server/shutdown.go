@@ -62,7 +62,7 @@ const acceptLast = 10 * time.Millisecond
 
 // Shutdown stops accepting connections, asks agents to use other servers, waits until the
 // tunneled connections have ended or ctx is done, and closes the rest. A connection has
-// ended when its agent has received all of its data, which can be long after its client has
+// ended when its agent has received all of its data, which can be long after its frontend has
 // disconnected.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 // awaitIdle returns when ctx is done, or when all listeners are closed and the server has no
-// connection, no pending dial and no client that may still dial.
+// connection, no pending dial and no frontend that may still dial.
 func (s *Server) awaitIdle(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -7,7 +7,7 @@ import (
 )
 
 // watch finds agents that do not answer, gives their unanswered dials to others that fit,
-// and sends keepalives to agents and clients.
+// and sends keepalives to agents and frontends.
 func (s *Server) watch() {
 	defer s.wg.Done()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -31,7 +31,7 @@ func (s *Server) watch() {
 	}
 }
 
-// probeSilence is the silence after which an upstream agent is pinged. Clients of
+// probeSilence is the silence after which an upstream agent is pinged. Frontends of
 // gRPC do not mind how often a server pings.
 const probeSilence = 3 * time.Second
 
@@ -67,12 +67,12 @@ func (s *Server) watchAgent(b *Backend, now time.Time) {
 	}
 }
 
-// pingFrontends pings clients that were silent for the keepalive time.
+// pingFrontends pings frontends that were silent for the keepalive time.
 func (s *Server) pingFrontends(now time.Time) {
 	s.mu.Lock()
-	var all []*grpcClient
+	var all []*grpcFrontend
 	for c := range s.conns {
-		if g, ok := c.(*grpcClient); ok {
+		if g, ok := c.(*grpcFrontend); ok {
 			all = append(all, g)
 		}
 	}

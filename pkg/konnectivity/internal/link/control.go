@@ -147,7 +147,9 @@ func (st *Stream) Accept() {
 	if !st.dead {
 		st.l.controlLocked(typeDialed, st.id, "")
 	}
-	st.l.flushUnlock(true, true)
+	own := st.l.flushLocked(true)
+	st.l.mu.Unlock()
+	st.l.send(own, true)
 }
 
 // Refuse answers a dial that failed; agent side only.

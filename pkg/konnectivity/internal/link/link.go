@@ -272,25 +272,34 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 	st := l.newStream(l.nextID, r)
 	st.dialing = true
 	l.controlLocked(typeDial, st.id, address)
-	l.flushUnlock(mayWait, true)
+	own := l.flushLocked(mayWait)
+	l.mu.Unlock()
+	l.send(own, true)
 	return st, nil
 }
 
-// flushUnlock sends the queued frames, on this goroutine if it may wait, and
-// releases mu. If there is little to send, it first lets other runnable
-// goroutines run: what they queue shares the TLS record and the system call.
-func (l *Link) flushUnlock(mayWait, little bool) {
+// flushLocked has the queued frames sent. If own is true, the caller's goroutine
+// has to do it: it calls send once it has released mu.
+func (l *Link) flushLocked(mayWait bool) (own bool) {
 	if mayWait && !l.writing && l.err == nil {
 		l.writing = true
-		l.mu.Unlock()
-		if little {
-			runtime.Gosched()
-		}
-		l.drain(true)
-		return
+		return true
 	}
 	l.kickLocked()
-	l.mu.Unlock()
+	return false
+}
+
+// send sends the queued frames if flushLocked said so. If there is little to send,
+// it first lets other runnable goroutines run: what they queue shares the TLS record
+// and the system call.
+func (l *Link) send(own, little bool) {
+	if !own {
+		return
+	}
+	if little {
+		runtime.Gosched()
+	}
+	l.drain(true)
 }
 
 func (l *Link) newStream(id uint32, r tunnel.Receiver) *Stream {

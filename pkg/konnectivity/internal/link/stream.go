@@ -110,7 +110,9 @@ func (st *Stream) SendAll(chunks []*buffer.Chunk, mayWait bool) {
 		}
 	}
 	l.schedule(st)
-	l.flushUnlock(mayWait, sum <= smallFrame)
+	own := l.flushLocked(mayWait)
+	l.mu.Unlock()
+	l.send(own, sum <= smallFrame)
 }
 
 // CloseWrite implements tunnel.Stream.

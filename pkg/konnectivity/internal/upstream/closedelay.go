@@ -36,7 +36,9 @@ func (c *Conn) hearOut() {
 		s.mu.Unlock()
 		return
 	}
-	c.endUnlock("")
+	c.endLocked()
+	s.mu.Unlock()
+	c.ended("")
 }
 
 // holdClose is for how long a server holds its close back from an agent behind the last data.

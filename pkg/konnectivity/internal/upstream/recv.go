@@ -179,20 +179,24 @@ func (s *Session) peerClosed(id int64, reason string) {
 		s.stray(wire.CloseRsp, id)
 		return
 	}
-	c.endUnlock(reason)
+	c.endLocked()
+	s.mu.Unlock()
+	c.ended(reason)
 }
 
-// endUnlock ends a connection on which the other side neither sends nor reads any more.
-// The caller holds mu, and endUnlock releases it.
-func (c *Conn) endUnlock(reason string) {
-	s := c.s
+// endLocked ends a connection on which the other side neither sends nor reads any more.
+// The caller calls ended once it has released mu.
+func (c *Conn) endLocked() {
 	c.forgetLocked()
 	c.dropLocked()
 	if c.held > 0 {
-		s.flushing[c] = struct{}{}
+		c.s.flushing[c] = struct{}{}
 	}
-	s.mu.Unlock()
-	s.openWindow(0)
+}
+
+// ended tells the receiver what endLocked did.
+func (c *Conn) ended(reason string) {
+	c.s.openWindow(0)
 	if reason != "" {
 		c.r.Aborted(&tunnel.ResetError{Reason: reason})
 		c.settle()
@@ -258,7 +262,9 @@ func (s *Session) closeReq(id int64) {
 		s.mu.Unlock()
 		return
 	}
-	c.endUnlock("")
+	c.endLocked()
+	s.mu.Unlock()
+	c.ended("")
 }
 
 // Dial opens a connection; server side only.

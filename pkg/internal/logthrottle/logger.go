@@ -33,8 +33,8 @@ type kind struct{ peer, text string }
 
 // entry is what is known of a kind.
 type entry struct {
-	said time.Time
-	more int // since then
+	logged time.Time
+	more   int // since then
 }
 
 // Event is what is logged: structured, as Kubernetes logs.
@@ -88,11 +88,11 @@ func (l *Log) Add(e Event) {
 	forgotten := l.sweep(now)
 	known := l.find(host(e.Peer), plain(text))
 	more := known.more
-	quiet := now.Sub(known.said) < l.again
+	quiet := now.Sub(known.logged) < l.again
 	if quiet {
 		known.more++
 	} else {
-		*known = entry{said: now}
+		*known = entry{logged: now}
 	}
 	l.mu.Unlock()
 	if forgotten > 0 {
@@ -187,7 +187,7 @@ func (l *Log) sweep(now time.Time) (unsaid int) {
 	}
 	l.swept = now
 	for k, e := range l.kinds {
-		if now.Sub(e.said) < l.again {
+		if now.Sub(e.logged) < l.again {
 			continue
 		}
 		unsaid += e.more

@@ -18,17 +18,17 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// proxyPath is the gRPC method with which clients dial.
+// proxyPath is the gRPC method with which frontends dial.
 const proxyPath = "/ProxyService/Proxy"
 
-// serveGRPC serves one HTTP/2 connection of a client. kube-apiserver opens one
+// serveGRPC serves one HTTP/2 connection of a frontend. kube-apiserver opens one
 // for each dial, with one stream on it.
 func (s *Server) serveGRPC(nc net.Conn) {
 	s.opening.Add(1)
-	g := &grpcClient{s: s, since: time.Now()}
+	g := &grpcFrontend{s: s, since: time.Now()}
 	g.fresh.Store(true)
 	defer g.opened()
-	if s.goingDown() { // before the first frame, so that the client tries again
+	if s.goingDown() { // before the first frame, so that the frontend tries again
 		_ = nc.Close()
 		return
 	}
@@ -42,8 +42,8 @@ func (s *Server) serveGRPC(nc net.Conn) {
 	g.ended(g.conn.Serve())
 }
 
-// grpcClient is one HTTP/2 connection of a client.
-type grpcClient struct {
+// grpcFrontend is one HTTP/2 connection of a frontend.
+type grpcFrontend struct {
 	s     *Server
 	conn  *h2.Conn
 	since time.Time
@@ -56,8 +56,8 @@ type grpcClient struct {
 	cut atomic.Bool
 }
 
-// connect and ended are not part of serveGRPC, whose stack is an idle client's largest cost.
-func (g *grpcClient) connect(nc net.Conn) {
+// connect and ended are not part of serveGRPC, whose stack is an idle frontend's largest cost.
+func (g *grpcFrontend) connect(nc net.Conn) {
 	cfg := g.s.cfg.Frontend
 	cfg.Budget = g.s.memory
 	cfg.OnStream = g.open
@@ -67,9 +67,9 @@ func (g *grpcClient) connect(nc net.Conn) {
 	g.conn = h2.NewServer(nc, cfg)
 }
 
-// ended logs why a connection was cut off. A client whose tunneled connections are over ends its own in an orderly
+// ended logs why a connection was cut off. A frontend whose tunneled connections are over ends its own in an orderly
 // way, with GOAWAY or with a reset if it has not read all of the answers: that is no event. Breaches are logged by bad.
-func (g *grpcClient) ended(err error) {
+func (g *grpcFrontend) ended(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
@@ -79,10 +79,10 @@ func (g *grpcClient) ended(err error) {
 	}
 }
 
-// bad counts and logs what the client sent.
-func (g *grpcClient) bad(err error) { g.s.badClient(g.conn.Net(), err) }
+// bad counts and logs what the frontend sent.
+func (g *grpcFrontend) bad(err error) { g.s.badFrontend(g.conn.Net(), err) }
 
-func (g *grpcClient) unknown(first bool, t wire.Type) {
+func (g *grpcFrontend) unknown(first bool, t wire.Type) {
 	peer := netx.Peer(g.conn.Net())
 	g.s.unknown(first, peer, []any{"client", peer}, t)
 }
@@ -95,23 +95,23 @@ func (s *Server) unknown(first bool, peer string, who []any, t wire.Type) {
 	}
 }
 
-// badClient counts and logs what a client sent against the rules.
-func (s *Server) badClient(nc net.Conn, err error) {
+// badFrontend counts and logs what a frontend sent against the rules.
+func (s *Server) badFrontend(nc net.Conn, err error) {
 	peer := netx.Peer(nc)
 	s.throttled.Add(logthrottle.Event{Level: 1, Peer: peer, Message: "A client breaks the protocol", Who: []any{"client", peer}, Err: err})
 	s.m.badInput.With("client").Inc()
 }
 
 // opened notes that the first stream is there, or that none is waited for.
-func (g *grpcClient) opened() {
+func (g *grpcFrontend) opened() {
 	if g.fresh.CompareAndSwap(true, false) {
 		g.s.opening.Add(-1)
 	}
 }
 
-// goAway leaves a client that has just connected the time to open its stream: its
-// dial has succeeded so far, and an upstream client does not begin it again.
-func (g *grpcClient) goAway() {
+// goAway leaves a frontend that has just connected the time to open its stream: its
+// dial has succeeded so far, and an upstream frontend does not begin it again.
+func (g *grpcFrontend) goAway() {
 	leave := func() {
 		g.opened()
 		g.conn.GoAway("server is stopping")
@@ -123,9 +123,9 @@ func (g *grpcClient) goAway() {
 	leave()
 }
 
-func (g *grpcClient) abort() { g.conn.Close() }
+func (g *grpcFrontend) abort() { g.conn.Close() }
 
-func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
+func (g *grpcFrontend) open(st *h2.Stream, fields []h2.Field) {
 	var parent trace.Context
 	for _, f := range fields {
 		if f.Name == trace.Header {
@@ -145,7 +145,7 @@ func (g *grpcClient) open(st *h2.Stream, fields []h2.Field) {
 		g.several.Store(true)
 	}
 	g.opened()
-	st.SetHandler(&grpcStream{s: g.s, client: g, st: st, trace: parent, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
+	st.SetHandler(&grpcStream{s: g.s, frontend: g, st: st, trace: parent, dials: map[int64]*grpcConn{}, conns: map[int64]*grpcConn{},
 		to: g.s.m.segments["to_client"], from: g.s.m.segments["from_client"]})
 	st.WriteHeaders([]h2.Field{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}})
 }
