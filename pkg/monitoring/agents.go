@@ -23,6 +23,9 @@ const (
 // gauge, which upstream's server sets to the number of the strategy that changed last.
 const agentsOf = "(max without (proxy_strategy) (" + byStrategy + `{proxy_strategy="default"}` + ") or max without (proxy_strategy) (" + byStrategy + ") or " + readyAgents + ")"
 
+// inCluster adds the label that tells clusters apart to the labels of a series.
+func inCluster(name, labels string) string { return `{cluster="` + name + `",` + labels[1:] }
+
 func on1(labels ...string) map[string]string {
 	return labeled("cp1:8092", "konnectivity-server", labels)
 }
@@ -47,11 +50,11 @@ func countAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "KonnectivityServerAbsent", Severity: Critical, For: 5 * time.Minute,
-			Expr:    "absent(" + readyAgents + ")",
+			Expr:    "absent(" + readyAgents + ") or count by (cluster) (" + openServers + ") unless count by (cluster) (" + readyAgents + ")",
 			Summary: "Prometheus finds no konnectivity-server.",
-			Fault:   []Series{{openServers + agent1, "1x40"}},
-			Health:  []Series{{readyAgents + server1, "2x40"}},
-			Fires:   []map[string]string{{}},
+			Fault:   []Series{{openServers + inCluster("a", agent1), "1x40"}, {openServers + inCluster("b", agent1), "1x40"}, {readyAgents + inCluster("b", server1), "1x40"}},
+			Health:  []Series{{readyAgents + server1, "2x40"}, {openServers + agent1, "1x40"}},
+			Fires:   []map[string]string{{"cluster": "a"}},
 		},
 		{
 			Name: "KonnectivityServerGone", Severity: Warning, For: 5 * time.Minute,
@@ -72,12 +75,12 @@ func countAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityAgentsUneven", Severity: Warning, For: 10 * time.Minute,
-			Expr:    "max by (job) (" + agentsOf + ") > min by (job) (" + agentsOf + ")",
+			Expr:    "max by (cluster, job) (" + agentsOf + ") > min by (cluster, job) (" + agentsOf + ")",
 			Summary: "Some konnectivity-servers have fewer agents than others.",
 			Fault: []Series{{byStrategy + `{proxy_strategy="default",` + server1[1:], "3x40"}, {byStrategy + `{proxy_strategy="default",` + server2[1:], "2x40"},
 				{readyAgents + server1, "2x40"}, {readyAgents + server2, "2x40"}},
 			Health: []Series{{byStrategy + `{proxy_strategy="default",` + server1[1:], "3x40"}, {byStrategy + `{proxy_strategy="default",` + server2[1:], "3x10 2x3 3x40"},
-				{readyAgents + server1, "3x40"}, {readyAgents + server2, "1x40"}},
+				{readyAgents + server1, "3x40"}, {readyAgents + server2, "1x40"}, {readyAgents + inCluster("b", server1), "1x40"}},
 			Fires: []map[string]string{{"job": "konnectivity-server"}},
 		},
 		{
@@ -90,11 +93,12 @@ func countAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityServerCountMismatch", Severity: Warning, For: 15 * time.Minute,
-			Expr:    "max(" + knownServers + ") != count(" + readyAgents + ")",
+			Expr:    "max by (cluster) (" + knownServers + ") != count by (cluster) (" + readyAgents + ")",
 			Summary: "Agents know of another number of konnectivity-servers than Prometheus finds.",
 			Fault:   []Series{{knownServers + agent1, "1x40"}, {readyAgents + server1, "2x40"}, {readyAgents + server2, "2x40"}},
-			Health:  []Series{{knownServers + agent1, "2x40"}, {readyAgents + server1, "2x40"}, {readyAgents + server2, "2x40"}},
-			Fires:   []map[string]string{{}},
+			Health: []Series{{knownServers + agent1, "2x40"}, {readyAgents + server1, "2x40"}, {readyAgents + server2, "2x40"},
+				{knownServers + inCluster("b", agent1), "1x40"}, {readyAgents + inCluster("b", server1), "1x40"}},
+			Fires: []map[string]string{{}},
 		},
 	}
 }
@@ -104,8 +108,8 @@ func linkAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "KonnectivityAgentLinkFailures", Severity: Warning, For: 10 * time.Minute,
-			Expr: "sum by (instance, job) (increase(konnectivity_network_proxy_agent_server_connection_failure_count[10m])) > 3" +
-				" or sum by (instance, job) (increase(fairlead_tunnel_agent_connect_failures_total[10m])) > 3",
+			Expr: "sum by (cluster, instance, job) (increase(konnectivity_network_proxy_agent_server_connection_failure_count[10m])) > 3" +
+				" or sum by (cluster, instance, job) (increase(fairlead_tunnel_agent_connect_failures_total[10m])) > 3",
 			Summary: "konnectivity-agent {{ $labels.instance }} keeps failing to connect to a server.",
 			Fault:   []Series{{`konnectivity_network_proxy_agent_server_connection_failure_count{direction="from_server",` + agent1[1:], "0+1x40"}},
 			Health: []Series{{`konnectivity_network_proxy_agent_server_connection_failure_count{direction="from_server",` + agent1[1:], "0x10 1x40"},
@@ -114,7 +118,7 @@ func linkAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityAgentsRefused", Severity: Warning, For: 5 * time.Minute, OwnMetrics: true,
-			Expr:    `sum by (instance, job, reason) (increase(fairlead_tunnel_server_agents_refused_total{reason!="draining"}[10m])) > 3`,
+			Expr:    `sum by (cluster, instance, job, reason) (increase(fairlead_tunnel_server_agents_refused_total{reason!="draining"}[10m])) > 3`,
 			Summary: "konnectivity-server {{ $labels.instance }} refuses agents: {{ $labels.reason }}.",
 			Fault:   []Series{{`fairlead_tunnel_server_agents_refused_total{reason="token",` + server1[1:], "0+2x40"}},
 			Health: []Series{{`fairlead_tunnel_server_agents_refused_total{reason="token",` + server1[1:], "0x10 1x40"},
@@ -123,7 +127,7 @@ func linkAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityTokenReviewsFail", Severity: Warning, For: 10 * time.Minute, OwnMetrics: true,
-			Expr:    `sum by (instance, job) (increase(fairlead_tunnel_server_token_reviews_total{result="failed"}[15m])) > 0`,
+			Expr:    `sum by (cluster, instance, job) (increase(fairlead_tunnel_server_token_reviews_total{result="failed"}[15m])) > 0`,
 			Summary: "konnectivity-server {{ $labels.instance }} cannot review the tokens of its agents.",
 			Fault:   []Series{{`fairlead_tunnel_server_token_reviews_total{result="failed",` + server1[1:], "0+1x40"}},
 			Health: []Series{{`fairlead_tunnel_server_token_reviews_total{result="failed",` + server1[1:], "3x40"},

@@ -26,7 +26,7 @@ func apiserverAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "EgressDialFailures", Severity: Critical, For: 5 * time.Minute,
-			Expr:    "sum by (instance, job) (rate(" + failures + "[5m])) / sum by (instance, job) (rate(" + starts + "[5m])) > 0.05",
+			Expr:    "sum by (cluster, instance, job) (rate(" + failures + "[5m])) / sum by (cluster, instance, job) (rate(" + starts + "[5m])) > 0.05",
 			Summary: "More than 5% of the connections that kube-apiserver {{ $labels.instance }} opens through the tunnel fail.",
 			Fault:   []Series{{failures + `{stage="proxy",` + grpc[1:] + apiserver1[1:], "0+3x40"}, {starts + grpc + apiserver1[1:], "0+10x40"}},
 			Health:  []Series{{failures + `{stage="proxy",` + grpc[1:] + apiserver1[1:], "0x10 1x40"}, {starts + grpc + apiserver1[1:], "0+10x60"}},
@@ -42,7 +42,7 @@ func apiserverAlerts() []Alert {
 		},
 		{
 			Name: "ConversionWebhookFails", Severity: Critical, For: 5 * time.Minute,
-			Expr:    `sum by (instance, job) (increase(` + conversions + `{result="failure"}[10m])) > 0`,
+			Expr:    `sum by (cluster, instance, job) (increase(` + conversions + `{result="failure"}[10m])) > 0`,
 			Summary: "kube-apiserver {{ $labels.instance }} cannot convert custom resources: a conversion webhook fails.",
 			Fault:   []Series{{conversions + `{result="failure",failure_type="conversion_webhook_call_failure",` + apiserver1[1:], "0+1x40"}},
 			Health: []Series{{conversions + `{result="failure",failure_type="conversion_webhook_call_failure",` + apiserver1[1:], "4x40"},
@@ -51,7 +51,7 @@ func apiserverAlerts() []Alert {
 		},
 		{
 			Name: "ConversionWebhookSlow", Severity: Warning, For: 10 * time.Minute,
-			Expr:    "histogram_quantile(0.99, sum by (le, instance, job) (rate(" + conversionTime + "[5m]))) > 1",
+			Expr:    "histogram_quantile(0.99, sum by (le, cluster, instance, job) (rate(" + conversionTime + "[5m]))) > 1",
 			Summary: "One conversion of a hundred takes kube-apiserver {{ $labels.instance }} longer than a second.",
 			Fault: []Series{{conversionTime + `{le="1",` + converted + apiserver1[1:], "0+90x40"}, {conversionTime + `{le="5",` + converted + apiserver1[1:], "0+100x40"},
 				{conversionTime + `{le="+Inf",` + converted + apiserver1[1:], "0+100x40"}},
@@ -61,7 +61,7 @@ func apiserverAlerts() []Alert {
 		},
 		{
 			Name: "AdmissionWebhookUnreachable", Severity: Critical, For: 5 * time.Minute,
-			Expr:    `sum by (instance, job, name) (increase(` + admissions + `{error_type="calling_webhook_error"}[10m])) > 0`,
+			Expr:    `sum by (cluster, instance, job, name) (increase(` + admissions + `{error_type="calling_webhook_error"}[10m])) > 0`,
 			Summary: "kube-apiserver {{ $labels.instance }} rejects requests because it cannot call webhook {{ $labels.name }}.",
 			Fault:   []Series{{admissions + `{error_type="calling_webhook_error",name="a.example.org",operation="CREATE",rejection_code="0",type="validating",` + apiserver1[1:], "0+1x40"}},
 			Health:  []Series{{admissions + `{error_type="no_error",name="a.example.org",operation="CREATE",rejection_code="403",type="validating",` + apiserver1[1:], "0+1x40"}},
@@ -82,15 +82,16 @@ func schedulerAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "SchedulerNoLeader", Severity: Critical, For: time.Minute,
-			Expr:    "max by (job, name) (" + leading + ") == 0",
+			Expr:    "max by (cluster, job, name) (" + leading + ") == 0",
 			Summary: "No replica of {{ $labels.job }} holds the Lease {{ $labels.name }}.",
-			Fault:   []Series{{leading + first + `name="my-scheduler"}`, "1x3 0x40"}, {leading + second + `name="my-scheduler"}`, "0x40"}},
-			Health:  []Series{{leading + first + `name="my-scheduler"}`, "1x10 0x40"}, {leading + second + `name="my-scheduler"}`, "0x10 1x40"}},
-			Fires:   []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
+			Fault: []Series{{leading + first + `name="my-scheduler"}`, "1x3 0x40"}, {leading + second + `name="my-scheduler"}`, "0x40"},
+				{leading + inCluster("b", first) + `name="my-scheduler"}`, "1x40"}},
+			Health: []Series{{leading + first + `name="my-scheduler"}`, "1x10 0x40"}, {leading + second + `name="my-scheduler"}`, "0x10 1x40"}},
+			Fires:  []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
 		},
 		{
 			Name: "SchedulerAbsent", Severity: Critical, For: 2 * time.Minute,
-			Expr:    "max by (job, name) (last_over_time(" + leading + "[1h])) unless max by (job, name) (" + leading + ")",
+			Expr:    "max by (cluster, job, name) (last_over_time(" + leading + "[1h])) unless max by (cluster, job, name) (" + leading + ")",
 			Summary: "Prometheus no longer finds a replica of {{ $labels.job }} that takes part in the election of Lease {{ $labels.name }}.",
 			Fault:   []Series{{leading + first + `name="my-scheduler"}`, "1x3 stale"}, {leading + second + `name="my-scheduler"}`, "0x3 stale"}},
 			Health:  []Series{{leading + first + `name="my-scheduler"}`, "1x10 stale"}, {leading + second + `name="my-scheduler"}`, "0x10 1x40"}},
@@ -98,15 +99,16 @@ func schedulerAlerts() []Alert {
 		},
 		{
 			Name: "SchedulerTwoLeaders", Severity: Critical, For: time.Minute,
-			Expr:    "sum by (job, name) (" + leading + ") > 1",
+			Expr:    "sum by (cluster, job, name) (" + leading + ") > 1",
 			Summary: "More than one replica of {{ $labels.job }} says that it holds the Lease {{ $labels.name }}.",
 			Fault:   []Series{{leading + first + `name="my-scheduler"}`, "1x40"}, {leading + second + `name="my-scheduler"}`, "1x40"}},
-			Health:  []Series{{leading + first + `name="my-scheduler"}`, "1x40"}, {leading + second + `name="my-scheduler"}`, "0x40"}},
-			Fires:   []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
+			Health: []Series{{leading + first + `name="my-scheduler"}`, "1x40"}, {leading + second + `name="my-scheduler"}`, "0x40"},
+				{leading + inCluster("b", first) + `name="my-scheduler"}`, "1x40"}},
+			Fires: []map[string]string{{"job": "my-scheduler", "name": "my-scheduler"}},
 		},
 		{
 			Name: "SchedulerErrors", Severity: Warning, For: 10 * time.Minute,
-			Expr:    `sum by (job, profile) (rate(` + attempts + `{result="error"}[5m])) > 0`,
+			Expr:    `sum by (cluster, job, profile) (rate(` + attempts + `{result="error"}[5m])) > 0`,
 			Summary: "Scheduler {{ $labels.job }} fails to schedule Pods of profile {{ $labels.profile }} because of errors.",
 			Fault:   []Series{{attempts + first + `profile="my-scheduler",result="error"}`, "0+1x40"}},
 			Health:  []Series{{attempts + first + `profile="my-scheduler",result="error"}`, "0x10 1x40"}, {attempts + first + `profile="my-scheduler",result="scheduled"}`, "0+5x60"}},
@@ -114,7 +116,7 @@ func schedulerAlerts() []Alert {
 		},
 		{
 			Name: "SchedulerPodsPending", Severity: Warning, For: 30 * time.Minute,
-			Expr:    `sum by (job) (` + waiting + `{queue="unschedulable"}) > 0`,
+			Expr:    `sum by (cluster, job) (` + waiting + `{queue="unschedulable"}) > 0`,
 			Summary: "Scheduler {{ $labels.job }} has found no node for some Pods for half an hour.",
 			Fault:   []Series{{waiting + first + `queue="unschedulable"}`, "3x60"}},
 			Health:  []Series{{waiting + first + `queue="unschedulable"}`, "3x10 0x60"}, {waiting + first + `queue="active"}`, "5x60"}},
@@ -133,7 +135,7 @@ func wayInAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "SOCKS5LoginsFail", Severity: Warning, For: 0, OwnMetrics: true,
-			Expr:    "sum by (instance, job) (increase(" + logins + "[10m])) > 20",
+			Expr:    "sum by (cluster, instance, job) (increase(" + logins + "[10m])) > 20",
 			Summary: "Clients of fairlead socks5 {{ $labels.instance }} fail to authenticate.",
 			Fault:   []Series{{logins + `{protocol="socks5",` + proxy1[1:], "0+5x40"}},
 			Health:  []Series{{logins + `{protocol="socks5",` + proxy1[1:], "0x10 2x40"}},

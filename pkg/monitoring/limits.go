@@ -16,10 +16,10 @@ func limitAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "KonnectivityConnectionsEvicted", Severity: Warning, For: 0, OwnMetrics: true,
-			Expr: "sum by (instance, job) (increase(" + evictions + "[10m])) > 0" +
-				" or sum by (instance, job) (increase(fairlead_tunnel_agent_evictions_total[10m])) > 0" +
-				" or sum by (instance, job) (increase(fairlead_tunnel_server_overflows_total[10m])) > 0" +
-				" or sum by (instance, job) (increase(fairlead_tunnel_agent_overflows_total[10m])) > 0",
+			Expr: "sum by (cluster, instance, job) (increase(" + evictions + "[10m])) > 0" +
+				" or sum by (cluster, instance, job) (increase(fairlead_tunnel_agent_evictions_total[10m])) > 0" +
+				" or sum by (cluster, instance, job) (increase(fairlead_tunnel_server_overflows_total[10m])) > 0" +
+				" or sum by (cluster, instance, job) (increase(fairlead_tunnel_agent_overflows_total[10m])) > 0",
 			Summary: "{{ $labels.instance }} closed connections whose receivers do not take their bytes.",
 			Fault:   []Series{{evictions + `{bound="peer",` + server1[1:], "0x5 2x40"}},
 			Health:  []Series{{evictions + `{bound="peer",` + server1[1:], "2x40"}, {"fairlead_tunnel_agent_overflows_total" + agent1, "0x40"}},
@@ -35,7 +35,7 @@ func limitAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityTurnedAway", Severity: Critical, For: 0, OwnMetrics: true,
-			Expr:    "sum by (instance, job) (increase(" + turned + "[10m])) > 0",
+			Expr:    "sum by (cluster, instance, job) (increase(" + turned + "[10m])) > 0",
 			Summary: "konnectivity-server {{ $labels.instance }} refuses connections because it has no file descriptors left.",
 			Fault:   []Series{{turned + `{listener="grpc",` + server1[1:], "0x5 7x40"}},
 			Health:  []Series{{turned + `{listener="grpc",` + server1[1:], "7x40"}},
@@ -43,7 +43,7 @@ func limitAlerts() []Alert {
 		},
 		{
 			Name: "KonnectivityDescriptorsLow", Severity: Warning, For: 5 * time.Minute,
-			Expr:    "process_open_fds / process_max_fds > 0.8 and on (instance, job) (" + readyAgents + " or " + openServers + ")",
+			Expr:    "process_open_fds / process_max_fds > 0.8 and on (cluster, instance, job) (" + readyAgents + " or " + openServers + ")",
 			Summary: "{{ $labels.instance }} uses more than 80% of its file descriptors.",
 			Fault:   []Series{{"process_open_fds" + server1, "900x40"}, {"process_max_fds" + server1, "1024x40"}, {readyAgents + server1, "2x40"}},
 			Health: []Series{{"process_open_fds" + server1, "100x40"}, {"process_max_fds" + server1, "1024x40"}, {readyAgents + server1, "2x40"},

@@ -129,7 +129,7 @@ func TestSOCKS5MetricsExist(t *testing.T) {
 			}
 			for _, group := range by.FindAllStringSubmatch(expr, -1) {
 				for label := range strings.SplitSeq(group[1], ", ") {
-					if !slices.Contains([]string{"instance", "job", "le"}, label) && !slices.Contains(strings.Split(have, ","), label) {
+					if !slices.Contains([]string{"cluster", "instance", "job", "le"}, label) && !slices.Contains(strings.Split(have, ","), label) {
 						t.Errorf("%s has no label %s, but %s", name, label, have)
 					}
 				}
