@@ -206,7 +206,7 @@ bench-mux: ## Compare ways to carry many connections over one: our link, yamux, 
 	@$(GO) -C e2e/bench run ./mux $(BENCH_FLAGS)
 
 .PHONY: bench-ways-in
-bench-ways-in: build ## Measure the ways into a cluster beside those of others: fairlead proxy and kubectl proxy (BENCH_FLAGS, for example '-only proxy -reps 9')
+bench-ways-in: build ## Measure the ways into a cluster beside those of others, in all parts or with -only in some (BENCH_FLAGS, for example '-only proxy -reps 9')
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
 	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead -bin $(BIN) $(BENCH_FLAGS)
 

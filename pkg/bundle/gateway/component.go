@@ -3,12 +3,14 @@
 package gateway
 
 import (
+	"math"
 	"net"
 	"net/url"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -57,10 +59,11 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		Name: v1alpha1.GatewayName, Namespace: b.Namespace, Binary: Binary,
 		Labels: Labels(), Selector: Labels(), PodLabels: Labels(),
 		ContainerName: "gateway", Image: g.Image,
-		Command:  []string{"/fairlead", "socks5"},
-		Flags:    Flags(b),
-		Ports:    []component.Port{{Name: PortProxy, Number: g.Port}, {Name: PortHealth, Number: g.HealthPort}},
-		Security: component.RestrictedContainer(),
+		Command:                 []string{"/fairlead", "socks5"},
+		Flags:                   Flags(b),
+		Ports:                   []component.Port{{Name: PortProxy, Number: g.Port}, {Name: PortHealth, Number: g.HealthPort}},
+		Security:                component.RestrictedContainer(),
+		TerminationGraceSeconds: ptr.To(int64(math.Ceil(drainTimeout(b).Seconds())) + exitSeconds),
 	}
 	if g.Resources != nil {
 		c.Resources = *g.Resources
@@ -74,6 +77,24 @@ func Component(b *v1alpha1.Bundle) component.Component {
 	c.Readiness = component.Readiness(component.Probe{Port: probe.Port, Host: probe.Host})
 	c.Liveness = &probe
 	return c
+}
+
+const (
+	// defaultDrain is the program's own.
+	defaultDrain = 10 * time.Second
+	// exitSeconds is the time after draining until the kubelet kills the program: it writes audit lines in it.
+	exitSeconds = 10
+)
+
+// drainTimeout is the time that open connections have when a Pod ends.
+func drainTimeout(b *v1alpha1.Bundle) time.Duration {
+	drain := defaultDrain
+	for _, a := range b.Gateway.ExtraArgs {
+		if d, err := time.ParseDuration(a.Value); a.Name == "drain-timeout" && err == nil {
+			drain = max(d, 0)
+		}
+	}
+	return drain
 }
 
 // deployed adds what only the Deployment has.

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/cli/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/destinations"
 )
@@ -305,5 +307,23 @@ func TestRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
 		}
+	}
+}
+
+// TestDrains: open connections have the time that the bundle gives them before the kubelet kills the program, in both forms.
+func TestDrains(t *testing.T) {
+	for args, want := range map[string]int64{
+		"": 20, ", extraArgs: [{name: drain-timeout, value: 5m}]": 310, ", extraArgs: [{name: drain-timeout, value: 1500ms}]": 12,
+		", extraArgs: [{name: drain-timeout, value: 0s}]": 10,
+	} {
+		for _, form := range []string{"Deployment", "StaticPod"} {
+			b := load(t, "gateway: {enabled: true, form: "+form+args+"}")
+			if got := ptr.Deref(gateway.Component(b).TerminationGraceSeconds, 30); got != want {
+				t.Errorf("%s%s: %d s until the kubelet kills it, want %d", form, args, got, want)
+			}
+		}
+	}
+	if socks5.NewOptions(genericiooptions.IOStreams{}).DrainTimeout != 10*time.Second {
+		t.Error("the program has another default")
 	}
 }

@@ -24,7 +24,7 @@ func validateVia(via string) error {
 	case ok && target != "" && !strings.HasPrefix(target, "-"):
 		return nil
 	case slices.Contains([]string{dial.ViaPortForward, dial.ViaDirect, dial.ViaNetwork, dial.ViaAPI}, via):
-		return fmt.Errorf("--via %s: that path begins at the API server, which this proxy has yet to reach: use --via ssh=USER@HOST, or \"fairlead socks5 --via %s\" for Services and Pods", via, via)
+		return fmt.Errorf("--via %s: this proxy connects to the API server itself, and only a bastion leads there: use --via ssh=USER@HOST, or \"fairlead socks5 --via %s\" for Services and Pods", via, via)
 	}
 	return fmt.Errorf("--via %q: write ssh=USER@HOST or ssh=USER@HOST:PORT, or leave it out", via)
 }

@@ -91,6 +91,8 @@ func TestBadInput(t *testing.T) {
 		{"no command follows", []string{"--"}},
 		{"cannot name a Unix socket", []string{"--unix-socket", filepath.Join(dir, "s"), "--", "true"}},
 		{"add --write-kubeconfig", []string{"--tls"}},
+		{"only a bastion leads there", []string{"--via", "direct"}},
+		{"only a bastion leads there", []string{"--via", "network"}},
 		{"add --via ssh=USER@HOST", []string{"--ssh-config", "none"}},
 		{"read the SSH configuration", []string{"--via", "ssh=me@bastion", "--ssh-config", filepath.Join(dir, "none")}},
 		{"choose another with --context-name", []string{"--port", "0", "--write-kubeconfig", kubeconfig, "--context-name", "test"}},

@@ -5,6 +5,7 @@ package apiproxy
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -266,5 +267,12 @@ func TestHeaderLimits(t *testing.T) {
 		if got := serverLimits(address).HeaderBytes; got != want {
 			t.Errorf("%s: %d bytes, want %d", address, got, want)
 		}
+	}
+	page, err := os.ReadFile("../../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%d MiB, the API server's own limit. Beyond loopback, they have %d KiB", maxHeaderBytes>>20, maxRemoteHeaderBytes>>10); !strings.Contains(string(page), want) {
+		t.Errorf("docs/proxy.md lacks %q", want)
 	}
 }

@@ -224,6 +224,9 @@ func asError(ctx context.Context, err error, to gateway.Destination) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return gateway.Errorf(gateway.ReasonRefused, "check that something listens on this port", "dial %s: %w", to, err)
 	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return gateway.Errorf(gateway.ReasonBusy, "close connections, or raise the limit of open files (ulimit -n)", "dial %s: %w", to, err)
+	}
 	return gateway.Errorf(gateway.ReasonInternal, "", "dial %s: %w", to, err)
 }
 

@@ -5,7 +5,11 @@ package dial
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,5 +84,15 @@ func TestSlowEndpoint(t *testing.T) {
 			d.(*dialer).path = slowPath{newNetwork(), 3 * time.Second} // a share is 2 seconds
 			ping(t, mustDial(t, d, at(listen(t, echo))), "slow")
 		})
+	}
+}
+
+// TestNoDescriptors: a process without free descriptors is busy, and says what to raise.
+func TestNoDescriptors(t *testing.T) {
+	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE} {
+		err := asError(t.Context(), &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", cause)}, at(80))
+		if gateway.ReasonOf(err) != gateway.ReasonBusy || !strings.Contains(err.Error(), "ulimit -n") {
+			t.Errorf("%v: %v", cause, err)
+		}
 	}
 }
