@@ -39,7 +39,7 @@ func (b *bench) watch(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	s, err := b.alone(ctx, "watched", "--konnectivity-server="+url, "--poll-interval="+poll.String())
+	s, err := b.alone(ctx, "watched", "--konnectivity-server="+url, "--poll-interval="+poll.String(), "--max-watches-per-user=2000")
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ const (
 	// stateDir has the token for the Konnectivity servers.
 	stateDir   = "/var/run/secrets/" + v1alpha1.TunnelAPIName + "/state"
 	stateToken = "token"
+	// memoryPercent is the share of the memory limit that the program's heap may have.
+	memoryPercent = 85
 
 	// stopDelay and stopDrain are the program's defaults, and stopRest is the time for all that follows.
 	stopDelay, stopDrain, stopRest = 3 * time.Second, 10 * time.Second, 20 * time.Second
@@ -90,6 +92,10 @@ func Component(b *v1alpha1.Bundle) component.Component {
 	}
 	if a.Resources != nil {
 		c.Resources = *a.Resources
+	}
+	if m := c.Resources.Limits.Memory(); !m.IsZero() {
+		// The rest is for what the garbage collector does not count, such as the kernel's buffers of sockets.
+		c.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(m.Value()/100*memoryPercent+m.Value()%100*memoryPercent/100, 10)}}
 	}
 	return c
 }

@@ -39,3 +39,23 @@ func TestGrace(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryLimit: the garbage collector knows the container's memory limit, and works harder before the kernel kills the
+// program.
+func TestMemoryLimit(t *testing.T) {
+	for config, want := range map[string]string{
+		"tunnelAPI: {enabled: true}":                                         "456340275", // 85% of 512Mi
+		"tunnelAPI: {enabled: true, resources: {limits: {memory: 100M}}}":    "85000000",
+		"tunnelAPI: {enabled: true, resources: {requests: {memory: 100Mi}}}": "",
+	} {
+		list, got := objects(t, config), ""
+		for _, e := range list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Env {
+			if e.Name == "GOMEMLIMIT" {
+				got = e.Value
+			}
+		}
+		if got != want {
+			t.Errorf("%q: GOMEMLIMIT is %q, want %q", config, got, want)
+		}
+	}
+}

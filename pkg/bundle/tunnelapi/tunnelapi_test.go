@@ -182,6 +182,7 @@ func TestRefuses(t *testing.T) {
 	for config, want := range map[string]string{
 		"tunnelAPI: {enabled: true}\nkonnectivity: {enabled: false}": "spec.tunnelAPI.enabled",
 		"tunnelAPI: {enabled: true, replicas: 0}":                    "spec.tunnelAPI.replicas",
+		"tunnelAPI: {enabled: true, replicas: 6}":                    "must be at most 5",
 		"tunnelAPI: {enabled: true, port: 443}":                      "spec.tunnelAPI.port",
 		"tunnelAPI: {enabled: true, statePort: 8132}":                "is also konnectivity.agentPort",
 		"tunnelAPI: {enabled: true, statePort: 8134}\nkonnectivity: {agent: {hostNetwork: true, healthPort: 8134, adminPort: 8135}}":                 "is also konnectivity.agent.healthPort",

@@ -10,6 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// maxTunnelAPIReplicas times 6 connections are below the 32 that a Konnectivity server accepts for its state.
+const maxTunnelAPIReplicas = 5
+
 func validateTunnelAPI(b *Bundle, p *field.Path) field.ErrorList {
 	a := &b.TunnelAPI
 	var errs field.ErrorList
@@ -17,6 +20,9 @@ func validateTunnelAPI(b *Bundle, p *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(p.Child("enabled"), true, "shows the state of the tunnel, but konnectivity.enabled is false; disable both or neither"))
 	}
 	errs = append(errs, atLeastOne(a.Replicas, p.Child("replicas"), "set enabled to false to have none")...)
+	if ptr.Deref(a.Replicas, 0) > maxTunnelAPIReplicas {
+		errs = append(errs, field.Invalid(p.Child("replicas"), *a.Replicas, "must be at most 5: each asks every Konnectivity server over up to 6 of the 32 connections that the server accepts"))
+	}
 	errs = append(errs, image(a.Image, p.Child("image"))...)
 	errs = append(errs, port(a.Port, p.Child("port"))...)
 	errs = append(errs, validateStatePort(b, p.Child("statePort"))...)

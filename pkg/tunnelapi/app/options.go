@@ -40,6 +40,7 @@ type Options struct {
 	PollInterval, CountsInterval    time.Duration
 	StaleAfter, KeepGone            time.Duration
 	MaxRequestsInFlight, MaxWatches int
+	MaxWatchesPerUser               int
 	// ShutdownDelay is how long requests are served after SIGTERM, until the replica is no endpoint any more.
 	ShutdownDelay time.Duration
 
@@ -60,7 +61,7 @@ func NewOptions() *Options {
 		Logging:        logs.NewOptions(),
 		ServerCAFile:   "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
 		PollInterval:   time.Second, CountsInterval: 10 * time.Second, StaleAfter: 10 * time.Second, KeepGone: 10 * time.Minute,
-		MaxRequestsInFlight: 400, MaxWatches: 2000,
+		MaxRequestsInFlight: 400, MaxWatches: 2000, MaxWatchesPerUser: 500,
 		ShutdownDelay:  3 * time.Second,
 		ClusterDomain:  resolve.DefaultClusterDomain,
 		ConnectTimeout: 30 * time.Second, ConnectIdle: 4 * time.Hour, ConnectDrain: 10 * time.Second,
@@ -97,6 +98,7 @@ func (o *Options) Flags() (all flag.NamedFlagSets) {
 	k.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig for kube-apiserver. Empty uses the Pod's ServiceAccount. It is the default of --authentication-kubeconfig and --authorization-kubeconfig.")
 	k.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "Requests at a time, watches aside. Further ones are refused with status 429.")
 	k.IntVar(&o.MaxWatches, "max-watches", o.MaxWatches, "Watches at a time. Further ones are refused with status 429.")
+	k.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser, "Watches of one user at a time. Further ones are refused with status 429.")
 	k.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long requests are served after SIGTERM, until no client is sent to this replica any more. /readyz fails meanwhile.")
 	k.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof, to clients that are authorized for the path.")
 	o.SecureServing.AddFlags(all.FlagSet("secure serving"))
@@ -140,7 +142,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must not be negative: %v", o.ShutdownDelay))
 	}
 	errs = append(errs, o.validateConnect()...)
-	for name, n := range map[string]int{"max-requests-inflight": o.MaxRequestsInFlight, "max-watches": o.MaxWatches} {
+	for name, n := range map[string]int{"max-requests-inflight": o.MaxRequestsInFlight, "max-watches": o.MaxWatches, "max-watches-per-user": o.MaxWatchesPerUser} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s must be at least 1, not %d", name, n))
 		}

@@ -86,7 +86,7 @@ type late struct{ *collect.Collector }
 // install adds the API group, and the collector that fills it.
 func (o *Options) install(s *genericapiserver.GenericAPIServer) error {
 	source := &late{}
-	group, err := registry.New(source, time.Now(), o.MaxWatches)
+	group, err := registry.New(source, time.Now(), o.MaxWatches, o.MaxWatchesPerUser)
 	if err != nil {
 		return err
 	}

@@ -267,6 +267,25 @@ func TestServerReasons(t *testing.T) {
 	}
 }
 
+// TestServerStops: a server that stops is shown as that while it answers, also if agents still take dials.
+func TestServerStops(t *testing.T) {
+	f := &fake{state: answer("one", state.Link{AgentID: "a"})}
+	w := newWorld(t, finder{"1": f})
+	for stopping, want := range map[bool]string{false: "True AgentTakesDials", true: "False Stopping"} {
+		f.state.Server.Stopping = stopping
+		w.after(time.Minute)
+		got := ""
+		for _, c := range w.objects.objects["one"].(*v1alpha1.TunnelServer).Status.Conditions {
+			if c.Type == v1alpha1.ConditionReady {
+				got = string(c.Status) + " " + c.Reason
+			}
+		}
+		if got != want {
+			t.Errorf("stopping %v: condition Ready is %s, want %s", stopping, got, want)
+		}
+	}
+}
+
 // TestNames: each ID of an agent becomes a name that the API accepts, and different agents get different names, also if
 // one chooses what another's name would be.
 func TestNames(t *testing.T) {

@@ -38,6 +38,8 @@ func (c *Collector) serverObject(name string, s *server, before *v1alpha1.Tunnel
 	switch {
 	case !c.fresh(s, now):
 		ready = condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "NoAnswer", "The server has stopped to show its state.")
+	case s.state.Server.Stopping:
+		ready = condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Stopping", "The server stops: it takes no new dials.")
 	case !s.state.Server.Ready:
 		ready = condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "NoAgent", "No connected agent takes new dials.")
 	}

@@ -16,7 +16,7 @@
 //
 // # History
 //
-// The store keeps the objects as they were after each change in the last minutes, for pages of a list and for lists at
+// The store keeps the objects as they were after each change in the last 90 seconds, for pages of a list and for lists at
 // an exact resource version. They share their nodes and objects: see [btree.BTreeG.Clone].
 //
 // # Why this is not a library

@@ -26,7 +26,7 @@ func (r *refusals) Refused(_ context.Context, agent string, o *v1alpha1.TunnelAg
 
 // TestUnknownAgentIsNoted: a request for an agent that does not exist reaches who logs and counts.
 func TestUnknownAgentIsNoted(t *testing.T) {
-	g, err := New(&fixed{}, time.Now(), 1)
+	g, err := New(&fixed{}, time.Now(), 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

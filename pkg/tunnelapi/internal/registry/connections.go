@@ -75,6 +75,8 @@ type Connections struct {
 	rv    uint64
 	first uint64
 	kept  []*snapshot // oldest first
+	// dropping is set while a timer runs that drops what is over.
+	dropping bool
 }
 
 var (
@@ -272,13 +274,35 @@ func (c *Connections) keep(s *snapshot) {
 	c.trimLocked(c.now())
 }
 
-// trimLocked drops the oldest snapshots, those without later pages first, but not the last one.
-func (c *Connections) trimLocked(now time.Time) {
-	last := c.kept[len(c.kept)-1]
-	c.kept = slices.DeleteFunc(c.kept, func(s *snapshot) bool {
-		age := now.Sub(s.at)
-		return s != last && (age > snapshotKept || !s.paged && age > snapshotAge)
+// over reports whether no client may ask for the snapshot any more. It is called with Connections.mu held.
+func (s *snapshot) over(now time.Time) bool {
+	age := now.Sub(s.at)
+	return age > snapshotKept || !s.paged && age > snapshotAge
+}
+
+// dropOldLocked drops the snapshots that are over, and does so again when the next one is.
+func (c *Connections) dropOldLocked(now time.Time) {
+	c.kept = slices.DeleteFunc(c.kept, func(s *snapshot) bool { return s.over(now) })
+	if len(c.kept) == 0 || c.dropping {
+		return
+	}
+	c.dropping = true
+	time.AfterFunc(snapshotAge+time.Millisecond, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.dropping = false
+		c.dropOldLocked(c.now())
 	})
+}
+
+// trimLocked drops the snapshots that are over, and the oldest ones if there are too many, those without later pages first,
+// but not the last one.
+func (c *Connections) trimLocked(now time.Time) {
+	c.dropOldLocked(now)
+	if len(c.kept) == 0 {
+		return
+	}
+	last := c.kept[len(c.kept)-1]
 	total := 0
 	number := map[bool]int{}
 	for _, s := range c.kept {
@@ -305,6 +329,7 @@ func (c *Connections) old(rv uint64, selector string, paging bool) (*snapshot, e
 	if rv > c.rv && !paging {
 		return nil, storage.NewTooLargeResourceVersionError(rv, c.rv, 1)
 	}
+	c.dropOldLocked(c.now())
 	for _, s := range c.kept {
 		if s.rv != rv {
 			continue

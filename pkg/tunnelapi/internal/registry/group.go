@@ -42,9 +42,9 @@ type Group struct {
 func (g *Group) Serve(s ConnectServer) { g.connect = &Connect{agents: g.Agents, server: s} }
 
 // New returns the group. started is when the process started: it is the epoch of resource versions. maxWatches bounds the
-// watches of all resources together.
-func New(source Source, started time.Time, maxWatches int) (*Group, error) {
-	codec, watches := Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), &places{most: int64(maxWatches)}
+// watches of all resources together, and maxPerUser those of one user.
+func New(source Source, started time.Time, maxWatches, maxPerUser int) (*Group, error) {
+	codec, watches := Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), &places{most: maxWatches, perUser: maxPerUser}
 	a, err := newWatched(agents, source, codec, started, watches)
 	if err != nil {
 		return nil, err

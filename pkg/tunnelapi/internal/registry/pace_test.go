@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 )
@@ -17,7 +20,7 @@ import (
 // TestWatchesAreBounded: above the limit, which is for all resources together, a watch is refused with the time to try again.
 // The place of a watch that has ended is free, also of one that could not begin.
 func TestWatchesAreBounded(t *testing.T) {
-	g, err := New(&fixed{}, time.Now(), 2)
+	g, err := New(&fixed{}, time.Now(), 2, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +62,35 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
+// TestWatchesOfUser: one user cannot take the places of all others, and the places that it returns are free for it.
+func TestWatchesOfUser(t *testing.T) {
+	p := &places{most: 4, perUser: 2}
+	as := func(name string) context.Context {
+		return request.WithUser(t.Context(), &user.DefaultInfo{Name: name})
+	}
+	take := func(name string) func() {
+		give, err := p.take(as(name))
+		if err != nil {
+			t.Fatalf("a watch of %s: %v", name, err)
+		}
+		return give
+	}
+	first := take("a")
+	take("a")
+	_, err := p.take(as("a"))
+	if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds == 0 {
+		t.Errorf("a third watch of a user: %v, and to try again after %d s", err, seconds)
+	}
+	take("b")
+	first()
+	take("a")
+}
+
 // TestBurst: when far more objects change at once than upstream keeps room for, each of many watches gets all events, also
 // those whose clients begin to read only afterwards.
 func TestBurst(t *testing.T) {
 	const watches, objects = 200, 1000
-	w, err := newWatched(agents, &fixed{}, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), time.Now(), &places{most: watches})
+	w, err := newWatched(agents, &fixed{}, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), time.Now(), &places{most: watches, perUser: watches})
 	if err != nil {
 		t.Fatal(err)
 	}

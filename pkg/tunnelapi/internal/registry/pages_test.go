@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,6 +101,43 @@ func TestPagesOfOthers(t *testing.T) {
 	if _, err := p.list("", second.Continue, 10); !apierrors.IsResourceExpired(err) {
 		t.Errorf("the third page after a long time: %v", err)
 	}
+}
+
+// TestPagesEnd: a token is worth nothing after the time for which snapshots are kept, also without other lists, and then no
+// connection is kept.
+func TestPagesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(&fixed{connections: 30}, time.Now())
+		list := func(token string, limit int64) (*v1alpha1.TunnelConnectionList, error) {
+			o, err := c.List(t.Context(), &metainternalversion.ListOptions{Limit: limit, Continue: token})
+			if err != nil {
+				return nil, err
+			}
+			return o.(*v1alpha1.TunnelConnectionList), nil
+		}
+		first, err := list("", 10)
+		if err != nil || first.Continue == "" {
+			t.Fatal(first, err)
+		}
+		time.Sleep(snapshotKept - time.Second)
+		if _, err := list(first.Continue, 10); err != nil {
+			t.Errorf("the second page in time: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := list(first.Continue, 10); !apierrors.IsResourceExpired(err) {
+			t.Errorf("the second page too late: %v", err)
+		}
+		if _, err := list("", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * snapshotAge)
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.kept) > 0 {
+			t.Errorf("%d snapshots are kept that no client can ask for", len(c.kept))
+		}
+	})
 }
 
 // TestSnapshotsAreBounded: whatever clients ask for, few snapshots are kept, and lists that come together share one.

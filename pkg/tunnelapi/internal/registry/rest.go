@@ -188,21 +188,22 @@ func (w *Watched) Watch(ctx context.Context, options *metainternalversion.ListOp
 	if err := w.unknown(); err != nil {
 		return nil, err
 	}
-	if err := w.watches.take(); err != nil {
+	give, err := w.watches.take(ctx)
+	if err != nil {
 		return nil, err
 	}
 	in, err := w.generic.Watch(ctx, options)
 	if err != nil {
-		w.watches.give()
+		give()
 		return nil, err
 	}
 	now, err := w.Store.GetCurrentResourceVersion(ctx)
 	if err != nil {
-		w.watches.give()
+		give()
 		in.Stop()
 		return nil, err
 	}
-	return w.pace.start(in, w.plural, now, everything(options), w.watches.give), nil
+	return w.pace.start(in, w.plural, now, everything(options), give), nil
 }
 
 // everything reports whether a watch gets all events.
