@@ -126,7 +126,8 @@ var docsPages = map[string]docsPage{
 		none: "all commands need programs that are not Fairlead's",
 	},
 	"docs/tunnel-api.md": {
-		except: map[string]string{"fairlead-apiserver ": "its flags are of a Pod; fairlead up runs it"},
+		except:  map[string]string{"fairlead-apiserver ": "its flags are of a Pod; fairlead up runs it"},
+		replace: [][2]string{{`socks5 --via api`, "socks5 --via api --listen 127.0.0.1:0"}}, // port 1080 may be in use
 	},
 	"docs/release.md": {
 		except: map[string]string{"ctr ": noContainerd},

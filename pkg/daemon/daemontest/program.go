@@ -14,6 +14,7 @@ var Packages = map[string]string{
 	"nc":      "netcat-openbsd",
 	"openssl": "openssl",
 	"ssh":     "openssh-client",
+	"jq":      "jq",
 	"sshd":    "openssh-server",
 }
 
