@@ -75,9 +75,9 @@ func TestUndecodable(t *testing.T) {
 	e.condition(e.bundles, "default", v1beta1.BundleReconciled, v1beta1.ReasonInvalidBundle)
 }
 
-// TestMisspeltProfile: the schema keeps all fields of the profiles in a Bundle, also those that do not exist. The operator
+// TestMisspelledProfile: the schema keeps all fields of the profiles in a Bundle, also those that do not exist. The operator
 // names them, as the commands do with a file, and applies nothing without them.
-func TestMisspeltProfile(t *testing.T) {
+func TestMisspelledProfile(t *testing.T) {
 	l := startProfiles(t, map[string]any{"scheduler": map[string]any{"profiles": []any{
 		map[string]any{"schedulerName": "good"},
 		map[string]any{"schedulerName": "bad", "pluginConfigs": []any{map[string]any{"name": "NodeResourcesFit"}}},

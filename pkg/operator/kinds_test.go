@@ -61,7 +61,7 @@ func testProfiles(e *env) {
 		"plugins.score.added": {"plugins": map[string]any{"score": map[string]any{"added": []any{}}}},
 		"strategy":            {"pluginConfig": []any{map[string]any{"name": "NodeResourcesFit", "args": map[string]any{"strategy": "MostAllocated"}}}},
 	} {
-		object := "misspelt-" + strings.ToLower(name)
+		object := "misspelled-" + strings.ToLower(name)
 		create(object, map[string]any{"schedulerName": object, "strategy": "Raw", "raw": raw})
 		if c := e.condition(profiles, object, v1beta1.ProfileAccepted, v1beta1.ReasonInvalid); !strings.Contains(c.Message, `unknown field "`+name+`"`) {
 			e.Errorf("the condition does not name the field %s: %q", name, c.Message)

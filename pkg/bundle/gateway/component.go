@@ -63,7 +63,7 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		Flags:                   Flags(b),
 		Ports:                   []component.Port{{Name: PortProxy, Number: g.Port}, {Name: PortHealth, Number: g.HealthPort}},
 		Security:                component.RestrictedContainer(),
-		TerminationGraceSeconds: ptr.To(int64(math.Ceil(drainTimeout(b).Seconds())) + exitSeconds),
+		TerminationGraceSeconds: ptr.To(int64(math.Ceil((shutdownDelay(b) + drainTimeout(b)).Seconds())) + exitSeconds),
 	}
 	if g.Resources != nil {
 		c.Resources = *g.Resources
@@ -85,6 +85,14 @@ const (
 	// exitSeconds is the time after draining until the kubelet kills the program: it writes audit lines in it.
 	exitSeconds = 10
 )
+
+// shutdownDelay is the time in which a Pod that ends accepts connections: proxies of nodes learn of changed endpoints in it. A static Pod has no Service.
+func shutdownDelay(b *v1alpha1.Bundle) time.Duration {
+	if b.Gateway.Form == v1alpha1.FormStaticPod {
+		return 0
+	}
+	return 3 * time.Second
+}
 
 // drainTimeout is the time that open connections have when a Pod ends.
 func drainTimeout(b *v1alpha1.Bundle) time.Duration {
@@ -158,6 +166,7 @@ func OwnFlags(b *v1alpha1.Bundle) []component.Flag {
 			component.PathFlag("tls-cert", tlsDir+"/"+corev1.TLSCertKey),
 			component.PathFlag("tls-key", tlsDir+"/"+corev1.TLSPrivateKeyKey),
 			component.PlainFlag("metrics-address", address("", g.HealthPort)),
+			component.PlainFlag("shutdown-delay-duration", shutdownDelay(b).String()),
 		)
 	}
 	flags = append(flags,

@@ -95,7 +95,7 @@ func TestDeployment(t *testing.T) {
 	spec := d.Spec.Template.Spec
 	want := []string{
 		"--listen=:1080", "--via=network", "--tls-cert=/var/run/secrets/fairlead-gateway/tls/tls.crt", "--tls-key=/var/run/secrets/fairlead-gateway/tls/tls.key",
-		"--metrics-address=:1081", "--token-review=true", "--token-audience=fairlead-gateway", "--access-review=true",
+		"--metrics-address=:1081", "--shutdown-delay-duration=3s", "--token-review=true", "--token-audience=fairlead-gateway", "--access-review=true",
 		"--client-ca=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "--allow=192.0.2.0/24,*.example.org:443", "--max-connections=9",
 	}
 	if diff := cmp.Diff(want, spec.Containers[0].Args); diff != "" {
@@ -318,6 +318,10 @@ func TestDrains(t *testing.T) {
 	} {
 		for _, form := range []string{"Deployment", "StaticPod"} {
 			b := load(t, "gateway: {enabled: true, form: "+form+args+"}")
+			want := want
+			if form == "Deployment" {
+				want += 3 // the delay in which it accepts connections
+			}
 			if got := ptr.Deref(gateway.Component(b).TerminationGraceSeconds, 30); got != want {
 				t.Errorf("%s%s: %d s until the kubelet kills it, want %d", form, args, got, want)
 			}

@@ -31,21 +31,23 @@ type Options struct {
 	Streams genericiooptions.IOStreams
 	Cluster clusterflags.Flags
 
-	Listen, Via                string
-	URLFile, PasswordFile      string
-	TLSCert, TLSKey, ClientCA  string
-	TokenReview                bool
-	TokenAudiences             []string
-	InsecureNoAuth             bool
-	InsecureNoTLS              bool
-	InsecureNoAuthorization    bool
-	InsecureAllowLocal         bool
-	Allow, Only, Deny          []string
-	Rules                      string
-	AccessReview               bool
-	AuditLog, MetricsAddress   string
-	HandshakeTimeout           time.Duration
-	DialTimeout, DrainTimeout  time.Duration
+	Listen, Via               string
+	URLFile, PasswordFile     string
+	TLSCert, TLSKey, ClientCA string
+	TokenReview               bool
+	TokenAudiences            []string
+	InsecureNoAuth            bool
+	InsecureNoTLS             bool
+	InsecureNoAuthorization   bool
+	InsecureAllowLocal        bool
+	Allow, Only, Deny         []string
+	Rules                     string
+	AccessReview              bool
+	AuditLog, MetricsAddress  string
+	HandshakeTimeout          time.Duration
+	DialTimeout, DrainTimeout time.Duration
+	// ShutdownDelay is how long new connections are accepted after SIGTERM.
+	ShutdownDelay              time.Duration
 	MaxConns, MaxConnsOfClient int
 	WriteKubeconfig            string
 	// ContextName is the name of the context in WriteKubeconfig; default socks5-CONTEXT.
@@ -146,6 +148,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.HandshakeTimeout, "handshake-timeout", o.HandshakeTimeout, "time that clients have for TLS, authentication and the request")
 	f.DurationVar(&o.DialTimeout, "dial-timeout", o.DialTimeout, "time limit for opening a connection to a destination")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "time that open connections have after SIGTERM or Ctrl-C; a second signal ends at once")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 0, "time after SIGTERM in which new connections are still accepted, until no client is sent to this proxy any more. /readyz fails meanwhile")
 	f.IntVar(&o.MaxConns, "max-connections", o.MaxConns, "limit for open connections")
 	f.IntVar(&o.MaxConnsOfClient, "max-connections-per-client", o.MaxConnsOfClient, "limit for open connections of one user with a certificate or a token, or of one client address")
 	f.StringVar(&o.WriteKubeconfig, "write-kubeconfig", "", "kubeconfig file that gets a context with this proxy as its proxy-url; the context is removed at the end")
@@ -172,7 +175,7 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--%s: %w", flag, err)
 		}
 	}
-	if o.HandshakeTimeout <= 0 || o.DialTimeout <= 0 || o.MaxConns <= 0 || o.MaxConnsOfClient <= 0 || o.DrainTimeout < 0 {
+	if o.HandshakeTimeout <= 0 || o.DialTimeout <= 0 || o.MaxConns <= 0 || o.MaxConnsOfClient <= 0 || o.DrainTimeout < 0 || o.ShutdownDelay < 0 {
 		return errors.New("timeouts and limits must be greater than zero")
 	}
 	if o.SSHConfig != "" && !strings.HasPrefix(o.Via, dial.ViaSSH) {

@@ -277,6 +277,14 @@ func (o *Options) serve(ctx context.Context, s *gatewaysocks5.Server, l net.List
 	} else {
 		select {
 		case <-ctx.Done():
+			if o.ShutdownDelay > 0 {
+				fmt.Fprintf(o.Streams.ErrOut, "Accepting connections for another %v\n", o.ShutdownDelay)
+			}
+			select {
+			case <-time.After(o.ShutdownDelay):
+			case err = <-served:
+				served <- err
+			}
 		case err = <-served:
 			served <- err
 		}

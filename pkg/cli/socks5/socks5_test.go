@@ -329,3 +329,37 @@ func TestMetrics(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// TestShutdownDelay: a client that comes after SIGTERM, because a node has not learned of the end yet, is served.
+func TestShutdownDelay(t *testing.T) {
+	o, out := newOptions(t)
+	o.URLFile, o.ShutdownDelay = filepath.Join(t.TempDir(), "url"), 10*time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	var text []byte
+	daemontest.Eventually(t, time.Minute, func() (err error) {
+		text, err = os.ReadFile(o.URLFile)
+		return err
+	})
+	cancel()
+	daemontest.Eventually(t, time.Minute, func() error {
+		if !strings.Contains(out.String(), "Accepting connections for another 10s") {
+			return errors.New(out.String())
+		}
+		return nil
+	})
+	u, err := url.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(u), DisableKeepAlives: true}, Timeout: time.Minute}
+	response, err := client.Get("http://hello.default/") //nolint:noctx // bounded by the client
+	if err != nil {
+		t.Fatalf("after SIGTERM: %v\n%s", err, out)
+	}
+	_ = response.Body.Close()
+	if err := <-done; err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

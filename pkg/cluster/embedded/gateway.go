@@ -34,6 +34,7 @@ func (p *plan) gateway() process.Spec {
 			component.PlainFlag("tls-cert", p.PKI(progGateway+".crt")),
 			component.PlainFlag("tls-key", p.PKI(progGateway+".key")),
 			component.PlainFlag("kubeconfig", p.Kubeconfig(progGateway)),
+			component.PlainFlag("shutdown-delay-duration", "0s"), // its endpoint stays
 		},
 	})
 	// It asks the API server at its start.

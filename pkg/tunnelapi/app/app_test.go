@@ -100,7 +100,7 @@ func launchUntil(ctx context.Context, t *testing.T, o *Options, servers ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.install(s); err != nil {
+	if err := o.install(s); err != nil { //nolint:contextcheck // its hooks have contexts of their own
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
