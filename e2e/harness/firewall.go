@@ -39,8 +39,9 @@ type DirectDial struct {
 const chain = "FAIRLEAD-E2E"
 
 // RaiseFirewall puts the firewall into every control plane node. Dials before
-// and after it show that it works.
-func (c *Cluster) RaiseFirewall(ctx context.Context) (*Firewall, error) {
+// and after it show that it works. What goes to one of the cluster IPs passes: Konnectivity servers
+// connect to these themselves (--local-destinations).
+func (c *Cluster) RaiseFirewall(ctx context.Context, clusterIPs ...string) (*Firewall, error) {
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (c *Cluster) RaiseFirewall(ctx context.Context) (*Firewall, error) {
 	_ = f.Lower(ctx) // that an earlier run with the same cluster has left
 	f.Before = f.Dial(ctx)
 	for _, node := range f.nodes {
-		if err := raise(ctx, node, list.Items); err != nil {
+		if err := raise(ctx, node, list.Items, clusterIPs); err != nil {
 			return nil, err
 		}
 	}
@@ -66,8 +67,11 @@ func (c *Cluster) RaiseFirewall(ctx context.Context) (*Firewall, error) {
 	return f, nil
 }
 
-func raise(ctx context.Context, node nodes.Node, all []corev1.Node) error {
+func raise(ctx context.Context, node nodes.Node, all []corev1.Node, clusterIPs []string) error {
 	script := []string{"set -e", iptables + "-N " + chain}
+	for _, ip := range clusterIPs { // kube-proxy has replaced the destination by an endpoint already
+		script = append(script, iptables+"-A "+chain+" -m conntrack --ctorigdst "+ip+" -j RETURN")
+	}
 	drop := func(match string) {
 		script = append(script, iptables+"-A "+chain+" "+match+" -m conntrack --ctdir ORIGINAL -j DROP")
 	}

@@ -44,7 +44,7 @@ func (s apiServer) dial(ctx context.Context) error {
 	return err
 }
 
-const dialsPerSecond = 20
+const dialsPerSecond, listsPerSecond = 20, 5
 
 // All checks of fairlead verify pass through the load balancer, where the
 // counters come from several API servers and Konnectivity servers.
@@ -67,6 +67,10 @@ func TestServerKilled(t *testing.T) {
 	check(t, "killed and back", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		victim, others := servers[1], []apiServer{servers[0], servers[2]}
 		loads := startLoads(ctx, others)
+		var lists []*harness.Load
+		for _, s := range others {
+			lists = append(lists, harness.StartLoad(ctx, listsPerSecond, s.list))
+		}
 		killed := time.Now()
 		victim.wantCutOff(ctx, t)
 		if err := harness.Wait(ctx, 2*time.Minute, "the killed server to be back", victim.dial); err != nil {
@@ -74,7 +78,12 @@ func TestServerKilled(t *testing.T) {
 		}
 		t.Logf("its API server reaches nodes again after %s", time.Since(killed).Round(100*time.Millisecond))
 		wantNoneFailed(t, others, loads)
-		if err := waitForCount(ctx, suite.Client, 3); err != nil {
+		for i, load := range lists { // the tunnel's API answers through the other servers
+			if l := load.Stop(); l.Failed > 0 || l.Made < listsPerSecond {
+				t.Errorf("lists of agents through %s: %s", others[i].node, l)
+			}
+		}
+		if err := errors.Join(waitForCount(ctx, suite.Client, 3), waitForAgents(ctx, suite.Client)); err != nil {
 			t.Error(err)
 		}
 		for _, node := range suite.Nodes.All() {

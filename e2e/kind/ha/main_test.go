@@ -26,13 +26,17 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 )
 
+// tunnelAPI is the cluster IP of the extension API server, to which Konnectivity servers connect themselves.
+const tunnelAPI = "10.96.0.93"
+
 // suite is the cluster of all tests of this package, servers its API servers, one
 // by one instead of through the load balancer, and firewall what lets nothing but
 // the tunnel through in each control plane node.
 var (
 	suite = harness.New(harness.Options{
 		Name: harness.ClusterName("ha"), Only: harness.Kind,
-		ControlPlanes: 3, Workers: 2, Bundle: "konnectivity: {leaseCounting: true}",
+		ControlPlanes: 3, Workers: 2,
+		Bundle: "konnectivity: {leaseCounting: true}\ntunnelAPI: {enabled: true, clusterIP: " + tunnelAPI + "}",
 	}, prepare)
 	servers  []apiServer
 	firewall *harness.Firewall
@@ -78,7 +82,10 @@ func prepare(ctx context.Context, c *harness.Cluster) (err error) {
 	if err := waitForCount(ctx, c.Client, 3); err != nil {
 		return err
 	}
-	firewall, err = c.RaiseFirewall(ctx)
+	if err := waitForAgents(ctx, c.Client); err != nil {
+		return err
+	}
+	firewall, err = c.RaiseFirewall(ctx, tunnelAPI)
 	return err
 }
 
