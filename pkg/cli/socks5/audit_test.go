@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,15 +130,20 @@ func TestAuditOfStrangers(t *testing.T) {
 	}
 }
 
-// TestAuditOfScanner: a scanner's connections to the proxy leave one line, and the log of a user's connection goes on
-// after it was rotated.
-func TestAuditOfScanner(t *testing.T) {
-	o, out := newOptions(t)
+// start runs a proxy, and returns its URL and what ends it.
+func start(t *testing.T, o *Options, out *buffer) (u *url.URL, stop func()) {
+	t.Helper()
 	o.URLFile = filepath.Join(t.TempDir(), "url")
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
 	var text []byte
 	for end := time.Now().Add(20 * time.Second); len(text) == 0; time.Sleep(5 * time.Millisecond) {
 		if text, _ = os.ReadFile(o.URLFile); time.Now().After(end) {
@@ -148,6 +154,14 @@ func TestAuditOfScanner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u, stop
+}
+
+// TestAuditOfScanner: a scanner's connections to the proxy leave one line, and the log of a user's connection goes on
+// after it was rotated.
+func TestAuditOfScanner(t *testing.T) {
+	o, out := newOptions(t)
+	u, stop := start(t, o, out)
 	for range 50 {
 		nc, err := net.Dial("tcp", u.Host)
 		if err != nil {
@@ -168,10 +182,7 @@ func TestAuditOfScanner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	if all := records(t, rotated); len(all) != 1 || all[0].Result != "malformed" {
 		t.Errorf("the scanner: %+v", all)
 	}
