@@ -59,7 +59,7 @@ func (o *Options) Run(ctx context.Context) error {
 	defer l.Close()
 	cfg := gatewaysocks5.Config{
 		Resolver: o.resolver, Dialer: o.dialer, Authenticator: authenticator, Audit: audit.Record,
-		HandshakeTimeout: o.HandshakeTimeout, DialTimeout: o.DialTimeout, MaxConns: o.MaxConns, MaxConnsPerClient: o.MaxConnsOfClient,
+		HandshakeTimeout: o.HandshakeTimeout, DialTimeout: o.DialTimeout, MaxConns: o.mostConns(), MaxConnsPerClient: o.MaxConnsOfClient,
 	}
 	if cfg.Authorizer, err = o.authorizer(config, l.Addr()); err != nil {
 		return err

@@ -39,6 +39,9 @@ type Record struct {
 	BytesSent     int64   `json:"bytesSent"`     // from the client to the destination
 	BytesReceived int64   `json:"bytesReceived"` // from the destination to the client
 	Seconds       float64 `json:"seconds"`
+
+	// Repeated is how many connections like this one, of the same client without a user, had no line before it. Audit sets it.
+	Repeated int `json:"repeated,omitempty"`
 }
 
 func (r *Record) setTarget(t target) {

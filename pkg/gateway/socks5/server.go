@@ -205,20 +205,8 @@ func (s *Server) uncount(st *stranger) {
 	decrement(s.perClient, st.client)
 }
 
-// clientOf returns what counts as one client. An IPv6 host usually has a network of 64 bits
-// to itself.
-func clientOf(nc net.Conn) netip.Prefix {
-	ap, err := netip.ParseAddrPort(nc.RemoteAddr().String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	a, bits := ap.Addr().Unmap(), 32
-	if a.Is6() {
-		a, bits = a.WithZone(""), 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
-}
+// clientOf returns what counts as one client.
+func clientOf(nc net.Conn) netip.Prefix { return gateway.ClientOf(nc.RemoteAddr().String()) }
 
 // Shutdown closes the listeners and waits for connections to end. When ctx ends before
 // them, it closes them and returns ctx's error.

@@ -50,6 +50,9 @@ func (l Limits) Listener(inner net.Listener) net.Listener {
 	return &listener{Listener: inner, limit: l.conns(), quick: l.Write > 0}
 }
 
+// DescriptorsOfConn is the least number of descriptors that a process has for each connection of a listener.
+const DescriptorsOfConn = 8
+
 // Most returns how many connections a listener serves at a time in this process: Conns, or what its descriptors allow.
 func (l Limits) Most() int { return l.conns() }
 
@@ -59,5 +62,5 @@ func (l Limits) conns() int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return l.Conns
 	}
-	return int(max(1, min(uint64(l.Conns), r.Cur/8)))
+	return int(max(1, min(uint64(l.Conns), r.Cur/DescriptorsOfConn)))
 }

@@ -78,34 +78,40 @@ func New(logger logr.Logger, again time.Duration) *Log {
 // Add logs an event, unless it did so for the same peer and reason a short time ago. Then the next
 // line has the number of events since the last one as "repeated".
 func (l *Log) Add(e Event) {
+	more, ok := l.Admit(e)
+	if !ok {
+		return
+	}
+	pairs := append(clipped(e.Who), clipped(e.Why)...)
+	if more > 0 {
+		pairs = append(pairs, "repeated", more)
+	}
+	l.write(e, pairs)
+}
+
+// Admit is Add for events that the caller writes, to another log: it tells whether to write this one, and how many
+// like it were not written before.
+func (l *Log) Admit(e Event) (repeated int, ok bool) {
 	now := l.now()
-	why := clipped(e.Why)
-	text := fmt.Sprint(append([]any{e.Message}, why...)...)
+	text := fmt.Sprint(append([]any{e.Message}, clipped(e.Why)...)...)
 	if e.Err != nil {
 		text += Clip(e.Err.Error())
 	}
 	l.mu.Lock()
 	forgotten := l.sweep(now)
 	known := l.find(host(e.Peer), plain(text))
-	more := known.more
-	quiet := now.Sub(known.logged) < l.again
-	if quiet {
-		known.more++
-	} else {
+	repeated = known.more
+	ok = now.Sub(known.logged) >= l.again
+	if ok {
 		*known = entry{logged: now}
+	} else {
+		known.more++
 	}
 	l.mu.Unlock()
 	if forgotten > 0 {
 		l.logger.V(e.Level).Info("Did not log more events of known peers", "events", forgotten)
 	}
-	if quiet {
-		return
-	}
-	pairs := append(clipped(e.Who), why...)
-	if more > 0 {
-		pairs = append(pairs, "repeated", more)
-	}
-	l.write(e, pairs)
+	return repeated, ok
 }
 
 func (l *Log) write(e Event, pairs []any) {
