@@ -6,18 +6,25 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/internal/parallel"
+	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
 // Attributes reads a right such as "create pods/binding" or "get leases.coordination.k8s.io/my-scheduler in kube-system": verb, resource with
@@ -46,17 +53,76 @@ func (c *collector) mayI(ctx context.Context, right string) (bool, error) {
 	return r.Status.Allowed, nil
 }
 
-// schedulerRights are those without which a scheduler binds no Pod or does not lead.
-func schedulerRights(b *v1alpha1.Bundle) []string {
-	out := []string{
-		"list pods", "watch pods", "list nodes", "watch nodes", "create pods/binding", "patch pods/status", "delete pods", "create events.events.k8s.io",
-		"list persistentvolumeclaims", "list persistentvolumes", "list storageclasses.storage.k8s.io", "list csinodes.storage.k8s.io",
-		"update persistentvolumeclaims", "list replicasets.apps", "list poddisruptionbudgets.policy", "list namespaces",
+// schedulerRights are those without which a scheduler binds no Pod, waits for its caches for ever, or does not lead.
+func (c *collector) schedulerRights(p Program) ([]string, error) {
+	b := c.s.Bundle
+	configuration, err := c.configuration()
+	if err != nil {
+		return nil, err
+	}
+	gates := maps.Clone(b.Scheduler.FeatureGates)
+	if given := p.Flag("feature-gates", ""); given != "" {
+		gates = gatesIn(given)
+	}
+	needs, err := scheduler.Needs(configuration, gates, scheduler.KubernetesVersion(p.Image))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, rule := range needs {
+		for _, right := range rightsOf(rule) {
+			if !slices.Contains(out, right) {
+				out = append(out, right)
+			}
+		}
 	}
 	if l := b.Scheduler.LeaderElection; ptr.Deref(l.LeaderElect, true) {
 		out = append(out, "create leases.coordination.k8s.io in "+l.LeaseNamespace,
 			fmt.Sprintf("get leases.coordination.k8s.io named %s in %s", l.LeaseName, l.LeaseNamespace),
 			fmt.Sprintf("update leases.coordination.k8s.io named %s in %s", l.LeaseName, l.LeaseNamespace))
+	}
+	return out, nil
+}
+
+// configuration is that of the second scheduler in the cluster, or that of the bundle if there is none that kube-scheduler would load.
+func (c *collector) configuration() ([]byte, error) {
+	own := types.NamespacedName{Namespace: c.s.Bundle.Namespace, Name: scheduler.ConfigMapName(c.s.Bundle)}
+	for _, found := range c.s.Configurations.Value {
+		if _, err := profilecheck.Load([]byte(found.Text)); err == nil && found.ConfigMap == own {
+			return []byte(found.Text), nil
+		}
+	}
+	return scheduler.Configuration(c.s.Bundle, "")
+}
+
+// gatesIn reads the value of --feature-gates.
+func gatesIn(flag string) map[string]bool {
+	gates := map[string]bool{}
+	for pair := range strings.SplitSeq(flag, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if on, err := strconv.ParseBool(value); err == nil {
+			gates[name] = on
+		}
+	}
+	return gates
+}
+
+// rightsOf writes a rule as [Attributes] reads rights.
+func rightsOf(rule rbacv1.PolicyRule) []string {
+	var out []string
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			resource, sub, nested := strings.Cut(resource, "/")
+			if group != "" {
+				resource += "." + group
+			}
+			if nested {
+				resource += "/" + sub
+			}
+			for _, verb := range rule.Verbs {
+				out = append(out, verb+" "+resource)
+			}
+		}
 	}
 	return out
 }
@@ -85,7 +151,11 @@ func (c *collector) reviews(ctx context.Context) ([]Review, error) {
 	programs := c.s.Programs.Value
 	if p := Of(programs, check.RoleScheduler); len(p) > 0 {
 		user, groups := identity(p[0], c.s.Bundle)
-		if err := ask(check.RoleScheduler, user, groups, false, schedulerRights(c.s.Bundle)); err != nil {
+		rights, err := c.schedulerRights(p[0])
+		if err != nil {
+			return out, err
+		}
+		if err := ask(check.RoleScheduler, user, groups, false, rights); err != nil {
 			return out, err
 		}
 	}

@@ -4,6 +4,7 @@ package observe
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -158,11 +159,12 @@ func TestSlowReviews(t *testing.T) {
 	if want := []string{"list nodes", "get nodes/proxy"}; c.s.Denied.Err != nil || !slices.Equal(c.s.Denied.Value, want) {
 		t.Errorf("denied are %q (%v), want %q", c.s.Denied.Value, c.s.Denied.Err, want)
 	}
-	if c.s.Reviews.Err != nil || len(c.s.Reviews.Value) != len(schedulerRights(c.s.Bundle)) {
-		t.Errorf("got %d reviews: %v", len(c.s.Reviews.Value), c.s.Reviews.Err)
+	rights, err := c.schedulerRights(c.s.Programs.Value[0])
+	if err != nil || c.s.Reviews.Err != nil || len(c.s.Reviews.Value) != len(rights) {
+		t.Fatalf("got %d reviews: %v", len(c.s.Reviews.Value), errors.Join(err, c.s.Reviews.Err))
 	}
 	for i, r := range c.s.Reviews.Value {
-		if r.Right != schedulerRights(c.s.Bundle)[i] || r.Allowed != !strings.Contains(r.Right, " nodes") {
+		if r.Right != rights[i] || r.Allowed != !strings.Contains(r.Right, " nodes") {
 			t.Errorf("got %+v", r)
 		}
 	}

@@ -90,7 +90,7 @@ func compareNeeds(t *testing.T, requests []auditEvent, b *v1alpha1.Bundle) {
 	t.Helper()
 	const golden = "testdata/needs.txt"
 	grants := grants(t, b)
-	watched := sets.New[string]()
+	watched, informed := sets.New[string](), sets.New[string]()
 	for _, e := range requests {
 		if e.ObjectRef.Resource == "" {
 			continue // such as /version
@@ -101,7 +101,12 @@ func compareNeeds(t *testing.T, requests []auditEvent, b *v1alpha1.Bundle) {
 		}
 		if e.Verb == "watch" {
 			watched.Insert(fmt.Sprintf("%-30s %-32s %s", cmp.Or(e.ObjectRef.APIGroup, "core"), e.ObjectRef.Resource, role))
+			informed.Insert(e.ObjectRef.Resource + "." + e.ObjectRef.APIGroup)
 		}
+	}
+	// It watches the CA of clients that ask for metrics, and runs without.
+	if diff := gocmp.Diff(sets.List(neededInformers(t, b)), sets.List(informed.Delete("configmaps."))); diff != "" {
+		t.Errorf("the informers of needs.go are not those of the scheduler (-needs +scheduler):\n%s", diff)
 	}
 	got := strings.Join(sets.List(watched), "\n") + "\n"
 	if *update {
@@ -116,4 +121,36 @@ func compareNeeds(t *testing.T, requests []auditEvent, b *v1alpha1.Bundle) {
 	if diff := gocmp.Diff(string(want), got); diff != "" {
 		t.Errorf("the scheduler watches other things, or by other roles, than before (-before +now); see whether PluginRules is still right, then run with -update:\n%s", diff)
 	}
+}
+
+// neededInformers are the resources that a scheduler needs to watch, according to package pkg/bundle/scheduler.
+func neededInformers(t *testing.T, b *v1alpha1.Bundle) sets.Set[string] {
+	t.Helper()
+	configuration, err := bundlescheduler.Configuration(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return informersIn(t, configuration, nil)
+}
+
+func informersIn(t *testing.T, configuration []byte, gates map[string]bool) sets.Set[string] {
+	t.Helper()
+	needs, err := bundlescheduler.Needs(configuration, gates, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := map[string]sets.Set[string]{"list": sets.New[string](), "watch": sets.New[string]()}
+	for _, rule := range needs {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				if of, reads := resources[verb]; reads {
+					of.Insert(resource + "." + rule.APIGroups[0])
+				}
+			}
+		}
+	}
+	if !resources["list"].Equal(resources["watch"]) {
+		t.Errorf("an informer lists and watches: %v", resources)
+	}
+	return resources["watch"]
 }

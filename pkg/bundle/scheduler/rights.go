@@ -49,8 +49,12 @@ func rights(b *v1alpha1.Bundle, subject rbacv1.Subject) []component.Object {
 // system:kube-scheduler and system:volume-scheduler. PolitePreemption,
 // ForeignNominations and FailoverBarrier need none.
 func PluginRules(b *v1alpha1.Bundle) []rbacv1.PolicyRule {
+	return reachRules(Profiles(b.Defaulted()))
+}
+
+func reachRules(profiles []schedulerv1.KubeSchedulerProfile) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
-	if slices.ContainsFunc(Profiles(b.Defaulted()), reachesAutomatically) {
+	if slices.ContainsFunc(profiles, reachesAutomatically) {
 		for _, r := range []struct{ group, resource string }{
 			{"admissionregistration.k8s.io", "mutatingwebhookconfigurations"},
 			{"admissionregistration.k8s.io", "validatingwebhookconfigurations"},

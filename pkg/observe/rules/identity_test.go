@@ -3,6 +3,7 @@
 package rules_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,5 +54,22 @@ func TestBinding(t *testing.T) {
 		if !strings.HasSuffix(fix, tc.want) || strings.Contains(fix, "clusterrolebinding system:") || strings.HasPrefix(fix, "kubectl") != strings.HasPrefix(tc.want, "--") {
 			t.Errorf("%s: %s, want %s", name, fix, tc.want)
 		}
+	}
+}
+
+// TestRefusedRights: a finding has all verbs that are refused of a resource.
+func TestRefusedRights(t *testing.T) {
+	w := healthy(t)
+	account := w.Reviews.Value[0]
+	for _, right := range []string{"watch pods/status", "list pods", "watch pods", "update pods in a", "list nodes"} {
+		account.Right, account.Allowed = right, right == "list nodes"
+		w.Reviews.Value = append(w.Reviews.Value, account)
+	}
+	var got []string
+	for _, f := range only(w, "FL-SCH-007").Findings {
+		got = append(got, f.Message)
+	}
+	if want := []string{"it may not watch pods/status", "it may not list or watch pods", "it may not update pods in a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

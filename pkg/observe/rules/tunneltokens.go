@@ -204,7 +204,7 @@ func reviewed(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 			}
 			asked = true
 			if !r.Allowed {
-				out = append(out, Finding{Object: r.Identity, Message: "it may not " + r.Right})
+				out = withRefused(out, r)
 			}
 		}
 		if !asked && unread == nil {
@@ -212,4 +212,16 @@ func reviewed(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
 		}
 		return out, unread
 	}
+}
+
+// withRefused adds a right that is refused: to the finding before, if that is about the same resource.
+func withRefused(out []Finding, r observe.Review) []Finding {
+	verb, resource, _ := strings.Cut(r.Right, " ")
+	if n := len(out); n > 0 && out[n-1].Object == r.Identity {
+		if verbs, same := strings.CutSuffix(out[n-1].Message, " "+resource); same {
+			out[n-1].Message = verbs + " or " + verb + " " + resource
+			return out
+		}
+	}
+	return append(out, Finding{Object: r.Identity, Message: "it may not " + r.Right})
 }
