@@ -354,7 +354,7 @@ func TestShutdownDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(u), DisableKeepAlives: true}, Timeout: time.Minute}
-	response, err := client.Get("http://hello.default/") //nolint:noctx // bounded by the client
+	response, err := client.Get("http://hello.default/")
 	if err != nil {
 		t.Fatalf("after SIGTERM: %v\n%s", err, out)
 	}
