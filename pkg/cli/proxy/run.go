@@ -103,9 +103,13 @@ func (o *Options) handler(cluster clusterflags.Cluster, tlsConfig *tls.Config, r
 	if o.AccessLog {
 		log = o.logger()
 	}
+	var failures *gateway.Failures
+	if o.TokenFile != "" { // the token of --tls is random: it cannot be guessed
+		failures = gateway.NewFailures(gateway.FailureDelay)
+	}
 	return apiproxy.New(apiproxy.Options{
 		Config: cluster.Config, Filter: o.filter, APIPrefix: o.APIPrefix, StaticDir: o.WWW, StaticPrefix: o.WWWPrefix,
-		AppendServerPath: o.AppendServerPath, Keepalive: o.Keepalive, Token: o.token, TLS: tlsConfig, Log: log, Registry: registry,
+		AppendServerPath: o.AppendServerPath, Keepalive: o.Keepalive, Token: o.token, Failures: failures, TLS: tlsConfig, Log: log, Registry: registry,
 		Explain: func(err error) string { return explain(err, cluster.Config) },
 	})
 }

@@ -130,7 +130,7 @@ func TestAuditOfStrangers(t *testing.T) {
 	}
 }
 
-// start runs a proxy, and returns its URL and what ends it.
+// start runs a proxy, and returns its URL, with the random password if there is one, and what ends it.
 func start(t *testing.T, o *Options, out *buffer) (u *url.URL, stop func()) {
 	t.Helper()
 	o.URLFile = filepath.Join(t.TempDir(), "url")
@@ -144,15 +144,19 @@ func start(t *testing.T, o *Options, out *buffer) (u *url.URL, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	var text []byte
-	for end := time.Now().Add(20 * time.Second); len(text) == 0; time.Sleep(5 * time.Millisecond) {
-		if text, _ = os.ReadFile(o.URLFile); time.Now().After(end) {
+	for end := time.Now().Add(20 * time.Second); u == nil; time.Sleep(5 * time.Millisecond) {
+		text, _ := os.ReadFile(o.URLFile)
+		if address := regexp.MustCompile(`HTTP CONNECT on (\S+)`).FindStringSubmatch(out.String()); o.PasswordFile != "" && address != nil {
+			text = []byte("http://" + address[1]) // no file has the password
+		}
+		if len(text) > 0 {
+			var err error
+			if u, err = url.Parse(strings.TrimSpace(string(text))); err != nil {
+				t.Fatal(err)
+			}
+		} else if time.Now().After(end) {
 			t.Fatal(out.String())
 		}
-	}
-	u, err := url.Parse(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
 	}
 	return u, stop
 }

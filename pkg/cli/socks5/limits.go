@@ -5,6 +5,7 @@ package socks5
 import (
 	"fmt"
 
+	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
@@ -17,4 +18,13 @@ func (o *Options) mostConns() int {
 			most, o.MaxConns, httplimits.DescriptorsOfConn*uint64(max(0, o.MaxConns)))
 	}
 	return most
+}
+
+// failures bounds how fast clients guess a password that a person may have chosen. The random one cannot be guessed, and
+// other users of this machine, who have the same address, must not keep its owner out.
+func (o *Options) failures() *gateway.Failures {
+	if o.PasswordFile == "" {
+		return nil
+	}
+	return gateway.NewFailures(gateway.FailureDelay)
 }

@@ -60,6 +60,7 @@ func (o *Options) Run(ctx context.Context) error {
 	cfg := gatewaysocks5.Config{
 		Resolver: o.resolver, Dialer: o.dialer, Authenticator: authenticator, Audit: audit.Record,
 		HandshakeTimeout: o.HandshakeTimeout, DialTimeout: o.DialTimeout, MaxConns: o.mostConns(), MaxConnsPerClient: o.MaxConnsOfClient,
+		Failures: o.failures(),
 	}
 	if cfg.Authorizer, err = o.authorizer(config, l.Addr()); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,8 @@ type Options struct {
 	// Token, if not empty, is what clients have to send as a bearer token. The API server
 	// does not receive it.
 	Token string
+	// Failures bounds how fast clients guess Token; nil does not.
+	Failures *gateway.Failures
 	// TLS is what Serve speaks to clients; nil is plain HTTP.
 	TLS *tls.Config
 	// Log receives one line for each request.
@@ -121,15 +124,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // route checks the client, and chooses by prefix. It is no ServeMux: that redirects paths
 // with "//", which paths below a Service's proxy may have.
 func (h *Handler) route(rec *recorder, req *http.Request) {
-	if h.o.Token != "" && !h.authenticated(req) {
-		if req.Header.Get("Authorization") != "" { // a guess, and no client that has yet to learn of the token
-			select {
-			case <-time.After(gateway.FailureDelay):
-			case <-req.Context().Done():
-			}
-		}
-		rec.Header().Set("WWW-Authenticate", "Bearer")
-		rec.refuse(http.StatusUnauthorized, refusal{"token", "the proxy requires the bearer token of its kubeconfig or of --token-file"})
+	if h.o.Token != "" && !h.admit(rec, req) {
 		return
 	}
 	if h.o.Filter != nil {
@@ -148,6 +143,30 @@ func (h *Handler) route(rec *recorder, req *http.Request) {
 	default:
 		rec.refuse(http.StatusNotFound, refusal{"prefix", fmt.Sprintf("the proxy serves the API below %s", h.o.APIPrefix)})
 	}
+}
+
+// admit reports whether the client has the token. Otherwise it answers: after a delay to a guess, which a request
+// without a token is not, because its client has yet to learn of the token.
+func (h *Handler) admit(rec *recorder, req *http.Request) bool {
+	client, guess := gateway.ClientOf(req.RemoteAddr), req.Header.Get("Authorization") != ""
+	if guess && h.o.Failures.TooMany(client) {
+		rec.Header().Set("Retry-After", strconv.Itoa(int(gateway.FailureDelay.Seconds())))
+		rec.refuse(http.StatusTooManyRequests, refusal{"guesses", "the client sent too many wrong tokens: try again in some seconds"})
+		return false
+	}
+	if h.authenticated(req) {
+		return true
+	}
+	if guess {
+		h.o.Failures.Add(client)
+		select {
+		case <-time.After(gateway.FailureDelay):
+		case <-req.Context().Done():
+		}
+	}
+	rec.Header().Set("WWW-Authenticate", "Bearer")
+	rec.refuse(http.StatusUnauthorized, refusal{"token", "the proxy requires the bearer token of its kubeconfig or of --token-file"})
+	return false
 }
 
 func (h *Handler) serveAPI(rec *recorder, req *http.Request) {

@@ -148,10 +148,11 @@ func (r *recorder) refuse(code int, why refusal) {
 
 // statusReasons are what clients tell errors apart by.
 var statusReasons = map[int]metav1.StatusReason{
-	http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:    metav1.StatusReasonForbidden,
-	http.StatusNotFound:     metav1.StatusReasonNotFound,
-	http.StatusBadGateway:   "BadGateway",
+	http.StatusUnauthorized:    metav1.StatusReasonUnauthorized,
+	http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+	http.StatusForbidden:       metav1.StatusReasonForbidden,
+	http.StatusNotFound:        metav1.StatusReasonNotFound,
+	http.StatusBadGateway:      "BadGateway",
 }
 
 // abandoned notes why a request ended before the API server answered.

@@ -82,6 +82,54 @@ func TestWrongTokensWait(t *testing.T) {
 	}
 }
 
+// TestGuesses: a client that sends wrong tokens and does not wait for the answers gets none to further ones, not even to
+// the right one, until the delay is over. Another client does not wait, nor does one without a token.
+func TestGuesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := New(Options{Config: &rest.Config{Host: "https://api.invalid"}, Filter: defaults(t), Token: "secret", APIPrefix: "/only",
+			Failures: gateway.NewFailures(gateway.FailureDelay)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(client, header string) *httptest.ResponseRecorder {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			req, rec := httptest.NewRequest(http.MethodGet, "http://localhost/other", http.NoBody).WithContext(ctx), httptest.NewRecorder()
+			req.RemoteAddr = client + ":7"
+			if header != "" {
+				req.Header.Set("Authorization", header)
+			}
+			h.ServeHTTP(rec, req)
+			return rec
+		}
+		const guesser, right, wrong, accepted = "192.0.2.1", "Bearer secret", "Bearer other", http.StatusNotFound // which is outside of the prefix
+		for range gateway.MaxFailures {
+			if got := send(guesser, right).Code; got != accepted {
+				t.Errorf("within the limit: status %d", got)
+			}
+			if got := send(guesser, wrong).Code; got != http.StatusUnauthorized {
+				t.Errorf("a wrong token: status %d", got)
+			}
+		}
+		for _, header := range []string{right, wrong} {
+			if got := send(guesser, header); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "1" || !strings.Contains(got.Body.String(), `"TooManyRequests"`) {
+				t.Errorf("%q of the guesser: status %d, %v: %s", header, got.Code, got.Header(), got.Body)
+			}
+		}
+		if got := send(guesser, "").Code; got != http.StatusUnauthorized {
+			t.Errorf("no token: status %d", got)
+		}
+		if got := send("192.0.2.2", right).Code; got != accepted {
+			t.Errorf("another client: status %d", got)
+		}
+		time.Sleep(gateway.FailureDelay)
+		synctest.Wait()
+		if got := send(guesser, right).Code; got != accepted {
+			t.Errorf("after the delay: status %d", got)
+		}
+	})
+}
+
 // lockedBuffer is a log that handlers write into.
 type lockedBuffer struct {
 	mu sync.Mutex

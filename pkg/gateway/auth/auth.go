@@ -89,6 +89,11 @@ func (a *Authenticator) Reviews(c Credentials) bool {
 	return a.Tokens != nil && (c.Token != "" || c.Login != nil && c.Login.Name == TokenUser)
 }
 
+// Guesses reports whether the credentials may be a guess of the password.
+func (a *Authenticator) Guesses(c Credentials) bool {
+	return a.Password != nil && c.Login != nil && !a.Reviews(c)
+}
+
 // OfOne reports whether a user is known by credentials of his own, and not by the one password or as anonymous.
 func (a *Authenticator) OfOne(c Credentials, u user.Info) bool {
 	return a.Reviews(c) || c.Login == nil && c.Token == "" && u != a.Anonymous

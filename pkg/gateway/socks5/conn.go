@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
-	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 )
 
 // protocol is one of the two, as it is spoken on one connection.
@@ -262,39 +261,6 @@ func (c *conn) watch(ctx context.Context) (context.Context, func()) {
 		_ = c.raw.SetReadDeadline(time.Time{})
 	}
 }
-
-// identify authenticates the client, and delays the answer to wrong credentials.
-func (c *conn) identify(ctx context.Context, cred auth.Credentials) (user.Info, error) {
-	cred.TLS = c.tls
-	if c.s.cfg.Authenticator.Reviews(cred) {
-		if !c.s.beginCheck(c.client()) {
-			c.s.cfg.Metrics.rejected.Inc()
-			return nil, gateway.Errorf(gateway.ReasonBusy, "wait for the answers to the others", "the client has %d tokens in review", maxChecks)
-		}
-		defer c.s.endCheck(c.client())
-	}
-	u, err := c.s.cfg.Authenticator.Authenticate(ctx, cred)
-	switch {
-	case err == nil:
-		c.rec.User, c.rec.Groups = u.GetName(), u.GetGroups()
-		c.ofOne = c.s.cfg.Authenticator.OfOne(cred, u)
-		return u, nil
-	case !errors.Is(err, auth.ErrUnauthenticated):
-		c.cause = err // it has the API server's address, which strangers need not know
-		return nil, gateway.Errorf(gateway.ReasonPathDown, "try again, or ask who runs the proxy", "the API server does not answer whose credentials these are")
-	}
-	if cred.Login != nil || cred.Token != "" {
-		c.s.cfg.Metrics.authFailures.WithLabelValues(c.rec.Protocol).Inc()
-		_ = c.raw.SetDeadline(time.Now().Add(c.s.cfg.FailureDelay + c.s.cfg.HandshakeTimeout))
-		select {
-		case <-time.After(c.s.cfg.FailureDelay):
-		case <-ctx.Done():
-		}
-	}
-	return nil, gateway.Errorf(ReasonUnauthenticated, "", "%w", err)
-}
-
-func (c *conn) client() netip.Prefix { return clientOf(c.raw) }
 
 // checkTarget refuses what can be no host or port. Names come from SOCKS5 as any bytes.
 func checkTarget(host string, port uint16) error {

@@ -45,6 +45,8 @@ type Config struct {
 	DialTimeout time.Duration
 	// FailureDelay is the wait before the answer to wrong credentials.
 	FailureDelay time.Duration
+	// Failures bounds how fast clients guess the password; nil does not.
+	Failures *gateway.Failures
 	// MaxConns bounds the connections of the process, MaxConnsPerClient those of one
 	// client: a user with a certificate or a token, otherwise an IPv4 address or an IPv6
 	// network of 64 bits.
