@@ -53,7 +53,8 @@ var errSilent = errors.New("it has stopped to show its state")
 
 // Connections asks all servers for their connections and returns those that keep accepts, ordered by name. It fails with
 // ErrTooMany if there are more than limit, and with ErrNoAnswer if no server answers. Servers that have stopped to answer
-// are not waited for.
+// are not waited for. Objects of one node share their labels, which are not to be changed. keep may be called for several
+// objects at a time.
 func (c *Collector) Connections(ctx context.Context, keep func(*v1alpha1.TunnelConnection) bool, limit int) ([]*v1alpha1.TunnelConnection, []Missing, error) {
 	c.mu.Lock()
 	byID, silent := c.latest()
@@ -134,7 +135,8 @@ func (c *Collector) Connection(ctx context.Context, name string) (*v1alpha1.Tunn
 		case len(page.Connections) == 0 || connectionName(page, &page.Connections[0]) != name:
 			return nil, nil
 		}
-		return connection(page, &page.Connections[0]), nil
+		in := &page.Connections[0]
+		return connection(page, in, nodeLabels(in.Owner)), nil
 	}
 	if len(missing) > 0 || len(byID)+len(stale) == 0 { // one of those that are not known may be the server
 		return nil, noAnswer(missing, "connections")
@@ -169,6 +171,7 @@ func noAnswer(missing []Missing, things string) error {
 // connectionsOf asks one server, page by page. Each page has the time of a request.
 func (c *Collector) connectionsOf(ctx context.Context, asker Asker, keep func(*v1alpha1.TunnelConnection) bool, limit int) ([]*v1alpha1.TunnelConnection, error) {
 	var out []*v1alpha1.TunnelConnection
+	nodes := map[string]map[string]string{} // labels by owner: a map for each object would be a third of its memory
 	after := int64(0)
 	for {
 		page, err := c.page(ctx, asker, after, state.MaxLimit)
@@ -176,7 +179,11 @@ func (c *Collector) connectionsOf(ctx context.Context, asker Asker, keep func(*v
 			return nil, err
 		}
 		for i := range page.Connections {
-			o := connection(page, &page.Connections[i])
+			in := &page.Connections[i]
+			if _, ok := nodes[in.Owner]; !ok {
+				nodes[in.Owner] = nodeLabels(in.Owner)
+			}
+			o := connection(page, in, nodes[in.Owner])
 			if !keep(o) {
 				continue
 			}
@@ -203,15 +210,21 @@ func connectionName(page *state.Connections, in *state.Connection) string {
 	return fmt.Sprintf("%s-%012d", nameFor(page.ServerID), in.Serial)
 }
 
+// nodeLabels are the labels of the connections of an owner.
+func nodeLabels(owner string) map[string]string {
+	if owner == "" || len(validation.IsValidLabelValue(owner)) > 0 {
+		return nil
+	}
+	return map[string]string{LabelNode: owner}
+}
+
 // connection makes the object of a connection.
-func connection(page *state.Connections, in *state.Connection) *v1alpha1.TunnelConnection {
+func connection(page *state.Connections, in *state.Connection, labels map[string]string) *v1alpha1.TunnelConnection {
 	o := &v1alpha1.TunnelConnection{}
 	o.Name = connectionName(page, in)
 	o.UID = uidFor("connection", page.ServerID, page.Started.String(), fmt.Sprint(in.Serial))
 	o.CreationTimestamp = seconds(in.Since)
-	if in.Owner != "" && len(validation.IsValidLabelValue(in.Owner)) == 0 {
-		o.Labels = map[string]string{LabelNode: in.Owner}
-	}
+	o.Labels = labels
 	o.Status = v1alpha1.TunnelConnectionStatus{
 		ServerID: page.ServerID, AgentID: in.AgentID, NodeName: in.Owner, Destination: in.Destination, Since: seconds(in.Since),
 		BytesToAgent: in.BytesToAgent, BytesFromAgent: in.BytesFromAgent, ObservedTime: seconds(page.Time),
