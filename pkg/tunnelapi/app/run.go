@@ -54,6 +54,9 @@ func (o *Options) config() (*genericapiserver.Config, error) {
 	cfg := genericapiserver.NewConfig(registry.Codecs)
 	cfg.EffectiveVersion, cfg.FeatureGate = compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultFeatureGate
 	cfg.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString(v1alpha1.SubresourceConnect))
+	cfg.BuildHandlerChainFunc = func(h http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(registry.HoldRoom(h), c)
+	}
 	cfg.EnableProfiling, cfg.MaxRequestsInFlight = o.Profiling, o.MaxRequestsInFlight
 	cfg.ShutdownDelayDuration, cfg.ShutdownWatchTerminationGracePeriod = o.ShutdownDelay, watchGrace
 	namer := openapinamer.NewDefinitionNamer(registry.Scheme)

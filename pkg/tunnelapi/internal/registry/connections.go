@@ -70,6 +70,7 @@ type Connections struct {
 	source Source
 	now    func() time.Time
 	scans  *scans
+	room   room
 
 	mu    sync.Mutex
 	rv    uint64
@@ -89,7 +90,7 @@ var (
 
 func newConnections(source Source, started time.Time) *Connections {
 	first := memstore.Epoch(started)
-	return &Connections{source: source, now: time.Now, scans: newScans(), rv: first, first: first}
+	return &Connections{source: source, now: time.Now, scans: newScans(), room: newRoom(roomItems), rv: first, first: first}
 }
 
 // New implements rest.Storage.
@@ -178,7 +179,16 @@ func (c *Connections) List(ctx context.Context, options *metainternalversion.Lis
 	for _, m := range s.missing {
 		warning.AddWarning(ctx, "", m.Of("connections"))
 	}
-	list, err := page(s, from, opts)
+	rest := s.from(from)
+	shown := int64(len(rest))
+	if options.Limit > 0 {
+		shown = min(shown, options.Limit)
+	}
+	if err := c.room.take(ctx, shown); err != nil {
+		return nil, err
+	}
+	whenWritten(ctx, func() { c.room.give(shown) })
+	list, err := page(s.rv, rest, rest[:shown], opts)
 	if err != nil {
 		return nil, err
 	}
@@ -188,27 +198,25 @@ func (c *Connections) List(ctx context.Context, options *metainternalversion.Lis
 	return list, nil
 }
 
-// page is a part of a snapshot.
-func page(s *snapshot, from string, opts storage.ListOptions) (*v1alpha1.TunnelConnectionList, error) {
-	name := strings.TrimPrefix(from, connectionsPrefix)
-	start := sort.Search(len(s.items), func(i int) bool { return s.items[i].Name >= name })
-	rest := s.items[start:]
-	more := opts.Predicate.Limit > 0 && int64(len(rest)) > opts.Predicate.Limit
-	shown := rest
-	if more {
-		shown = rest[:opts.Predicate.Limit]
-	}
+// from is what a snapshot has from a name on.
+func (s *snapshot) from(key string) []*v1alpha1.TunnelConnection {
+	name := strings.TrimPrefix(key, connectionsPrefix)
+	return s.items[sort.Search(len(s.items), func(i int) bool { return s.items[i].Name >= name }):]
+}
+
+// page is a list of what is shown of the rest of a snapshot.
+func page(rv uint64, rest, shown []*v1alpha1.TunnelConnection, opts storage.ListOptions) (*v1alpha1.TunnelConnectionList, error) {
 	list := &v1alpha1.TunnelConnectionList{Items: make([]v1alpha1.TunnelConnection, 0, len(shown))}
 	last := ""
 	for _, o := range shown {
 		list.Items = append(list.Items, *o)
 		last = connectionsPrefix + o.Name
 	}
-	token, remaining, err := storage.PrepareContinueToken(last, connectionsPrefix, int64(s.rv), int64(len(rest)), more, opts)
+	token, remaining, err := storage.PrepareContinueToken(last, connectionsPrefix, int64(rv), int64(len(rest)), len(shown) < len(rest), opts)
 	if err != nil {
 		return nil, err
 	}
-	list.ResourceVersion, list.Continue, list.RemainingItemCount = strconv.FormatUint(s.rv, 10), token, remaining
+	list.ResourceVersion, list.Continue, list.RemainingItemCount = strconv.FormatUint(rv, 10), token, remaining
 	return list, nil
 }
 
@@ -232,11 +240,24 @@ func (c *Connections) fresh(ctx context.Context, label labels.Selector, field fi
 
 // take asks the servers for a snapshot.
 func (c *Connections) take(ctx context.Context, key string, label labels.Selector, field fields.Selector) (*snapshot, error) {
-	now := c.now()
+	now, found := c.now(), &scanRoom{room: c.room}
+	defer found.end()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	keep := func(o *v1alpha1.TunnelConnection) bool {
-		return label.Matches(labels.Set(o.Labels)) && field.Matches(connectionFields(o))
+		if !label.Matches(labels.Set(o.Labels)) || !field.Matches(connectionFields(o)) {
+			return false
+		}
+		err := found.add(ctx)
+		if err != nil {
+			stop(err)
+		}
+		return err == nil
 	}
 	items, missing, err := c.source.Connections(ctx, keep, MaxConnections)
+	if full := context.Cause(ctx); apierrors.IsTooManyRequests(full) {
+		return nil, full
+	}
 	if errors.Is(err, collect.ErrTooMany) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%v: select fewer of them with a field selector, for example status.agentID=ID", err))
 	}
