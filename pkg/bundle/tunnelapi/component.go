@@ -68,7 +68,7 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		Command:   []string{"/" + Binary},
 		Flags:     Flags(b),
 		Ports:     []component.Port{{Name: PortAPI, Number: a.Port}},
-		Readiness: component.Readiness(probe),
+		Readiness: readiness(probe),
 		Liveness:  &component.Probe{Port: PortAPI, HTTPS: true, Path: "/livez", Delay: 15, Timeout: 5},
 		Volumes: []component.Volume{
 			{Name: "tls", MountPath: tlsDir, ReadOnly: true, Secret: a.CertificateSecret},
@@ -98,6 +98,15 @@ func Component(b *v1alpha1.Bundle) component.Component {
 		c.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(m.Value()/100*memoryPercent+m.Value()%100*memoryPercent/100, 10)}}
 	}
 	return c
+}
+
+// readiness fails after 3 s in which a replica refuses connections, because kube-apiserver answers with errors for as long as
+// such a replica is an endpoint. The threshold of other programs is for a brief loss of konnectivity-server, which does not
+// make this one unready. A busy replica has as long as they have, because its probes have 2 s each.
+func readiness(p component.Probe) *component.Probe {
+	r := component.Readiness(p)
+	r.Timeout, r.FailureThreshold = 2, 3
+	return r
 }
 
 // stopSeconds is how long the program may take to stop: connections and clients get the times of two flags side by side,

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/app"
 )
 
@@ -37,6 +38,19 @@ func TestGrace(t *testing.T) {
 		if g := pod.TerminationGracePeriodSeconds; g == nil || time.Duration(*g)*time.Second < takes+5*time.Second {
 			t.Errorf("%q: the Pod has %v s to stop, which takes up to %v", config, g, takes)
 		}
+	}
+}
+
+// TestReadiness: a replica that refuses connections is no endpoint after 3 s. One that is busy has 2 s for each answer, and is
+// no endpoint only after as long as the other programs of the bundle.
+func TestReadiness(t *testing.T) {
+	list := objects(t, "tunnelAPI: {enabled: true}")
+	p := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0].ReadinessProbe
+	if refuses := p.PeriodSeconds * p.FailureThreshold; refuses > 3 {
+		t.Errorf("a replica that refuses connections is an endpoint for %d s", refuses)
+	}
+	if other := component.Readiness(component.Probe{}); max(1, p.TimeoutSeconds)*p.FailureThreshold < other.FailureThreshold {
+		t.Errorf("a busy replica is no endpoint after %d probes of %d s", p.FailureThreshold, p.TimeoutSeconds)
 	}
 }
 

@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
@@ -17,12 +18,13 @@ type attempt struct {
 	st tunnel.Stream
 	// moved counts the bytes of the connection.
 	moved tally
+	// since is when dialed was set, in nanoseconds of Unix time. It is read without p.mu.
+	since atomic.Int64
 
 	// Guarded by p.mu.
 	dialed  bool
-	since   time.Time // when dialed was set
-	told    bool      // the frontend has the answer
-	aborted error     // the error that the frontend gets after the answer
+	told    bool  // the frontend has the answer
+	aborted error // the error that the frontend gets after the answer
 }
 
 // drop cancels the attempt at its agent.
@@ -83,7 +85,8 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 	p.mu.Lock()
 	late := p.cur != at || p.done
 	if !late && err == nil {
-		at.dialed, at.since = true, time.Now()
+		at.dialed = true
+		at.since.Store(time.Now().UnixNano())
 		at.st = st
 	}
 	p.mu.Unlock()

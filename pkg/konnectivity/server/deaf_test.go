@@ -68,7 +68,7 @@ func TestRoomInBetween(t *testing.T) {
 }
 
 // stopNow ends a server without waiting for anything.
-func stopNow(t *testing.T, s *Server) {
+func stopNow(t testing.TB, s *Server) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.Shutdown(ctx)

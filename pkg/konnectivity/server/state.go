@@ -72,26 +72,22 @@ func (ids *Identifiers) list() (out []string) {
 func (s *Server) Connections(after int64, limit int) state.Connections {
 	out := state.Connections{Version: state.Version, Time: time.Now().UTC(), ServerID: s.cfg.ServerID,
 		Started: time.Unix(0, s.started.Load()).UTC(), Connections: []state.Connection{}}
-	var found []*attempt
+	found := lowest{most: limit + 1} // one more says that there are more
 	for _, b := range s.backends() {
 		b.each(func(r tunnel.Receiver) {
-			if at, ok := r.(*attempt); ok && at.p.serial > after {
-				found = append(found, at)
+			if at, ok := r.(*attempt); ok && at.p.serial > after && at.since.Load() != 0 {
+				found.add(numbered{at.p.serial, at})
 			}
 		})
 	}
-	slices.SortFunc(found, func(a, b *attempt) int { return cmp.Compare(a.p.serial, b.p.serial) })
-	for _, at := range found {
-		since, up := at.upSince()
-		if !up {
-			continue
-		}
+	for _, n := range found.sorted() {
+		at := n.at
 		if len(out.Connections) == limit {
 			out.More = true
 			break
 		}
 		out.Connections = append(out.Connections, state.Connection{
-			Serial: at.p.serial, Destination: at.p.address, AgentID: at.b.agentID, Owner: at.b.ids.owner, Since: since.UTC(),
+			Serial: at.p.serial, Destination: at.p.address, AgentID: at.b.agentID, Owner: at.b.ids.owner, Since: time.Unix(0, at.since.Load()).UTC(),
 			BytesToAgent: at.moved.sent.Load(), BytesFromAgent: at.moved.received.Load(),
 		})
 	}
@@ -107,9 +103,34 @@ func (b *Backend) each(f func(tunnel.Receiver)) {
 	}
 }
 
-// upSince returns when the destination answered, and whether it has.
-func (at *attempt) upSince() (time.Time, bool) {
-	at.p.mu.Lock()
-	defer at.p.mu.Unlock()
-	return at.since, at.dialed
+// numbered is an attempt with its serial number, which sorting needs many times.
+type numbered struct {
+	serial int64
+	at     *attempt
+}
+
+// lowest keeps those of many attempts that have the lowest serial numbers. It is filled while a link is locked.
+type lowest struct {
+	most  int // how many
+	found []numbered
+	bound int64 // the greatest serial number that is kept, once there are enough; 0 before
+}
+
+func (l *lowest) add(n numbered) {
+	if l.bound != 0 && n.serial > l.bound {
+		return
+	}
+	if l.found = append(l.found, n); len(l.found) >= 2*l.most { // sorting each time would take longer
+		l.sorted()
+	}
+}
+
+// sorted drops what is too much, and returns the rest.
+func (l *lowest) sorted() []numbered {
+	slices.SortFunc(l.found, func(a, b numbered) int { return cmp.Compare(a.serial, b.serial) })
+	if len(l.found) >= l.most {
+		l.found = l.found[:l.most]
+		l.bound = l.found[l.most-1].serial
+	}
+	return l.found
 }
