@@ -250,7 +250,8 @@ func TestPatchPodWithArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := out.Spec.Containers[0]
-	if len(got.Command) != 1 || !strings.HasPrefix(got.Args[len(got.Args)-1], "--egress-selector-config-file=") {
+	isSet := func(arg string) bool { return strings.HasPrefix(arg, "--egress-selector-config-file=") }
+	if len(got.Command) != 1 || !slices.Equal(got.Args[:len(c.Args)], c.Args) || !slices.ContainsFunc(got.Args[len(c.Args):], isSet) {
 		t.Errorf("command %q, args %q", got.Command, got.Args)
 	}
 }

@@ -27,7 +27,7 @@ func TestFlags(t *testing.T) {
 	options := apiserveroptions.RequestHeaderAuthenticationOptions{}
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	options.AddFlags(flags)
-	flags.String(apiserver.ConfigFlag, "", "")
+	flags.ParseErrorsAllowlist.UnknownFlags = true // those that are not about the front proxy
 	cert := flags.String("proxy-client-cert-file", "", "")
 	key := flags.String("proxy-client-key-file", "", "")
 	if err := flags.Parse(component.Args(apiserver.Flags(b, apiserver.Server{FrontProxyDir: "/pki"}))); err != nil {

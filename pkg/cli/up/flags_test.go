@@ -74,7 +74,7 @@ func TestFlagsOfAThirdProvider(t *testing.T) {
 			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "kubeconfig"))
 			streams, _, _, _ := genericiooptions.NewTestIOStreams()
 			cmd := newCommand(streams, nil, append(providers.Settings(), tinytest.NewSettings()))
-			if usage := cmd.Flags().Lookup("provider").Usage; !strings.Contains(usage, "embedded or kind or files") {
+			if usage := cmd.Flags().Lookup("provider").Usage; !strings.Contains(usage, strings.Join(append(providers.Names(), tinytest.Name), " or ")) {
 				t.Errorf("help of --provider: %s", usage)
 			}
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true

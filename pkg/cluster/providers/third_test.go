@@ -27,7 +27,7 @@ func withThird(root string, third tinytest.Settings) *Set {
 func TestThirdProvider(t *testing.T) {
 	root, kubeconfig := t.TempDir(), filepath.Join(t.TempDir(), "config")
 	set := withThird(root, tinytest.Settings{Files: 3})
-	if _, err := set.ForUp("x", "lxc"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "embedded or kind or files") {
+	if _, err := set.ForUp("x", "lxc"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), strings.Join(append(Names(), tinytest.Name), " or ")) {
 		t.Errorf("an unknown provider: %v", err)
 	}
 	p, err := set.ForUp("x", tinytest.Name)

@@ -38,6 +38,7 @@ type Metrics struct {
 	toServer, fromServer [8]*promtext.Value
 }
 
+// prefix begins the names of upstream's metrics: search for what follows it, such as dial_duration_seconds.
 const prefix = "konnectivity_network_proxy_agent_"
 
 // NewMetrics registers the agent's metrics.

@@ -56,6 +56,7 @@ type Metrics struct {
 	segments map[string]*[8]*promtext.Value
 }
 
+// prefix begins the names of upstream's metrics: search for what follows it, such as dial_duration_seconds.
 const prefix = "konnectivity_network_proxy_server_"
 
 var latencyBuckets = []float64{0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5}

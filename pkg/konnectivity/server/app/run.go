@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 	}.Command()
 }
 
-// Run serves until the first signal and then until connections have ended, the
+// Run serves until the first SIGTERM or SIGINT and then until connections have ended, the
 // grace is over or the second signal comes.
 func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
