@@ -135,8 +135,34 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	if got := longest([]byte("unavailable for at most 120ms: 0 of 10\nunavailable for at most 2.79s: 1\n")); got != 2790*time.Millisecond {
-		t.Errorf("the longest unavailability is %v", got)
+	for text, want := range map[string]time.Duration{
+		"unavailable for at most 120ms: 0 of 10\nunavailable for at most 2.79s: 1\n": 2790 * time.Millisecond,
+		"unavailable for at most 1m2.5s\nunavailable for at most 900µs\n":            62500 * time.Millisecond,
+	} {
+		if got := longest([]byte(text)); got != want {
+			t.Errorf("the longest unavailability in %q is %v", text, got)
+		}
+	}
+}
+
+// TestTooLong: an unavailability beyond the limit misses the bar, and so does one that tests were to log and did not.
+func TestTooLong(t *testing.T) {
+	for name, c := range map[string]struct {
+		f     fault
+		worst time.Duration
+		want  string
+	}{
+		"not measured":           {fault{}, 0, ""},
+		"measured":               {fault{Measured: true}, time.Hour, ""},
+		"no longer measured":     {fault{Measured: true}, 0, "log no unavailability"},
+		"within the limit":       {fault{Unavailable: "2s"}, 2 * time.Second, ""},
+		"beyond the limit":       {fault{Unavailable: "2s"}, 2001 * time.Millisecond, "unavailable for 2.001s, and the bar is 2s"},
+		"limit, and no measure":  {fault{Unavailable: "2s"}, 0, "log no unavailability"},
+		"limit that is no limit": {fault{Unavailable: "2"}, time.Second, "no duration"},
+	} {
+		if got := c.f.tooLong(c.worst); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -41,9 +41,11 @@ type fault struct {
 	Bar   string `json:"bar"`
 	Slice bool   `json:"slice"`
 	// Unavailable is the longest time of unavailability that meets the bar, if tests measure that.
-	Unavailable string     `json:"unavailable"`
-	Tests       []testCase `json:"tests"`
-	Gap         string     `json:"gap"`
+	Unavailable string `json:"unavailable"`
+	// Measured says that tests log what they measure. That they no longer do is an error, and no dash in the table.
+	Measured bool       `json:"measured"`
+	Tests    []testCase `json:"tests"`
+	Gap      string     `json:"gap"`
 }
 
 // testCase names tests of a package.
@@ -146,7 +148,7 @@ func choose(all []fault, o options) (chosen []fault, err error) {
 }
 
 // unavailable is what tests log.
-var unavailable = regexp.MustCompile(`unavailable for at most ([0-9.]+m?s)`)
+var unavailable = regexp.MustCompile(`unavailable for at most ([0-9][0-9.a-zµ]*)`)
 
 // try runs the tests of a fault and prints its row.
 func (f fault) try(ctx context.Context, out io.Writer) bool {
@@ -163,14 +165,28 @@ func (f fault) try(ctx context.Context, out io.Writer) bool {
 	if worst > 0 {
 		measured = worst.String()
 	}
-	if limit, err := time.ParseDuration(f.Unavailable); err == nil && result == "met" && (worst > limit || worst == 0) {
-		result, said = missed, fmt.Sprintf("\nfault %d: unavailable for %v, and the bar is %v", f.ID, worst, limit)
+	if why := f.tooLong(worst); result == "met" && why != "" {
+		result, said = missed, fmt.Sprintf("\nfault %d: %s", f.ID, why)
 	}
 	fmt.Fprintf(out, "| %d %s | %s | %s | %s |\n", f.ID, f.Fault, result, time.Since(begin).Round(time.Second), measured)
 	if said != "" {
 		fmt.Fprintln(os.Stderr, said)
 	}
 	return result == "met"
+}
+
+// tooLong says why an unavailability does not meet the bar, "" if it does.
+func (f fault) tooLong(worst time.Duration) string {
+	limit, err := time.ParseDuration(f.Unavailable)
+	switch {
+	case worst == 0 && (f.Measured || f.Unavailable != ""):
+		return "its tests log no unavailability: they must call tunneltest.Unavailable, or write the same words"
+	case f.Unavailable != "" && err != nil:
+		return "its limit is no duration: " + err.Error()
+	case f.Unavailable != "" && worst > limit:
+		return fmt.Sprintf("unavailable for %v, and the bar is %v", worst, limit)
+	}
+	return ""
 }
 
 // longest is the worst unavailability that the output of tests has.

@@ -133,7 +133,7 @@ func (c *ha) waited(t *testing.T, fault string, since time.Time) {
 	t.Helper()
 	g := gap{fault, time.Since(since)}
 	c.gaps = append(c.gaps, g)
-	t.Logf("pods waited %.1f s", g.waited.Seconds())
+	t.Logf("unavailable for at most %v: Pods waited for a leader", g.waited.Round(time.Millisecond)) // for the table of make chaos
 	if g.waited > gapLimit {
 		t.Errorf("pods waited %s, want at most %s", g.waited, gapLimit)
 	}

@@ -56,6 +56,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 				for _, c := range open {
 					_ = c.Close()
 				}
+				freed := time.Now()
 				daemontest.Eventually(t, startBound, func() error {
 					ctx, cancel := timeout(t, 5*time.Second)
 					defer cancel()
@@ -65,6 +66,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 					}
 					return c.Close()
 				})
+				tunneltest.Unavailable(t, time.Since(freed))
 				if err := roundTrip(old); err != nil {
 					t.Errorf("a connection from before, after the recovery: %v", err)
 				}

@@ -42,7 +42,8 @@ func TestUnavailability(t *testing.T) {
 			c.do(t, p)
 			daemontest.Eventually(t, tunneltest.Patience, dialsOver(load, load.Dials()+2*dialsPerSecond))
 			dials, longest, errs := load.Stop()
-			t.Logf("unavailable for at most %v: %d of %d dials failed", longest.Round(time.Millisecond), len(errs), dials)
+			tunneltest.Unavailable(t, longest)
+			t.Logf("%d of %d dials failed", len(errs), dials)
 			if len(errs) > c.most {
 				t.Errorf("%d of %d dials failed, for example: %v", len(errs), dials, errs[0])
 			}

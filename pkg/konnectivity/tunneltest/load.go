@@ -104,12 +104,19 @@ func (l *Load) Stop() (dials int, longest time.Duration, errs []error) {
 	return l.dials, l.slowed, l.errs
 }
 
+// Unavailable logs the longest time for which a client had to wait because of a fault, for the table of make chaos.
+func Unavailable(t testing.TB, longest time.Duration) {
+	t.Helper()
+	t.Logf("unavailable for at most %v", max(longest.Round(time.Millisecond), time.Millisecond))
+}
+
 // NoDialFailed ends the load and fails the test if a dial failed or an echo differed. Connections may have
 // broken: those that were made just before what carried them was cut.
 func (l *Load) NoDialFailed(t testing.TB) {
 	t.Helper()
 	dials, longest, errs := l.Stop()
-	t.Logf("%d dials, %d connections broke, the longest took %v", dials, len(errs), longest.Round(time.Millisecond))
+	Unavailable(t, longest)
+	t.Logf("%d dials, %d connections broke", dials, len(errs))
 	if len(errs) > dials/20+2 {
 		t.Errorf("%d of %d connections broke", len(errs), dials)
 	}
@@ -125,7 +132,8 @@ func (l *Load) NoDialFailed(t testing.TB) {
 func (l *Load) NoneFailed(t testing.TB) {
 	t.Helper()
 	dials, longest, errs := l.Stop()
-	t.Logf("%d dials, %d failed, the longest took %v", dials, len(errs), longest.Round(time.Millisecond))
+	Unavailable(t, longest)
+	t.Logf("%d dials, %d failed", dials, len(errs))
 	for i, err := range errs {
 		if i == 5 {
 			break
