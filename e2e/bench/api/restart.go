@@ -53,27 +53,7 @@ func (b *bench) restart(ctx context.Context) error {
 	ready := time.Since(start)
 	took := map[string]time.Duration{}
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		err := b.until(ctx, "all objects in "+version, func(ctx context.Context) error {
-			path := "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + oldNamespace + "/tunnelpools"
-			n, next := 0, ""
-			for {
-				_, data, err := b.get(ctx, fmt.Sprintf("%s?limit=%d&continue=%s", path, page, next))
-				if err != nil {
-					return err
-				}
-				var list metav1.PartialObjectMetadataList
-				if err := json.Unmarshal(data, &list); err != nil {
-					return err
-				}
-				if n, next = n+len(list.Items), list.Continue; next == "" {
-					break
-				}
-			}
-			if n != b.old {
-				return fmt.Errorf("%d of %d objects", n, b.old)
-			}
-			return nil
-		})
+		err := b.until(ctx, "all objects in "+version, func(ctx context.Context) error { return b.readOld(ctx, version) })
 		if err != nil {
 			return err
 		}
@@ -83,6 +63,29 @@ func (b *bench) restart(ctx context.Context) error {
 	b.goal(what, max(took["v1beta1"], took["v1alpha1"]) <= barOld)
 	row(what, "%.1f s in v1beta1, %.1f s in both (at most %.0f s); ready after %.1f s",
 		took["v1beta1"].Seconds(), took["v1alpha1"].Seconds(), barOld.Seconds(), ready.Seconds())
+	return nil
+}
+
+// readOld reads all objects that were stored in the old version, in pages.
+func (b *bench) readOld(ctx context.Context, version string) error {
+	path := "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + oldNamespace + "/tunnelpools"
+	n, next := 0, ""
+	for {
+		_, data, err := b.get(ctx, fmt.Sprintf("%s?limit=%d&continue=%s", path, page, next))
+		if err != nil {
+			return err
+		}
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(data, &list); err != nil {
+			return err
+		}
+		if n, next = n+len(list.Items), list.Continue; next == "" {
+			break
+		}
+	}
+	if n != b.old {
+		return fmt.Errorf("%d of %d objects", n, b.old)
+	}
 	return nil
 }
 
