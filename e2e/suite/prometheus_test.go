@@ -28,7 +28,22 @@ type prometheus struct{ *promtest.Server }
 // startPrometheus has Prometheus scrape the cluster each second, and further targets by the names of their jobs.
 func startPrometheus(ctx context.Context, t *testing.T, rules string, more map[string]string) *prometheus {
 	t.Helper()
-	p := &prometheus{promtest.Start(t, rules, scrapeConfig(ctx, t, more))}
+	return scrapeBy(ctx, t, rules, scrapeConfig(ctx, t, more))
+}
+
+// ofCluster gives the series of all jobs a label, as a Prometheus of several clusters has to.
+func ofCluster(jobs []promtest.Object, cluster string) []promtest.Object {
+	for _, job := range jobs {
+		for _, config := range job["static_configs"].([]promtest.Object) {
+			config["labels"] = promtest.Object{"cluster": cluster}
+		}
+	}
+	return jobs
+}
+
+func scrapeBy(ctx context.Context, t *testing.T, rules string, jobs []promtest.Object) *prometheus {
+	t.Helper()
+	p := &prometheus{promtest.Start(t, rules, jobs)}
 	if err := harness.Wait(ctx, time.Minute, "all targets to be up", func(ctx context.Context) error { return p.TargetsUp(ctx, 7) }); err != nil {
 		t.Fatal(err)
 	}
