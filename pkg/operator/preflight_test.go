@@ -79,13 +79,13 @@ func TestPreflight(t *testing.T) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "my-scheduler", Namespace: "kube-system"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
+			HolderIdentity: ptr.To("another-run"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
 		},
 	}
 	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	blocked("lease", "somebody")
+	blocked("lease", "another-run")
 	version = "v1.31.5"
 	r.IgnorePreflight = []string{"version", " lease "} // as in "version, lease "
 	if message := look(v1beta1.ReasonAsWanted); message == "" {
@@ -95,7 +95,7 @@ func TestPreflight(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.IgnorePreflight = nil
-	blocked("lease", "somebody")
+	blocked("lease", "another-run")
 	e.patch(`{"metadata": {"annotations": {"fairlead.dev/ignore-preflight-errors": "version, lease"}}}`)
 	look(v1beta1.ReasonAsWanted)
 	if _, err := e.scheduler(); err != nil {

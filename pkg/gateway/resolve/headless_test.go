@@ -31,7 +31,7 @@ func podsServices(t *testing.T, c *clustertest.Cluster) {
 	}{
 		{"10.1.0.1:8080", "web-1", "shop/web:80"}, {"[fd00:1::1]:8081", "web-1", "shop/web:80"}, {"10.1.0.1:9000", "web-1", "shop/web:81"},
 		{"10.1.0.1:22", "web-1", "shop/web:22"}, {"10.1.0.5:5432", "db-0", "shop/db:5432"}, {"10.1.0.5:22", "db-0", "shop/db:22"},
-		{"10.1.0.3:8080", "web-3", "shop/web:80"}, {"10.1.0.250:80", "nobody", ""},
+		{"10.1.0.3:8080", "web-3", "shop/web:80"}, {"10.1.0.250:80", "stranger", ""},
 	} {
 		pod := gateway.Destination{Kind: gateway.KindPod, Namespace: "shop", Name: test.pod, Addr: netip.MustParseAddrPort(test.addr), Pod: types.NamespacedName{Namespace: "shop", Name: test.pod}}
 		all, err := r.ServicesOf(t.Context(), pod)
@@ -46,7 +46,7 @@ func podsServices(t *testing.T, c *clustertest.Cluster) {
 			t.Errorf("%s: %v, %v, want %s", test.addr, got, err, test.want)
 		}
 	}
-	if _, err := New(c.ClientAs("nobody"), Options{}).ServicesOf(t.Context(), gateway.Destination{Kind: gateway.KindPod, Namespace: "shop"}); gateway.ReasonOf(err) != gateway.ReasonDenied {
+	if _, err := New(c.ClientAs("stranger"), Options{}).ServicesOf(t.Context(), gateway.Destination{Kind: gateway.KindPod, Namespace: "shop"}); gateway.ReasonOf(err) != gateway.ReasonDenied {
 		t.Errorf("without the right to list EndpointSlices: %v", err)
 	}
 }
