@@ -258,7 +258,7 @@ func (a *alerts) stalledClients(ctx context.Context, t *testing.T) {
 	t.Helper()
 	p := a.start(ctx, t, options{agent: v0_36_0, serverFlags: []string{"--conn-buffer=67108864", "--peer-buffer=0", "--total-buffer=734003200"}})
 	source := tunneltest.Target(t, func(c net.Conn) {
-		for block := make([]byte, 1<<20); ; time.Sleep(400 * time.Millisecond) { // the alerts are looked for each second
+		for block := make([]byte, 1<<20); ; {
 			if _, err := c.Write(block); err != nil {
 				return
 			}
