@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
@@ -28,20 +29,14 @@ func connectedAgents(ctx context.Context) (map[string]tunnelv1alpha1.TunnelAgent
 
 // agentsThatAre reads the agents whose condition Connected has a status. It asks once.
 func agentsThatAre(ctx context.Context, connected metav1.ConditionStatus) (map[string]tunnelv1alpha1.TunnelAgent, error) {
-	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").MaxRetries(0).Do(ctx).Raw()
+	all, err := suite.TunnelAgents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list tunnelv1alpha1.TunnelAgentList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, err
-	}
 	out := map[string]tunnelv1alpha1.TunnelAgent{}
-	for _, a := range list.Items {
-		for _, c := range a.Status.Conditions {
-			if c.Type == tunnelv1alpha1.ConditionConnected && c.Status == connected {
-				out[a.Name] = a
-			}
+	for _, a := range all {
+		if meta.IsStatusConditionPresentAndEqual(a.Status.Conditions, tunnelv1alpha1.ConditionConnected, connected) {
+			out[a.Name] = a
 		}
 	}
 	return out, nil

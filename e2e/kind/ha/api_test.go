@@ -4,7 +4,6 @@ package ha_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -22,21 +21,15 @@ import (
 func (s apiServer) agents(ctx context.Context) (all []tunnelv1alpha1.TunnelAgent, connected int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	path := "/apis/" + tunnelv1alpha1.SchemeGroupVersion.String() + "/tunnelagents"
-	body, err := s.Client.CoreV1().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Raw()
-	if err != nil {
+	if all, err = s.TunnelAgents(ctx); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", s.node, err)
 	}
-	var list tunnelv1alpha1.TunnelAgentList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, 0, err
-	}
-	for _, a := range list.Items {
+	for _, a := range all {
 		if meta.IsStatusConditionTrue(a.Status.Conditions, tunnelv1alpha1.ConditionConnected) {
 			connected++
 		}
 	}
-	return list.Items, connected, nil
+	return all, connected, nil
 }
 
 // waitForAgents waits until each API server shows each agent, connected to all three servers.
