@@ -12,14 +12,13 @@ import (
 
 // TunnelAgents lists the agents that the tunnel's API shows. It asks once.
 func (c *Cluster) TunnelAgents(ctx context.Context) ([]tunnelv1alpha1.TunnelAgent, error) {
-	path := "/apis/" + tunnelv1alpha1.SchemeGroupVersion.String() + "/tunnelagents"
-	body, err := c.Client.CoreV1().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Raw()
+	body, err := c.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}
 	var list tunnelv1alpha1.TunnelAgentList
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("read the list of agents: %w", err)
 	}
 	return list.Items, nil
 }

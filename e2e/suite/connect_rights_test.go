@@ -102,7 +102,7 @@ func connectRefusals(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := func(agent, port string) error {
-		return suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents", agent, tunnelv1alpha1.SubresourceConnect).Param("host", echoService.Host).Param("port", port).Do(ctx).Error()
+		return suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents", agent, tunnelv1alpha1.SubresourceConnect).Param("host", echoService.Host).Param("port", port).Do(ctx).Error()
 	}
 	if err := plain("gone", "7"); !apierrors.IsNotFound(err) {
 		t.Errorf("an agent that does not exist: %v", err)
@@ -154,7 +154,7 @@ func forgedFrontProxy(ctx context.Context, t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the client has nothing to lose
 	for name := range agents {
 		host := net.JoinHostPort(slice.Endpoints[0].Addresses[0], fmt.Sprint(*slice.Ports[0].Port))
-		url := "https://" + host + tunnelGroup + "/tunnelagents/" + name + "/" + tunnelv1alpha1.SubresourceConnect + "?port=7&host=" + echoService.Host
+		url := "https://" + host + tunnelv1alpha1.Path + "/tunnelagents/" + name + "/" + tunnelv1alpha1.SubresourceConnect + "?port=7&host=" + echoService.Host
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -178,7 +178,7 @@ func connectionsOf(ctx context.Context, agentID string) (sets.Set[string], error
 			}
 		}
 	}
-	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelconnections").Param("fieldSelector", "status.agentID="+agentID).Do(ctx).Raw()
+	body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelconnections").Param("fieldSelector", "status.agentID="+agentID).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 )
 
-const tunnelGroup = "/apis/tunnel.fairlead.dev/v1alpha1"
-
 // connectedAgents reads the agents that the API shows as connected, by name.
 func connectedAgents(ctx context.Context) (map[string]tunnelv1alpha1.TunnelAgent, error) {
 	return agentsThatAre(ctx, metav1.ConditionTrue)
@@ -109,7 +107,7 @@ func TestTunnelAPI(t *testing.T) {
 				return // there the Service has no fixed address, and an agent connects
 			}
 			err := harness.Wait(ctx, time.Minute, "a connection that the server has made itself", func(ctx context.Context) error {
-				body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelservers").Do(ctx).Raw()
+				body, err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelservers").Do(ctx).Raw()
 				if err != nil {
 					return err
 				}
@@ -127,7 +125,7 @@ func TestTunnelAPI(t *testing.T) {
 			}
 		}},
 		step{"a user without rights is refused", func(ctx context.Context, t *testing.T) {
-			err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").SetHeader("Impersonate-User", "mallory").Do(ctx).Error()
+			err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents").SetHeader("Impersonate-User", "mallory").Do(ctx).Error()
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "mallory" cannot list resource "tunnelagents"`) {
 				t.Errorf("want a refusal, got %v", err)
 			}
@@ -135,7 +133,7 @@ func TestTunnelAPI(t *testing.T) {
 		step{"a user with the role may look", func(ctx context.Context, t *testing.T) {
 			mayView(ctx, t, "viewer")
 			err := harness.Wait(ctx, 30*time.Second, "the user to see the agents", func(ctx context.Context) error {
-				return suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, "tunnelagents").SetHeader("Impersonate-User", "viewer").Do(ctx).Error()
+				return suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents").SetHeader("Impersonate-User", "viewer").Do(ctx).Error()
 			})
 			if err != nil {
 				t.Error(err)
@@ -185,7 +183,7 @@ func TestTunnelAPIWithoutAgents(t *testing.T) {
 				t.Errorf("%d agents are connected, and %d gone: %v", len(left), len(gone), err)
 			}
 			for _, resource := range []string{"tunnelservers", "tunnelconnections"} {
-				if err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelGroup, resource).MaxRetries(0).Do(ctx).Error(); err != nil {
+				if err := suite.Client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, resource).MaxRetries(0).Do(ctx).Error(); err != nil {
 					t.Errorf("%s: %v", resource, err)
 				}
 			}

@@ -32,7 +32,7 @@ func ReadTunnelState(ctx context.Context, client rest.Interface) (TunnelState, e
 	var agents tunnelv1alpha1.TunnelAgentList
 	var servers tunnelv1alpha1.TunnelServerList
 	for resource, into := range map[string]any{"tunnelagents": &agents, "tunnelservers": &servers} {
-		data, err := client.Get().AbsPath("/apis/"+tunnelv1alpha1.SchemeGroupVersion.String(), resource).DoRaw(ctx)
+		data, err := client.Get().AbsPath(tunnelv1alpha1.Path, resource).DoRaw(ctx)
 		if err != nil {
 			return out, explained(ctx, client, resource, err)
 		}

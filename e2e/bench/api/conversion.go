@@ -96,13 +96,13 @@ func (b *bench) reads(ctx context.Context, beside string) error {
 	var refused error
 	for range lists {
 		for _, version := range versions {
-			took, _, err := b.get(ctx, poolPath(version, "")+"?resourceVersion=0")
+			took, _, err := b.get(ctx, poolPath(version, namespace, "")+"?resourceVersion=0")
 			if err != nil {
 				refused = err
 			} else {
 				all[version] = append(all[version], took)
 			}
-			if took, err = b.pages(ctx, poolPath(version, "")); err != nil {
+			if took, err = b.pages(ctx, poolPath(version, namespace, "")); err != nil {
 				return err
 			}
 			paged[version] = append(paged[version], took)
@@ -127,7 +127,7 @@ func (b *bench) reads(ctx context.Context, beside string) error {
 // versions are the one that is not stored, and the one that is.
 var versions = []string{"v1alpha1", "v1beta1"}
 
-func poolPath(version, rest string) string {
+func poolPath(version, namespace, rest string) string {
 	return "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + namespace + "/tunnelpools" + rest
 }
 
@@ -137,7 +137,7 @@ func (b *bench) singles(ctx context.Context) (map[string][]time.Duration, error)
 	out := map[string][]time.Duration{}
 	for i := range b.gets + warm {
 		for _, version := range versions {
-			took, data, err := b.get(ctx, poolPath(version, "/"+poolName(i%b.list)))
+			took, data, err := b.get(ctx, poolPath(version, namespace, "/"+poolName(i%b.list)))
 			if err == nil && strings.Contains(string(data), `"hostNetwork":true`) != (version == "v1alpha1") {
 				err = fmt.Errorf("not of version %s: %s", version, data)
 			}

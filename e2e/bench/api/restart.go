@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,7 +67,7 @@ func (b *bench) restart(ctx context.Context) error {
 
 // readOld reads all objects that were stored in the old version, in pages.
 func (b *bench) readOld(ctx context.Context, version string) error {
-	path := "/apis/" + v1beta1.GroupVersion.Group + "/" + version + "/namespaces/" + oldNamespace + "/tunnelpools"
+	path := poolPath(version, oldNamespace, "")
 	n, next := 0, ""
 	for {
 		_, data, err := b.get(ctx, fmt.Sprintf("%s?limit=%d&continue=%s", path, page, next))

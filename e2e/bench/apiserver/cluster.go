@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
@@ -120,8 +121,8 @@ func (b *bench) overhead(ctx context.Context, c *embeddedCluster) error {
 	}
 	const warm = 50
 	requests := []*rest.Request{
-		c.kube.CoreV1().RESTClient().Get().AbsPath(api, "tunnelservers"),
-		direct.CoreV1().RESTClient().Get().AbsPath(api, "tunnelservers"),
+		c.kube.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelservers"),
+		direct.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelservers"),
 		c.kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes"),
 	}
 	took := make([][]time.Duration, len(requests))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -66,7 +67,7 @@ func (b *bench) list(ctx context.Context, s *server) (all, first time.Duration, 
 	next, version, want := "", "", int64(0)
 	seen := map[string]bool{}
 	for {
-		body, err := s.get(ctx, fmt.Sprintf("%s/tunnelconnections?limit=%d&continue=%s", api, page, next))
+		body, err := s.get(ctx, fmt.Sprintf("%s/tunnelconnections?limit=%d&continue=%s", tunnelv1alpha1.Path, page, next))
 		if err != nil {
 			return 0, 0, err
 		}

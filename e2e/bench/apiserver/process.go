@@ -24,9 +24,6 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// api is the path of the API.
-const api = "/apis/tunnel.fairlead.dev/v1alpha1"
-
 // server is a process of fairlead-apiserver.
 type server struct {
 	cmd  *exec.Cmd

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -215,7 +216,7 @@ func (w *watcher) read(stopped *atomic.Bool) {
 }
 
 func openWatch(ctx context.Context, client *http.Client, base, rv string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+api+"/tunnelagents?watch=1&timeoutSeconds=600&resourceVersion="+rv, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+tunnelv1alpha1.Path+"/tunnelagents?watch=1&timeoutSeconds=600&resourceVersion="+rv, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func openWatch(ctx context.Context, client *http.Client, base, rv string) (*http
 
 // currentVersion is the resource version of the list of agents.
 func currentVersion(ctx context.Context, s *server) (string, error) {
-	body, err := s.get(ctx, api+"/tunnelagents")
+	body, err := s.get(ctx, tunnelv1alpha1.Path+"/tunnelagents")
 	if err != nil {
 		return "", err
 	}

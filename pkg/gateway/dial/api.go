@@ -5,7 +5,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -94,7 +93,7 @@ func (p *apiPath) Dial(ctx context.Context, to gateway.Destination) (gateway.Con
 // connect opens a connection through one agent.
 func (p *apiPath) connect(ctx context.Context, agent string, to gateway.Destination) (gateway.Conn, error) {
 	host, port := p.target(to)
-	url := p.client.CoreV1().RESTClient().Get().AbsPath(tunnelAPI, "tunnelagents", agent, tunnelv1alpha1.SubresourceConnect).
+	url := p.client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents", agent, tunnelv1alpha1.SubresourceConnect).
 		Param("host", host).Param("port", strconv.Itoa(int(port))).URL()
 	ws, err := p.upgrade.openWebSocket(ctx, url, wsconn.Protocol)
 	if err != nil {
@@ -207,6 +206,3 @@ func statusError(err error, agent string, to gateway.Destination) error {
 
 // agentsKept is short, because agents come and go.
 const agentsKept = 3 * time.Second
-
-// tunnelAPI is the path of the API.
-var tunnelAPI = fmt.Sprintf("/apis/%s/%s", tunnelv1alpha1.GroupName, tunnelv1alpha1.SchemeGroupVersion.Version)

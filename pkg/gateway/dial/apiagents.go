@@ -12,7 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
@@ -94,7 +94,7 @@ func (a *agents) list(ctx context.Context, node string) (names []string, err err
 		selector[tunnelv1alpha1.FieldNodeName] = node
 	}
 	for token := ""; ; {
-		body, err := a.client.CoreV1().RESTClient().Get().AbsPath(tunnelAPI, "tunnelagents").SetHeader("Accept", "application/json").
+		body, err := a.client.CoreV1().RESTClient().Get().AbsPath(tunnelv1alpha1.Path, "tunnelagents").SetHeader("Accept", "application/json").
 			Param("fieldSelector", selector.AsSelector().String()).Param("limit", strconv.Itoa(agentsListed)).Param("continue", token).Do(ctx).Raw()
 		if err != nil {
 			return nil, agentsError(err)
@@ -104,7 +104,7 @@ func (a *agents) list(ctx context.Context, node string) (names []string, err err
 			return nil, gateway.Errorf(gateway.ReasonPathDown, "check that the tunnel's API is that of this version", "read the list of agents: %w", err)
 		}
 		for i := range list.Items {
-			if isConnected(&list.Items[i]) {
+			if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, tunnelv1alpha1.ConditionConnected) {
 				names = append(names, list.Items[i].Name)
 			}
 		}
@@ -112,12 +112,6 @@ func (a *agents) list(ctx context.Context, node string) (names []string, err err
 			return names, nil
 		}
 	}
-}
-
-func isConnected(a *tunnelv1alpha1.TunnelAgent) bool {
-	return slices.ContainsFunc(a.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == tunnelv1alpha1.ConditionConnected && c.Status == metav1.ConditionTrue
-	})
 }
 
 func agentsError(err error) error {

@@ -18,6 +18,9 @@ const GroupName = "tunnel.fairlead.dev"
 // SchemeGroupVersion is the group and version of the types.
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
+// Path is where kube-apiserver serves the API.
+var Path = "/apis/" + SchemeGroupVersion.String()
+
 // Resource returns a resource of the group.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
