@@ -52,13 +52,18 @@ func isEstablished(u *unstructured.Unstructured) bool {
 
 // CustomObjects lists the objects of the kinds that the operator's definitions define, as
 // "Bundle default". It reads metadata only, in the version that is stored, so that it needs no
-// webhook.
+// webhook. Objects of a definition that is being deleted go with it, and are not listed.
 func CustomObjects(ctx context.Context, cfg *rest.Config) (out []string, err error) {
-	err = eachCustomObject(ctx, cfg, func(r Ref, _ metav1.Object) { out = append(out, r.String()) })
+	err = eachCustomObject(ctx, cfg, func(r Ref, _ metav1.Object, goes bool) {
+		if !goes {
+			out = append(out, r.String())
+		}
+	})
 	return out, err
 }
 
-func eachCustomObject(ctx context.Context, cfg *rest.Config, see func(Ref, metav1.Object)) error {
+// eachCustomObject shows each object, and whether its definition is being deleted.
+func eachCustomObject(ctx context.Context, cfg *rest.Config, see func(r Ref, o metav1.Object, goes bool)) error {
 	c, err := newClient(cfg, Operator)
 	if err != nil {
 		return err
@@ -68,34 +73,45 @@ func eachCustomObject(ctx context.Context, cfg *rest.Config, see func(Ref, metav
 		return err
 	}
 	for _, d := range definitions {
-		version, err := c.storedVersion(ctx, d.Name)
+		live, err := c.definition(ctx, d.Name)
 		if err != nil {
 			return err
 		}
-		if version == "" {
-			continue // the definition is not there
+		if live == nil {
+			continue
+		}
+		version, err := storedVersion(live)
+		if err != nil {
+			return err
 		}
 		list, err := c.metadata.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: version, Resource: d.Spec.Names.Plural}).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) && live.GetDeletionTimestamp() != nil {
+			continue // it has gone meanwhile
+		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", d.Spec.Names.Plural, err)
 		}
 		for i := range list.Items {
-			see(Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, &list.Items[i])
+			see(Ref{Kind: d.Spec.Names.Kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, &list.Items[i], live.GetDeletionTimestamp() != nil)
 		}
 	}
 	return nil
 }
 
-// storedVersion is the version that the cluster's definition stores, which may be that of
-// another release; "" if there is no definition.
-func (c *client) storedVersion(ctx context.Context, definition string) (string, error) {
-	live, err := c.get(ctx, Ref{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: definitionKind, Name: definition})
+// definition reads a definition, which may be that of another release; nil if there is none.
+func (c *client) definition(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	live, err := c.get(ctx, Ref{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: definitionKind, Name: name})
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the CustomResourceDefinition %s: %w", definition, err)
+		return nil, fmt.Errorf("read the CustomResourceDefinition %s: %w", name, err)
 	}
+	return live, nil
+}
+
+// storedVersion is the version that a definition stores.
+func storedVersion(live *unstructured.Unstructured) (string, error) {
 	versions, _, _ := unstructured.NestedSlice(live.Object, "spec", "versions")
 	for _, item := range versions {
 		if v, _ := item.(map[string]any); v["storage"] == true {
@@ -103,7 +119,7 @@ func (c *client) storedVersion(ctx context.Context, definition string) (string, 
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("the CustomResourceDefinition %s stores no version", definition)
+	return "", fmt.Errorf("the CustomResourceDefinition %s stores no version", live.GetName())
 }
 
 // FindingCustomObjects is the ID of the finding that objects would be deleted together with their definition.
@@ -115,7 +131,7 @@ const FindingFinalizer = "finalizer"
 // PreflightDeleteCustomObjects determines whether the definitions and their objects can go with the
 // operator: nothing else takes the finalizer of a Bundle of deletionPolicy Delete.
 func PreflightDeleteCustomObjects(ctx context.Context, cfg *rest.Config) (findings []Finding, err error) {
-	err = eachCustomObject(ctx, cfg, func(r Ref, o metav1.Object) {
+	err = eachCustomObject(ctx, cfg, func(r Ref, o metav1.Object, _ bool) {
 		if slices.Contains(o.GetFinalizers(), v1beta1.FinalizerUninstall) {
 			findings = append(findings, Finding{
 				ID: FindingFinalizer, Message: fmt.Sprintf("the operator has to end the deletion of %s, which has finalizer %s", r, v1beta1.FinalizerUninstall),

@@ -88,9 +88,10 @@ func TestOperator(t *testing.T) {
 	if _, err := cp.Client.AppsV1().Deployments("kube-system").Get(t.Context(), operator.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the operator is gone, and the Bundle waits for it: %v", err)
 	}
-	finalizers(t, dyn, "null")
+	finalizers(t, dyn, `["example.com/hold"]`) // so the definition is not gone at once
 	step(want{0, "customresourcedefinition.apiextensions.k8s.io/bundles.fairlead.dev deleted\n", "Bundle default"}, "uninstall", "--operator", "--yes", "--wait=false", "--custom-resources=delete")
 	step(want{0, "", "Nothing is installed"}, "uninstall", "--operator", "--yes")
+	finalizers(t, dyn, "null")
 }
 
 // finalizers sets those of the Bundle.
