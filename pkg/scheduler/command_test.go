@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/fairlead-dev/fairlead/pkg/components"
@@ -62,6 +63,7 @@ func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 	for _, gates := range []string{"", "AllBeta=true", "AllAlpha=true,AllBeta=true", "CoordinatedLeaderElection=false"} {
 		t.Run(gates, func(t *testing.T) {
+			restoreGates(t)
 			cmd := scheduler.NewCommand()
 			if gates != "" {
 				if err := cmd.ParseFlags([]string{"--feature-gates=" + gates}); err != nil {
@@ -76,6 +78,29 @@ func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// restoreGates gives all feature gates of the process their present values when the test ends: the flag changes them for all tests.
+func restoreGates(t *testing.T) {
+	t.Helper()
+	gate := utilfeature.DefaultMutableFeatureGate.(featuregate.MutableVersionedFeatureGate)
+	before, unset := map[string]bool{}, []featuregate.Feature{}
+	for f := range gate.GetAll() {
+		before[string(f)] = gate.Enabled(f)
+		if !gate.ExplicitlySet(f) {
+			unset = append(unset, f)
+		}
+	}
+	t.Cleanup(func() {
+		if err := gate.SetFromMap(before); err != nil { // at once, because gates depend on each other
+			t.Error(err)
+		}
+		for _, f := range unset {
+			if err := gate.ResetFeatureValueToDefault(f); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestVersion(t *testing.T) {
