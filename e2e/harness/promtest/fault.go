@@ -91,16 +91,13 @@ func (s *Server) Try(ctx context.Context, t *testing.T, f Fault) {
 	if f.Cause != nil {
 		f.Cause(ctx, t)
 	}
-	fired := map[string]bool{} // one may end before the other begins
 	if err := harness.Wait(ctx, 90*time.Second, "the alerts to fire", func(ctx context.Context) error {
 		if f.Again != nil {
 			f.Again(ctx, t)
 		}
 		var missing []string
 		for _, alert := range f.Alerts {
-			state, err := s.State(ctx, alert)
-			fired[alert] = fired[alert] || err == nil && state == "firing"
-			if !fired[alert] {
+			if state, err := s.State(ctx, alert); err != nil || state != "firing" {
 				missing = append(missing, fmt.Sprintf("%s is %q (%v)", alert, state, err))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
@@ -72,6 +73,7 @@ func NewMetrics() *Metrics {
 	}
 	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })
 	r.AddProcess()
+	m.evictions.Show(membudget.Bounds...)
 	for t := range m.toServer {
 		m.toServer[t] = m.packets.With("from_agent", wire.Type(t).String())
 		m.fromServer[t] = m.packets.With("to_agent", wire.Type(t).String())

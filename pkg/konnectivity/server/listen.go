@@ -106,6 +106,13 @@ func (l *unixListener) remove() {
 // acceptSayAgain is how long the server waits before it logs a failure to accept again.
 const acceptSayAgain = 10 * time.Second
 
+// Names of listeners in metrics.
+const (
+	listenerGRPC    = "grpc"
+	listenerConnect = "http-connect"
+	listenerAgents  = "agents"
+)
+
 // listening describes the purpose of a listener.
 type listening struct {
 	name   string // in metrics
@@ -160,7 +167,7 @@ func (s *Server) accept(l net.Listener, on listening) error {
 // ServeGRPC serves frontends of the gRPC service on a listener. tlsConfig may be
 // nil.
 func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, listening{name: "grpc", serve: func(nc net.Conn) {
+	return s.accept(l, listening{name: listenerGRPC, serve: func(nc net.Conn) {
 		if nc = s.secure(nc, tlsConfig, s.frontendTurns); nc != nil {
 			s.serveGRPC(nc)
 		}
@@ -169,7 +176,7 @@ func (s *Server) ServeGRPC(l net.Listener, tlsConfig *tls.Config) error {
 
 // ServeHTTPConnect serves frontends of HTTP CONNECT on a listener.
 func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, listening{name: "http-connect", serve: func(nc net.Conn) {
+	return s.accept(l, listening{name: listenerConnect, serve: func(nc net.Conn) {
 		if nc = s.secure(nc, tlsConfig, s.frontendTurns); nc != nil {
 			s.serveConnect(nc)
 		}
@@ -178,7 +185,7 @@ func (s *Server) ServeHTTPConnect(l net.Listener, tlsConfig *tls.Config) error {
 
 // ServeAgents serves agents on a listener.
 func (s *Server) ServeAgents(l net.Listener, tlsConfig *tls.Config) error {
-	return s.accept(l, listening{name: "agents", serve: func(nc net.Conn) { s.serveAgent(nc, tlsConfig) }})
+	return s.accept(l, listening{name: listenerAgents, serve: func(nc net.Conn) { s.serveAgent(nc, tlsConfig) }})
 }
 
 // secure performs the TLS handshake, in turns if the caller names some. If the handshake

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/promtext"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
@@ -106,6 +107,10 @@ func NewMetrics() *Metrics {
 	m.frontendsLost = m.streamErrors.With("from_client", "Canceled", "Unknown")
 	r.Func("fairlead_tunnel_server_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })
 	r.AddProcess()
+	m.evictions.Show(membudget.Bounds...)
+	m.turnedAway.Show(listenerGRPC, listenerConnect, listenerAgents)
+	m.tokenAgain.Show("accepted", "expired", "refused", "failed")
+	m.badInput.Show("agent", "client")
 	for _, seg := range []string{"from_client", "to_client", "from_agent", "to_agent"} {
 		var a [8]*promtext.Value
 		for t := range a {

@@ -145,10 +145,15 @@ func (a *Account) Relieve() {
 // "peer", or "total" if peer is empty.
 func Bound(peer string) string {
 	if peer == "" {
-		return "total"
+		return boundTotal
 	}
-	return "peer"
+	return boundPeer
 }
+
+const boundTotal, boundPeer = "total", "peer"
+
+// Bounds are all that Bound returns.
+var Bounds = []string{boundTotal, boundPeer}
 
 // Explain describes the limit for which connections were reset. kind is the kind
 // of peers, such as "agent".

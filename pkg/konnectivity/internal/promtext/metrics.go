@@ -187,6 +187,14 @@ func (v *Vec) With(values ...string) *Value {
 	return kid
 }
 
+// Show shows children at 0 before anything is counted, one for each value of the only label: for Prometheus, a counter that begins with another
+// value has not increased.
+func (v *Vec) Show(values ...string) {
+	for _, value := range values {
+		v.With(value)
+	}
+}
+
 func (v *Vec) write(w io.Writer) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
