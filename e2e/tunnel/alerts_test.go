@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -253,19 +255,28 @@ func (p *pair) occupy(t *testing.T, n int) {
 	}
 }
 
-// stalledClients: an upstream agent sends what clients have asked for, however much of it waits.
+// stalledClients: an upstream agent sends what clients have asked for, however much of it waits. 22 connections fill most of --total-buffer and stay: the
+// alert on buffered bytes has to last for some scrapes. Two more send without an end, and have connections reset until they are reset themselves.
 func (a *alerts) stalledClients(ctx context.Context, t *testing.T) {
 	t.Helper()
+	const filling, endless, size = 22, 2, 30 << 20
 	p := a.start(ctx, t, options{agent: v0_36_0, serverFlags: []string{"--conn-buffer=67108864", "--peer-buffer=0", "--total-buffer=734003200"}})
-	source := tunneltest.Target(t, func(c net.Conn) {
-		for block := make([]byte, 1<<20); ; {
+	send := func(c net.Conn, most int) {
+		for block, sent := make([]byte, 1<<20), 0; sent < most; sent += len(block) {
 			if _, err := c.Write(block); err != nil {
 				return
 			}
 		}
-	})
-	for range 20 {
-		c, err := p.dialer()(ctx, source)
+		_, _ = io.Copy(io.Discard, c) // until the connection ends
+	}
+	filled := tunneltest.Target(t, func(c net.Conn) { send(c, size) })
+	source := tunneltest.Target(t, func(c net.Conn) { send(c, math.MaxInt) })
+	for i := range filling + endless {
+		target := filled
+		if i >= filling {
+			target = source
+		}
+		c, err := p.dialer()(ctx, target)
 		if err != nil {
 			t.Fatal(err)
 		}
