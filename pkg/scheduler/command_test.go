@@ -83,7 +83,7 @@ func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 // restoreGates gives all feature gates of the process their present values when the test ends: the flag changes them for all tests.
 func restoreGates(t *testing.T) {
 	t.Helper()
-	gate := utilfeature.DefaultMutableFeatureGate.(featuregate.MutableVersionedFeatureGate)
+	gate := utilfeature.DefaultMutableFeatureGate
 	before, unset := map[string]bool{}, []featuregate.Feature{}
 	for f := range gate.GetAll() {
 		before[string(f)] = gate.Enabled(f)
