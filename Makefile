@@ -79,15 +79,20 @@ clean: ## Remove what was built here; clusters and Go's caches stay
 .PHONY: test
 test: test-local e2e ## Run all tests: unit, integration with a real API server, and end to end on a cluster (TEST_FLAGS)
 
+# Go starts packages in this order: those that take minutes, mostly by waiting, come first, so that none of them runs alone at the end.
+LONG_PACKAGES := ./pkg/operator ./pkg/konnectivity/tunneltest ./pkg/install ./pkg/crd ./pkg/controlplane
+
 .PHONY: test-local
 test-local: build compile-components
-	$(GO) test -timeout 30m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+	$(GO) test -p 3 -timeout 30m $(TEST_FLAGS) $(LONG_PACKAGES) $$($(GO) list ./... | grep -v /e2e)
 	@for m in $(MODULES); do echo "go test ./..., in $$m"; $(GO) -C $$m test -timeout 30m $(TEST_FLAGS) ./... || exit 1; done
 
-# Never from the cache, because Go does not see which programs they start. Packages one after the other, because each has
-# limits of time. Each has a cluster of its own, which it removes, also after a failure or Ctrl-C.
+# Never from the cache, because Go does not see which programs they start. Each package has clusters of its own, which it removes, also
+# after a failure or Ctrl-C. Embedded packages mostly wait, so they run side by side. Those on kind count what their clusters leave behind.
 PROVIDER ?= embedded
+E2E_PARALLEL ?= 3
 ifeq ($(PROVIDER),kind)
+E2E_PARALLEL := 1
 E2E_PACKAGES := ./e2e/suite ./e2e/kind/...
 # E2E_NODE_IMAGE=kindest/node:… takes another image than the one that is built here.
 ifndef E2E_NODE_IMAGE
@@ -106,7 +111,7 @@ e2e: export FAIRLEAD_E2E_BIN := $(BIN)
 e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (PROVIDER=embedded|kind, TEST_FLAGS)
 	@mkdir -p $(OUT)/e2e
 	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
-		-- -timeout 60m -count 1 -p 1 $(TEST_FLAGS) $(E2E_PACKAGES)
+		-- -timeout 60m -count 1 -p $(E2E_PARALLEL) $(TEST_FLAGS) $(E2E_PACKAGES)
 
 # Kubernetes' own suite compiles for ten minutes: CI leaves it out, and the linters, too.
 KUBERNETES_E2E := $(OUT)/kubernetes
