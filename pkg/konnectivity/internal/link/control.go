@@ -127,7 +127,7 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 	}
 	l.seenID = id
 	st := l.newStream(id, nil)
-	st.dialing = true
+	st.state = stateDialing
 	l.mu.Unlock()
 	l.cfg.OnDial(st, string(p))
 	l.mu.Lock()
@@ -143,8 +143,8 @@ func (l *Link) gotDial(id uint32, p []byte) error {
 // the network.
 func (st *Stream) Accept() {
 	st.l.mu.Lock()
-	st.dialing = false
-	if !st.dead {
+	if st.state != stateClosed {
+		st.answeredLocked()
 		st.l.controlLocked(typeDialed, st.id, "")
 	}
 	own := st.l.flushLocked(true)
@@ -156,7 +156,7 @@ func (st *Stream) Accept() {
 func (st *Stream) Refuse(e *tunnel.DialError) {
 	st.l.mu.Lock()
 	defer st.l.mu.Unlock()
-	if !st.dead {
+	if st.state != stateClosed {
 		st.l.controlLocked(typeDialFail, st.id, string([]byte{byte(e.Code)})+clip(e.Message))
 		st.killLocked()
 		st.l.kickLocked()
@@ -171,7 +171,7 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 		l.mu.Unlock()
 		return err
 	}
-	early := st.dialing && (typ == typeFin || typ == typeClose || typ == typeCredit || typ == typeBlocked)
+	early := st.state.dialing() && (typ == typeFin || typ == typeClose || typ == typeCredit || typ == typeBlocked)
 	l.mu.Unlock()
 	if early { // its receiver has no stream yet
 		l.breach(st, "end, credit or its lack before the dial was answered")
@@ -199,8 +199,8 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 
 func (st *Stream) gotDialed() error {
 	st.l.mu.Lock()
-	ok := st.dialing && !st.dead
-	st.dialing = false
+	ok := st.state.dialing()
+	st.answeredLocked()
 	st.l.mu.Unlock()
 	if !ok {
 		return violation("DIALED for a stream that is not being dialed")
@@ -211,7 +211,7 @@ func (st *Stream) gotDialed() error {
 
 func (st *Stream) gotDialFail(p []byte) error {
 	st.l.mu.Lock()
-	ok := st.dialing && !st.dead && len(p) > 0
+	ok := st.state.dialing() && len(p) > 0
 	if ok {
 		st.killLocked()
 	}
@@ -226,15 +226,16 @@ func (st *Stream) gotDialFail(p []byte) error {
 func (st *Stream) gotFin(closed bool) {
 	l := st.l
 	l.mu.Lock()
-	if st.dead {
+	if st.state == stateClosed {
 		l.mu.Unlock()
 		return
 	}
-	first := !st.gotEnd
-	again := st.gotClose || !first && !closed
-	st.gotEnd, st.gotClose = true, st.gotClose || closed
+	first := !st.state.remoteEnded()
+	again := st.state == statePeerClosed || !first && !closed
 	st.shutLocked()
-	st.doneLocked()
+	if !again {
+		st.remoteEndedLocked(closed)
+	}
 	r := st.r
 	l.mu.Unlock()
 	if again {
@@ -259,7 +260,7 @@ func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if st.dead {
+	if st.state == stateClosed {
 		return
 	}
 	buffer.Release(st.queue)
@@ -267,7 +268,7 @@ func (st *Stream) peerReadsNoMore(r tunnel.Receiver) {
 	if st.end == endNone {
 		st.end = endFin
 	}
-	if !st.sentEnd {
+	if !st.state.localEnded() {
 		l.schedule(st)
 		l.kickLocked()
 	}

@@ -143,8 +143,8 @@ func TestStreamsEndInLine(t *testing.T) {
 		f.batch()
 	}
 	for i, st := range all {
-		if want := 4 * buffer.MaxPayload; i%2 == 1 && (f.sent[st] != want || !st.sentEnd) {
-			t.Errorf("stream %d: %d of %d bytes, end sent: %v", i, f.sent[st], want, st.sentEnd)
+		if want := 4 * buffer.MaxPayload; i%2 == 1 && (f.sent[st] != want || st.state != stateHalfClosedLocal) {
+			t.Errorf("stream %d: %d of %d bytes, state %d", i, f.sent[st], want, st.state)
 		}
 	}
 	if f.l.fresh.first != nil || f.l.old.first != nil {

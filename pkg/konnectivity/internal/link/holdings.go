@@ -25,7 +25,7 @@ func (st *Stream) passedOnLocked(n int) int {
 	st.unconsumed -= n
 	l.held -= n
 	l.account.Add(-n)
-	if st.dead && st.unconsumed == 0 {
+	if st.state == stateClosed && st.unconsumed == 0 {
 		delete(l.flushing, st)
 	}
 	return n
@@ -45,7 +45,7 @@ func (l *Link) Holdings() (all []membudget.Holding) {
 }
 
 func (st *Stream) appendHoldingLocked(all []membudget.Holding) []membudget.Holding {
-	if st.unconsumed == 0 || st.r == nil || st.dialing {
+	if st.unconsumed == 0 || st.r == nil || st.state.dialing() {
 		return all
 	}
 	since := st.l.start.Add(max(st.opened, st.lastCredit)) // that is when a quarter of the window was passed on, or next to all it had

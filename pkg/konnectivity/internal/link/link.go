@@ -270,7 +270,7 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 		l.controlLocked(typeDrain, 0, "")
 	}
 	st := l.newStream(l.nextID, r)
-	st.dialing = true
+	st.state = stateDialing
 	l.controlLocked(typeDial, st.id, address)
 	own := l.flushLocked(mayWait)
 	l.mu.Unlock()

@@ -69,9 +69,9 @@ func (l *Link) readData(id uint32, length int) error {
 	switch {
 	case st.allowed < 0:
 		broken = "data beyond the window"
-	case st.gotEnd:
+	case st.state.remoteEnded():
 		broken = "data behind the end"
-	case st.dialing:
+	case st.state.dialing():
 		broken = "data before the dial was answered"
 	}
 	l.mu.Unlock()

@@ -168,7 +168,7 @@ func (l *Link) fill(b *batch) bool {
 	b.ctrl, l.ctrl = l.ctrl, b.ctrl[:0]
 	for _, st := range l.credits {
 		st.owing = false
-		if !st.dead && !st.gotEnd && st.owed > 0 {
+		if !st.state.remoteEnded() && st.owed > 0 {
 			b.ctrl = appendCredit(b.ctrl, st.id, st.owed)
 			st.allowed += st.owed
 			st.owed = 0
@@ -193,7 +193,7 @@ func (l *Link) pick() *Stream {
 			return nil
 		}
 		st := q.first
-		if st.dead || (len(st.queue) == 0 && (st.end == endNone || st.sentEnd)) {
+		if st.state == stateClosed || (len(st.queue) == 0 && (st.end == endNone || st.state.localEnded())) {
 			l.popFrom(q).listed = false
 			continue
 		}
@@ -228,13 +228,13 @@ func (l *Link) takeFrom(st *Stream, b *batch, room int) (total int) {
 	}
 	if len(st.queue) == 0 {
 		st.queue = nil
-		if st.end != endNone && !st.sentEnd {
-			st.sentEnd = true
+		if st.end != endNone && !st.state.localEnded() {
 			b.items = append(b.items, item{st, buffer.From([]byte(clip(st.reason))), endFrame[st.end]})
 			if st.end == endReset {
 				st.killLocked()
+			} else {
+				st.localEndedLocked()
 			}
-			st.doneLocked()
 		}
 	}
 	switch {

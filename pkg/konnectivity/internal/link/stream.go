@@ -27,30 +27,31 @@ const (
 )
 
 // Stream is one tunneled connection on a link.
+//
+// The flags listed, waiting and owing are not part of its state. They are independent of it
+// and of each other: the first is about what this side sends, the second about the source
+// of that, the third about credit for the peer. A closed stream leaves the lists that it
+// is on when its turn comes.
 type Stream struct {
 	l  *Link
 	id uint32
 	r  tunnel.Receiver
 
 	// All guarded by l.mu.
-	credit   int // bytes that this side may still send
-	quiet    int // credit that must arrive before BLOCKED is sent again
-	queue    []*buffer.Chunk
-	queued   int
-	deficit  int
-	round    uint32  // round in which it got its last quantum
-	next     *Stream // in a flowQueue
-	listed   bool
-	end      endKind // to be sent after the queue
-	reason   string
-	sentEnd  bool
-	gotEnd   bool
-	gotClose bool
-	dead     bool
-	dialing  bool          // the dial has no answer yet
-	waiting  bool          // the receiver waits for Writable
-	owing    bool          // in l.credits
-	opened   time.Duration // since the link's start
+	credit  int // bytes that this side may still send
+	quiet   int // credit that must arrive before BLOCKED is sent again
+	queue   []*buffer.Chunk
+	queued  int
+	deficit int
+	round   uint32  // round in which it got its last quantum
+	next    *Stream // in a flowQueue
+	state   streamState
+	listed  bool          // in one of the link's flow queues
+	waiting bool          // the receiver waits for Writable
+	owing   bool          // in l.credits
+	end     endKind       // sent after the queue
+	reason  string        // of end
+	opened  time.Duration // since the link's start
 
 	allowed    int // bytes the peer may still send
 	window     int
@@ -89,7 +90,7 @@ func (st *Stream) Send(c *buffer.Chunk, mayWait bool) {
 func (st *Stream) SendAll(chunks []*buffer.Chunk, mayWait bool) {
 	l := st.l
 	l.mu.Lock()
-	if st.dead || st.end != endNone || l.err != nil {
+	if st.state == stateClosed || st.end != endNone || l.err != nil {
 		l.mu.Unlock()
 		buffer.Release(chunks)
 		return
@@ -130,7 +131,7 @@ func (st *Stream) Reset(reason string, ordered bool) {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if st.dead {
+	if st.state == stateClosed {
 		return
 	}
 	l.controlLocked(typeReset, st.id, clip(reason))
@@ -142,10 +143,11 @@ func (st *Stream) finish(end endKind, reason string) {
 	l := st.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if st.dead || st.sentEnd && end != endClose && end != endReset || st.end >= end {
+	sent := st.state.localEnded()
+	if st.state == stateClosed || sent && end != endClose && end != endReset || st.end >= end {
 		return
 	}
-	if st.sentEnd { // FIN has been sent: a control frame follows
+	if sent { // FIN has been sent: a control frame follows
 		st.end = end
 		l.controlLocked(endFrame[end], st.id, clip(reason))
 		if end == endReset {
@@ -182,16 +184,17 @@ func text(p []byte) string { return strings.ToValidUTF8(string(p), "\uFFFD") }
 
 // killLocked removes the stream: nothing more is sent or received on it.
 func (st *Stream) killLocked() {
-	if st.dead {
+	if st.state == stateClosed {
 		return
 	}
-	st.dead = true
+	dialing := st.state.dialing()
+	st.state = stateClosed
 	buffer.Release(st.queue)
 	st.queue, st.queued = nil, 0
 	st.shutLocked()
 	if st.l.err != nil {
 		st.fitLocked(0)
-	} else if st.unconsumed > 0 {
+	} else if st.unconsumed > 0 && !dialing { // no receiver holds data of a dial without an answer
 		st.l.flushing[st] = struct{}{}
 	}
 	delete(st.l.streams, st.id)
@@ -200,7 +203,7 @@ func (st *Stream) killLocked() {
 // abort ends the stream from the other side.
 func (st *Stream) abort(err error) {
 	st.l.mu.Lock()
-	if st.dead {
+	if st.state == stateClosed {
 		st.l.mu.Unlock()
 		return
 	}
@@ -209,12 +212,5 @@ func (st *Stream) abort(err error) {
 	st.l.mu.Unlock()
 	if r != nil {
 		r.Aborted(err)
-	}
-}
-
-// doneLocked removes the stream when both directions have ended.
-func (st *Stream) doneLocked() {
-	if st.sentEnd && st.gotEnd {
-		st.killLocked()
 	}
 }

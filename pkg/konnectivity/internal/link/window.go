@@ -19,7 +19,7 @@ func (st *Stream) Window() int {
 }
 
 func (st *Stream) windowLocked() int {
-	if st.dead || st.end != endNone {
+	if st.state == stateClosed || st.end != endNone {
 		return maxData // Send drops it
 	}
 	return max(0, min(st.credit, st.l.account.Room(maxQueued)-st.queued))
@@ -35,7 +35,7 @@ const minQuiet = 64 << 10
 // a slow receiver does not need it more often.
 func (st *Stream) blockedLocked() {
 	l := st.l
-	if st.credit > 0 || st.quiet > 0 || st.dead || st.end != endNone || len(l.ctrl) >= maxCtrl {
+	if st.credit > 0 || st.quiet > 0 || st.state == stateClosed || st.end != endNone || len(l.ctrl) >= maxCtrl {
 		return
 	}
 	st.quiet = max(l.peerWindow, minQuiet)
@@ -75,7 +75,7 @@ func (st *Stream) Consumed(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = st.passedOnLocked(n)
-	over := st.gotEnd || st.dead
+	over := st.state.remoteEnded()
 	late := n > 0 && !over && time.Since(l.start)-st.credited >= creditAfter
 	if !late {
 		n -= st.shrinkLocked(n)
@@ -207,7 +207,7 @@ func (st *Stream) gotBlocked() {
 	l.mu.Lock()
 	came := st.came
 	st.came = 0
-	over := st.dead || st.gotEnd
+	over := st.state.remoteEnded()
 	if !over && came >= l.cfg.Window && st.shrink == 0 {
 		st.slackenLocked()
 	}

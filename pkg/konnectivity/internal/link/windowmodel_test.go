@@ -105,7 +105,7 @@ func (m *windowModel) step(st *Stream) {
 
 // data arrives on a stream.
 func (m *windowModel) data(st *Stream, n int) {
-	if !st.dead && !st.gotEnd {
+	if !st.state.remoteEnded() {
 		st.allowed -= n
 		st.unconsumed += n
 		st.came += n
@@ -125,25 +125,25 @@ func (m *windowModel) check() {
 	for _, st := range m.all {
 		grown := st.window - m.l.cfg.Window
 		extra += grown
-		if st.dead || st.gotEnd {
+		if st.state.remoteEnded() {
 			if used := max(0, st.unconsumed-m.l.cfg.Window); st.slack > 0 || m.l.err == nil && grown != used {
 				m.Fatalf("stream %d is over, holds %d bytes, has slack %d and %d of the budget", st.id, st.unconsumed, st.slack, grown)
 			}
 		}
-		if st.dead {
+		if st.state == stateClosed {
 			continue
 		}
 		slack += st.slack
-		if !st.gotEnd && st.owed >= st.window/4 && !st.owing {
+		if !st.state.remoteEnded() && st.owed >= st.window/4 && !st.owing {
 			m.Fatalf("stream %d: no credit is sent for %d bytes", st.id, st.owed)
 		}
-		if !st.gotEnd && st.allowed+st.unconsumed+st.owed != st.window {
+		if !st.state.remoteEnded() && st.allowed+st.unconsumed+st.owed != st.window {
 			m.Fatalf("stream %d: window %d, but %d to come, %d held, %d owed", st.id, st.window, st.allowed, st.unconsumed, st.owed)
 		}
 		if grown < 0 || st.window > m.l.cfg.MaxWindow {
 			m.Fatalf("stream %d: window %d", st.id, st.window)
 		}
-		if known := st.slack + st.shrink; known > grown || !m.line && !st.gotEnd && known < grown {
+		if known := st.slack + st.shrink; known > grown || !m.line && !st.state.remoteEnded() && known < grown {
 			m.Fatalf("stream %d: grown by %d, with slack %d, and is to shrink by %d", st.id, grown, st.slack, st.shrink)
 		}
 	}
