@@ -26,7 +26,7 @@ func (c *Conn) listenOnLocked() {
 func (c *Conn) hearOut() {
 	s := c.s
 	s.mu.Lock()
-	if c.dead {
+	if c.state == stateClosed {
 		s.mu.Unlock()
 		return
 	}
@@ -60,12 +60,13 @@ func (c *Conn) holdLocked() bool {
 	case !s.server || c.lastData.IsZero() || c.replied:
 		return false
 	case !c.leftLocked():
-		c.leaving = true
+		c.state = stateDraining
 		time.AfterFunc(hold/4, c.closeHeld)
 		return true
 	case quiet >= holdStale, quiet >= hold && now.Sub(s.sentAt) >= hold:
 		return false
 	}
+	c.state = stateDelayed
 	time.AfterFunc(hold, c.closeHeld)
 	return true
 }
@@ -79,16 +80,16 @@ func (c *Conn) closeHeld() {
 	s.mu.Lock()
 	wait := time.Duration(0)
 	switch {
-	case c.dead || c.send == sendClosed || s.closed:
+	case c.state >= stateHalfClosedLocal || s.closed:
 		s.mu.Unlock()
 		return
 	case !c.leftLocked():
 		wait = s.cfg.HoldClose / 4
-	case c.leaving:
-		c.leaving, wait = false, s.cfg.HoldClose
+	case c.state == stateDraining:
+		c.state, wait = stateDelayed, s.cfg.HoldClose
 	}
 	if wait == 0 {
-		c.send = sendClosed
+		c.state = stateHalfClosedLocal
 	}
 	s.mu.Unlock()
 	if wait > 0 {

@@ -11,16 +11,11 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
-// sendState is how far this side's direction of a connection has got.
-type sendState byte
-
-const (
-	sendOpen    sendState = iota
-	sendClosing           // the close is sent after the queue
-	sendClosed            // the close was sent
-)
-
 // Conn is one connection of a session.
+//
+// Five flags are not part of its state. Each may be set in several states, with or without
+// the others: listed and waiting are about the queue and its source, deaf is about the
+// receiver, heard and replied are about the data that has come since two different moments.
 type Conn struct {
 	s      *Session
 	id     int64
@@ -32,18 +27,16 @@ type Conn struct {
 	queued  int
 	held    int       // bytes the receiver has not consumed
 	moved   time.Time // when the receiver last consumed while it was slow
-	listed  bool
-	send    sendState
-	dead    bool
-	waiting bool
+	state   connState
+	listed  bool  // in Session.ready
+	waiting bool  // the receiver waits for Writable
 	deaf    bool  // the receiver no longer reads
 	heard   bool  // data arrived since the last check by hearOut
+	replied bool  // something arrived after the last data had left
 	mark    int64 // Session.given after the last data or, at an agent, after the close
 	demand  demand
 
 	lastData time.Time // when data was given to HTTP/2
-	replied  bool      // something arrived after the last data had left
-	leaving  bool      // the close waits for data that had not left
 }
 
 var _ tunnel.Stream = (*Conn)(nil)
@@ -72,7 +65,7 @@ func (c *Conn) Window() int {
 }
 
 func (c *Conn) windowLocked() int {
-	if c.dead || c.send != sendOpen {
+	if c.state != stateOpen {
 		return buffer.MaxPayload
 	}
 	return max(0, c.s.account.Room(maxQueued)-c.queued)
@@ -82,7 +75,7 @@ func (c *Conn) windowLocked() int {
 func (c *Conn) Send(chunk *buffer.Chunk, _ bool) {
 	s := c.s
 	s.mu.Lock()
-	if c.dead || c.send != sendOpen || s.closed {
+	if c.state != stateOpen || s.closed {
 		s.mu.Unlock()
 		chunk.Release()
 		return
@@ -124,8 +117,8 @@ func (c *Conn) nextLocked() (chunk *buffer.Chunk, end, wake bool) {
 	}
 	if len(c.queue) > 0 {
 		c.listLocked()
-	} else if c.queue = nil; c.send == sendClosing && !c.dead && !c.holdLocked() {
-		c.send, end = sendClosed, true
+	} else if c.queue = nil; c.state == stateClosing && !c.holdLocked() {
+		c.state, end = stateHalfClosedLocal, true
 		if !c.s.server { // the agent's close is final; a server waits for CLOSE_RSP
 			c.listenOnLocked()
 		}
@@ -158,7 +151,7 @@ func (c *Conn) CloseWrite() { c.closeSend() }
 func (c *Conn) Close() {
 	c.s.mu.Lock()
 	c.deaf = true
-	if c.send == sendClosed && !c.s.server { // the receiver no longer waits for late data
+	if c.state == stateHalfClosedLocal && !c.s.server { // the receiver no longer waits for late data
 		c.forgetLocked()
 	}
 	c.s.mu.Unlock()
@@ -169,19 +162,19 @@ func (c *Conn) Close() {
 func (c *Conn) closeSend() {
 	s := c.s
 	s.mu.Lock()
-	if c.dead || c.send != sendOpen {
+	if c.state != stateOpen {
 		s.mu.Unlock()
 		return
 	}
 	if c.id == 0 || s.dials[c.random] == c && s.server {
 		delete(s.dials, c.random)
-		c.dead = true
+		c.state = stateClosed
 		c.answeredLocked()
 		s.mu.Unlock()
 		s.send(&wire.Packet{Payload: wire.DialCls, Random: c.random})
 		return
 	}
-	c.send = sendClosing
+	c.state = stateClosing
 	c.listLocked()
 	c.askLocked()
 	s.mu.Unlock()
@@ -197,8 +190,8 @@ func (c *Conn) Reset(reason string, ordered bool) {
 		c.Close()
 		return
 	}
-	send := !c.dead && c.send != sendClosed
-	if !c.dead {
+	send := c.state < stateHalfClosedLocal
+	if c.state != stateClosed {
 		c.dropLocked()
 		c.forgetLocked()
 	}
@@ -212,7 +205,7 @@ func (c *Conn) Reset(reason string, ordered bool) {
 // forgetLocked removes the connection on this side. Nothing more is delivered for
 // it.
 func (c *Conn) forgetLocked() {
-	c.dead = true
+	c.state = stateClosed
 	c.answeredLocked()
 	c.releaseWindowLocked()
 	delete(c.s.conns, c.id)
@@ -227,8 +220,8 @@ func (c *Conn) dropLocked() {
 
 func (c *Conn) abort(err error) {
 	c.s.mu.Lock()
-	already := c.dead
-	c.dead = true
+	already := c.state == stateClosed
+	c.state = stateClosed
 	dialing := c.s.server && c.id == 0
 	c.dropLocked()
 	c.passedOnLocked(tunnel.All)

@@ -62,11 +62,26 @@ func (h *hold) setTimer(d time.Duration) {
 	h.timer.Reset(d)
 }
 
-// demand is what a connection needs of the window.
+// need is what a connection needs of the window. A receiver for which the window is held
+// back has plenty of data, so its connection does not wait for an answer.
+//
+//	need        next        when
+//	needNone    needAnswer  it starts to wait for data (askLocked)
+//	needAnswer  needNone    data comes, or the connection ends (answeredLocked)
+//	either      needHold    its receiver has more than half of ConnBuffer (holdWindowLocked)
+//	needHold    needNone    its receiver has less, has stalled, or is gone (releaseWindowLocked)
+type need byte
+
+const (
+	needNone   need = iota
+	needAnswer      // it waits for an answer: the window opens sooner
+	needHold        // the window is held back for its receiver
+)
+
+// demand is the need of a connection, and what decides about it.
 type demand struct {
-	holds bool      // the window is held back for its receiver
-	asks  bool      // it waits for an answer
-	asked time.Time // when it started to wait
+	need  need
+	asked time.Time // when it started to wait for an answer
 	run   int       // bytes that have arrived since it last sent something
 }
 
@@ -74,11 +89,11 @@ type demand struct {
 // ConnBuffer, unless it has stalled.
 func (c *Conn) holdWindowLocked() {
 	s, h := c.s, &c.s.hold
-	if s.cfg.Pause || s.cfg.ConnBuffer < holdLeast || c.demand.holds || c.held <= s.cfg.ConnBuffer/2 || c.stalled() {
+	if s.cfg.Pause || s.cfg.ConnBuffer < holdLeast || c.demand.need == needHold || c.held <= s.cfg.ConnBuffer/2 || c.stalled() {
 		return
 	}
 	c.stopAskingLocked()
-	c.demand.holds = true
+	c.demand.need = needHold
 	if h.conns = append(h.conns, c); len(h.conns) == 1 {
 		h.wait = intervalFirst // other connections may be waiting already
 		h.timer = time.AfterFunc(h.wait, s.tick)
@@ -91,10 +106,10 @@ func (c *Conn) stalled() bool { return time.Since(c.moved) >= standstill }
 // releaseWindowLocked notes that a connection no longer needs the window held back. The
 // caller calls openWindow after it has unlocked mu.
 func (c *Conn) releaseWindowLocked() {
-	if !c.demand.holds {
+	if c.demand.need != needHold {
 		return
 	}
-	c.demand.holds = false
+	c.demand.need = needNone
 	h := &c.s.hold
 	i := slices.Index(h.conns, c)
 	if h.conns = slices.Delete(h.conns, i, i+1); len(h.conns) == 0 {
@@ -133,11 +148,11 @@ func (c *Conn) busyLocked() bool { return c.held > maxInFlight }
 // may be answered, or its receiver has taken everything of a transfer that may continue.
 func (c *Conn) askLocked() {
 	h := &c.s.hold
-	if len(h.conns) == 0 || c.dead || c.busyLocked() || c.demand.asks && time.Since(c.demand.asked) < askAgain {
+	if len(h.conns) == 0 || c.state == stateClosed || c.busyLocked() || c.demand.need == needAnswer && time.Since(c.demand.asked) < askAgain {
 		return
 	}
-	if !c.demand.asks {
-		c.demand.asks = true
+	if c.demand.need != needAnswer {
+		c.demand.need = needAnswer
 		h.asks++
 	}
 	c.demand.asked = time.Now()
@@ -156,10 +171,10 @@ func (c *Conn) answeredLocked() {
 
 // stopAskingLocked reports whether the connection waited for an answer until now.
 func (c *Conn) stopAskingLocked() bool {
-	if !c.demand.asks {
+	if c.demand.need != needAnswer {
 		return false
 	}
-	c.demand.asks = false
+	c.demand.need = needNone
 	c.s.hold.asks--
 	return true
 }
@@ -181,7 +196,7 @@ func (c *Conn) tookLocked() {
 	if c.held <= c.s.cfg.ConnBuffer/8*3 {
 		c.releaseWindowLocked()
 	}
-	if c.held == 0 && c.demand.run >= drainedLeast && !c.dead {
+	if c.held == 0 && c.demand.run >= drainedLeast && c.state != stateClosed {
 		c.askLocked()
 	}
 }

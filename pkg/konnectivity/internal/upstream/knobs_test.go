@@ -75,7 +75,7 @@ func TestTickWalksSlowReceivers(t *testing.T) {
 		third.moved = time.Now()
 		s.tick()
 		s.hold.timer.Stop()
-		if !third.demand.holds || slow.demand.holds || other.demand.holds || len(s.hold.conns) != 1 {
+		if third.demand.need != needHold || slow.demand.need != needNone || other.demand.need != needNone || len(s.hold.conns) != 1 {
 			t.Errorf("%d receivers hold back the window, want the one that has not stalled", len(s.hold.conns))
 		}
 		if third.releaseWindowLocked(); len(s.hold.conns) != 0 {

@@ -147,7 +147,7 @@ func (s *Session) dialRsp(p *wire.Packet) {
 	case c == nil:
 		s.nextID = max(s.nextID, p.ConnID)
 	case failed || used:
-		c.dead = true
+		c.state = stateClosed
 	default:
 		c.id = p.ConnID
 		s.conns[c.id] = c
@@ -251,14 +251,14 @@ func (s *Session) closeReq(id int64) {
 		s.sendClose(id, "Unknown connectID")
 		return
 	}
-	said := c.send == sendClosed
-	c.send = sendClosed
+	said := c.state == stateHalfClosedLocal
+	c.state = stateHalfClosedLocal
 	s.mu.Unlock()
 	if !said {
 		s.sendClose(id, "")
 	}
 	s.mu.Lock()
-	if c.dead { // this side has ended it meanwhile
+	if c.state == stateClosed { // this side has ended it meanwhile
 		s.mu.Unlock()
 		return
 	}
