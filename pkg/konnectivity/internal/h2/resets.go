@@ -40,10 +40,10 @@ func (b *resetBudget) spent() bool { return b.used > maxResets }
 // for that, or broke a rule to get it. A client may reset what has ended on this side:
 // grpc-go does, behind each call that the server ends first.
 func (c *Conn) resetLocked(st *Stream) {
-	if c.client || c.streams[st.id] != st || st.send == sendEnded && !st.answered {
+	if c.client || c.streams[st.id] != st || st.send == sendEnded && st.answer != answerSent {
 		return
 	}
-	if st.answered {
+	if st.answer == answerSent {
 		c.resets.good()
 		return
 	}
@@ -55,10 +55,10 @@ func (c *Conn) resetLocked(st *Stream) {
 // cost the server the same.
 func (c *Conn) wasteLocked(st *Stream) {
 	now := time.Now()
-	if c.client || st.wasted || st.answered || now.Sub(st.opened) >= patient {
+	if c.client || st.answer != answerDue || now.Sub(st.opened) >= patient {
 		return
 	}
-	st.wasted = true
+	st.answer = answerWasted
 	c.resets.waste(now)
 }
 

@@ -79,7 +79,7 @@ func (c *Conn) takeLocked() *Stream {
 	if *from = (*from)[1:]; len(*from) == 0 {
 		*from = nil
 	}
-	st.pumping, st.starving = false, false
+	st.list = listNone
 	return st
 }
 
@@ -87,8 +87,8 @@ func (c *Conn) takeLocked() *Stream {
 // shut, on the list of those that wait for that. One whose own window is shut waits for
 // that first.
 func (st *Stream) starveLocked() {
-	if !st.pumping && st.send != sendEnded && len(st.queue) > 0 && st.c.sendWin <= 0 && st.sendWin > 0 {
-		st.pumping, st.starving = true, true
+	if st.list == listNone && st.send != sendEnded && len(st.queue) > 0 && st.c.sendWin <= 0 && st.sendWin > 0 {
+		st.list = listStarved
 		st.c.starved = append(st.c.starved, st)
 	}
 }
@@ -96,13 +96,13 @@ func (st *Stream) starveLocked() {
 // unlistLocked takes a stream from the list of those that wait to send.
 func (st *Stream) unlistLocked() {
 	from := &st.c.pump
-	if st.starving {
+	if st.list == listStarved {
 		from = &st.c.starved
 	}
-	if i := slices.Index(*from, st); st.pumping && i >= 0 {
+	if i := slices.Index(*from, st); st.list != listNone && i >= 0 {
 		*from = slices.Delete(*from, i, i+1)
 	}
-	st.pumping, st.starving = false, false
+	st.list = listNone
 }
 
 // sendRound sends from one stream and tells whether it could send more.
@@ -120,7 +120,7 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 			break
 		}
 		n, finished := c.frameFrom(st, win)
-		st.answered = true
+		st.answer = answerSent
 		total += n
 		st.sendWin -= int64(n)
 		c.sendWin -= int64(n)
@@ -146,8 +146,8 @@ func (c *Conn) sendRound(st *Stream) (more bool) {
 
 // afterRound forgets a stream that is over.
 func (c *Conn) afterRound(st *Stream) {
-	if st.send == sendEnded && st.recv == recvDelivered && !st.dead {
-		st.dead = true
+	if st.send == sendEnded && st.recv == recvDelivered {
+		st.recv = recvClosed
 		c.removeLocked(st)
 		if st.h != nil {
 			go st.h.Closed(nil)

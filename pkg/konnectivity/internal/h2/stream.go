@@ -75,25 +75,21 @@ func (m *message) next() {
 // and one is two frames.
 const maxPacket = buffer.MaxPayload / 2
 
-// sendState is how far this side's direction of a stream has got.
-type sendState byte
-
-const (
-	sendOpen     sendState = iota
-	sendTrailing           // the trailer is sent after the queue
-	sendEnded              // END_STREAM or RST_STREAM was sent
-)
-
-// recvState is how far the peer's direction of a stream has got.
-type recvState byte
-
-const (
-	recvOpen      recvState = iota
-	recvEnded               // the peer sends no more
-	recvDelivered           // the handler knows
-)
-
-// Stream is one HTTP/2 stream.
+// Stream is one HTTP/2 stream. Its state is that of its two directions:
+//
+//	RFC 9113              send                      recv
+//	open                  sendOpen or sendTrailing  recvOpen
+//	half-closed (local)   sendEnded                 recvOpen
+//	half-closed (remote)  sendOpen or sendTrailing  recvEnded, then recvDelivered
+//	closed                sendEnded                 recvClosed
+//
+// Each direction only goes forward. A stream is closed when its send direction has ended
+// and its recv direction was delivered: sendEnded with recvEnded lasts until the handler's
+// End returns. The peer's RST_STREAM, a violation, and the end of the connection close it in
+// each state. A stream that this side resets has sendEnded, is no longer in Conn.streams, and
+// keeps its recv, because its handler gets no call.
+//
+// The flag pressed is not part of this: it tells how the peer uses the window.
 type Stream struct {
 	c  *Conn
 	id uint32
@@ -109,12 +105,9 @@ type Stream struct {
 	trailer  []byte
 	send     sendState
 	recv     recvState
-	dead     bool
-	answered bool      // data was sent
-	wasted   bool      // counted in Conn.resets
+	list     sendList
+	answer   answer
 	opened   time.Time // when the peer opened it
-	pumping  bool      // on one of the connection's lists of streams that wait to send
-	starving bool      // on the list of streams that wait for the connection's window
 }
 
 // SetHandler sets the handler of the stream. It is called once, from OnStream.
@@ -217,7 +210,7 @@ func (st *Stream) SendData(connID int64, from Sender, chunks ...*buffer.Chunk) b
 
 // openLocked reports whether the stream can send.
 func (st *Stream) openLocked() bool {
-	return st.send == sendOpen && !st.dead && st.c.deaf.Load() == nil
+	return st.send == sendOpen && st.c.deaf.Load() == nil
 }
 
 // Consumed returns n received bytes to the window of the stream.
@@ -232,7 +225,7 @@ func (st *Stream) consume(n int, now bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st.consumed += n
-	if !now && st.consumed < st.window/2 || st.dead || st.recv != recvOpen {
+	if !now && st.consumed < st.window/2 || st.recv != recvOpen {
 		return
 	}
 	more := st.consumed + st.growLocked()
@@ -276,11 +269,11 @@ func (st *Stream) push(m *message) {
 
 // wantLocked puts the stream on the list of those with something to send.
 func (st *Stream) wantLocked() {
-	if st.starving && len(st.queue) == 0 {
+	if st.list == listStarved && len(st.queue) == 0 {
 		st.unlistLocked() // trailers need no window
 	}
-	if !st.pumping && (len(st.queue) > 0 || st.send == sendTrailing) && st.send != sendEnded {
-		st.pumping = true
+	if st.list == listNone && (len(st.queue) > 0 || st.send == sendTrailing) && st.send != sendEnded {
+		st.list = listPump
 		st.c.pump = append(st.c.pump, st)
 	}
 }

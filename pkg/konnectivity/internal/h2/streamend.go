@@ -53,7 +53,7 @@ func (st *Stream) dropLocked() {
 
 func (st *Stream) peerEnded() {
 	st.c.mu.Lock()
-	if st.recv != recvOpen || st.dead {
+	if st.recv != recvOpen {
 		st.c.mu.Unlock()
 		return
 	}
@@ -66,11 +66,13 @@ func (st *Stream) peerEnded() {
 		st.h.End()
 	}
 	st.c.mu.Lock()
-	st.recv = recvDelivered
-	done := st.send == sendEnded && !st.dead
-	if done {
-		st.dead = true
+	done := st.send == sendEnded && st.recv == recvEnded
+	switch {
+	case done:
+		st.recv = recvClosed
 		st.c.removeLocked(st)
+	case st.recv == recvEnded:
+		st.recv = recvDelivered
 	}
 	st.c.mu.Unlock()
 	if done && st.h != nil {
@@ -90,11 +92,11 @@ func (st *Stream) breach(code uint32, rule string) {
 // kill ends the stream because of the peer or the connection.
 func (st *Stream) kill(err error) {
 	st.c.mu.Lock()
-	if st.dead {
+	if st.recv == recvClosed {
 		st.c.mu.Unlock()
 		return
 	}
-	st.dead, st.send = true, sendEnded
+	st.send, st.recv = sendEnded, recvClosed
 	st.dropLocked()
 	st.c.removeLocked(st)
 	st.c.mu.Unlock()

@@ -94,7 +94,7 @@ func BenchmarkConnWindow(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, st := range c.pump { // as a round does that can send nothing
-			st.pumping = false
+			st.list = listNone
 		}
 		c.pump = c.pump[:0]
 	}
@@ -117,7 +117,7 @@ func BenchmarkSettings(b *testing.B) {
 		}
 		c.ackTimer.Stop()
 		for _, st := range c.pump {
-			st.pumping = false
+			st.list = listNone
 		}
 		c.pump = c.pump[:0]
 	}
