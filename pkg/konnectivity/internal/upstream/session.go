@@ -73,6 +73,10 @@ const maxInFlight = 2 * buffer.MaxSize
 var ErrOverflow = fmt.Errorf("%w: its peer has no flow control", tunnel.ErrEvicted)
 
 // Session is one stream of upstream's protocol between server and agent.
+//
+// Its flags are independent. The flags unknown, astray, told and twice each record that one
+// kind of event has occurred, as only the first one is logged. The flag pumping changes with
+// what there is to send, and closed is set at the end.
 type Session struct {
 	cfg    Config
 	st     *h2.Stream
@@ -97,10 +101,9 @@ type Session struct {
 	inFlight int
 	given    int64     // bytes handed to HTTP/2 so far; all but inFlight have been written
 	sentAt   time.Time // when some of them were written
-	pumping  bool
+	pumping  bool      // a goroutine is in pump, or about to be
 	hold     hold
-	err      error
-	closed   bool
+	closed   bool // the stream is over
 }
 
 // New returns a session over an HTTP/2 stream, which must get it as its handler.
@@ -191,7 +194,7 @@ func (s *Session) fail(err error) {
 		s.mu.Unlock()
 		return
 	}
-	s.closed, s.err = true, err
+	s.closed = true
 	var all []*Conn
 	for _, c := range s.conns {
 		all = append(all, c)
