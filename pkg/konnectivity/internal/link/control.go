@@ -197,11 +197,16 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 	return nil
 }
 
+// gotDialed and gotDialFail drop an answer to a dial that another goroutine has cancelled since
+// streamFrame found the stream: the peer did nothing wrong.
 func (st *Stream) gotDialed() error {
 	st.l.mu.Lock()
-	ok := st.state.dialing()
+	ok, cancelled := st.state.dialing(), st.state == stateClosed
 	st.answeredLocked()
 	st.l.mu.Unlock()
+	if cancelled {
+		return nil
+	}
 	if !ok {
 		return violation("DIALED for a stream that is not being dialed")
 	}
@@ -211,11 +216,14 @@ func (st *Stream) gotDialed() error {
 
 func (st *Stream) gotDialFail(p []byte) error {
 	st.l.mu.Lock()
-	ok := st.state.dialing() && len(p) > 0
+	ok, cancelled := st.state.dialing() && len(p) > 0, st.state == stateClosed && len(p) > 0
 	if ok {
 		st.killLocked()
 	}
 	st.l.mu.Unlock()
+	if cancelled {
+		return nil
+	}
 	if !ok { // the stream ends with the link
 		return violation("DIALFAIL without a reason, or for a stream that is not being dialed")
 	}

@@ -70,3 +70,23 @@ func after(t *testing.T, state streamState, event func(*Link, *Stream) error) st
 	}
 	return stateNames[st.state] + mark
 }
+
+// TestAnswerToCancelledDial: the goroutine that reads the link has found the stream of an answer
+// when another one cancels the dial. The link stays.
+func TestAnswerToCancelledDial(t *testing.T) {
+	for name, answer := range map[string]func(*Stream) error{
+		"accepted": (*Stream).gotDialed,
+		"failed":   func(st *Stream) error { return st.gotDialFail([]byte{1, 'x'}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := error(nil)
+			if got := after(t, stateDialing, func(_ *Link, st *Stream) error {
+				st.Reset("cancelled", false)
+				err = answer(st)
+				return err
+			}); got != "closed" {
+				t.Errorf("the answer makes of the stream: %s (%v), want closed", got, err)
+			}
+		})
+	}
+}
