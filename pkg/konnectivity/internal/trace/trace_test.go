@@ -21,7 +21,7 @@ func TestLoad(t *testing.T) {
 		}
 		return path
 	}
-	const head = "apiVersion: apiserver.k8s.io/v1\nkind: TracingConfiguration\n"
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 	for text, want := range map[string]Config{
 		head: {Endpoint: DefaultEndpoint},
 		head + "endpoint: otel.example:4317\nsamplingRatePerMillion: 100\n": {"otel.example:4317", 100},
@@ -31,8 +31,9 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                                       "TracingConfiguration",
-		"kind: EgressSelectorConfiguration":      "want kind TracingConfiguration of apiserver.k8s.io/v1",
+		"":                                  "TracingConfiguration",
+		"kind: EgressSelectorConfiguration": "want kind TracingConfiguration of apiserver.config.k8s.io/v1",
+		"apiVersion: apiserver.k8s.io/v1\nkind: TracingConfiguration": "want kind TracingConfiguration of apiserver.config.k8s.io/v1",
 		head + "samplingRate: 1":                 "samplingRate",
 		head + "samplingRatePerMillion: 1000001": "from 0 to 1000000",
 		head + "endpoint: http://collector":      "give host:port",
