@@ -413,6 +413,11 @@ prometheus: ## Build Prometheus into _output/prometheus, for FAIRLEAD_E2E_PROMET
 	@mkdir -p $(OUT)/prometheus
 	@$(GO) -C deploy/tools/prometheus build -tags remove_all_sd -ldflags '-s -w' -o $(OUT)/prometheus/ github.com/prometheus/prometheus/cmd/prometheus
 
+.PHONY: panels
+panels: export FAIRLEAD_E2E_BIN := $(BIN)
+panels: build compile-components prometheus ## Draw the dashboards as SVG into _output/panels, from a Prometheus that scrapes an embedded cluster during calls and failures
+	@PROVIDER=embedded FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus FAIRLEAD_E2E_PANELS=$(OUT)/panels $(GO) test -count 1 -timeout 20m -v -run '^TestPanels$$' ./e2e/suite
+
 .PHONY: update-reference
 update-reference: ## Render the reference of the command line: docs/cli and docs/man
 	@$(GO) -C deploy/tools run ./reference
