@@ -163,6 +163,15 @@ test-upgrade: ## Replace the tunnel's programs of another version by this one's 
 	$(GO) -C "$$dir/source" build -o "$$dir/" ./cmd/konnectivity-server ./cmd/konnectivity-agent && \
 	FAIRLEAD_E2E_EARLIER="$$dir" $(GO) test -count 1 -v -run '^TestUpgrade$$' ./e2e/tunnel
 
+.PHONY: e2e-upgrade
+e2e-upgrade: export FAIRLEAD_E2E_BIN := $(BIN)
+e2e-upgrade: build compile-components ## Upgrade an embedded cluster of another version to this one while it is used: no call may fail (UPGRADE_FROM, by default the newest release)
+	@[ -n '$(UPGRADE_FROM)' ] || { echo 'There is no release to upgrade from: set UPGRADE_FROM to a tag or commit' >&2; exit 2; }
+	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/source" 2>/dev/null; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/source" '$(UPGRADE_FROM)' && \
+	$(MAKE) -C "$$dir/source" build && \
+	FAIRLEAD_E2E_EARLIER="$$dir/source/bin" $(GO) test -count 1 -timeout 40m -v -run '^TestUpgrade$$' ./e2e/embedded
+
 CHAOS_FLAGS ?=
 CHAOS_ENV = PROVIDER=embedded FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus
 SOAK_TIME ?= 1h
@@ -408,6 +417,11 @@ verify-monitoring: ## Fail if deploy/monitoring is out of date, or if an alert d
 prometheus: ## Build Prometheus into _output/prometheus, for FAIRLEAD_E2E_PROMETHEUS of e2e/suite
 	@mkdir -p $(OUT)/prometheus
 	@$(GO) -C deploy/tools/prometheus build -tags remove_all_sd -ldflags '-s -w' -o $(OUT)/prometheus/ github.com/prometheus/prometheus/cmd/prometheus
+
+.PHONY: panels
+panels: export FAIRLEAD_E2E_BIN := $(BIN)
+panels: build compile-components prometheus ## Draw the dashboards as SVG into _output/panels, from a Prometheus that scrapes an embedded cluster during calls and failures
+	@PROVIDER=embedded FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus FAIRLEAD_E2E_PANELS=$(OUT)/panels $(GO) test -count 1 -timeout 20m -v -run '^TestPanels$$' ./e2e/suite
 
 .PHONY: update-reference
 update-reference: ## Render the reference of the command line: docs/cli and docs/man

@@ -77,14 +77,19 @@ func TestAlertsFire(t *testing.T) {
 	}})
 }
 
-// startFullSOCKS5 runs "fairlead socks5" with room for one connection. It returns the URL of the proxy without a user, and
-// the address of its metrics.
+// startFullSOCKS5 runs "fairlead socks5" with room for one connection.
 func startFullSOCKS5(ctx context.Context, t *testing.T) (proxy *url.URL, metrics string) {
+	t.Helper()
+	return startSOCKS5(ctx, t, "--max-connections", "1")
+}
+
+// startSOCKS5 runs "fairlead socks5". It returns the URL of the proxy without a user, and the address of its metrics.
+func startSOCKS5(ctx context.Context, t *testing.T, flags ...string) (proxy *url.URL, metrics string) {
 	t.Helper()
 	listen, metrics := freeAddress(t), freeAddress(t)
 	password := filepath.Join(t.TempDir(), "password")
 	writeFile(t, password, []byte("user:right\n"))
-	cmd, _, stderr := suite.Command(context.WithoutCancel(ctx), "socks5", "--listen", listen, "--metrics-address", metrics, "--max-connections", "1", "--password-file", password)
+	cmd, _, stderr := suite.Command(context.WithoutCancel(ctx), append([]string{"socks5", "--listen", listen, "--metrics-address", metrics, "--password-file", password}, flags...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,25 +146,31 @@ func overload(ctx context.Context, t *testing.T, proxy *url.URL) {
 // holdPlace opens a connection through the proxy, as soon as the refused ones are over.
 func holdPlace(ctx context.Context, t *testing.T, proxy string) (held net.Conn) {
 	t.Helper()
-	destination := net.JoinHostPort(harness.ServerName+"."+harness.Namespace, "7")
-	err := harness.Wait(ctx, 30*time.Second, "a place of fairlead socks5", func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxy)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", destination, base64.StdEncoding.EncodeToString([]byte("user:right")))
-		line, err := bufio.NewReader(conn).ReadString('\n')
-		if err != nil || !strings.Contains(line, " 200 ") {
-			_ = conn.Close()
-			return fmt.Errorf("CONNECT %s: %q: %w", destination, line, err)
-		}
-		held = conn
-		return nil
+	err := harness.Wait(ctx, 30*time.Second, "a place of fairlead socks5", func(ctx context.Context) (err error) {
+		held, err = connectBySOCKS5(ctx, proxy, "right")
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return held
+}
+
+// connectBySOCKS5 opens a connection to the test server by HTTP CONNECT.
+func connectBySOCKS5(ctx context.Context, proxy, password string) (net.Conn, error) {
+	destination := net.JoinHostPort(harness.ServerName+"."+harness.Namespace, "7")
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxy)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", destination, base64.StdEncoding.EncodeToString([]byte("user:"+password)))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.Contains(line, " 200 ") {
+		_ = conn.Close()
+		return nil, fmt.Errorf("CONNECT %s: %q: %w", destination, line, err)
+	}
+	return conn, conn.SetDeadline(time.Time{})
 }
 
 // sendGarbage speaks no protocol of the tunnel to the server, as a client beside kube-apiserver.

@@ -77,7 +77,8 @@ func portsOf(t *testing.T) map[string]int {
 	return state.Ports
 }
 
-// scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something.
+// scrapeConfig names the ports of the cluster's programs, and of a "fairlead proxy" that has answered and refused something,
+// unless more has one.
 func scrapeConfig(ctx context.Context, t *testing.T, more map[string]string) []promtest.Object {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,26 +108,43 @@ func scrapeConfig(ctx context.Context, t *testing.T, more map[string]string) []p
 	scrape("apiserver", "https", is("kube-apiserver"))
 	scrape("kube-scheduler", "https", is("kube-scheduler"))
 	scrape("second-scheduler", "https", func(name string) bool { return strings.HasPrefix(name, "second-scheduler-") })
-	jobs = append(jobs, object{"job_name": "fairlead-proxy", "static_configs": []object{{"targets": []string{proxyWithMetrics(ctx, t)}}}})
+	if more[proxyJob] == "" {
+		address, metrics := proxyWithMetrics(ctx, t)
+		if err := useProxy(ctx, address); err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, object{"job_name": proxyJob, "static_configs": []object{{"targets": []string{metrics}}}})
+	}
 	for job, target := range more {
 		jobs = append(jobs, object{"job_name": job, "static_configs": []object{{"targets": []string{target}}}})
 	}
 	return jobs
 }
 
-// proxyWithMetrics returns the address of the metrics of a proxy.
-func proxyWithMetrics(ctx context.Context, t *testing.T) string {
+// proxyJob is the job of a "fairlead proxy".
+const proxyJob = "fairlead-proxy"
+
+// proxyWithMetrics returns the addresses of a proxy and of its metrics.
+func proxyWithMetrics(ctx context.Context, t *testing.T) (address, metrics string) {
 	t.Helper()
-	metrics := freeAddress(t)
-	address := startProxy(ctx, t, "--port", "0", "--metrics-address", metrics)
+	metrics = freeAddress(t)
+	return startProxy(ctx, t, "--port", "0", "--metrics-address", metrics), metrics
+}
+
+// useProxy has a proxy answer one request and refuse another one.
+func useProxy(ctx context.Context, address string) error {
 	for _, path := range []string{"/api", "/api/v1/namespaces/default/pods/x/exec"} { // the default filter refuses exec
-		resp, err := http.Get("http://" + address + path)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 		if err != nil {
-			t.Fatal(err)
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
 		}
 		_ = resp.Body.Close()
 	}
-	return metrics
+	return nil
 }
 
 // node is a part of an expression as Prometheus has parsed it.

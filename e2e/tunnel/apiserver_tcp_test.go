@@ -65,12 +65,17 @@ const (
 	dialed = "konnectivity_network_proxy_server_dial_duration_seconds_count"
 )
 
-// egressOverTCP returns the bundle's EgressSelectorConfiguration for kube-apiserver,
-// changed to apply to webhooks that are given by URL: these may be on loopback.
+// egressOverTCP returns the bundle's EgressSelectorConfiguration for HTTP CONNECT over TCP.
 func egressOverTCP(t *testing.T, tcp *v1alpha1.TCPTransport) string {
 	t.Helper()
-	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: v1alpha1.Transport{TCP: tcp}}}
-	data, err := apiserver.EgressSelectorConfiguration(b)
+	return egress(t, v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect, Transport: v1alpha1.Transport{TCP: tcp}})
+}
+
+// egress returns the bundle's EgressSelectorConfiguration for kube-apiserver,
+// changed to apply to webhooks that are given by URL: these may be on loopback.
+func egress(t *testing.T, k v1alpha1.Konnectivity) string {
+	t.Helper()
+	data, err := apiserver.EgressSelectorConfiguration(&v1alpha1.Bundle{Konnectivity: k})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,24 @@ func rate(series, by string) string {
 }
 
 // p99 is the 99th percentile of a histogram by labels.
-func p99(histogram, by string) string {
-	return "histogram_quantile(0.99, sum by (le, " + by + ") (rate(" + histogram + "_bucket[" + RateInterval + "])))"
+func p99(histogram, by string) string { return p99Of(histogram, "", by) }
+
+// p99Of is p99 of the series that a selector leaves.
+func p99Of(histogram, selector, by string) string {
+	return "histogram_quantile(0.99, sum by (le, " + by + ") (rate(" + histogram + "_bucket" + selector + "[" + RateInterval + "])))"
 }
 
-// byInstance labels series by where they come from, and by one more label.
-const byInstance = "{{instance}}"
+// slowPoints are the extension points whose plugins do the work of scheduling: a graph of all 12 of each scheduler cannot be read.
+const slowPoints = `{extension_point=~"PreFilter|Filter|PostFilter|Score|Permit|PreBind|Bind"}`
+
+// byInstance labels series by where they come from. In panels of both, ofServer and ofAgent tell them apart, and byJob where
+// one query has both.
+const (
+	byInstance = "{{instance}}"
+	ofServer   = "server " + byInstance
+	ofAgent    = "agent " + byInstance
+	byJob      = "{{job}} " + byInstance
+)
 
 func panel(title, unit string, queries ...Query) Panel {
 	return Panel{Title: title, Unit: unit, Queries: queries}
@@ -40,9 +52,9 @@ func tunnelDashboard() Dashboard {
 		{"Calls", []Panel{
 			panel("Dials", "ops", Query{rate(server+`stream_packets_total{segment="to_agent",packet_type="DIAL_REQ"}`, "instance"), byInstance}),
 			panel("Failed dials", "ops", Query{rate(server+"dial_failure_count", "instance, reason"), byInstance + " {{reason}}"}),
-			panel("Time of a dial, 99%", "s", Query{p99(server+"dial_duration_seconds", "instance"), byInstance},
-				Query{p99(agent+"dial_duration_seconds", "instance"), byInstance}),
-			panel("Open connections", "short", Query{server + "established_connections", byInstance}, Query{agent + "open_endpoint_connections", byInstance}),
+			panel("Time of a dial, 99%", "s", Query{p99(server+"dial_duration_seconds", "instance"), ofServer},
+				Query{p99(agent+"dial_duration_seconds", "instance"), ofAgent}),
+			panel("Open connections", "short", Query{server + "established_connections", ofServer}, Query{agent + "open_endpoint_connections", ofAgent}),
 			panel("Dials without an answer", "short", Query{server + "pending_backend_dials", byInstance}),
 			panel("Connections that wait for their receiver", "short", Query{server + "full_receive_channels", byInstance + " {{service_method}}"}),
 		}},
@@ -52,9 +64,9 @@ func tunnelDashboard() Dashboard {
 			panel("Time of a dial, 99%", "s", Query{p99(egress+"dial_duration_seconds", "instance"), byInstance}),
 		}},
 		{"Processes", []Panel{
-			panel("Memory", "bytes", Query{"process_resident_memory_bytes and on (instance, job) (" + readyAgents + " or " + openServers + ")", byInstance}),
-			panel("CPU", "percentunit", Query{"rate(process_cpu_seconds_total[" + RateInterval + "]) and on (instance, job) (" + readyAgents + " or " + openServers + ")", byInstance}),
-			panel("File descriptors", "short", Query{"process_open_fds and on (instance, job) (" + readyAgents + " or " + openServers + ")", byInstance}),
+			panel("Memory", "bytes", Query{"process_resident_memory_bytes and on (instance, job) (" + readyAgents + " or " + openServers + ")", byJob}),
+			panel("CPU", "percentunit", Query{"rate(process_cpu_seconds_total[" + RateInterval + "]) and on (instance, job) (" + readyAgents + " or " + openServers + ")", byJob}),
+			panel("File descriptors", "short", Query{"process_open_fds and on (instance, job) (" + readyAgents + " or " + openServers + ")", byJob}),
 		}},
 		fairleadRow(),
 	}}
@@ -66,9 +78,9 @@ func fairleadRow() Row {
 		panel("Failed dials by kind", "ops", Query{rate("fairlead_tunnel_server_dial_errors_total", "instance, kind"), byInstance + " {{kind}}"}),
 		panel("Refused agents", "ops", Query{rate("fairlead_tunnel_server_agents_refused_total", "instance, reason"), byInstance + " {{reason}}"}),
 		panel("Links by protocol", "short", Query{"fairlead_tunnel_server_links", byInstance + " {{protocol}}"}),
-		panel("Bytes in queues", "bytes", Query{"fairlead_tunnel_server_buffered_bytes", byInstance}, Query{"fairlead_tunnel_agent_buffered_bytes", byInstance}),
-		panel("Evicted connections", "ops", Query{rate("fairlead_tunnel_server_evictions_total", "instance, bound"), byInstance + " {{bound}}"},
-			Query{rate("fairlead_tunnel_agent_evictions_total", "instance, bound"), byInstance + " {{bound}}"}),
+		panel("Bytes in queues", "bytes", Query{"fairlead_tunnel_server_buffered_bytes", ofServer}, Query{"fairlead_tunnel_agent_buffered_bytes", ofAgent}),
+		panel("Evicted connections", "ops", Query{rate("fairlead_tunnel_server_evictions_total", "instance, bound"), ofServer + " {{bound}}"},
+			Query{rate("fairlead_tunnel_agent_evictions_total", "instance, bound"), ofAgent + " {{bound}}"}),
 		panel("Time until certificates expire", "s", Query{"fairlead_tunnel_server_certificate_expiration_timestamp_seconds - time()", byInstance + " {{peer}}"}),
 	}}
 }
@@ -81,9 +93,9 @@ func schedulerDashboard() Dashboard {
 			panel("Time of an attempt, 99%", "s", Query{p99("scheduler_scheduling_attempt_duration_seconds", "job"), "{{job}}"}),
 		}},
 		{"Replicas", []Panel{
-			panel("Leaders", "short", Query{"max by (job, instance, name) (leader_election_master_status)", "{{instance}} {{name}}"}),
-			panel("Time of a plugin's extension point, 99%", "s", Query{p99("scheduler_framework_extension_point_duration_seconds", "job, extension_point"), "{{job}} {{extension_point}}"}),
-			panel("Goroutines", "short", Query{"go_goroutines and on (instance, job) scheduler_pending_pods", byInstance}),
+			panel("Leaders", "short", Query{"max by (job, instance) (leader_election_master_status)", byJob}),
+			panel("Time of a plugin's extension point, 99%", "s", Query{p99Of("scheduler_framework_extension_point_duration_seconds", slowPoints, "job, extension_point"), "{{job}} {{extension_point}}"}),
+			panel("Goroutines", "short", Query{"go_goroutines and on (instance, job) scheduler_pending_pods", byJob}),
 		}},
 	}}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
 	"github.com/fairlead-dev/fairlead/pkg/internal/pemcheck"
 	"github.com/fairlead-dev/fairlead/pkg/internal/secretfile"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // Protocols of a konnectivity-server, as its flag --mode names them.
@@ -102,7 +104,9 @@ func (d *direct) Dial(ctx context.Context, to gateway.Destination) (gateway.Conn
 	if !d.track(c) {
 		return nil, gateway.Errorf(gateway.ReasonPathDown, "", "the dialer is closed")
 	}
-	open, err := httpconnect.Ask(ctx, c, target(to), nil)
+	header := http.Header{}
+	traceparent.From(ctx).Set(header)
+	open, err := httpconnect.Ask(ctx, c, target(to), header)
 	if err != nil {
 		d.untrack(c)
 		var refused *httpconnect.RefusedError

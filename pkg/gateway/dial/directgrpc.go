@@ -11,9 +11,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // dialGRPC opens a connection with upstream's client, as kube-apiserver does: a gRPC
@@ -39,7 +41,11 @@ func (d *direct) dialGRPC(ctx context.Context, to gateway.Destination) (gateway.
 	life, end := context.WithCancel(d.life)
 	stop := context.AfterFunc(ctx, end) // the client waits for the server without a bound of its own
 	defer stop()
-	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, life, address, grpc.WithTransportCredentials(transport),
+	outgoing := life
+	if c := traceparent.From(ctx); c.Valid() {
+		outgoing = metadata.AppendToOutgoingContext(life, traceparent.Header, c.String())
+	}
+	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, outgoing, address, grpc.WithTransportCredentials(transport),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if d.o.Socket != "" {
 				return (&net.Dialer{}).DialContext(ctx, "unix", d.o.Socket)

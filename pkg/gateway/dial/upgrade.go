@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 const spdyOverWebSocket = "SPDY/3.1+" + portforward.PortForwardProtocolV1Name
@@ -159,6 +161,7 @@ func (u *upgrader) roundTrip(ctx context.Context, method string, to *url.URL, se
 	if err != nil {
 		return err
 	}
+	traceparent.From(ctx).Set(req.Header)
 	rt, err := rest.HTTPWrappersForConfig(u.config, send)
 	if err != nil {
 		return err

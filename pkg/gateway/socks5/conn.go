@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // protocol is one of the two, as it is spoken on one connection.
@@ -35,6 +36,7 @@ type target struct {
 	client user.Info
 	host   string
 	port   uint16
+	trace  traceparent.Context // that the client has sent
 }
 
 // conn is one connection of a client.
@@ -193,7 +195,7 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.s.cfg.DialTimeout, gateway.Errorf(gateway.ReasonTimeout, "", "no connection within %v", c.s.cfg.DialTimeout))
 	defer cancel()
 	ctx, unwatch := c.watch(ctx)
-	dest, err := c.dial(ctx, t)
+	dest, err := c.dial(traceparent.With(ctx, t.trace), t)
 	unwatch()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil && !errors.Is(cause, context.Canceled) {

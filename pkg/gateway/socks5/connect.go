@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // maxHead bounds the head of a request in bytes.
@@ -48,7 +49,7 @@ func (c *connect) handshake(ctx context.Context) (target, error) {
 		return target{}, gateway.Errorf(gateway.ReasonUnsupported, "use CONNECT (curl --proxytunnel), or socks5h:// as the proxy's scheme",
 			"this proxy only opens connections, it does not forward %.16s requests", req.Method)
 	}
-	t := target{client: client}
+	t := target{client: client, trace: traceparent.Parse(req.Header.Get(traceparent.Header))}
 	if t.host, t.port, err = authority(req); err != nil {
 		return target{}, err
 	}

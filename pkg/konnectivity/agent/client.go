@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/internal/version"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
@@ -198,7 +198,7 @@ func (a *Agent) openLink(nc *tls.Conn, addr, token, extra string) error {
 	cfg := a.cfg.Link
 	cfg.OnDial = func(st *link.Stream, payload string) {
 		address, parent := link.CutTrace(payload)
-		a.dial(st, address, trace.Parse(parent))
+		a.dial(st, address, traceparent.Parse(parent))
 	}
 	cfg.OnDrained = func() { c.answered.Store(true) }
 	cfg.OnDrain = func() { a.serverLeaves(c) }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
@@ -80,7 +81,7 @@ func (t *target) hold() {
 var errDenied = errors.New("denied")
 
 // dial answers a dial request. It does not block.
-func (a *Agent) dial(st incoming, address string, parent trace.Context) {
+func (a *Agent) dial(st incoming, address string, parent traceparent.Context) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DialTimeout)
 	span, child := a.cfg.Tracer.Start(parent, "konnectivity-agent dial", trace.Server)
 	span.Set("address", address)
@@ -104,7 +105,7 @@ func (a *Agent) Serve(nc net.Conn) error {
 	cfg := a.cfg.Link
 	cfg.OnDial = func(st *link.Stream, payload string) {
 		address, parent := link.CutTrace(payload)
-		a.dial(st, address, trace.Parse(parent))
+		a.dial(st, address, traceparent.Parse(parent))
 	}
 	l := link.New(nc, cmp.Or(cfg.Window, settings.DefaultLinkWindow), cfg)
 	return l.Run()
@@ -132,7 +133,7 @@ func (a *Agent) refuse(st incoming, e *tunnel.DialError) {
 }
 
 // run connects to the destination and then carries what the destination sends.
-func (t *target) run(ctx context.Context, address string, span *trace.Span, child trace.Context) {
+func (t *target) run(ctx context.Context, address string, span *trace.Span, child traceparent.Context) {
 	start := time.Now()
 	connecting, _ := t.a.cfg.Tracer.Start(child, "connect", trace.Client)
 	nc, err := t.a.connect(ctx, address)

@@ -74,6 +74,7 @@ func NewMetrics() *Metrics {
 	r.Func("fairlead_tunnel_agent_buffered_bytes", "Bytes held in queues.", "gauge", func() float64 { return float64(buffer.InUse()) })
 	r.AddProcess()
 	m.evictions.Show(membudget.Bounds...)
+	m.serverFailures.Show("from_server")
 	for t := range m.toServer {
 		m.toServer[t] = m.packets.With("from_agent", wire.Type(t).String())
 		m.fromServer[t] = m.packets.With("to_agent", wire.Type(t).String())

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
@@ -85,7 +85,7 @@ func (a *Agent) sessionConfig(addr string, welcome chan<- []h2.Field) upstream.C
 					Who: []any{"address", addr}, Why: []any{"type", t}})
 			}
 		},
-		OnDial: func(st *upstream.Conn, address string) { a.dial(st, address, trace.Context{}) },
+		OnDial: func(st *upstream.Conn, address string) { a.dial(st, address, traceparent.Context{}) },
 		OnHeaders: func(f []h2.Field) {
 			if welcomed { // these are trailers
 				a.m.trailers(f)

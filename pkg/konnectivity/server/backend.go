@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/identifiers"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/membudget"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/upstream"
 )
@@ -109,7 +109,7 @@ func (b *Backend) holder() membudget.ChargedMember {
 
 // dial asks the agent to connect to an address. mayWait is as in
 // tunnel.Stream.Send.
-func (b *Backend) dial(address string, parent trace.Context, at *attempt, mayWait bool) (tunnel.Stream, error) {
+func (b *Backend) dial(address string, parent traceparent.Context, at *attempt, mayWait bool) (tunnel.Stream, error) {
 	b.tally.dials.Add(1)
 	b.mu.Lock()
 	b.dials[at] = time.Now()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
@@ -48,7 +49,7 @@ func (s *Server) serveConnect(nc net.Conn) {
 }
 
 // Connect implements state.Connector, for clients whose request another listener has read.
-func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state.Agent) {
+func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state.Agent, parent string) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
 	c := s.connectFrontend(nc)
@@ -60,7 +61,7 @@ func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state
 		c.in.Unread(ahead)
 	}
 	c.begun()
-	c.run(connectRequest{address: address, agent: agent})
+	c.run(connectRequest{address: address, trace: traceparent.Parse(parent), agent: agent})
 }
 
 // connectFrontend takes up a frontend. It closes the connection and returns nil if the server has stopped.

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
@@ -20,7 +20,7 @@ const maxRequest = 16 << 10
 // connectRequest is what counts in a request.
 type connectRequest struct {
 	address string
-	trace   trace.Context
+	trace   traceparent.Context
 	agent   *state.Agent // that a client of the state's listeners chooses; nil leaves the choice to the server
 }
 
@@ -101,7 +101,7 @@ func parseConnect(head []byte) (connectRequest, int, error) {
 		return connectRequest{}, http.StatusBadRequest, err
 	}
 	// The clone does not keep the whole request in memory.
-	return connectRequest{strings.Clone(address), trace.Parse(req.Header.Get(trace.Header)), nil}, 0, nil
+	return connectRequest{strings.Clone(address), traceparent.Parse(req.Header.Get(traceparent.Header)), nil}, 0, nil
 }
 
 // checkLines rejects what http.ReadRequest accepts and a strict RFC 9112 parser does not.

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
@@ -27,7 +28,7 @@ type Pending struct {
 	serial  int64 // tells connections apart, see Server.Connections
 	timer   *time.Timer
 	span    *trace.Span
-	trace   trace.Context // what agents get as the parent of their spans
+	trace   traceparent.Context // what agents get as the parent of their spans
 
 	mu    sync.Mutex
 	cur   *attempt
@@ -67,16 +68,16 @@ func checkAddress(address string) error {
 // Dial connects user to an address through an agent. It delivers the answer by
 // user.Dialed, which it may call before it returns.
 func (s *Server) Dial(address string, user tunnel.Receiver) *Pending {
-	return s.DialTraced(address, user, trace.Context{})
+	return s.DialTraced(address, user, traceparent.Context{})
 }
 
 // DialTraced is Dial for a frontend that has sent a trace context.
-func (s *Server) DialTraced(address string, user tunnel.Receiver, parent trace.Context) *Pending {
+func (s *Server) DialTraced(address string, user tunnel.Receiver, parent traceparent.Context) *Pending {
 	return s.dialThrough(nil, address, user, parent)
 }
 
 // dialThrough is DialTraced through one agent, or through any if that is nil.
-func (s *Server) dialThrough(agent *state.Agent, address string, user tunnel.Receiver, parent trace.Context) *Pending {
+func (s *Server) dialThrough(agent *state.Agent, address string, user tunnel.Receiver, parent traceparent.Context) *Pending {
 	p := &Pending{s: s, address: address, agent: agent, user: user, start: time.Now(), serial: s.serial.Add(1)}
 	p.span, p.trace = s.cfg.Tracer.Start(parent, "konnectivity-server dial", trace.Server)
 	p.span.Set("address", address)

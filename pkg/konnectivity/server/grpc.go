@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
@@ -28,7 +28,7 @@ type grpcStream struct {
 	// payload counts the bytes of data that the decoder has handed on.
 	payload int64
 	ended   bool // the frontend has ended the stream in an orderly way
-	trace   trace.Context
+	trace   traceparent.Context
 	unknown bool // it has sent a packet of an unknown type
 
 	mu    sync.Mutex

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/logthrottle"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 )
 
@@ -126,10 +126,10 @@ func (g *grpcFrontend) goAway() {
 func (g *grpcFrontend) abort() { g.conn.Close() }
 
 func (g *grpcFrontend) open(st *h2.Stream, fields []h2.Field) {
-	var parent trace.Context
+	var parent traceparent.Context
 	for _, f := range fields {
-		if f.Name == trace.Header {
-			parent = trace.Parse(f.Value)
+		if f.Name == traceparent.Header {
+			parent = traceparent.Parse(f.Value)
 		}
 		if f.Name == ":path" && f.Value != proxyPath {
 			g.bad(fmt.Errorf("unknown method %q", f.Value))

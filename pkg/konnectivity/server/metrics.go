@@ -111,6 +111,7 @@ func NewMetrics() *Metrics {
 	m.turnedAway.Show(listenerGRPC, listenerConnect, listenerAgents)
 	m.tokenAgain.Show("accepted", "expired", "refused", "failed")
 	m.badInput.Show("agent", "client")
+	m.refused.Show("tls", "protocol", "handshake", "token", "claims", "identifiers", "limit", "draining", "path", "flood")
 	for _, seg := range []string{"from_client", "to_client", "from_agent", "to_agent"} {
 		var a [8]*promtext.Value
 		for t := range a {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/httpconnect"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // AgentHeader is the header of an HTTP CONNECT request that chooses the agent. Its value is that of Agent.String. Without
@@ -67,8 +68,9 @@ func AgentOf(h http.Header) (*Agent, error) {
 // Connector is a server that opens connections.
 type Connector interface {
 	// Connect opens a connection to an address, through the agent or, if that is nil, through any. It answers the client
-	// as HTTP CONNECT does and returns when the connection has ended. ahead is what the client has sent after its request.
-	Connect(client net.Conn, ahead []byte, address string, agent *Agent)
+	// as HTTP CONNECT does and returns when the connection has ended. ahead is what the client has sent after its request,
+	// and parent its header traceparent.
+	Connect(client net.Conn, ahead []byte, address string, agent *Agent, parent string)
 }
 
 // Connecting serves HTTP CONNECT by c, and other requests by next.
@@ -95,17 +97,19 @@ func Connecting(next http.Handler, c Connector) http.Handler {
 		_ = client.SetDeadline(time.Time{}) // those of the request
 		ahead := make([]byte, buffered.Reader.Buffered())
 		_, _ = buffered.Read(ahead)
-		c.Connect(client, ahead, r.URL.Host, agent)
+		c.Connect(client, ahead, r.URL.Host, agent, r.Header.Get(traceparent.Header))
 	})
 }
 
 // ErrNoConnect means that the server opens no connections.
 var ErrNoConnect = errors.New("the konnectivity-server opens no connections here: set tunnelAPI.connect in the bundle, or its flag --state-connect")
 
-// Connect asks the server for a connection to an address through an agent, or through any if agent is nil. A refusal is of
+// Connect asks the server for a connection to an address through an agent, or through any if agent is nil. It sends the
+// trace context of ctx on. A refusal is of
 // type *httpconnect.RefusedError, or ErrNoConnect.
 func (c *Client) Connect(ctx context.Context, address string, agent *Agent) (net.Conn, error) {
 	header := http.Header{}
+	traceparent.From(ctx).Set(header)
 	if agent != nil {
 		header.Set(AgentHeader, agent.String())
 	}

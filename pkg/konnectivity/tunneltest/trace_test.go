@@ -9,78 +9,20 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 
-	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
-	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
-	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/trace"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
-
-// collector is an OpenTelemetry collector on grpc-go that keeps what it gets.
-type collector struct {
-	collectorv1.UnimplementedTraceServiceServer
-	mu    sync.Mutex
-	spans map[string]*tracev1.Span // by service and name
-}
-
-func startCollector(t *testing.T) (*collector, string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, s := &collector{spans: map[string]*tracev1.Span{}}, grpc.NewServer()
-	collectorv1.RegisterTraceServiceServer(s, c)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	return c, l.Addr().String()
-}
-
-func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, rs := range r.ResourceSpans {
-		service := rs.Resource.Attributes[0].Value.GetStringValue()
-		for _, ss := range rs.ScopeSpans {
-			for _, s := range ss.Spans {
-				c.spans[service+": "+s.Name] = s
-			}
-		}
-	}
-	return &collectorv1.ExportTraceServiceResponse{}, nil
-}
-
-// get returns a span; an empty one if there is none.
-func (c *collector) get(name string) *tracev1.Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.spans[name]; s != nil {
-		return s
-	}
-	return &tracev1.Span{}
-}
-
-// tracer runs a tracer. What end returns has exported all spans.
-func tracer(t *testing.T, endpoint, program string) (tr *trace.Tracer, end func()) {
-	t.Helper()
-	tr = trace.New(trace.Config{Endpoint: endpoint}, program, "v0", logtest.New(func(_ int, line string) { t.Error(line) }))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); tr.Run(ctx) }()
-	end = sync.OnceFunc(func() { cancel(); <-done })
-	t.Cleanup(end)
-	return tr, end
-}
 
 const (
 	traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -91,7 +33,7 @@ const (
 // grpcTraced dials with gRPC as a client that sends its context.
 func grpcTraced(ctx context.Context, socket, address string) (net.Conn, error) {
 	inject := func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-		return s(metadata.AppendToOutgoingContext(ctx, trace.Header, parent), d, cc, method, o...)
+		return s(metadata.AppendToOutgoingContext(ctx, traceparent.Header, parent), d, cc, method, o...)
 	}
 	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), "unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStreamInterceptor(inject))
@@ -127,9 +69,9 @@ func TestTrace(t *testing.T) {
 	} {
 		for what, address := range map[string]string{"connected": Target(t, Echo), "refused": "127.0.0.1:1"} {
 			t.Run(mode+"/"+what, func(t *testing.T) {
-				col, endpoint := startCollector(t)
-				ofServer, endServer := tracer(t, endpoint, "server")
-				ofAgent, endAgent := tracer(t, endpoint, "agent")
+				col := StartCollector(t)
+				ofServer, endServer := col.Tracer(t, "server")
+				ofAgent, endAgent := col.Tracer(t, "agent")
 				r := NewRig(t, server.Config{Tracer: ofServer})
 				r.StartAgent(agent.Config{AgentID: "traced", Tracer: ofAgent}, "")
 				c, err := dial(t.Context(), r, address)
@@ -147,11 +89,30 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-func checkChain(t *testing.T, col *collector, connected bool) {
+// TestTraceOfState: the server continues the trace of a client that opens a connection beside its state, as the tunnel's
+// API does.
+func TestTraceOfState(t *testing.T) {
+	col := StartCollector(t)
+	tracer, end := col.Tracer(t, "server")
+	r := NewRig(t, server.Config{Tracer: tracer})
+	r.StartAgent(agent.Config{AgentID: "one"}, "")
+	want := traceparent.Parse(parent)
+	c, err := connecting(t, r).Connect(traceparent.With(t.Context(), want), Target(t, Echo), &state.Agent{ID: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	end()
+	if s := col.Get("server: konnectivity-server dial"); string(s.TraceId) != string(want.TraceID[:]) || string(s.ParentSpanId) != string(want.SpanID[:]) {
+		t.Errorf("trace %x, parent %x, want %s", s.TraceId, s.ParentSpanId, want)
+	}
+}
+
+func checkChain(t *testing.T, col *Collector, connected bool) {
 	t.Helper()
 	want, _ := hex.DecodeString(parentID)
 	for _, name := range []string{"server: konnectivity-server dial", "agent: konnectivity-agent dial", "agent: connect"} {
-		s := col.get(name)
+		s := col.Get(name)
 		if hex.EncodeToString(s.TraceId) != traceID || string(s.ParentSpanId) != string(want) {
 			t.Errorf("%s: trace %x, parent %x, want %s, %x", name, s.TraceId, s.ParentSpanId, traceID, want)
 		}

@@ -23,7 +23,7 @@ type Config struct {
 	SamplingRatePerMillion int
 }
 
-// file is apiserver.k8s.io's TracingConfiguration.
+// file is Kubernetes' TracingConfiguration.
 type file struct {
 	APIVersion             string  `json:"apiVersion"`
 	Kind                   string  `json:"kind"`
@@ -31,7 +31,8 @@ type file struct {
 	SamplingRatePerMillion *int    `json:"samplingRatePerMillion"`
 }
 
-var versions = []string{"apiserver.k8s.io/v1", "apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1", "apiserver.config.k8s.io/v1"}
+// versions are those that kube-apiserver reads, the newest first.
+var versions = []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"}
 
 // Load reads the file of --tracing-config-file.
 func Load(path string) (Config, error) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
 // Kind is OTLP's kind of a span.
@@ -55,7 +57,7 @@ type Span struct {
 	t          *Tracer
 	name       string
 	kind       Kind
-	ctx        Context
+	ctx        traceparent.Context
 	parent     [8]byte
 	start, end time.Time
 	attributes [][2]string
@@ -64,7 +66,7 @@ type Span struct {
 
 // Start begins a span, and returns the context to pass on. It is recorded if the parent is; without a parent, the
 // configured share is. If it is not recorded the parent is passed on.
-func (t *Tracer) Start(parent Context, name string, kind Kind) (*Span, Context) {
+func (t *Tracer) Start(parent traceparent.Context, name string, kind Kind) (*Span, traceparent.Context) {
 	if t == nil || !t.samples(parent) {
 		return nil, parent
 	}
@@ -79,7 +81,7 @@ func (t *Tracer) Start(parent Context, name string, kind Kind) (*Span, Context) 
 	return s, s.ctx
 }
 
-func (t *Tracer) samples(parent Context) bool {
+func (t *Tracer) samples(parent traceparent.Context) bool {
 	if parent.Valid() {
 		return parent.Sampled
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 	"github.com/fairlead-dev/fairlead/pkg/internal/wsconn"
 )
 
@@ -105,7 +106,8 @@ func (h *Handler) serve(w http.ResponseWriter, req *http.Request, agent *v1alpha
 		return err
 	}
 	defer leave()
-	dest, err := h.dial(req.Context(), client, agent, o, r)
+	parent := traceparent.Parse(req.Header.Get(traceparent.Header))
+	dest, err := h.dial(traceparent.With(req.Context(), parent), client, agent, o, r)
 	if err != nil {
 		return err
 	}

@@ -148,9 +148,14 @@ func echo(c net.Conn) { _, _ = io.Copy(c, c) }
 // dial opens a connection as a user. A refusal is returned as its status.
 func (w *world) dial(user, host string, port int) (*wsconn.Conn, *metav1.Status) {
 	w.t.Helper()
+	return w.dialWith(user, host, port, nil)
+}
+
+func (w *world) dialWith(user, host string, port int, header http.Header) (*wsconn.Conn, *metav1.Status) {
+	w.t.Helper()
 	q := url.Values{"user": {user}, "host": {host}, "port": {strconv.Itoa(port)}}
 	d := websocket.Dialer{Subprotocols: []string{wsconn.Protocol}}
-	ws, resp, err := d.Dial("ws"+strings.TrimPrefix(w.url, "http")+"?"+q.Encode(), nil)
+	ws, resp, err := d.Dial("ws"+strings.TrimPrefix(w.url, "http")+"?"+q.Encode(), header)
 	if err == nil {
 		_ = resp.Body.Close()
 		w.t.Cleanup(func() { _ = ws.Close() })

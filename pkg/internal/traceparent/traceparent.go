@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package trace
+// Package traceparent reads, writes and hands on trace contexts of W3C's Trace Context, without OpenTelemetry's modules:
+// the tunnel's programs are built without them.
+package traceparent
 
 import (
+	"context"
 	"encoding/hex"
+	"net/http"
 	"strings"
 )
 
@@ -33,6 +37,13 @@ func (c Context) String() string {
 	return "00-" + hex.EncodeToString(c.TraceID[:]) + "-" + hex.EncodeToString(c.SpanID[:]) + "-" + flags
 }
 
+// Set adds the context to the headers of a request. None adds nothing.
+func (c Context) Set(h http.Header) {
+	if c.Valid() {
+		h.Set(Header, c.String())
+	}
+}
+
 // Parse reads a traceparent. Anything else, which any client can send, is no context: the specification has receivers
 // begin a new trace then. Versions above 00 may have further fields.
 func Parse(text string) Context {
@@ -57,5 +68,22 @@ func Parse(text string) Context {
 		return Context{}
 	}
 	c.Sampled = flags[0]&1 != 0
+	return c
+}
+
+// contextKey is that of a Context in a context.Context.
+type contextKey struct{}
+
+// With returns a context that has c, if c is one, for clients that send it on.
+func With(ctx context.Context, c Context) context.Context {
+	if !c.Valid() {
+		return ctx
+	}
+	return context.WithValue(ctx, contextKey{}, c)
+}
+
+// From returns what With has put into ctx, or none.
+func From(ctx context.Context) Context {
+	c, _ := ctx.Value(contextKey{}).(Context)
 	return c
 }
