@@ -39,6 +39,7 @@ type env struct {
 	client *http.Client
 	crds   apiextensions.Interface
 	egress map[string]*egressProxy // of TestDocuments, by selection
+	late   <-chan lateReply        // of TestDocuments
 }
 
 func startEnv(t *testing.T, apiServerArgs ...string) *env {

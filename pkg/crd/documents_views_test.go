@@ -250,7 +250,7 @@ type property struct {
 func (e *env) testOpenAPI(t *testing.T) {
 	type m = map[string]any
 	d := e.create(t, &testCase{index: 480, Version: m{"subresources": m{"status": m{}, "scale": m{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}},
-		Schema: m{"type": "object", "properties": m{"status": m{"type": "object"}, "spec": m{"type": "object", "properties": m{
+		Schema: m{"type": "object", "properties": m{"full": fullSchema(), "status": m{"type": "object"}, "spec": m{"type": "object", "properties": m{
 			"replicas":    m{"type": "integer"},
 			"intOrString": m{"x-kubernetes-int-or-string": true},
 			"any":         m{"type": "string", "anyOf": []any{m{"pattern": "^a"}, m{"pattern": "^b"}}},
@@ -300,6 +300,49 @@ func (e *env) testOpenAPI(t *testing.T) {
 		}
 	}
 	has(t, "creation", v2.Paths[one]["post"], jsonType, "application/yaml")
+	full := fullSchema()
+	raw := get[map[string]any](t, e, "/openapi/v3/apis/"+d.Spec.Group+"/v1", jsonType)["components"].(m)["schemas"].(m)
+	if diff := gocmp.Diff(full, publishedFull(raw, "c480.v1.CronTab")); diff != "" {
+		t.Errorf("all keywords in v3 (-want +got):\n%s", diff)
+	}
+	junctors := full["properties"].(m)["junctors"].(m)
+	delete(full["properties"].(m)["kind"].(m), "default")
+	for _, keyword := range []string{"allOf", "anyOf", "oneOf", "not"} {
+		delete(junctors, keyword)
+	}
+	if diff := gocmp.Diff(full, publishedFull(get[map[string]any](t, e, "/openapi/v2", jsonType)["definitions"].(m), "c480.v1.CronTab")); diff != "" {
+		t.Errorf("all keywords in v2 (-want +got):\n%s", diff)
+	}
+}
+
+// fullSchema has each keyword that a structural schema of an object may have, but for those that the other fields of testOpenAPI have.
+func fullSchema() map[string]any {
+	type m = map[string]any
+	text := m{"type": "string"}
+	return m{
+		"type": "object", "description": "Everything.", "title": "Full", "required": []any{"kind"}, "externalDocs": m{"url": "https://example.org", "description": "More."},
+		"properties": m{
+			"kind":     m{"type": "string", "enum": []any{"a", "b"}, "default": "a", "example": "b"},
+			"name":     m{"type": "string", "minLength": 1.0, "maxLength": 5.0, "pattern": "^a"},
+			"at":       m{"type": "string", "format": "date-time"},
+			"count":    m{"type": "integer", "format": "int32", "minimum": 1.0, "exclusiveMinimum": true, "maximum": 10.0, "exclusiveMaximum": true, "multipleOf": 2.0},
+			"set":      m{"type": "array", "x-kubernetes-list-type": "set", "minItems": 1.0, "maxItems": 3.0, "items": text},
+			"list":     m{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"a"}, "items": m{"type": "object", "required": []any{"a"}, "properties": m{"a": text}}},
+			"map":      m{"type": "object", "minProperties": 1.0, "maxProperties": 3.0, "x-kubernetes-map-type": "atomic", "additionalProperties": text},
+			"rule":     m{"type": "string", "maxLength": 5.0, "x-kubernetes-validations": []any{m{"rule": "self != 'x'", "message": "is x"}}},
+			"junctors": m{"type": "string", "allOf": []any{m{"pattern": "^a"}}, "anyOf": []any{m{"pattern": "b"}, m{"maxLength": 9.0}}, "oneOf": []any{m{"pattern": "c$"}, m{"pattern": "d$"}}, "not": m{"pattern": "e"}},
+		},
+	}
+}
+
+// publishedFull is what a document has of fullSchema.
+func publishedFull(in map[string]any, suffix string) map[string]any {
+	for name, schema := range in {
+		if strings.HasSuffix(name, suffix) {
+			return schema.(map[string]any)["properties"].(map[string]any)["full"].(map[string]any)
+		}
+	}
+	return nil
 }
 
 // schemaOf is the published spec of a kind.

@@ -132,6 +132,73 @@ func (e *env) testWebhook(t *testing.T) {
 	checkCalls(t, c.seen)
 	metrics := e.raw(t, http.MethodGet, "/metrics", "", "*/*", "")
 	has(t, "the metrics", metrics.body, "apiserver_conversion_webhook_request_total{", "apiserver_conversion_webhook_duration_seconds_count{", `apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="`+d.Name+`"`)
+	e.testLimit(t)
+}
+
+// lateReply is the answer to a read for which the API server calls a webhook that does not answer.
+type lateReply struct {
+	reply
+	err  error
+	took time.Duration
+	// timeouts are the time limits that the calls of the webhook name.
+	timeouts []string
+}
+
+// silentWebhook reads an object in a version to which it must be converted by a webhook that does not answer.
+func (e *env) silentWebhook(t *testing.T) <-chan lateReply {
+	t.Helper()
+	var mu sync.Mutex
+	var timeouts []string
+	stop := make(chan struct{})
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the context ends with the connection only after that
+		mu.Lock()
+		timeouts = append(timeouts, r.URL.Query().Get("timeout"))
+		mu.Unlock()
+		select {
+		case <-r.Context().Done():
+		case <-stop:
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(stop) })
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	d := e.create(t, &testCase{index: 515, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
+		"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}})
+	e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.cfg.Host+collection(d, "v1")+"/local", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan lateReply, 1)
+	go func() {
+		var late lateReply
+		start := time.Now()
+		response, err := e.client.Do(request)
+		late.took, late.err = time.Since(start), err
+		if err == nil {
+			late.code = response.StatusCode
+			late.body, late.err = io.ReadAll(response.Body)
+			_ = response.Body.Close()
+		}
+		mu.Lock()
+		late.timeouts = timeouts
+		mu.Unlock()
+		done <- late
+	}()
+	return done
+}
+
+// testLimit: the API server waits 30 s for a webhook, and the read fails with the reason then.
+func (e *env) testLimit(t *testing.T) {
+	late := <-e.late
+	if late.err != nil {
+		t.Fatal(late.err)
+	}
+	if late.code != http.StatusInternalServerError || late.took < 30*time.Second || len(late.timeouts) == 0 || late.timeouts[0] != "30s" {
+		t.Errorf("after %v: %d, calls with the limits %v", late.took, late.code, late.timeouts)
+	}
+	has(t, "the answer", late.body, "conversion webhook for", "exceeded")
 }
 
 // reads: no call for clients of the version that is stored, and one for those of the other.

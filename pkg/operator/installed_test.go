@@ -73,7 +73,13 @@ func (r *refusals) take() []string {
 // other rights than its ServiceAccount's.
 func installed(t *testing.T, change ...func(*operator.Options)) (*env, *refusals) {
 	t.Helper()
-	e := start(t)
+	return installedIn(start(t), change...)
+}
+
+// installedIn does the same with an API server that runs.
+func installedIn(e *env, change ...func(*operator.Options)) (*env, *refusals) {
+	e.Helper()
+	t := e.T
 	objects, err := operatorbundle.Objects(operatorbundle.Options{})
 	if err != nil {
 		t.Fatal(err)

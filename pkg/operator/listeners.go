@@ -10,15 +10,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
@@ -103,12 +102,13 @@ func serveProbes(ctx context.Context, address string, certs *certificates) (<-ch
 // addMetrics adds the listener for metrics. Those of controller-runtime have no limit of connections,
 // and take headers of 1 MiB.
 func addMetrics(m manager.Manager, cfg *rest.Config, o Options, certs *certificates) error {
-	metricsHandler, err := guarded(cfg, m.GetHTTPClient(), promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	client, err := kubernetes.NewForConfigAndClient(cfg, m.GetHTTPClient())
 	if err != nil {
 		return err
 	}
+	all := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 	scrapes := http.NewServeMux()
-	scrapes.Handle("/metrics", metricsHandler)
+	scrapes.Handle("/metrics", newScrapers(client, logthrottle.New(klog.Background(), 0)).guard(all))
 	server, err := listen("metrics-bind-address", o.MetricsAddress, scrapes, certs.tls())
 	if err != nil || server == nil {
 		return err
@@ -132,36 +132,3 @@ func listen(flag, address string, h http.Handler, encrypted *tls.Config) (*manag
 	}
 	return &manager.Server{Name: flag, Server: limits.Server(h), Listener: listener, ShutdownTimeout: ptr.To(shutdownBound)}, nil
 }
-
-// guarded lets requests through whose bearer token is of a user that may get the path.
-func guarded(cfg *rest.Config, client *http.Client, next http.Handler) (http.Handler, error) {
-	filter, err := filters.WithAuthenticationAndAuthorization(cfg, client)
-	if err != nil {
-		return nil, err
-	}
-	return filter(logr.New(throttled{logthrottle.New(klog.Background(), 0)}), next)
-}
-
-// throttled logs errors, each once in a while: every client can cause some, and a missing right of
-// the operator shows nowhere else.
-type throttled struct{ said *logthrottle.Log }
-
-// Init implements logr.LogSink.
-func (throttled) Init(logr.RuntimeInfo) {}
-
-// Enabled implements logr.LogSink.
-func (throttled) Enabled(int) bool { return false }
-
-// Info implements logr.LogSink.
-func (throttled) Info(int, string, ...any) {}
-
-// Error implements logr.LogSink.
-func (t throttled) Error(err error, msg string, _ ...any) {
-	t.said.Add(logthrottle.Event{Peer: "metrics", Message: "Cannot check a request for metrics", Why: []any{"reason", msg}, Err: err})
-}
-
-// WithValues implements logr.LogSink.
-func (t throttled) WithValues(...any) logr.LogSink { return t }
-
-// WithName implements logr.LogSink.
-func (t throttled) WithName(string) logr.LogSink { return t }

@@ -47,9 +47,9 @@ type env struct {
 	stop     func()
 }
 
-func start(t *testing.T) *env {
+func start(t *testing.T, apiServerArgs ...string) *env {
 	t.Helper()
-	cp := daemontest.StartControlPlane(t)
+	cp := daemontest.StartControlPlane(t, apiServerArgs...)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,9 @@ type Bad struct {
 	// Name of the thing.
 	Name string ` + "`json:\"name\"`" + `
 }
+
+// hidden is no part of the API.
+type hidden struct{ name string }
 `,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -48,7 +51,7 @@ type Bad struct {
 		}
 		found[f.linter] = true
 	}
-	if !found["commentstart"] || !found["optionalorrequired"] {
+	if !found["commentstart"] || !found["optionalorrequired"] || !found["maxlength"] {
 		t.Errorf("findings %+v", findings)
 	}
 }

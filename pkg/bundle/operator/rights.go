@@ -110,13 +110,19 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the operator: %w", err)
 	}
-	var definitions []string
+	var definitions, converted []string
 	for _, d := range kinds {
 		definitions = append(definitions, d.Name)
-		// A migration of stored objects patches them, with nothing that changes them. The finalizer
-		// of a Bundle is a patch as well; bundles/finalizers is for owner references only.
-		g.add(d.Spec.Group, []string{"get", "list", "patch", "watch"}, d.Spec.Names.Plural)
-		g.add(d.Spec.Group, []string{"patch", "update"}, d.Spec.Names.Plural+"/status") // a migration patches it if admission refuses the object
+		g.add(d.Spec.Group, []string{"list", "watch"}, d.Spec.Names.Plural)
+		g.add(d.Spec.Group, []string{"update"}, d.Spec.Names.Plural+"/status")
+		if len(d.Spec.Versions) == 1 {
+			continue
+		}
+		converted = append(converted, d.Name)
+		// A migration of stored objects patches them, with nothing that changes them, and reads again those that have changed
+		// meanwhile. The finalizer of a Bundle is a patch as well; bundles/finalizers is for owner references only.
+		g.add(d.Spec.Group, []string{"get", "patch"}, d.Spec.Names.Plural)
+		g.add(d.Spec.Group, []string{"patch"}, d.Spec.Names.Plural+"/status") // a migration patches it if admission refuses the object
 	}
 	objects, err := everyObject()
 	if err != nil {
@@ -124,8 +130,9 @@ func ClusterRole() (*rbacv1.ClusterRole, error) {
 	}
 	bind := g.addGranted(objects)
 	named := []rbacv1.PolicyRule{
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "list", "patch", "watch"}},
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions/status"}, ResourceNames: definitions, Verbs: []string{"patch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: converted, Verbs: []string{"patch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions/status"}, ResourceNames: converted, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{
 			gateway.CASecret, v1alpha1.DefaultGatewaySecret, tunnelapi.CASecret, v1alpha1.DefaultTunnelAPISecret,
 		}, Verbs: apply},

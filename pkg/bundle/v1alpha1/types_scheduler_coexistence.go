@@ -10,16 +10,19 @@ import (
 // Partition gives the second scheduler nodes of its own. Two schedulers that use
 // the same nodes race for the same resources; only a partition prevents that.
 type Partition struct {
-	// NodeLabels select the scheduler's nodes: those with all of these labels. All its
+	// nodeLabels select the scheduler's nodes: those with all of these labels. All its
 	// profiles choose from these nodes alone (NodeAffinity's addedAffinity), whatever
 	// the Pod says. Required.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=128
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// Taint of these nodes that keeps other schedulers' Pods away, with effect
+	// taint of these nodes that keeps other schedulers' Pods away, with effect
 	// NoSchedule or NoExecute: PreferNoSchedule keeps no Pods away. The scheduler's
 	// own Pods must tolerate it, which Assignment adds. Fairlead taints no nodes:
 	// `fairlead verify` reports the nodes whose labels or taints do not match.
 	// Default: none, and then other schedulers still place their Pods here.
+	// +optional
 	Taint *corev1.Taint `json:"taint,omitempty"`
 }
 
@@ -28,15 +31,19 @@ type Partition struct {
 // gives them the partition's toleration. A Pod that names any other scheduler keeps
 // it.
 type Assignment struct {
-	// SchedulerName is the profile. Default: the bundle's first one.
+	// schedulerName is the profile. Default: the bundle's first one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// NamespaceSelector selects namespaces by their labels. Namespace kube-system and
+	// namespaceSelector selects namespaces by their labels. Namespace kube-system and
 	// the bundle's own are always left out, since what a cluster needs to start must
 	// not wait for the second scheduler.
+	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// PodSelector selects Pods by their labels. At least one of both selectors is
+	// podSelector selects Pods by their labels. At least one of both selectors is
 	// required; with both, both must match.
+	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }

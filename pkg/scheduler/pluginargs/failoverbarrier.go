@@ -16,6 +16,8 @@ type FailoverBarrierArgs struct {
 	// Timeout is how long one scheduling attempt of a pod waits for the caches to catch up. After that the plugin
 	// puts the pod back into the queue and records an event. The next attempt waits again, so no pod is bound on
 	// stale data. Default: 5s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 

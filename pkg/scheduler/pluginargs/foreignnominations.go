@@ -9,6 +9,9 @@ import "k8s.io/apimachinery/pkg/util/validation/field"
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type ForeignNominationsArgs struct {
 	// Ignore names schedulers whose nominations do not count. Default: none.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Ignore []string `json:"ignore,omitempty"`
 }
 

@@ -18,6 +18,9 @@ const AnyScheduler = "*"
 type PolitePreemptionArgs struct {
 	// Evict names schedulers whose pods may be evicted, besides those of the profile itself; "*" is every scheduler,
 	// which makes this the in-tree preemption. Default: none. A bundle adds its other profiles to built-in ones.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Evict []string `json:"evict,omitempty"`
 
 	// MinCandidateNodesPercentage is the least share of nodes that are looked at for victims, in percent. Default: 10,

@@ -41,11 +41,13 @@ const (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type TunnelReachArgs struct {
 	// Mode is Prefer or Require. Default: Prefer.
+	// +kubebuilder:validation:MaxLength=32
 	Mode ReachMode `json:"mode,omitempty"`
 
 	// TopologyKey is the node label that says which nodes one agent stands for. Default: kubernetes.io/hostname, an
 	// agent on the node itself, as with agents in a DaemonSet. With agents in a Deployment, name a wider one, such as
 	// topology.kubernetes.io/zone.
+	// +kubebuilder:validation:MaxLength=317
 	TopologyKey string `json:"topologyKey,omitempty"`
 
 	// Automatic treats pods behind Services that webhook configurations, APIServices or CRD conversions name as if

@@ -141,7 +141,9 @@ type TunnelPoolSpec struct {
 
 	// identifiers of the agents, URL-encoded, such as ipv4=$(HOST_IP).
 	// +optional
-	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:MaxLength=16575
+	// +kubebuilder:validation:XValidation:rule="self.split('&').size() <= 64",message="must have at most 64 identifiers"
+	// +kubebuilder:validation:XValidation:rule="self.split('&').all(i, i.size() <= 258)",message="an identifier must have at most 253 characters after its type and ="
 	Identifiers string `json:"identifiers,omitempty"`
 
 	v1beta1.TunnelPoolPods `json:",inline"`

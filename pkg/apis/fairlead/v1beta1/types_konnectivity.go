@@ -89,11 +89,13 @@ type KonnectivitySpec struct {
 	// authenticationAudience is the audience of the agents' tokens, which the
 	// server demands. Default: system:konnectivity-server.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	AuthenticationAudience string `json:"authenticationAudience,omitempty"`
 
 	// agentServiceAccount is the agents' ServiceAccount, which the server demands.
 	// Default: konnectivity-agent.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	AgentServiceAccount string `json:"agentServiceAccount,omitempty"`
 
 	// leaseCounting lets servers publish Leases that agents count, instead of a fixed
@@ -106,6 +108,7 @@ type KonnectivitySpec struct {
 	// rendered, unless it is one that every cluster has. All servers and agents must
 	// agree on it. Default: fairlead-konnectivity.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 
 	// server is the proxy server on each control plane node.
@@ -128,6 +131,7 @@ type KonnectivityServer struct {
 	// image of the server; must hold /proxy-server. Default: this release's
 	// konnectivity-server.
 	// +optional
+	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
 	// adminPort serves metrics and profiles on loopback. Default: 8133.
@@ -142,6 +146,7 @@ type KonnectivityServer struct {
 	// 127.0.0.1. To scrape metrics from elsewhere, set an address of the node, or
 	// 0.0.0.0 or :: for all addresses. The port requires no credentials.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
 
 	// count is the number of servers that agents must be connected to, one per
@@ -153,14 +158,17 @@ type KonnectivityServer struct {
 	// apiserver.key in controlPlane.pkiDir, because the server runs on the same
 	// machine as kube-apiserver.
 	// +optional
+	// +kubebuilder:validation:MaxLength=4096
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile belongs to CertFile.
 	// +optional
+	// +kubebuilder:validation:MaxLength=4096
 	KeyFile string `json:"keyFile,omitempty"`
 
 	// kubeconfig of identity system:konnectivity-server. Default:
 	// /etc/kubernetes/konnectivity-server.conf.
 	// +optional
+	// +kubebuilder:validation:MaxLength=4096
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
 	// drainTimeoutSeconds is how long tunneled connections may continue after the server is
@@ -181,6 +189,7 @@ type KonnectivityServer struct {
 	// default. Identifiers and strategies must fit together.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
 	ProxyStrategies []config.ProxyStrategy `json:"proxyStrategies,omitempty"`
 
 	// nonNodeCIDRs are address ranges that hold no node: those of Services, as
@@ -190,6 +199,8 @@ type KonnectivityServer struct {
 	// sets the range of Services of its cluster.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=128
 	NonNodeCIDRs []string `json:"nonNodeCIDRs,omitempty"`
 
 	// resources of the container. Default: requests of 50m CPU and 64Mi memory, and a
@@ -202,6 +213,7 @@ type KonnectivityServer struct {
 	// extraArgs are further flags of proxy-server. Default: none.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	ExtraArgs []config.Argument `json:"extraArgs,omitempty"`
 }
 
@@ -219,6 +231,7 @@ type KonnectivityAgent struct {
 	// image of the agent; must hold /proxy-agent. Default: this release's
 	// konnectivity-agent.
 	// +optional
+	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
 	// adminPort serves profiles on loopback. Default: 8133.
@@ -251,6 +264,7 @@ type KonnectivityAgent struct {
 
 	// nodeSelector of the Pods. Default: none.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=128
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// tolerations of the Pods. Default: CriticalAddonsOnly, which does not cover the
@@ -268,5 +282,6 @@ type KonnectivityAgent struct {
 	// extraArgs are further flags of proxy-agent. Default: none.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	ExtraArgs []config.Argument `json:"extraArgs,omitempty"`
 }

@@ -18,12 +18,14 @@ type SchedulerSpec struct {
 	// name of the Deployment and the ServiceAccount, and prefix of the other
 	// objects. Default: my-scheduler. It is not what Pods name: see Profiles.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
 	// image of the scheduler; must hold /usr/local/bin/kube-scheduler. Default: this
 	// release's fairlead-scheduler. A stock kube-scheduler image works too, for
 	// profiles without Fairlead's plugins; its tag is taken as its version.
 	// +optional
+	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
 	// form is Deployment or StaticPod. Default: Deployment. A StaticPod runs on every
@@ -36,6 +38,7 @@ type SchedulerSpec struct {
 	// kubeconfig on the node, of user fairlead:NAME, which the rights are bound to.
 	// For form StaticPod only. Default: /etc/kubernetes/NAME.conf.
 	// +optional
+	// +kubebuilder:validation:MaxLength=4096
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
 	// replicas of the Deployment. Default: 2, one leader and one standby; 1 without
@@ -74,6 +77,7 @@ type SchedulerSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=array
+	// +kubebuilder:validation:MaxItems=256
 	Profiles []schedulerv1.KubeSchedulerProfile `json:"profiles,omitempty"`
 
 	// builtInProfiles come after Profiles. Default: none if Profiles is set,
@@ -95,6 +99,7 @@ type SchedulerSpec struct {
 	// newer. Default: none.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	Assignments []config.Assignment `json:"assignments,omitempty"`
 
 	// delayCacheUntilActive keeps caches empty until the replica leads. Default:
@@ -107,6 +112,7 @@ type SchedulerSpec struct {
 	// false: with it on, the scheduler registers under the lease name kube-scheduler
 	// whatever the configuration says and takes the default scheduler's place.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=512
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 
 	// securePort serves health and metrics over HTTPS. Default: 10259.
@@ -121,6 +127,7 @@ type SchedulerSpec struct {
 
 	// nodeSelector of the Pods. Default: none.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=128
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// tolerations of the Pods. Default: CriticalAddonsOnly and the control plane
@@ -131,6 +138,7 @@ type SchedulerSpec struct {
 	// extraArgs are further flags of kube-scheduler. Default: none.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	ExtraArgs []config.Argument `json:"extraArgs,omitempty"`
 }
 
@@ -152,6 +160,7 @@ type LeaderElection struct {
 	// leaseNamespace is the Lease's namespace, which must exist. Default: the
 	// bundle's namespace.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 
 	// leaseDurationSeconds is how long a standby waits after the last renewal that it saw

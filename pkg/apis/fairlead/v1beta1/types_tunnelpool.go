@@ -111,6 +111,7 @@ type TunnelPoolPods struct {
 
 	// nodeSelector of the Pods. Default: as in the Bundle.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=128
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// tolerations of the Pods. Default: as in the Bundle.

@@ -238,11 +238,29 @@ func testRules(t *testing.T, s *server) {
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, pki: {validity: -1h}}", "pki.validity: Invalid value"},
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, konnectivity: {agentPort: 80}}", "agentPort: Invalid value"},
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, scheduler: {profiles: [5]}}", "profiles[0]: expected map"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: A}", "spec.namespace in body should match"},
+		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, gateway: {hosts: [" + strings.Repeat("a", 254) + "]}}", "spec.gateway.hosts[0]: Too long"},
+		{bundle + "metadata: {name: default}\nspec: {namespace: a, gateway: {hosts: [" + strings.Repeat("a", 254) + "]}}", "spec.gateway.hosts[0]: Too long"},
+		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {identifiers: '" + strings.Repeat("host=a&", 64) + "host=a'}", "must have at most 64 identifiers"},
+		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {identifiers: 'host=" + strings.Repeat("a", 254) + "'}", "at most 253 characters"},
+		// As much as v1beta1 allows.
+		{old(pool) + "metadata: {name: full, namespace: default}\nspec: {identifiers: '" + strings.Repeat("&ipv4="+strings.Repeat("1", 253), 64)[1:] + "'}", ""},
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, konnectivity: {server: {drainTimeout: 0s}}, pki: {validity: 1h30m, caValidity: 1500ms}}", ""},
 	} {
 		err := s.apply(ctx, step.object)
 		if step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
 			t.Errorf("%s\n%v, want %q", step.object, err, step.want)
+		}
+	}
+	for _, version := range []string{"v1beta1", "v1alpha1"} { // what one version takes, the other one takes as well
+		pools := s.resource(version, "tunnelpools", "default")
+		full, err := pools.Get(ctx, "full", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		full.Object["metadata"] = map[string]any{"name": "full-" + version}
+		if _, err := pools.Create(ctx, full, metav1.CreateOptions{}); err != nil {
+			t.Errorf("%s refuses what the other version has taken: %v", version, err)
 		}
 	}
 	for _, version := range []string{"v1alpha1", "v1beta1"} { // not in two steps either
