@@ -177,10 +177,10 @@ func (b *bench) load(ctx context.Context, c *children) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{tunnel: filepath.Join(b.dir, "tunnel"), state: filepath.Join(b.dir, "state"), target: target.said}
-	port := strconv.Itoa(freePort())
+	port := strconv.Itoa(freePort(ctx))
 	l.server, err = c.startProgram(ctx, b.konnectivity, "--mode=http-connect", "--uds-name="+l.tunnel, "--server-port=0", "--state-socket="+l.state, "--agent-bind-address=127.0.0.1", "--agent-port="+port,
 		"--cluster-cert="+b.dir+"/crt", "--cluster-key="+b.dir+"/key", "--cluster-ca-cert="+b.dir+"/ca", "--links-per-agent=1",
-		"--admin-port="+strconv.Itoa(freePort()), "--health-port="+strconv.Itoa(freePort()), "--health-bind-address=127.0.0.1")
+		"--admin-port="+strconv.Itoa(freePort(ctx)), "--health-port="+strconv.Itoa(freePort(ctx)), "--health-bind-address=127.0.0.1")
 	if err != nil {
 		return nil, err
 	}

@@ -119,8 +119,8 @@ func (all *children) stop() {
 	}
 }
 
-func freePort() int {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) int {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0
 	}

@@ -14,11 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 	"golang.org/x/net/proxy"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 )
 
 // clusterName keeps the benchmark's cluster apart from the user's.

@@ -12,15 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/cluster"
+	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
+	clusterprocess "github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
-
-	"github.com/fairlead-dev/fairlead/pkg/cluster"
-	"github.com/fairlead-dev/fairlead/pkg/cluster/embedded"
-	clusterprocess "github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
 const (
