@@ -240,9 +240,9 @@ bench-api: build ## Measure the declarative API: conversion, the operator, a res
 	@$(OUT)/bench-api -fairlead $(BIN)/fairlead $(BENCH_FLAGS)
 
 .PHONY: bench-apiserver
-bench-apiserver: build ## Measure the extension API server: watches, lists, memory, and what kube-apiserver is part of (BENCH_FLAGS, for example '-strict -only watch')
+bench-apiserver: build ## Measure the extension API server: watches, lists, memory, its load on a konnectivity-server, and what kube-apiserver is part of (BENCH_FLAGS, for example '-strict -only watch')
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-apiserver ./apiserver
-	@$(OUT)/bench-apiserver -fairlead $(BIN)/fairlead -apiserver $(BIN)/fairlead-apiserver $(BENCH_FLAGS)
+	@$(OUT)/bench-apiserver -fairlead $(BIN)/fairlead -apiserver $(BIN)/fairlead-apiserver -konnectivity-server $(BIN)/konnectivity-server $(BENCH_FLAGS)
 
 .PHONY: bench-http2
 bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see docs/adr/0001-own-http2.md (BENCH_FLAGS)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench-apiserver measures fairlead-apiserver. Watches, lists and memory are measured at processes of its own,
-// which ask konnectivity-servers that this program imitates. What kube-apiserver is part of is measured on an embedded
-// cluster. Each part has a file of its own. Times depend on the machine: compare those of one run.
+// which ask konnectivity-servers that this program imitates. What such processes cost a konnectivity-server is measured at a
+// real one. What kube-apiserver is part of is measured on an embedded cluster. Each part has a file of its own. Times depend on the machine: compare those of one run.
 //
 //	make bench-apiserver BENCH_FLAGS='-only watch,pages -duration 10s'
 package main
@@ -27,6 +27,7 @@ import (
 // options are the flags.
 type options struct {
 	fairlead, apiserver string
+	konnectivity        string
 	watchers, rate      int
 	connections         int
 	agents, servers     int
@@ -50,10 +51,20 @@ var parts = []struct {
 	{"watch", (*bench).watch},
 	{"pages", (*bench).pages},
 	{"memory", (*bench).memory},
+	{"askers", (*bench).besideAskers},
 	{"cluster", (*bench).cluster},
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		if child, ok := childPrograms[os.Args[1]]; ok { // a process of part askers
+			if err := child(os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "bench-apiserver %s: %v\n", os.Args[1], err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
 	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -71,10 +82,11 @@ func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("bench-apiserver", flag.ContinueOnError)
 	f.StringVar(&b.fairlead, "fairlead", "bin/fairlead", "path of fairlead")
 	f.StringVar(&b.apiserver, "apiserver", "bin/fairlead-apiserver", "path of fairlead-apiserver")
+	f.StringVar(&b.konnectivity, "konnectivity-server", "bin/konnectivity-server", "path of konnectivity-server")
 	f.IntVar(&b.watchers, "watchers", 1000, "number of watches at a time")
 	f.IntVar(&b.rate, "rate", 100, "events per second for each watch")
-	f.IntVar(&b.connections, "connections", 10_000, "number of connections in a list")
-	f.IntVar(&b.agents, "agents", 5000, "number of agents for the figure of memory")
+	f.IntVar(&b.connections, "connections", 10_000, "number of connections in a list, and at the konnectivity-server that is asked")
+	f.IntVar(&b.agents, "agents", 5000, "number of agents for the figure of memory, and at the konnectivity-server that is asked")
 	f.IntVar(&b.servers, "servers", 3, "number of konnectivity-servers that each of these agents is connected to")
 	f.IntVar(&b.gets, "gets", 2000, "number of objects to read through kube-apiserver and directly")
 	f.IntVar(&b.kills, "kills", 9, "how often a server with a watch is killed")

@@ -167,15 +167,18 @@ func (s *server) status(key string) (int64, error) {
 }
 
 // cpu is the CPU time that the process has used.
-func (s *server) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+func (s *server) cpu() (time.Duration, error) { return cpu(s.cmd.Process.Pid) }
+
+// cpu is the CPU time that a process has used.
+func cpu(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %s", s.cmd.Process.Pid, text)
+		return 0, fmt.Errorf("/proc/%d/stat: %s", pid, text)
 	}
 	ticks := 0
 	for _, f := range fields[11:13] { // utime and stime

@@ -44,6 +44,7 @@ var parts = []part{
 	{"proxy", runProxy},
 	{"socks5", func(_ context.Context, o options) error { return benchSOCKS5(o) }},
 	{"paths", func(_ context.Context, o options) error { return benchPaths(o) }},
+	{"cluster", benchCluster},
 	{"stalled", benchStalled},
 }
 

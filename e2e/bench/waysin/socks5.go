@@ -261,22 +261,44 @@ func compare(o options, ways []*way, names []string, target string) error {
 	base := slices.Index(names, "ssh -D")
 	fmt.Printf("| measurement | %s | %s / ssh -D | goal | |\n|%s\n", strings.Join(names, " | "), names[0], strings.Repeat(" --- |", len(names)+4))
 	for _, m := range measurements(target, o.duration) {
-		got := make([][]float64, len(ways))
-		for range o.reps {
-			for i, w := range ways {
-				v, err := m.f(w)
-				if err != nil {
-					return fmt.Errorf("%s: %s: %w", names[i], m.name, err)
-				}
-				got[i] = append(got[i], v)
-			}
+		medians, err := m.row(o, ways, names)
+		if err != nil {
+			return err
 		}
-		fmt.Printf("| %s |", m.name)
-		for i := range ways {
-			fmt.Printf(" %.3g |", goals.Quantile(got[i], 0.5))
-		}
-		ratio := goals.Quantile(got[0], 0.5) / goals.Quantile(got[base], 0.5)
+		ratio := medians[0] / medians[base]
 		fmt.Printf(" %.2f | %s |\n", ratio, o.missed.Cells(names[0]+", "+m.name, m.goal, ratio))
 	}
 	return nil
+}
+
+// withoutGoals is compare without the ratio and its goal.
+func withoutGoals(o options, ways []*way, names []string, target string) error {
+	fmt.Printf("| measurement | %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat(" --- |", len(names)+1))
+	for _, m := range measurements(target, o.duration) {
+		if _, err := m.row(o, ways, names); err != nil {
+			return err
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// row measures all ways in turns, and prints the beginning of a row: the medians.
+func (m measurement) row(o options, ways []*way, names []string) (medians []float64, err error) {
+	got := make([][]float64, len(ways))
+	for range o.reps {
+		for i, w := range ways {
+			v, err := m.f(w)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", names[i], m.name, err)
+			}
+			got[i] = append(got[i], v)
+		}
+	}
+	fmt.Printf("| %s |", m.name)
+	for i := range ways {
+		medians = append(medians, goals.Quantile(got[i], 0.5))
+		fmt.Printf(" %.3g |", medians[i])
+	}
+	return medians, nil
 }

@@ -78,18 +78,20 @@ func serveProxy() error {
 	}).Serve(l)
 }
 
-func listenAndPrint() (net.Listener, error) {
+func listenAndPrint() (net.Listener, error) { return listenAtAndPrint("127.0.0.1") }
+
+func listenAtAndPrint(host string) (net.Listener, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	if err == nil {
 		fmt.Println(l.Addr())
 	}
 	return l, err
 }
 
-// serveTarget echoes, or sends without end if the first byte is 'd'.
+// serveTarget echoes, or sends without end if the first byte is 'd'. It listens on loopback, or at the address that it gets.
 func serveTarget() error {
-	l, err := listenAndPrint()
+	l, err := listenAtAndPrint(append(os.Args[2:], "127.0.0.1")[0])
 	if err != nil {
 		return err
 	}

@@ -253,6 +253,35 @@ func TestWriteKubeconfigTwoRuns(t *testing.T) {
 	}
 }
 
+// TestWriteKubeconfigOverlapping: the file is as before, with its comments, after the last of two proxies, in whatever order
+// they end.
+func TestWriteKubeconfigOverlapping(t *testing.T) {
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		kubeconfig := fakeAPIServer(t)
+		before, err := os.ReadFile(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = append([]byte("# my clusters\n"), before...)
+		if err := os.WriteFile(kubeconfig, before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--port", "0", "--write-kubeconfig", kubeconfig}
+		proxies := []*process{start(t, kubeconfig, args...), start(t, kubeconfig, append(args, "--context-name", "other")...)}
+		for _, i := range order {
+			if err := proxies[i].Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := proxies[i].code(t); code != 0 {
+				t.Errorf("order %v: exit code %d", order, code)
+			}
+		}
+		if after, err := os.ReadFile(kubeconfig); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("order %v: the file is now\n%s%v", order, after, err)
+		}
+	}
+}
+
 // TestWriteKubeconfigTwoSignals: a user who presses Ctrl-C again while a stream drains ends the
 // proxy at once, and the kubeconfig is as before by then.
 func TestWriteKubeconfigTwoSignals(t *testing.T) {

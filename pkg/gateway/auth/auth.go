@@ -83,20 +83,35 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (user.I
 	return a.WithoutLogin(c.TLS)
 }
 
-// Reviews reports whether the credentials hold a bearer token that the API server would review,
-// also as the password of TokenUser.
+// token returns the bearer token of the credentials, also one that is the password of TokenUser.
+func (a *Authenticator) token(c Credentials) (token string, ok bool) {
+	switch {
+	case a.Tokens == nil:
+		return "", false
+	case c.Login != nil:
+		return c.Login.Password, c.Login.Name == TokenUser
+	}
+	return c.Token, c.Token != ""
+}
+
+// Reviews reports whether the credentials hold a bearer token that the API server has to review. It has not if it has
+// accepted the token a short time ago.
 func (a *Authenticator) Reviews(c Credentials) bool {
-	return a.Tokens != nil && (c.Token != "" || c.Login != nil && c.Login.Name == TokenUser)
+	token, ok := a.token(c)
+	m, remembers := a.Tokens.(interface{ Remembers(token string) bool })
+	return ok && !(remembers && m.Remembers(token))
 }
 
 // Guesses reports whether the credentials may be a guess of the password.
 func (a *Authenticator) Guesses(c Credentials) bool {
-	return a.Password != nil && c.Login != nil && !a.Reviews(c)
+	_, isToken := a.token(c)
+	return a.Password != nil && c.Login != nil && !isToken
 }
 
 // OfOne reports whether a user is known by credentials of his own, and not by the one password or as anonymous.
 func (a *Authenticator) OfOne(c Credentials, u user.Info) bool {
-	return a.Reviews(c) || c.Login == nil && c.Token == "" && u != a.Anonymous
+	_, isToken := a.token(c)
+	return isToken || c.Login == nil && c.Token == "" && u != a.Anonymous
 }
 
 // WithoutLogin returns the user of a client that presents neither a password nor a token.

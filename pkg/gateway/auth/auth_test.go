@@ -117,6 +117,9 @@ func TestTokens(t *testing.T) {
 	if reviews != 1 {
 		t.Errorf("%d reviews of one token", reviews)
 	}
+	if a.Reviews(Credentials{Token: "good"}) || a.Reviews(Credentials{Login: &Login{TokenUser, "good"}}) {
+		t.Error("a token that was accepted is to be reviewed again")
+	}
 	before := reviews
 	if u, err := a.Authenticate(t.Context(), Credentials{Login: &Login{TokenUser, ""}}); !errors.Is(err, ErrUnauthenticated) || reviews != before {
 		t.Errorf("an empty token: %v, %v, and %d reviews", u, err, reviews-before)
@@ -124,6 +127,9 @@ func TestTokens(t *testing.T) {
 	for _, c := range []Credentials{{Token: "bad"}, {Token: "other-audience"}, {Token: "nameless"}, {Login: &Login{TokenUser, "nameless"}}, {Login: &Login{TokenUser, ""}}, {Login: &Login{"dave", "good"}}, {}} {
 		if u, err := a.Authenticate(t.Context(), c); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%+v: %v, %v", c, u, err)
+		}
+		if login := c.Login; c.Token != "" && !a.Reviews(c) || login != nil && login.Name == TokenUser && !a.Reviews(c) {
+			t.Errorf("%+v counts as accepted", c)
 		}
 	}
 	if u, err := a.Authenticate(t.Context(), Credentials{Token: "down"}); err == nil || errors.Is(err, ErrUnauthenticated) {

@@ -31,6 +31,8 @@ const (
 	// errorGrace is how long the end of the data waits for the text that explains it. They
 	// come on two streams, whose frames may be handled out of order.
 	errorGrace = 2 * time.Second
+	// maxDropped is how many bytes a destination may send to a client that has gone, before its upstream is given up.
+	maxDropped = 1 << 20
 )
 
 // forwarded is one connection to a port of a Pod: a data stream and an error stream.
@@ -41,6 +43,8 @@ type forwarded struct {
 	in, out      *buffer
 	first        chan struct{} // closed with the first byte of the destination, or the end
 	sent         chan struct{} // closed when nothing more is sent
+	ended        chan struct{} // closed when nothing more is received
+	flooded      chan struct{} // closed when too much is received after Close
 	failed       chan struct{} // closed when the error stream has ended
 	failure      error         // why, to be read after failed is closed
 	closed       sync.Once
@@ -76,6 +80,7 @@ func (u *upstream) open(ctx context.Context, to gateway.Destination, port uint16
 		up: u, to: to, data: data, errors: failures,
 		in: newBuffer(u.o.ReceiveBuffer), out: newBuffer(sendBuffer),
 		first: make(chan struct{}), sent: make(chan struct{}), failed: make(chan struct{}),
+		ended: make(chan struct{}), flooded: make(chan struct{}),
 	}
 	u.add(f)
 	u.goroutines.Go(f.readErrors)
@@ -149,6 +154,7 @@ func (f *forwarded) readErrors() {
 func (f *forwarded) receive() {
 	firstByte := sync.OnceFunc(func() { close(f.first) })
 	defer firstByte()
+	flooded, dropped := sync.OnceFunc(func() { close(f.flooded) }), 0
 	for {
 		chunk, err := f.data.ReadData()
 		if err != nil {
@@ -163,8 +169,13 @@ func (f *forwarded) receive() {
 		if stalled {
 			f.up.stalled(f, false)
 		}
-		_ = err // after Close, what comes is dropped: it must not hold up other connections
+		if err != nil { // after Close, what comes is dropped: it must not hold up other connections
+			if dropped += len(chunk); dropped > maxDropped {
+				flooded()
+			}
+		}
 	}
+	close(f.ended)
 	select {
 	case <-f.failed:
 	case <-time.After(errorGrace):
@@ -216,7 +227,8 @@ func (f *forwarded) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection. What was written before is sent, for a few seconds.
+// Close ends the connection. What was written before is sent, for a few seconds. If the destination does not end its direction
+// then, the upstream ends, too.
 func (f *forwarded) Close() error {
 	f.closed.Do(func() {
 		f.in.discard(net.ErrClosed)
@@ -227,10 +239,28 @@ func (f *forwarded) Close() error {
 			case <-time.After(closeGrace):
 			case <-f.up.down:
 			}
+			if !f.ends() {
+				f.up.retire()
+			}
 			f.release()
 		})
 	})
 	return nil
+}
+
+// ends waits for the end of the destination's direction, and tells whether it came in time.
+func (f *forwarded) ends() bool {
+	timer := time.NewTimer(f.up.o.Linger)
+	defer timer.Stop()
+	select {
+	case <-f.ended:
+		return true
+	case <-f.up.down:
+		return true
+	case <-f.flooded:
+	case <-timer.C:
+	}
+	return false
 }
 
 // abort ends the connection with an error at once.

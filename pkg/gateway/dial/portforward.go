@@ -43,6 +43,9 @@ type PortForwardOptions struct {
 	// PingPeriod is how often the node is asked for an answer. An upstream connection on which nothing arrives
 	// for two periods after that is closed. The default is 10 seconds, as that of kubectl port-forward.
 	PingPeriod time.Duration
+	// Linger is how long a destination may take to end its direction after its client has closed the connection. Then its
+	// upstream connection ends, as soon as no other client uses it. The default is 2 seconds.
+	Linger time.Duration
 	// Settle is how long a dial waits for the report of a failure, because the protocol
 	// reports no success. The default is 50 milliseconds.
 	Settle time.Duration
@@ -56,6 +59,7 @@ func (o *PortForwardOptions) complete() {
 	o.ReceiveBuffer = cmp.Or(o.ReceiveBuffer, 1<<20)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
 	o.PingPeriod = cmp.Or(o.PingPeriod, 10*time.Second)
+	o.Linger = cmp.Or(o.Linger, 2*time.Second)
 	o.Settle = cmp.Or(o.Settle, 50*time.Millisecond)
 }
 

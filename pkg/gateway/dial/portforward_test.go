@@ -48,7 +48,7 @@ func TestPortForward(t *testing.T) {
 		"bytes": forwardBytes, "shared": forwardShared, "unshared": forwardUnshared, "half-close": forwardHalfClose, "refused": forwardRefused, "pod gone": forwardPodGone,
 		"forbidden": forwardForbidden, "spdy": forwardSPDY, "api server gone": forwardLost, "node": forwardNode,
 		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks, "bound": forwardBound, "proxy": forwardThroughProxy,
-		"silent path": forwardSilent, "buffers": forwardBuffers, "slow ends": forwardSlow,
+		"silent path": forwardSilent, "buffers": forwardBuffers, "slow ends": forwardSlow, "client gone": forwardClientGone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
@@ -98,7 +98,7 @@ func forwardShared(t *testing.T, c forwardTest) {
 // forwardUnshared: the first connections to a Pod have an upstream connection each, so that a client
 // that reads nothing delays no other. One that is free is used again, and later ones are shared.
 func forwardUnshared(t *testing.T, c forwardTest) {
-	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4, ReceiveBuffer: 128 << 10, StallTimeout: time.Hour}})
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4, ReceiveBuffer: 128 << 10, StallTimeout: time.Hour, Linger: time.Hour}})
 	before := c.kubelet.Connections.Load()
 	for range 5 {
 		conn := mustDial(t, d, podAt("web", listen(t, echo)))
@@ -161,6 +161,55 @@ func free(d Dialer) error {
 		}
 	}
 	return errors.New("no upstream connection is free")
+}
+
+// forwardClientGone: a destination that sends without end, or says nothing, learns that its client has gone, though the protocol has
+// no way to tell it so: its upstream connection ends, once the others that share it have.
+func forwardClientGone(t *testing.T, c forwardTest) {
+	for name, serve := range map[string]func(*net.TCPConn){"sends": pour, "waits": func(nc *net.TCPConn) {
+		_, _ = nc.Write([]byte("hello"))
+		_, _ = io.Copy(io.Discard, nc) // the client's direction ends; this one does not
+		for {
+			if _, err := nc.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}} {
+		for _, neighbors := range []int{0, 1} {
+			d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, Linger: 500 * time.Millisecond}})
+			before, learned := c.kubelet.Connections.Load(), make(chan struct{})
+			gone := mustDial(t, d, podAt("web", listen(t, func(nc *net.TCPConn) { serve(nc); close(learned) })))
+			if _, err := gone.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			var neighbor gateway.Conn
+			if neighbors > 0 {
+				neighbor = mustDial(t, d, podAt("web", listen(t, echo)))
+				ping(t, neighbor, "before")
+			}
+			_ = gone.Close()
+			if neighbor != nil {
+				daemontest.Eventually(t, time.Minute, func() error { // a new client does not share what is to end
+					ping(t, neighbor, "beside")
+					other := mustDial(t, d, podAt("web", listen(t, echo)))
+					defer other.Close()
+					ping(t, other, "new")
+					if c.kubelet.Connections.Load() == before+1 {
+						return errors.New("a new client shares the connection to the API server")
+					}
+					return nil
+				})
+				_ = neighbor.Close()
+			}
+			select {
+			case <-learned:
+			case <-time.After(time.Minute):
+				t.Errorf("a destination that %s, %d neighbors: it does not learn that the client has gone", name, neighbors)
+			}
+			ping(t, mustDial(t, d, podAt("web", listen(t, echo))), "afterwards")
+		}
+	}
 }
 
 // forwardHalfClose: the destination sees the end of what the client sends, and the client

@@ -45,6 +45,7 @@ type upstream struct {
 	streams map[*forwarded]time.Time // since when the stream's buffer is full; zero if it is not
 	idle    *time.Timer
 	closing bool
+	retired bool // it takes no more streams, and ends with the last one
 }
 
 func newUpstream(pod string, nc net.Conn, o PortForwardOptions, goroutines *sync.WaitGroup) (*upstream, error) {
@@ -136,7 +137,7 @@ func (u *upstream) stream(ctx context.Context, header http.Header) (*spdystream.
 func (u *upstream) reserve() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closing || u.pending+len(u.streams) >= u.o.StreamsPerConnection || u.lost() || u.doubtful() || u.raw.blocked() {
+	if u.closing || u.retired || u.pending+len(u.streams) >= u.o.StreamsPerConnection || u.lost() || u.doubtful() || u.raw.blocked() {
 		return false
 	}
 	for _, since := range u.streams {
@@ -195,7 +196,15 @@ func (u *upstream) remove(f *forwarded) {
 	u.rest()
 }
 
-// rest starts the idle timer if there are no streams. It ends an upstream that is doubtful.
+// retire lets the upstream end when its streams have. A node does not stop to send when a stream is reset, because its
+// library for SPDY does not tell it. It stops at the end of the connection.
+func (u *upstream) retire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.retired = true
+}
+
+// rest starts the idle timer if there are no streams. It ends an upstream that is doubtful or retired.
 func (u *upstream) rest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -203,7 +212,7 @@ func (u *upstream) rest() {
 		return
 	}
 	after := u.o.IdleTimeout
-	if u.doubtful() {
+	if u.doubtful() || u.retired {
 		after = 0
 	}
 	u.idle.Reset(after)
@@ -251,6 +260,7 @@ func (u *upstream) resetStalled() {
 	}
 	u.mu.Unlock()
 	for _, f := range late {
+		u.retire()
 		f.fail(gateway.Errorf(gateway.ReasonBusy, "read faster, or use --via direct for slow readers",
 			"connection to %s reset: its client read nothing for %v and held up other connections to Pod %s", f.to, u.o.StallTimeout, u.pod))
 	}

@@ -11,12 +11,10 @@ package kubeconfig
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -96,13 +94,9 @@ func (e Entry) checkExposed(file string) error {
 func Add(file string, e Entry) (*Added, error) {
 	m := newMark()
 	a := &Added{file: file, name: e.Name, run: m.Run}
-	value, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
 	e.Cluster = e.Cluster.DeepCopy()
-	e.Cluster.Extensions = map[string]runtime.Object{extension: &runtime.Unknown{Raw: value, ContentType: runtime.ContentTypeJSON}}
-	err = kubeconfigfile.Change(file, func(old []byte) ([]byte, error) {
+	e.Cluster.Extensions = nil
+	err := kubeconfigfile.Change(file, func(old []byte) ([]byte, error) {
 		if err := e.checkExposed(file); err != nil {
 			return nil, err
 		}
@@ -117,6 +111,10 @@ func Add(file string, e Entry) (*Added, error) {
 		left := before.Run != ""
 		if !left && has(config, e.Name) {
 			return nil, fmt.Errorf("adding context %q to kubeconfig %s: an entry of that name is there: choose another with --context-name", e.Name, file)
+		}
+		m.Current = config.CurrentContext
+		if err := m.put(e.Cluster); err != nil {
+			return nil, err
 		}
 		e.put(config)
 		if a.after, err = clientcmd.Write(*config); err != nil {
@@ -134,8 +132,9 @@ func Add(file string, e Entry) (*Added, error) {
 	return a, nil
 }
 
-// Remove takes the entry out of the file. The file gets its former content, byte for byte,
-// unless another program has changed it since; then only the entry goes.
+// Remove takes the entry out of the file. The file gets its former content, byte for byte, from the last of the runs that
+// have added entries, unless another program has changed it since; then only the entry goes. If the entry is the current
+// context, that which was current before it is again.
 func (a *Added) Remove() error {
 	return kubeconfigfile.Change(a.file, func(now []byte) ([]byte, error) {
 		if now == nil {
@@ -148,16 +147,24 @@ func (a *Added) Remove() error {
 			return a.before, nil
 		}
 		config, err := a.load(now)
-		if err != nil || marked(config.Clusters[a.name]).Run != a.run {
+		if err != nil {
 			return nil, err
 		}
-		delete(config.Clusters, a.name)
-		delete(config.AuthInfos, a.name)
-		delete(config.Contexts, a.name)
-		if config.CurrentContext == a.name {
-			config.CurrentContext = ""
+		m := marked(config.Clusters[a.name])
+		if m.Run != a.run {
+			return nil, nil
 		}
-		return clientcmd.Write(*config)
+		if !m.Former.known() && (a.before == nil || len(a.before) > 0) {
+			m.Former = formerOf(a.before)
+		}
+		others, err := leave(config, a.name, m)
+		switch {
+		case err != nil:
+			return nil, err
+		case others:
+			return clientcmd.Write(*config)
+		}
+		return m.Former.restore(config)
 	})
 }
 

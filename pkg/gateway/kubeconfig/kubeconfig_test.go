@@ -4,6 +4,7 @@ package kubeconfig
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -106,8 +107,8 @@ func TestNewFile(t *testing.T) {
 	remove(t, a) // a second time does no harm
 }
 
-// What another program has changed meanwhile stays; only the entry goes, and with it a
-// current context that points to it.
+// What another program has changed meanwhile stays; only the entry goes. If it was made the current context, the former
+// one is again.
 func TestChangedMeanwhile(t *testing.T) {
 	path := write(t, users)
 	a, b := add(t, path, "one"), add(t, path, "two")
@@ -119,12 +120,80 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 	remove(t, a)
 	got := load(t, path)
-	if has(got, "one") || !has(got, "two") || got.Clusters["new"] == nil || got.Contexts["work"] == nil || got.CurrentContext != "" {
+	if has(got, "one") || !has(got, "two") || got.Clusters["new"] == nil || got.Contexts["work"] == nil || got.CurrentContext != "work" {
 		t.Errorf("the file has %+v", got)
 	}
 	remove(t, b)
 	if got := load(t, path); has(got, "two") || got.Clusters["new"] == nil {
 		t.Errorf("the file has %+v", got)
+	}
+}
+
+// TestOverlapping: however many runs add entries to a file, and in whatever order they end, the file is what it was, byte for
+// byte, after the last. The current context is never an entry that is gone: if a user chose one, the former one is again.
+func TestOverlapping(t *testing.T) {
+	names := []string{"one", "two", "three"}
+	for _, content := range []string{users, ""} {
+		for _, order := range [][]int{{0, 1}, {1, 0}, {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+			for _, current := range []string{"", "one", "two"} { // whose context the user chooses while all are there
+				what := fmt.Sprintf("%q, runs end in the order %v, current %q", strings.SplitN(content, "\n", 2)[0], order, current)
+				path := write(t, content)
+				var added []*Added
+				for i := range order {
+					added = append(added, add(t, path, names[i]))
+				}
+				if current != "" {
+					config := load(t, path)
+					config.CurrentContext = current
+					if err := clientcmd.WriteToFile(*config, path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, i := range order[:len(order)-1] {
+					remove(t, added[i])
+					now := load(t, path)
+					if has(now, names[i]) {
+						t.Errorf("%s: %s stays", what, names[i])
+					}
+					if c := now.CurrentContext; c != "" && now.Contexts[c] == nil {
+						t.Errorf("%s: the current context %s is gone", what, c)
+					}
+				}
+				remove(t, added[order[len(order)-1]])
+				data, err := os.ReadFile(path)
+				if content == "" && !os.IsNotExist(err) || content != "" && (err != nil || string(data) != content) {
+					t.Errorf("%s: the file is now\n%s%v", what, data, err)
+				}
+			}
+		}
+	}
+}
+
+// TestOverlappingChanged: what the user changes while several runs have entries stays after the last, whichever that is.
+func TestOverlappingChanged(t *testing.T) {
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		for _, after := range []int{0, 1} { // how many have ended by then
+			path := write(t, users)
+			added := []*Added{add(t, path, "one"), add(t, path, "two")}
+			for n, i := range order {
+				if n == after {
+					config := load(t, path)
+					config.AuthInfos["me"].Token = "changed"
+					config.Contexts["new"], config.CurrentContext = &clientcmdapi.Context{Cluster: "work"}, "new"
+					if err := clientcmd.WriteToFile(*config, path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				remove(t, added[i])
+			}
+			now := load(t, path)
+			if has(now, "one") || has(now, "two") || now.AuthInfos["me"].Token != "changed" || now.CurrentContext != "new" || now.Contexts["new"] == nil {
+				t.Errorf("order %v, changed after %d: %+v", order, after, now)
+			}
+			if data, err := os.ReadFile(path); err != nil || strings.Contains(string(data), extension) {
+				t.Errorf("order %v, changed after %d: a mark stays, %v\n%s", order, after, err, data)
+			}
+		}
 	}
 }
 

@@ -26,6 +26,10 @@ type mark struct {
 	PID     int    `json:"pid,omitempty"`
 	Started string `json:"started,omitempty"`
 	Boot    string `json:"boot,omitempty"`
+	// Current is the current context when the entry was added.
+	Current string `json:"current,omitempty"`
+	// Former is what a run that has ended has left.
+	Former former `json:"former,omitzero"`
 }
 
 func newMark() mark {
