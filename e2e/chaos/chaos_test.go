@@ -232,7 +232,7 @@ FAIL
 	} {
 		var out strings.Builder
 		f := fault{ID: 1, Fault: "f", Kind: []testCase{{Dir: c.dir, Run: c.run}}}
-		if met := runs.try(f, t.Context(), &out); met != c.met || out.String() != c.row {
+		if met := runs.try(f, &out); met != c.met || out.String() != c.row {
 			t.Errorf("%s %s: %t, %q, want %q", c.dir, c.run, met, out.String(), c.row)
 		}
 	}

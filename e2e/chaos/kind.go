@@ -62,7 +62,7 @@ func together(cases []testCase) string {
 }
 
 // try makes the row of a fault from what its tests have said.
-func (r kindRuns) try(f fault, _ context.Context, out io.Writer) bool {
+func (r kindRuns) try(f fault, out io.Writer) bool {
 	f.Measured = true // all tests on kind log the unavailability
 	worst, took, result, said := time.Duration(0), time.Duration(0), "met", ""
 	for _, c := range f.Kind {

@@ -111,16 +111,17 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	order := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // to be repeated
 	for begin := time.Now(); ; {
 		order.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-		try := fault.try
+		try := func(f fault) bool { return f.try(ctx, out) }
 		if o.kind {
-			try = onKind(ctx, faults, o.seed).try
+			runs := onKind(ctx, faults, o.seed)
+			try = func(f fault) bool { return runs.try(f, out) }
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 		}
 		var missed []string
 		for _, f := range faults {
-			if !try(f, ctx, out) {
+			if !try(f) {
 				missed = append(missed, strconv.Itoa(f.ID))
 			}
 			if ctx.Err() != nil {
