@@ -173,11 +173,16 @@ e2e-upgrade: build compile-components ## Upgrade an embedded cluster of another 
 	FAIRLEAD_E2E_EARLIER="$$dir/source/bin" $(GO) test -count 1 -timeout 40m -v -run '^TestUpgrade$$' ./e2e/embedded
 
 CHAOS_FLAGS ?=
-CHAOS_ENV = PROVIDER=embedded FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus
+CHAOS_ENV = PROVIDER=$(PROVIDER) FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus
 SOAK_TIME ?= 1h
 .PHONY: chaos
+ifeq ($(PROVIDER),kind)
+ifndef E2E_NODE_IMAGE
+chaos soak-faults: node-image
+endif
+endif
 chaos: export FAIRLEAD_E2E_BIN := $(BIN)
-chaos: build compile-components prometheus ## Cause the faults of docs/chaos.md and check their bars (CHAOS_FLAGS, for example '-only 1,2 -seed 7' or -slice)
+chaos: build compile-components prometheus ## Cause the faults of docs/chaos.md and check their bars (PROVIDER=embedded|kind, CHAOS_FLAGS, for example '-only 1,2 -seed 7' or -slice)
 	@$(CHAOS_ENV) $(GO) run ./e2e/chaos $(CHAOS_FLAGS)
 
 .PHONY: soak

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,12 @@ func TestFaultsHaveTests(t *testing.T) {
 		if row := fmt.Sprintf("| %d | %s | %s |", f.ID, f.Fault, f.Bar); !strings.Contains(string(page), row) || !strings.Contains(string(page), f.Gap) {
 			t.Errorf("docs/chaos.md lacks %q, or the gap %q", row, f.Gap)
 		}
-		for _, c := range f.Tests {
+		for _, c := range f.Kind {
+			if row := fmt.Sprintf("| %d | %s | ", f.ID, c); !strings.Contains(string(page), row) {
+				t.Errorf("docs/chaos.md lacks %q in the table of kind", row)
+			}
+		}
+		for _, c := range slices.Concat(f.Tests, f.Kind) {
 			if strings.ContainsAny(c.Run, "()") {
 				t.Errorf("fault %d: %s has parentheses, which hide that an alternative matches nothing", f.ID, c.Run)
 			}
@@ -96,10 +102,11 @@ func TestPattern(t *testing.T) {
 // TestChoose: -only and -slice choose faults that have tests, and a number that does not exist is an error.
 func TestChoose(t *testing.T) {
 	all := []fault{{ID: 1, Tests: []testCase{{}}, Slice: true}, {ID: 2, Tests: []testCase{{}}}, {ID: 3, Gap: "none yet"}}
+	all[1].Kind = []testCase{{}}
 	for _, c := range []struct {
 		o    options
 		want string
-	}{{options{}, "1 2"}, {options{slice: true}, "1"}, {options{only: "2, 1"}, "1 2"}, {options{only: "2", slice: true}, ""}} {
+	}{{options{kind: true}, "2"}, {options{}, "1 2"}, {options{slice: true}, "1"}, {options{only: "2, 1"}, "1 2"}, {options{only: "2", slice: true}, ""}} {
 		chosen, err := choose(all, c.o)
 		var got []string
 		for _, f := range chosen {
@@ -186,5 +193,50 @@ func TestMakePreparesTests(t *testing.T) {
 		if built := regexp.MustCompile(`(?m)build .* -o ` + regexp.QuoteMeta(dir) + `/ \S+/cmd/prometheus$`); !built.Match(out) {
 			t.Errorf("make %s does not build %s:\n%s", target, run[1], out)
 		}
+	}
+}
+
+// TestKindRuns: the row of a fault is made from the part of its own tests, and those that did not run because the cluster did not come up, or were
+// skipped, are not met.
+func TestKindRuns(t *testing.T) {
+	const text = `-test.shuffle 7
+kind cluster suite-1 came up in 90s
+=== RUN   TestB
+=== RUN   TestB/x
+    a_test.go:1: unavailable for at most 3s
+--- PASS: TestB (2.50s)
+    --- PASS: TestB/x (2.00s)
+=== RUN   TestA
+=== RUN   TestA/y
+    a_test.go:2: unavailable for at most 1s
+--- FAIL: TestA (1.25s)
+    --- FAIL: TestA/y (1.00s)
+=== RUN   TestC
+--- PASS: TestC (0.01s)
+=== RUN   TestD
+--- SKIP: TestD (0.00s)
+FAIL
+`
+	runs := kindRuns{"x": text, "y": "preparing the cluster of the tests: no room\n"}
+	for _, c := range []struct {
+		dir, run, row string
+		met           bool
+	}{
+		{"x", "TestB", "| 1 f | met | 3s | 3s |\n", true}, // 2.5 s, rounded
+		{"x", "TestA", "| 1 f | **missed** | 1s | 1s |\n", false},
+		{"x", "TestC", "| 1 f | **missed** | 0s | – |\n", false}, // it logs nothing
+		{"x", "TestD", "| 1 f | **not run** | 0s | – |\n", false},
+		{"x", "TestE", "| 1 f | **not run** | 0s | – |\n", false},
+		{"y", "TestB", "| 1 f | **not run** | 0s | – |\n", false},
+		{"x", "TestB|TestA", "| 1 f | **missed** | 4s | 3s |\n", false},
+	} {
+		var out strings.Builder
+		f := fault{ID: 1, Fault: "f", Kind: []testCase{{Dir: c.dir, Run: c.run}}}
+		if met := runs.try(f, &out); met != c.met || out.String() != c.row {
+			t.Errorf("%s %s: %t, %q, want %q", c.dir, c.run, met, out.String(), c.row)
+		}
+	}
+	if got, want := together([]testCase{{Run: "TestA|TestB"}, {Run: "TestC"}, {Run: "TestC"}}), "^(TestA|TestB|TestC)"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -5,9 +5,10 @@
 //
 //	make chaos                                   # all faults, in an order that -seed repeats
 //	make chaos CHAOS_FLAGS='-only 1,2 -seed 7'
+//	make chaos PROVIDER=kind                     # those that real nodes can have, on kind
 //	make soak-faults SOAK_TIME=4h                # again and again
 //
-// The tests themselves fail if something is left: connections, goroutines, memory. Start at [run].
+// The tests themselves fail if something is left: connections, goroutines, memory. Start at [run]; kind.go is about kind.
 package main
 
 import (
@@ -45,7 +46,9 @@ type fault struct {
 	// Measured says that tests log what they measure. That they no longer do is an error, and no dash in the table.
 	Measured bool       `json:"measured"`
 	Tests    []testCase `json:"tests"`
-	Gap      string     `json:"gap"`
+	// Kind are the tests on a cluster of kind, all of which log the unavailability.
+	Kind []testCase `json:"kind"`
+	Gap  string     `json:"gap"`
 }
 
 // testCase names tests of a package.
@@ -53,6 +56,11 @@ type testCase struct {
 	Dir string `json:"dir"`
 	// Run has beginnings of the names of tests, with "|" between them and, after each "/", those of subtests.
 	Run string `json:"run"`
+}
+
+// String is how docs/chaos.md names the tests.
+func (c testCase) String() string {
+	return fmt.Sprintf("`%s`: `%s`", c.Dir, strings.ReplaceAll(c.Run, "|", `\|`))
 }
 
 // pattern is for "go test -run", which matches each part with one level of subtests.
@@ -69,14 +77,16 @@ type options struct {
 	slice bool
 	seed  uint64
 	keep  time.Duration
+	kind  bool
 }
 
 func main() {
-	var o options
+	o := options{kind: os.Getenv("PROVIDER") == "kind"}
 	flag.StringVar(&o.only, "only", "", "numbers of faults, separated by commas (default: all)")
 	flag.BoolVar(&o.slice, "slice", false, "only a short selection of faults")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "order of the faults")
 	flag.DurationVar(&o.keep, "for", 0, "repeat until this time is over or a fault misses its bar")
+	flag.BoolVar(&o.kind, "kind", o.kind, "the tests on a cluster of kind (default: if PROVIDER is kind)")
 	flag.Parse()
 	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
@@ -101,9 +111,17 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	order := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // to be repeated
 	for begin := time.Now(); ; {
 		order.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		try := func(f fault) bool { return f.try(ctx, out) }
+		if o.kind {
+			runs := onKind(ctx, faults, o.seed)
+			try = func(f fault) bool { return runs.try(f, out) }
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
 		var missed []string
 		for _, f := range faults {
-			if !f.try(ctx, out) {
+			if !try(f) {
 				missed = append(missed, strconv.Itoa(f.ID))
 			}
 			if ctx.Err() != nil {
@@ -111,12 +129,20 @@ func run(ctx context.Context, out io.Writer, o options) error {
 			}
 		}
 		if len(missed) > 0 {
-			return fmt.Errorf("faults %s %w: run make chaos CHAOS_FLAGS='-only %[1]s -seed %[3]d' again", strings.Join(missed, ","), errMissed, o.seed)
+			return fmt.Errorf("faults %s %w: run make chaos%s CHAOS_FLAGS='-only %[1]s -seed %[4]d' again", strings.Join(missed, ","), errMissed, o.provider(), o.seed)
 		}
 		if time.Since(begin) >= o.keep {
 			return nil
 		}
 	}
+}
+
+// provider is the part of the command line of make that repeats a run.
+func (o options) provider() string {
+	if o.kind {
+		return " PROVIDER=kind"
+	}
+	return ""
 }
 
 func load() (faults []fault, err error) {
@@ -140,11 +166,19 @@ func choose(all []fault, o options) (chosen []fault, err error) {
 		numbers = append(numbers, n)
 	}
 	for _, f := range all {
-		if (len(numbers) == 0 || slices.Contains(numbers, f.ID)) && (!o.slice || f.Slice) && len(f.Tests) > 0 {
+		if (len(numbers) == 0 || slices.Contains(numbers, f.ID)) && (!o.slice || f.Slice) && len(f.tests(o.kind)) > 0 {
 			chosen = append(chosen, f)
 		}
 	}
 	return chosen, nil
+}
+
+// tests are those of a fault, on kind or not.
+func (f fault) tests(kind bool) []testCase {
+	if kind {
+		return f.Kind
+	}
+	return f.Tests
 }
 
 // unavailable is what tests log.
@@ -161,6 +195,11 @@ func (f fault) try(ctx context.Context, out io.Writer) bool {
 			result, said = r, said+fmt.Sprintf("\n%s: %v\n%s", strings.Join(cmd.Args, " "), err, text)
 		}
 	}
+	return f.report(out, result, said, time.Since(begin), worst)
+}
+
+// report prints the row of a fault and, for one that missed its bar, what its tests said.
+func (f fault) report(out io.Writer, result, said string, took, worst time.Duration) bool {
 	measured := "–"
 	if worst > 0 {
 		measured = worst.String()
@@ -168,7 +207,7 @@ func (f fault) try(ctx context.Context, out io.Writer) bool {
 	if why := f.tooLong(worst); result == "met" && why != "" {
 		result, said = missed, fmt.Sprintf("\nfault %d: %s", f.ID, why)
 	}
-	fmt.Fprintf(out, "| %d %s | %s | %s | %s |\n", f.ID, f.Fault, result, time.Since(begin).Round(time.Second), measured)
+	fmt.Fprintf(out, "| %d %s | %s | %s | %s |\n", f.ID, f.Fault, result, took.Round(time.Second), measured)
 	if said != "" {
 		fmt.Fprintln(os.Stderr, said)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -78,6 +79,25 @@ func (l *Load) dial(ctx context.Context, dial func(context.Context) error) {
 	l.took = append(l.took, time.Since(begin))
 	if err != nil {
 		l.errs[shorten(err)]++
+	}
+}
+
+// UntilItWorks repeats a call until it succeeds, as users and controllers do, and counts the attempts that fail. A fault that holds
+// a call up does so for as long as kube-apiserver waits.
+func UntilItWorks(failed *atomic.Int64, call func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			err := call(ctx)
+			if err == nil {
+				return nil
+			}
+			failed.Add(1)
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // underLoad runs a function while new dials and long streams are open, and
@@ -26,6 +27,9 @@ func underLoad(ctx context.Context, t *testing.T, do func(context.Context) error
 	took := time.Since(begin)
 	time.Sleep(2 * time.Second) // the load after it
 	dials, count := load.Stop(), streams.Stop()
+	if dials.Failed == 0 {
+		tunneltest.Unavailable(t, dials.Max) // for the table of make chaos
+	}
 	t.Logf("in %s: %s\n%s", took.Round(100*time.Millisecond), dials, count)
 	if err != nil {
 		t.Error(err)

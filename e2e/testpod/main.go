@@ -5,7 +5,8 @@
 // that exec and cp need. One static binary, so that an image can be made of it
 // alone.
 //
-// Start reading at [run]; serve.go is the server, tools.go the commands.
+// Start reading at [run]; serve.go is the server, tools.go the commands, and
+// clock_linux_amd64.go runs a program that sees another time.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -46,7 +48,7 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // run does what the first argument names.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, cat, copy, exit, head, say, sum, tar or tty")
+		return errors.New("want serve, cat, clock, copy, exit, head, say, sum, tar, time or tty")
 	}
 	command, args := args[0], args[1:]
 	switch command {
@@ -54,6 +56,10 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args)
 	case "cat":
 		return catAll()
+	case "clock":
+		return clock(ctx, args)
+	case inClock:
+		return enterClock(args)
 	case "copy":
 		return copySome(args)
 	case "exit":
@@ -65,6 +71,9 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	case "sum":
 		return sum(args)
+	case "time":
+		fmt.Println(time.Now().UTC().Format(time.RFC3339))
+		return nil
 	case "tar":
 		return tarCommand(args)
 	case "tty":

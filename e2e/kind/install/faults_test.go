@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
@@ -53,6 +56,29 @@ kill -%s $pid; wait $pid; echo "ended with $?"`
 		t.Fatal(err)
 	}
 	return out
+}
+
+// watchAPI calls the API server again and again. It returns a function that ends that and tells the longest time between two answers.
+func watchAPI(ctx context.Context) func() time.Duration {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	answered, longest := time.Now(), time.Duration(0)
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err := suite.Client.CoreV1().Namespaces().Get(limited, metav1.NamespaceSystem, metav1.GetOptions{})
+			cancel()
+			if err == nil || ctx.Err() != nil {
+				longest, answered = max(longest, time.Since(answered)), time.Now()
+			}
+		}
+	}()
+	return func() time.Duration {
+		cancel()
+		<-done
+		return longest
+	}
 }
 
 func wantTexts(t *testing.T, out string, texts ...string) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 	"github.com/fairlead-dev/fairlead/pkg/nodeimage"
 )
 
@@ -92,8 +93,10 @@ func TestInstallAndUninstall(t *testing.T) {
 		}},
 		harness.Step{Name: "a server that cannot start is taken back", Do: func(ctx context.Context, t *testing.T) { brokenServers(ctx, t, asBefore) }},
 		harness.Step{Name: "an interrupt takes kube-apiserver's change back", Do: func(ctx context.Context, t *testing.T) {
+			outage := watchAPI(ctx)
 			wantTexts(t, cutOff(ctx, t, "TERM"), "ended with 130", "interrupted", "everything was put back")
 			asBefore(ctx, t)
+			tunneltest.Unavailable(t, outage()) // for the table of make chaos
 		}},
 		harness.Step{Name: "server, agents, then kube-apiserver, killed half-way", Do: func(ctx context.Context, t *testing.T) {
 			inNode(ctx, t, "controlplane", "install", "--server-only")

@@ -115,11 +115,12 @@ type healthy struct {
 	quiet net.Conn
 	moved atomic.Int64
 	fails float64
+	load  *Load // of new connections
 }
 
 func (e *evictRig) startHealthy(t *testing.T) *healthy {
 	echo := Target(t, Echo)
-	h := &healthy{e: e, quiet: mustDialLeave(t, e.dial, echo), fails: e.linksLost()}
+	h := &healthy{e: e, quiet: mustDialLeave(t, e.dial, echo), fails: e.linksLost(), load: StartLoad(t, e.dial, echo, besideFaults)}
 	busy := mustDialLeave(t, e.dial, echo)
 	go func() {
 		for b := make([]byte, 64<<10); ; h.moved.Add(int64(len(b))) {
@@ -147,6 +148,7 @@ func (h *healthy) unharmed(t *testing.T) {
 	if _, err := readFull(h.quiet, make([]byte, 1), Patience); err != nil {
 		t.Errorf("the quiet connection: %v", err)
 	}
+	h.load.NoneFailed(t)
 	if h.e.linksLost() > h.fails {
 		t.Error("the agent's link is another")
 	}

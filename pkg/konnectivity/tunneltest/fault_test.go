@@ -92,10 +92,12 @@ func TestPendingDialExpires(t *testing.T) {
 	p := NewProxy(t, r.AgentTLS)
 	r.StartAgent(agent.Config{}, p.Addr)
 	p.Freeze(true)
+	begin := time.Now()
 	_, err := Connect(r.Connect)(context.Background(), "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "504") {
 		t.Errorf("got %v, want 504", err)
 	}
+	Unavailable(t, time.Since(begin)) // until the client gets the error
 	if n := r.Server.Established(); n != 0 {
 		t.Errorf("%d dials are left", n)
 	}
@@ -171,6 +173,7 @@ func TestListenUnix(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	r := newRogueClients(t)
 	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
+	load := StartLoad(t, GRPC(r.GRPC), Target(t, Echo), besideFaults)
 	tlsRefused := func() float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="tls"}`)
 	}
@@ -207,10 +210,12 @@ func TestBadInput(t *testing.T) {
 			peer := send("tcp", r.AgentTLS)
 			Eventually(t, Patience, "it is counted at the agents' port", func() bool { return tlsRefused() == before+1 })
 			r.wantOneLine(t, peer)
+			load.MoreDials(t, 2)
 		})
 	}
 	_, _ = healthy.Write([]byte("x"))
 	if _, err := readFull(healthy, make([]byte, 1), Patience); err != nil {
 		t.Fatalf("healthy connection: %v", err)
 	}
+	load.NoneFailed(t)
 }

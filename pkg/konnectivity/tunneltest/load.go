@@ -26,6 +26,9 @@ type Load struct {
 	slowed time.Duration
 }
 
+// besideFaults is how many new connections per second show what other clients notice of a fault that is no matter of theirs.
+const besideFaults = 10
+
 // errDiffers says that an echo is not what was sent.
 var errDiffers = errors.New("what came back differs")
 
@@ -90,6 +93,13 @@ func (l *Load) Dials() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dials
+}
+
+// MoreDials waits until so many dials more are over.
+func (l *Load) MoreDials(t testing.TB, n int) {
+	t.Helper()
+	want := l.Dials() + n
+	Eventually(t, Patience, "more connections are made", func() bool { return l.Dials() >= want })
 }
 
 // Stop ends the load and returns how many dials there were, the longest time that

@@ -27,6 +27,7 @@ func TestBadNetwork(t *testing.T) {
 				spoil(p)
 				r.StartAgent(agent.Config{}, p.Addr)
 				addr := Target(t, Echo)
+				load := StartLoad(t, GRPC(r.GRPC), addr, besideFaults)
 				var wg sync.WaitGroup
 				for i, d := range []Dialer{GRPC(r.GRPC), Connect(r.Connect)} {
 					for j := range 2 {
@@ -35,6 +36,7 @@ func TestBadNetwork(t *testing.T) {
 					}
 				}
 				wg.Wait()
+				load.NoneFailed(t)
 			})
 		}
 	}
@@ -51,6 +53,7 @@ func TestPatchyNetwork(t *testing.T) {
 				r.StartAgent(agent.Config{}, p.Addr)
 				for mode, dial := range map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)} {
 					tr := StartTraffic(t, dial, r.inside())
+					load := StartLoad(t, dial, Target(t, Echo), besideFaults)
 					for range 4 {
 						fail(p, true)
 						time.Sleep(250 * time.Millisecond)
@@ -62,6 +65,7 @@ func TestPatchyNetwork(t *testing.T) {
 					if n := tr.Cut(); n > 0 {
 						t.Errorf("%s: %d transfers broke", mode, n)
 					}
+					load.NoneFailed(t)
 				}
 			})
 		}

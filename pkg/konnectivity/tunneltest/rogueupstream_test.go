@@ -174,12 +174,14 @@ func TestRogueHTTP2(t *testing.T) {
 }
 
 // TestRogueClaims: identifiers that cannot be read, and several sets of them, are
-// refused by both protocols.
+// refused by both protocols. New connections through another agent succeed meanwhile.
 func TestRogueClaims(t *testing.T) {
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), Logger: said.logger()})
+			r.StartAgent(agent.Config{}, "")
+			load := StartLoad(t, GRPC(r.GRPC), Target(t, Echo), besideFaults)
 			a := r.LaunchAgent(agent.Config{Identifiers: "%zz"}, "")
 			Eventually(t, Patience, "each attempt is counted", func() bool {
 				return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="identifiers"}`) > 1
@@ -188,6 +190,8 @@ func TestRogueClaims(t *testing.T) {
 			if a.Ready() {
 				t.Error("agent is connected")
 			}
+			load.MoreDials(t, 10)
+			load.NoneFailed(t)
 		})
 	}
 }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ha_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
+)
+
+// TestEtcdLeaderKilled: the leading member of etcd is killed, and another leads. Dials through the API servers of the other members
+// succeed, no server loses its Lease, and the second scheduler binds Pods again.
+func TestEtcdLeaderKilled(t *testing.T) {
+	check(t, "another member leads", 6*time.Minute, func(ctx context.Context, t *testing.T) {
+		leader, err := etcdLeader(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var others []apiServer
+		for i, s := range servers {
+			if i != leader {
+				others = append(others, s)
+			}
+		}
+		watched := watchLeases(ctx, others[0])
+		var failed atomic.Int64
+		var loads []*harness.Load
+		for _, s := range others {
+			loads = append(loads, harness.StartLoad(ctx, dialsPerSecond, harness.UntilItWorks(&failed, s.dial)))
+		}
+		loads = append(loads, harness.StartLoad(ctx, 1, others[0].binds))
+		time.Sleep(3 * time.Second) // the load before anything happens
+		if _, err := harness.Run(ctx, servers[leader].node, "pkill", "-KILL", "-x", "etcd"); err != nil {
+			t.Fatal(err)
+		}
+		next := -1
+		if err := harness.Wait(ctx, time.Minute, "another member of etcd to lead", func(ctx context.Context) (err error) {
+			if next, err = etcdLeader(ctx); err == nil && next == leader {
+				err = errors.New("the killed one leads")
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(40 * time.Second) // longer than a Lease of a server lasts without a renewal
+		worst := time.Duration(0)
+		for i, load := range loads {
+			d := load.Stop()
+			worst = max(worst, d.Max)
+			t.Logf("load %d: %s", i, d)
+			if d.Failed > 0 {
+				t.Errorf("want that each dial and binding succeeds at last: %s", d)
+			}
+		}
+		tunneltest.Unavailable(t, worst)
+		t.Logf("%d attempts of dials failed", failed.Load())
+		if fewest, asked := watched(); fewest < 3 || asked < 10 {
+			t.Errorf("in %d lists, the servers had %d Leases at least, want 3", asked, fewest)
+		}
+		if err := errors.Join(waitForCount(ctx, suite.Client, 3), waitForAgents(ctx, suite.Client)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// etcdLeader is the number of the control plane whose member of etcd says that it leads.
+func etcdLeader(ctx context.Context) (int, error) {
+	const script = `exec 3<>/dev/tcp/127.0.0.1/2381; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; grep '^etcd_server_is_leader ' <&3`
+	found, texts := -1, ""
+	for i, s := range servers {
+		out, err := harness.Run(ctx, s.node, "timeout", "5", "bash", "-c", script)
+		texts += fmt.Sprintf("%s: %s %v\n", s.node, strings.TrimSpace(out), err)
+		if strings.TrimSpace(out) == "etcd_server_is_leader 1" {
+			found = i
+		}
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("no member of etcd leads:\n%s", texts)
+	}
+	return found, nil
+}
+
+// watchLeases counts the servers' Leases again and again. It returns a function that ends that and tells the smallest count.
+func watchLeases(ctx context.Context, s apiServer) func() (fewest, asked int) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	fewest, asked := len(servers), 0
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if n, err := liveLeases(ctx, s.Client); err == nil {
+				fewest, asked = min(fewest, n), asked+1
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}()
+	return func() (int, int) {
+		cancel()
+		<-done
+		return fewest, asked
+	}
+}
+
+// bindings numbers the Pods of binds.
+var bindings atomic.Int64
+
+// binds creates a Pod for the second scheduler, and waits until it has a node. It tries again while the API server has no etcd.
+func (s apiServer) binds(ctx context.Context) error {
+	pod := s.NewPod(fmt.Sprintf("bound-%d", bindings.Add(1)), "serve")
+	pod.Spec.SchedulerName, pod.Spec.Containers[0].Image = "my-scheduler", "none"
+	list := s.Client.CoreV1().Pods(harness.Namespace)
+	defer func() { _ = list.Delete(context.WithoutCancel(ctx), pod.Name, *metav1.NewDeleteOptions(0)) }()
+	return harness.Wait(ctx, 35*time.Second, "Pod "+pod.Name+" to be bound", func(ctx context.Context) error {
+		got, err := list.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			got, err = list.Create(ctx, pod, metav1.CreateOptions{})
+		}
+		if err == nil && got.Spec.NodeName == "" {
+			err = errors.New("it has no node")
+		}
+		return err
+	})
+}
