@@ -132,9 +132,9 @@ func Add(file string, e Entry) (*Added, error) {
 	return a, nil
 }
 
-// Remove takes the entry out of the file. The file gets its former content, byte for byte, from the last of the runs that
-// have added entries, unless another program has changed it since; then only the entry goes. If the entry is the current
-// context, that which was current before it is again.
+// Remove takes the entry out of the file. The file gets its former content, byte for byte, unless another run or program has
+// changed it since; then only the entry goes, and comments with it. If the entry is the current context, that which was current
+// before it is again. The last of several runs removes a file that the first one has created.
 func (a *Added) Remove() error {
 	return kubeconfigfile.Change(a.file, func(now []byte) ([]byte, error) {
 		if now == nil {
@@ -154,9 +154,7 @@ func (a *Added) Remove() error {
 		if m.Run != a.run {
 			return nil, nil
 		}
-		if !m.Former.known() && (a.before == nil || len(a.before) > 0) {
-			m.Former = formerOf(a.before)
-		}
+		m.Former.Created = m.Former.Created || a.before == nil
 		others, err := leave(config, a.name, m)
 		switch {
 		case err != nil:
