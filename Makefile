@@ -139,7 +139,7 @@ RACE_PACKAGES := ./pkg/apis/fairlead/conversion/... ./pkg/crd/... ./pkg/daemon .
 
 .PHONY: test-race
 test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TEST_FLAGS) $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -short -p 3 -timeout 20m $(TEST_FLAGS) ./pkg/konnectivity/tunneltest $(RACE_PACKAGES)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/tunneltest
 	FAIRLEAD_TEST_RACE=1 $(GO) test -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)' ./e2e/tunnel
 
