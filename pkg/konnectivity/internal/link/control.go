@@ -197,14 +197,14 @@ func (l *Link) streamFrame(typ byte, id uint32, p []byte) error {
 	return nil
 }
 
-// gotDialed and gotDialFail drop an answer to a dial that another goroutine has cancelled since
+// gotDialed and gotDialFail drop an answer to a dial that another goroutine has canceled since
 // streamFrame found the stream: the peer did nothing wrong.
 func (st *Stream) gotDialed() error {
 	st.l.mu.Lock()
-	ok, cancelled := st.state.dialing(), st.state == stateClosed
+	ok, canceled := st.state.dialing(), st.state == stateClosed
 	st.answeredLocked()
 	st.l.mu.Unlock()
-	if cancelled {
+	if canceled {
 		return nil
 	}
 	if !ok {
@@ -216,12 +216,12 @@ func (st *Stream) gotDialed() error {
 
 func (st *Stream) gotDialFail(p []byte) error {
 	st.l.mu.Lock()
-	ok, cancelled := st.state.dialing() && len(p) > 0, st.state == stateClosed && len(p) > 0
+	ok, canceled := st.state.dialing() && len(p) > 0, st.state == stateClosed && len(p) > 0
 	if ok {
 		st.killLocked()
 	}
 	st.l.mu.Unlock()
-	if cancelled {
+	if canceled {
 		return nil
 	}
 	if !ok { // the stream ends with the link

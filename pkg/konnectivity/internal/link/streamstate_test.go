@@ -81,7 +81,7 @@ func TestAnswerToCancelledDial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := error(nil)
 			if got := after(t, stateDialing, func(_ *Link, st *Stream) error {
-				st.Reset("cancelled", false)
+				st.Reset("canceled", false)
 				err = answer(st)
 				return err
 			}); got != "closed" {
