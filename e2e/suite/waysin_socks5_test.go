@@ -16,7 +16,7 @@ import (
 
 // socks5Way is "fairlead socks5", through which kubectl reaches an API server at an address to
 // which it leads. That of an embedded cluster is on loopback, to which a proxy on loopback leads for
-// the API server alone.
+// the API server alone. The first part of its log is the protocol.
 func socks5Way(t *testing.T, name string, env []string, args ...string) wayIn {
 	t.Helper()
 	args = slices.Concat([]string{"socks5", "--listen", "127.0.0.1:0"}, args)

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,23 +23,21 @@ import (
 
 // TestKubectlThroughTLS is TestKubectlThroughWaysIn with a proxy-url of https: kubectl logs in to
 // the proxy by the kubeconfig's client certificate, or by a token as the password of proxy-url.
+// On kind, exec, logs, port-forward and cp reach a real kubelet that way.
 func TestKubectlThroughTLS(t *testing.T) {
-	if !suite.Simulated() {
-		t.Skip("the proxy's certificate has to be of the cluster's CA, whose key is in a node of kind")
-	}
-	ca := filepath.Join(suite.StateDir(suite.Name), "pki/ca.crt")
+	ca := filepath.Join(suite.StateDir(suite.Name), "pki/ca.crt") // with its key beside it, for every provider
 	certificate, key := certificateOfCluster(t, ca)
-	args := []string{"socks5", "--listen", "127.0.0.1:0", "--via", "network", "--kubeconfig", suite.Kubeconfig(),
-		"--tls-cert", certificate, "--tls-key", key, "--client-ca", ca, "--token-review"}
-	way := wayIn{name: "socks5 with a client certificate", context: "socks5-" + suite.Context(), args: args}
 	admin, err := pki.ParseCert(suite.Config.CertData)
 	if err != nil {
 		t.Fatal(err)
 	}
-	way.log = []string{`protocol="http"`, `user="` + admin.Subject.CommonName + `"`, `destination="` + strings.TrimPrefix(suite.Config.Host, "https://") + `"`}
+	way := socks5Way(t, "socks5 with a client certificate", nil, "--via", "network",
+		"--tls-cert", certificate, "--tls-key", key, "--client-ca", ca, "--token-review")
+	log := slices.Concat(way.log[1:], []string{`protocol="http"`})
+	way.log = slices.Concat(log, []string{`user="` + admin.Subject.CommonName + `"`})
 	way.try(t)
 	way.name = "socks5 with a token"
-	way.log[1] = `user="system:serviceaccount:` + harness.Namespace + `:default"`
+	way.log = slices.Concat(log, []string{`user="system:serviceaccount:` + harness.Namespace + `:default"`})
 	way.reach = func(ctx context.Context, t *testing.T, c *clientcmdapi.Cluster) {
 		u, err := url.Parse(c.ProxyURL)
 		if err != nil {
@@ -62,7 +60,7 @@ func tokenFor(ctx context.Context, t *testing.T, audiences ...string) string {
 	return token.Status.Token
 }
 
-// certificateOfCluster issues a serving certificate of an embedded cluster's CA for this machine.
+// certificateOfCluster issues a serving certificate of the cluster's CA for this machine.
 func certificateOfCluster(t *testing.T, ca string) (certificate, key string) {
 	t.Helper()
 	read := func(path string) []byte {
