@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,19 @@ func staticPods(ctx context.Context, t *testing.T) {
 	}
 	placed(ctx, t, "my-scheduler")
 	throughGateway(ctx, t)
+	verifyStatic(ctx, t, file)
+}
+
+// verifyStatic checks the static gateway by "fairlead verify", which trusts the cluster's CA then, and wants that it carries a connection:
+// the check skips that part where rules of the gateway do not allow it.
+func verifyStatic(ctx context.Context, t *testing.T, bundle string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bundle.yaml")
+	if err := os.WriteFile(file, []byte(bundle), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := here(ctx, t, "verify", "-f", file, "--only", "^gateway-access$", "--image", nodeimage.PodImage, "-o", "json")
+	wantTexts(t, out, `"gateway-access"`, `"carried"`)
 }
 
 // throughGateway lets one account reach the test server through the static gateway, and no other.
