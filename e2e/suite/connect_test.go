@@ -35,18 +35,7 @@ var echoService = gateway.Destination{
 // TestConnect opens connections through agents with nothing but a kubeconfig: behind kube-apiserver, by the API of the bundle.
 func TestConnect(t *testing.T) {
 	run(t, "connections through the tunnel's API", 3*time.Minute,
-		step{"agents are connected", func(ctx context.Context, t *testing.T) {
-			// Tests before this one stop agents.
-			if err := harness.Wait(ctx, time.Minute, "agents to be connected", func(ctx context.Context) error {
-				agents, err := connectedAgents(ctx)
-				if err == nil && len(agents) < 2 {
-					err = fmt.Errorf("%d agents are connected, want 2", len(agents))
-				}
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		step{"agents are connected", agentsConnect},
 		step{"curl to a Service, over SOCKS5 and HTTP CONNECT", func(ctx context.Context, t *testing.T) {
 			page := "http://" + harness.ServerName + "." + harness.Namespace + "/healthz"
 			for protocol, proxy := range map[string]string{"socks5": `"$ALL_PROXY"`, "http": `"$HTTPS_PROXY" --proxytunnel`} {
@@ -77,6 +66,20 @@ func TestConnect(t *testing.T) {
 		step{"refusals have reasons", connectRefusals},
 		step{"headers of a front proxy that is none are not believed", forgedFrontProxy},
 	)
+}
+
+// agentsConnect waits for agents, which tests stop.
+func agentsConnect(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := harness.Wait(ctx, time.Minute, "agents to be connected", func(ctx context.Context) error {
+		agents, err := connectedAgents(ctx)
+		if err == nil && len(agents) < 2 {
+			err = fmt.Errorf("%d agents are connected, want 2", len(agents))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // throughTunnelAPI runs a command with the proxy in its environment, as throughSOCKS5 does.

@@ -114,15 +114,20 @@ const (
 	fails    outcome = false
 )
 
-// throughSOCKS5 runs a command with the proxy in its environment. It returns the command's
-// output, and its standard error with the proxy's.
-func throughSOCKS5(ctx context.Context, t *testing.T, want outcome, command ...string) (out, audit string) {
-	t.Helper()
+// socks5Args run "fairlead socks5" with the path that TestSOCKS5 has.
+func socks5Args() []string {
 	args := []string{"socks5", "--listen", "127.0.0.1:0"}
 	if suite.Simulated() {
 		args = append(args, "--via", "direct", "--server-mode", "grpc", "--server-socket", filepath.Join(suite.StateDir(suite.Name), "run/konnectivity-server.socket"))
 	}
-	cmd, stdout, stderr := suite.Command(ctx, slices.Concat(args, []string{"--"}, command)...)
+	return args
+}
+
+// throughSOCKS5 runs a command with the proxy in its environment. It returns the command's
+// output, and its standard error with the proxy's.
+func throughSOCKS5(ctx context.Context, t *testing.T, want outcome, command ...string) (out, audit string) {
+	t.Helper()
+	cmd, stdout, stderr := suite.Command(ctx, slices.Concat(socks5Args(), []string{"--"}, command)...)
 	err := cmd.Run()
 	if outcome(err == nil) != want {
 		t.Errorf("%s: %v\n%s%s", strings.Join(command, " "), err, stdout, stderr)
