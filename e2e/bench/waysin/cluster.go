@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
@@ -23,9 +24,8 @@ import (
 // clusterName keeps the benchmark's cluster apart from the user's.
 const clusterName = "bench-ways-in"
 
-// benchCluster measures the command with the paths that need an API server, on an embedded cluster, beside "ssh -D" and the
-// tunnel without an API server. The cluster's programs run beside all of them. There are no goals: who has a login on a host
-// or the server's socket has no need of these paths.
+// benchCluster measures the command with all paths, on an embedded cluster, beside "ssh -D". The cluster's programs run beside all of
+// them. There are no goals: the command looks up and authorizes each destination, of which "ssh -D" knows nothing.
 func benchCluster(ctx context.Context, o options) (err error) {
 	kubeconfig, bundle := filepath.Join(o.dir, "cluster.kubeconfig"), filepath.Join(o.dir, "bundle.yaml") // not the user's
 	text := "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\nmetadata: {name: default}\nspec: {tunnelAPI: {enabled: true, connect: true}}\n"
@@ -53,37 +53,49 @@ func benchCluster(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	ways := []*way{{}, {}, {}, base.ssh}
-	for i, path := range []struct {
-		via   string
-		serve func(context.Context, kubernetes.Interface, *closers, string) error
-	}{{dial.ViaPortForward, servePod}, {dial.ViaAPI, serveHost}} {
-		if err := path.serve(ctx, client, &c, path.via); err != nil {
-			return err
-		}
-		addr, err := c.startCommand(ctx, o, kubeconfig, path.via)
-		if err != nil {
-			return err
-		}
-		d, err := socks5Dialer(addr)
-		if err != nil {
-			return err
-		}
-		ways[i].dialer = hostDialer{d, net.JoinHostPort(path.via+"."+servicesNamespace, strconv.Itoa(servicePort))}
+	if err := servePod(ctx, client, &c, podService); err != nil {
+		return err
 	}
-	socket, stop, err := startTunnel(o.bin) //nolint:contextcheck // the programs end with the benchmark
+	host, err := serveHost(ctx, client, &c, hostService)
+	if err != nil {
+		return err
+	}
+	socket, stop, err := startTunnel(o.bin, host) //nolint:contextcheck // the programs end with the benchmark
 	if err != nil {
 		return err
 	}
 	c = append(c, stop)
-	direct := c.keep(process("socks5-proxy", dial.ViaDirect, socket))(&err) //nolint:contextcheck // the programs end with the benchmark
-	if err != nil {
-		return err
+	var ways []*way
+	var names []string
+	for _, p := range []commandPath{
+		{dial.ViaPortForward, podService, nil},
+		{dial.ViaAPI, hostService, nil},
+		{dial.ViaDirect, hostService, []string{"--server-socket", socket}},
+		{dial.ViaSSH + base.sshd.target(), hostService, []string{"--ssh-config", base.sshd.config()}},
+		{dial.ViaNetwork, hostService, nil},
+	} {
+		d, err := c.startCommand(ctx, o, kubeconfig, p)
+		if err != nil {
+			return err
+		}
+		ways, names = append(ways, &way{dialer: d}), append(names, "--via "+p.name())
 	}
-	if ways[2].dialer, err = socks5Dialer(direct); err != nil {
-		return err
-	}
-	return withoutGoals(o, ways, []string{"--via " + dial.ViaPortForward, "--via " + dial.ViaAPI, "--via " + dial.ViaDirect, "ssh -D"}, target)
+	return withoutGoals(o, append(ways, base.ssh), append(names, "ssh -D"), target)
+}
+
+// podService and hostService are the Services before a Pod and before this machine's address.
+const podService, hostService = "pod", "host"
+
+// commandPath is a path of the command, with the Service to which it leads and the path's own flags.
+type commandPath struct {
+	via, service string
+	flags        []string
+}
+
+// name is the path without the bastion.
+func (p commandPath) name() string {
+	name, _, _ := strings.Cut(p.via, "=")
+	return name
 }
 
 // hostDialer connects to one host and port, whatever the target is.
@@ -96,30 +108,32 @@ func (d hostDialer) Dial(network, _ string) (net.Conn, error) {
 	return d.Dialer.Dial(network, d.target)
 }
 
-// startCommand starts "fairlead socks5" and returns its address.
-func (c *closers) startCommand(ctx context.Context, o options, kubeconfig, via string) (addr string, err error) {
+// startCommand starts "fairlead socks5" and returns a dialer that leads to the path's Service.
+func (c *closers) startCommand(ctx context.Context, o options, kubeconfig string, p commandPath) (proxy.Dialer, error) {
 	password := filepath.Join(o.dir, "password")
 	if err := os.WriteFile(password, []byte(benchLogin.Name+":"+benchLogin.Password), 0o600); err != nil {
-		return "", err
+		return nil, err
 	}
 	port := freePort() //nolint:contextcheck // it takes no time
-	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	log, err := os.Create(filepath.Join(o.dir, via+".log"))
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	log, err := os.Create(filepath.Join(o.dir, p.name()+".log"))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.fairlead, "socks5", "--via", via, "--listen", addr, "--password-file", password, "--kubeconfig", kubeconfig)
+	args := append([]string{"socks5", "--via", p.via, "--listen", addr, "--password-file", password, "--kubeconfig", kubeconfig}, p.flags...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.fairlead, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return nil, err
 	}
 	*c = append(*c, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if err := awaitPort(port); err != nil { //nolint:contextcheck // it has a limit of its own
 		said, _ := os.ReadFile(log.Name())
-		return "", fmt.Errorf("fairlead socks5 --via %s did not start: %w\n%s", via, err, said)
+		return nil, fmt.Errorf("fairlead socks5 --via %s did not start: %w\n%s", p.via, err, said)
 	}
-	return addr, nil
+	d, err := socks5Dialer(addr)
+	return hostDialer{d, net.JoinHostPort(p.service+"."+servicesNamespace, strconv.Itoa(servicePort))}, err
 }
 
 // command runs a program; the error has what it said.

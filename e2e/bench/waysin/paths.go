@@ -27,7 +27,7 @@ func benchPaths(o options) error {
 	if err != nil {
 		return err
 	}
-	socket, stop, err := startTunnel(o.bin)
+	socket, stop, err := startTunnel(o.bin, "127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func benchPaths(o options) error {
 		}
 	}
 	ways := []*way{{}, {}, base.socks5, base.ssh, {dialer: fixedDialer(next)}}
-	for i, args := range [][]string{{"direct", socket}, {"ssh=" + base.sshd.user + "@127.0.0.1:" + strconv.Itoa(base.sshd.port), base.sshd.dir}} {
+	for i, args := range [][]string{{"direct", socket}, {"ssh=" + base.sshd.target(), base.sshd.dir}} {
 		addr := c.keep(process(append([]string{"socks5-proxy"}, args...)...))(&err)
 		if err != nil {
 			return err
@@ -90,8 +90,8 @@ func serveRelay() error {
 	}
 }
 
-// startTunnel starts a konnectivity-server and an agent, and returns the server's socket for HTTP CONNECT.
-func startTunnel(bin string) (socket string, stop func(), err error) {
+// startTunnel starts a konnectivity-server and an agent that connects to one host only, and returns the server's socket for HTTP CONNECT.
+func startTunnel(bin, host string) (socket string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "bench-ways-in-")
 	if err != nil {
 		return "", nil, err
@@ -119,7 +119,7 @@ func startTunnel(bin string) (socket string, stop func(), err error) {
 			"--cluster-cert=" + dir + "/crt", "--cluster-key=" + dir + "/key", "--cluster-ca-cert=" + dir + "/ca",
 			"--admin-port=" + strconv.Itoa(freePort()), "--health-port=" + strconv.Itoa(health), "--health-bind-address=127.0.0.1"},
 		{"konnectivity-agent", "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + strconv.Itoa(port), "--agent-identifiers=ipv4=127.0.0.1",
-			"--ca-cert=" + dir + "/ca", "--agent-cert=" + dir + "/crt", "--agent-key=" + dir + "/key", "--allow-destinations=127.0.0.1",
+			"--ca-cert=" + dir + "/ca", "--agent-cert=" + dir + "/crt", "--agent-key=" + dir + "/key", "--allow-destinations=" + host,
 			"--admin-server-port=" + strconv.Itoa(freePort()), "--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort())},
 	} {
 		log, err := os.Create(filepath.Join(dir, args[0]+".log"))

@@ -89,38 +89,27 @@ func forwardTo(ctx context.Context, address string) error {
 	return supervisor.Start(ctx, kwok)
 }
 
-// serveHost makes a Service that leads to a target at this machine's address: agents connect to no loopback address for users of the API.
-func serveHost(ctx context.Context, client kubernetes.Interface, c *closers, name string) error {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	host := ""
-	for _, n := range nodes.Items {
-		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				host = a.Address
-			}
-		}
-	}
-	if host == "" {
-		return fmt.Errorf("none of %d nodes has an address", len(nodes.Items))
+// serveHost makes a Service that leads to a target at this machine's address, which it returns: agents connect to no loopback address for
+// users of the API.
+func serveHost(ctx context.Context, client kubernetes.Interface, c *closers, name string) (host string, err error) {
+	if host, err = nodeAddress(ctx, client); err != nil {
+		return "", err
 	}
 	target, stop, err := process("socks5-target", host) //nolint:contextcheck // the program ends with the benchmark
 	if err != nil {
-		return err
+		return "", err
 	}
 	*c = append(*c, stop)
 	_, text, err := net.SplitHostPort(target)
 	if err != nil {
-		return err
+		return "", err
 	}
 	port, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := client.CoreV1().Services(servicesNamespace).Create(ctx, service(name, nil), metav1.CreateOptions{}); err != nil {
-		return err
+		return "", err
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
@@ -128,9 +117,25 @@ func serveHost(ctx context.Context, client kubernetes.Interface, c *closers, nam
 		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("tcp"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 	if _, err := client.DiscoveryV1().EndpointSlices(servicesNamespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		return err
+		return "", err
 	}
-	return awaitEndpoint(ctx, client, name)
+	return host, awaitEndpoint(ctx, client, name)
+}
+
+// nodeAddress is that of simulated nodes, which is one of this machine.
+func nodeAddress(ctx context.Context, client kubernetes.Interface) (string, error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				return a.Address, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("none of %d nodes has an address", len(nodes.Items))
 }
 
 // awaitEndpoint waits until a Service has a ready endpoint.

@@ -151,6 +151,12 @@ type sshServer struct {
 	started   []*exec.Cmd
 }
 
+// target is USER@HOST:PORT.
+func (s *sshServer) target() string { return s.user + "@127.0.0.1:" + strconv.Itoa(s.port) }
+
+// config is a configuration file of clients.
+func (s *sshServer) config() string { return filepath.Join(s.dir, "ssh_config") }
+
 func (s *sshServer) stop() {
 	for _, cmd := range slices.Backward(s.started) {
 		_ = cmd.Process.Kill()
@@ -196,7 +202,9 @@ func startSSHD(sshd string) (s *sshServer, err error) {
 		return nil, err
 	}
 	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s/host\nAuthorizedKeysFile %s/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n", s.port, s.dir, s.dir)
-	for name, text := range map[string]string{"sshd_config": config, "known_hosts": fmt.Sprintf("[127.0.0.1]:%d %s", s.port, public)} {
+	client := fmt.Sprintf("Host *\n  IdentityFile %[1]s/user\n  IdentitiesOnly yes\n  UserKnownHostsFile %[1]s/known_hosts\n", s.dir)
+	files := map[string]string{"sshd_config": config, "ssh_config": client, "known_hosts": fmt.Sprintf("[127.0.0.1]:%d %s", s.port, public)}
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
 		}
