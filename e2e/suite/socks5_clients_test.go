@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
@@ -138,19 +139,9 @@ func sshToService(ctx context.Context, t *testing.T) {
 func machineAddress(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for _, a := range aNode(ctx, t).Status.Addresses {
-		if a.Type != corev1.NodeInternalIP {
-			continue
+		if a.Type == corev1.NodeInternalIP {
+			return incluster.OwnAddress(net.JoinHostPort(a.Address, "22"))
 		}
-		c, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(a.Address, "9")) // sends nothing
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		address, _, err := net.SplitHostPort(c.LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return address
 	}
 	t.Fatal("the node has no address")
 	return ""
