@@ -16,13 +16,12 @@ const (
 
 // docsCommon are exceptions of all pages.
 var docsCommon = map[string]string{
-	"make ":                      "it builds or tests the repository, for minutes; CI runs the targets, and TestDocCommands knows them all",
-	"sudo fairlead ":             onNode,
-	"fairlead install -f":        changesFairlead,
-	"sudo ctr ":                  noContainerd,
-	"skopeo ":                    noRegistry,
-	"fairlead uninstall":         changesFairlead,
-	`eval "$(go -C e2e/offline `: noContainers,
+	"make ":                           "it builds or tests the repository, for minutes; CI runs the targets, and TestDocCommands knows them all",
+	"sudo fairlead ":                  onNode,
+	"fairlead install -f bundle.yaml": changesFairlead,
+	"sudo ctr ":                       noContainerd,
+	"skopeo ":                         noRegistry,
+	`eval "$(go -C e2e/offline `:      noContainers,
 }
 
 // asNode has a directory in place of this machine's files.
@@ -43,7 +42,7 @@ var docsPages = map[string]docsPage{
 		},
 	},
 	"docs/api.md": {
-		except: map[string]string{"fairlead install --operator ": changesFairlead},
+		except: map[string]string{"fairlead install --operator ": changesFairlead, "fairlead uninstall": changesFairlead},
 		serve:  []string{"kubectl delete bundle default"}, // it waits until the next commands take the finalizer
 	},
 	"docs/control-plane.md": {
@@ -52,6 +51,7 @@ var docsPages = map[string]docsPage{
 			"kubeadm init phase ":            noKubeadm,
 			"for f in /root/before-fairlead": "kubeadm has not issued the second certificate",
 			"kubectl apply -f out":           changesFairlead,
+			"fairlead uninstall":             changesFairlead,
 			"kubectl -n kube-system rollout status daemonset/konnectivi": noAgentPods,
 			"kubectl -n kube-system logs daemonset/konnectivity-agent":   noAgentPods,
 		},
@@ -71,9 +71,16 @@ var docsPages = map[string]docsPage{
 			{`fairlead-gateway\.kube-system\.svc:1080`, "127.0.0.1:$$PORT_FAIRLEAD_GATEWAY"},
 		}, asNode...),
 	},
+	"docs/high-availability.md": {
+		except: map[string]string{
+			"fairlead install -f ha.yaml":             changesFairlead,
+			"fairlead verify -f ha.yaml --disruptive": "it stops programs that other tests use; e2e/kind/ha runs it with three control planes",
+		},
+	},
 	"docs/install.md": {
 		except: map[string]string{
 			"helm ":                             "there is no Helm; deploy/tools/kustomize compares what the chart renders",
+			"fairlead uninstall":                changesFairlead,
 			"kubectl apply -f manifests/":       changesFairlead,
 			"kubectl apply -k deploy/kustomize": changesFairlead,
 			"kubectl scale":                     "the command before it is an exception",
@@ -142,6 +149,16 @@ var docsPages = map[string]docsPage{
 			"go test -count 1 -v -run TestFloodOfS": "CI runs this test",
 		},
 		none: "all commands test the repository",
+	},
+	"docs/second-scheduler.md": {
+		ends: map[string]int{"fairlead diff -f scheduler.yaml": 1},
+		// The cluster of this suite has a my-scheduler, which binds the page's Pod. That of the page gets another name, and its Pods are simulated.
+		replace: [][2]string{
+			{`name: my-scheduler `, "name: docs-scheduler "},
+			{`\{schedulerName: my-scheduler\}`, "{schedulerName: docs-scheduler}"},
+			{`verify -f scheduler\.yaml`, "verify -f bundle.yaml"},
+			{`^fairlead uninstall`, "fairlead uninstall --yes"}, // there is no terminal to confirm at
+		},
 	},
 	"docs/scheduler-failover.md": {
 		except: map[string]string{"go test ./e2e/embedded": "CI runs this test"},
