@@ -12,12 +12,35 @@ const (
 	otherMachine    = "it needs another machine with SSH; TestProxyViaSSH and others of this package start one"
 	noKubeadm       = "there is no kubeadm, and it would change the node"
 	noAgentPods     = "agents of an embedded cluster are processes"
+	ciRuns          = "it builds or tests the repository, for minutes; CI runs this target"
+	upAndDown       = "it builds, and changes the clusters of the user; TestMain and e2e/embedded run fairlead up and down"
+	imagesOfRelease = "it builds for minutes, and CI leaves it out; pkg/imagetar, deploy/tools/images and deploy/tools/release test its programs with small ones"
+	faultsForHours  = "it takes long, and CI leaves it out; CI runs the tests of which it consists, each once"
 )
 
 // docsCommon are exceptions of all pages.
 var docsCommon = map[string]string{
-	"make ":                           "it builds or tests the repository, for minutes; CI runs the targets, and TestDocCommands knows them all",
-	"sudo fairlead ":                  onNode,
+	"make up":                         upAndDown,
+	"make down":                       upAndDown,
+	"make test ":                      "it runs this test; CI runs its two halves, test-local and e2e",
+	"make e2e ":                       ciRuns,
+	"E2E_RETAIN=1 make e2e ":          "it is a run of tests like this one",
+	"make build ":                     "it builds the programs with which this test runs; CI runs the target, and prometheus; images: see make images",
+	"make node-image":                 ciRuns,
+	"make verify-monitoring":          ciRuns + ", in verify",
+	"make monitoring":                 "it writes files of the repository; CI runs verify-monitoring, which compares them",
+	"make images":                     imagesOfRelease,
+	"make release ":                   imagesOfRelease,
+	"make release-verify ":            imagesOfRelease,
+	"make panels":                     "it scrapes a cluster for minutes, and CI leaves it out; TestMonitoring wants each series of the dashboards",
+	"make chaos":                      faultsForHours,
+	"make soak ":                      faultsForHours,
+	"make soak-faults ":               faultsForHours,
+	"make bench-calls":                "it measures for long on kind, and CI leaves it out; CI runs the tests of e2e/bench",
+	"make e2e-kubernetes":             "it compiles for ten minutes, and CI leaves it out",
+	"make e2e-upgrade ":               "it builds two versions, and CI leaves it out; docs/release.md asks for it before a release",
+	"sudo fairlead controlplane ":     onNode,
+	"sudo fairlead certs ":            onNode,
 	"fairlead install -f bundle.yaml": changesFairlead,
 	"sudo ctr ":                       noContainerd,
 	"skopeo ":                         noRegistry,
@@ -141,9 +164,11 @@ var docsPages = map[string]docsPage{
 	},
 	"docs/calls-benchmark.md": {none: "all commands are make's"},
 	"docs/chaos.md":           {none: "all commands are make's"},
+	"docs/sysdump.md": {
+		replace: [][2]string{{`^sudo fairlead sysdump`, "fairlead sysdump --output node.tar.gz"}}, // this user has rights enough for this cluster
+	},
 	"docs/testing.md": {
 		except: map[string]string{
-			"E2E_RETAIN=1 make e2e PROVIDER=kind":   "it is a run of tests like this one",
 			"E2E_HOME=/tmp/fl-":                     "it is a run of tests like this one",
 			"go -C e2e/offline run ./dockerd stop":  noContainers,
 			"go test -count 1 -v -run TestFloodOfS": "CI runs this test",
