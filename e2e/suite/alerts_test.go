@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
@@ -46,7 +47,8 @@ func TestAlertsFire(t *testing.T) {
 			{Name: "passwords are wrong and connections too many", Cause: func(ctx context.Context, t *testing.T) { overload(ctx, t, proxy) },
 				Alerts: []string{"SOCKS5LoginsFail", "SOCKS5Full"}},
 			{Name: "a client sends garbage", Again: sendGarbage, Alerts: []string{"KonnectivityBadInput"}},
-			{Name: "no node fits", Cause: pendingPod, Alerts: []string{"SchedulerPodsPending"}},
+			{Name: "no node fits", Cause: pendingPod("my-scheduler"), Alerts: []string{"SchedulerPodsPending"}},
+			{Name: "a Pod names a scheduler that does not exist", Cause: pendingPod("no-such-scheduler"), Alerts: []string{"PodsPendingForUnknownScheduler"}},
 			{Name: "bindings are refused", Cause: refuseBindings(kubectl), Alerts: []string{"SchedulerErrors"}},
 			{Name: "the Lease is deleted, and two lead", Again: deleteLease(), Alerts: []string{"SchedulerTwoLeaders"}},
 			{Name: "another program holds the Lease", Cause: stealLease, Alerts: []string{"SchedulerNoLeader"}},
@@ -186,15 +188,26 @@ func sendGarbage(ctx context.Context, t *testing.T) {
 	}
 }
 
-// pendingPod leaves a Pod to the second scheduler that fits no node.
-func pendingPod(ctx context.Context, t *testing.T) {
+// pendingPod leaves a Pod that fits no node to a scheduler.
+func pendingPod(scheduler string) func(context.Context, *testing.T) {
+	return func(ctx context.Context, t *testing.T) {
+		t.Helper()
+		requestingPod(ctx, t, scheduler, map[string]string{"fairlead.test/nowhere": "true"})
+	}
+}
+
+// requestingPod creates a Pod with a request, which the metrics of a scheduler's resources have.
+func requestingPod(ctx context.Context, t *testing.T, scheduler string, nodes map[string]string) {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "fits-nowhere", Namespace: harness.Namespace}, Spec: corev1.PodSpec{
-		SchedulerName: "my-scheduler", NodeSelector: map[string]string{"fairlead.test/nowhere": "true"},
-		Containers: []corev1.Container{{Name: "none", Image: "none"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "requests-", Namespace: harness.Namespace}, Spec: corev1.PodSpec{
+		SchedulerName: scheduler, NodeSelector: nodes,
+		Containers: []corev1.Container{{
+			Name: "none", Image: "none", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}},
+		}},
 	}}
 	pods := suite.Client.CoreV1().Pods(harness.Namespace)
-	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	atEnd(ctx, t, func(ctx context.Context) {

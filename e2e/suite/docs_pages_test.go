@@ -12,17 +12,39 @@ const (
 	otherMachine    = "it needs another machine with SSH; TestProxyViaSSH and others of this package start one"
 	noKubeadm       = "there is no kubeadm, and it would change the node"
 	noAgentPods     = "agents of an embedded cluster are processes"
+	ciRuns          = "it builds or tests the repository, for minutes; CI runs this target"
+	upAndDown       = "it builds, and changes the clusters of the user; TestMain and e2e/embedded run fairlead up and down"
+	imagesOfRelease = "it builds for minutes, and CI leaves it out; pkg/imagetar, deploy/tools/images and deploy/tools/release test its programs with small ones"
+	faultsForHours  = "it takes long, and CI leaves it out; CI runs the tests of which it consists, each once"
 )
 
 // docsCommon are exceptions of all pages.
 var docsCommon = map[string]string{
-	"make ":                      "it builds or tests the repository, for minutes; CI runs the targets, and TestDocCommands knows them all",
-	"sudo fairlead ":             onNode,
-	"fairlead install -f":        changesFairlead,
-	"sudo ctr ":                  noContainerd,
-	"skopeo ":                    noRegistry,
-	"fairlead uninstall":         changesFairlead,
-	`eval "$(go -C e2e/offline `: noContainers,
+	"make up":                         upAndDown,
+	"make down":                       upAndDown,
+	"make test ":                      "it runs this test; CI runs its two halves, test-local and e2e",
+	"make e2e ":                       ciRuns,
+	"E2E_RETAIN=1 make e2e ":          "it is a run of tests like this one",
+	"make build ":                     "it builds the programs with which this test runs; CI runs the target, and prometheus; images: see make images",
+	"make node-image":                 ciRuns,
+	"make verify-monitoring":          ciRuns + ", in verify",
+	"make monitoring":                 "it writes files of the repository; CI runs verify-monitoring, which compares them",
+	"make images":                     imagesOfRelease,
+	"make release ":                   imagesOfRelease,
+	"make release-verify ":            imagesOfRelease,
+	"make panels":                     "it scrapes a cluster for minutes, and CI leaves it out; TestMonitoring wants each series of the dashboards",
+	"make chaos":                      faultsForHours,
+	"make soak ":                      faultsForHours,
+	"make soak-faults ":               faultsForHours,
+	"make bench-calls":                "it measures for long on kind, and CI leaves it out; CI runs the tests of e2e/bench",
+	"make e2e-kubernetes":             "it compiles for ten minutes, and CI leaves it out",
+	"make e2e-upgrade ":               "it builds two versions, and CI leaves it out; docs/release.md asks for it before a release",
+	"sudo fairlead controlplane ":     onNode,
+	"sudo fairlead certs ":            onNode,
+	"fairlead install -f bundle.yaml": changesFairlead,
+	"sudo ctr ":                       noContainerd,
+	"skopeo ":                         noRegistry,
+	`eval "$(go -C e2e/offline `:      noContainers,
 }
 
 // asNode has a directory in place of this machine's files.
@@ -43,7 +65,7 @@ var docsPages = map[string]docsPage{
 		},
 	},
 	"docs/api.md": {
-		except: map[string]string{"fairlead install --operator ": changesFairlead},
+		except: map[string]string{"fairlead install --operator ": changesFairlead, "fairlead uninstall": changesFairlead},
 		serve:  []string{"kubectl delete bundle default"}, // it waits until the next commands take the finalizer
 	},
 	"docs/control-plane.md": {
@@ -52,6 +74,7 @@ var docsPages = map[string]docsPage{
 			"kubeadm init phase ":            noKubeadm,
 			"for f in /root/before-fairlead": "kubeadm has not issued the second certificate",
 			"kubectl apply -f out":           changesFairlead,
+			"fairlead uninstall":             changesFairlead,
 			"kubectl -n kube-system rollout status daemonset/konnectivi": noAgentPods,
 			"kubectl -n kube-system logs daemonset/konnectivity-agent":   noAgentPods,
 		},
@@ -71,9 +94,16 @@ var docsPages = map[string]docsPage{
 			{`fairlead-gateway\.kube-system\.svc:1080`, "127.0.0.1:$$PORT_FAIRLEAD_GATEWAY"},
 		}, asNode...),
 	},
+	"docs/high-availability.md": {
+		except: map[string]string{
+			"fairlead install -f ha.yaml":             changesFairlead,
+			"fairlead verify -f ha.yaml --disruptive": "it stops programs that other tests use; e2e/kind/ha runs it with three control planes",
+		},
+	},
 	"docs/install.md": {
 		except: map[string]string{
 			"helm ":                             "there is no Helm; deploy/tools/kustomize compares what the chart renders",
+			"fairlead uninstall":                changesFairlead,
 			"kubectl apply -f manifests/":       changesFairlead,
 			"kubectl apply -k deploy/kustomize": changesFairlead,
 			"kubectl scale":                     "the command before it is an exception",
@@ -134,14 +164,26 @@ var docsPages = map[string]docsPage{
 	},
 	"docs/calls-benchmark.md": {none: "all commands are make's"},
 	"docs/chaos.md":           {none: "all commands are make's"},
+	"docs/sysdump.md": {
+		replace: [][2]string{{`^sudo fairlead sysdump`, "fairlead sysdump --output node.tar.gz"}}, // this user has rights enough for this cluster
+	},
 	"docs/testing.md": {
 		except: map[string]string{
-			"E2E_RETAIN=1 make e2e PROVIDER=kind":   "it is a run of tests like this one",
 			"E2E_HOME=/tmp/fl-":                     "it is a run of tests like this one",
 			"go -C e2e/offline run ./dockerd stop":  noContainers,
 			"go test -count 1 -v -run TestFloodOfS": "CI runs this test",
 		},
 		none: "all commands test the repository",
+	},
+	"docs/second-scheduler.md": {
+		ends: map[string]int{"fairlead diff -f scheduler.yaml": 1},
+		// The cluster of this suite has a my-scheduler, which binds the page's Pod. That of the page gets another name, and its Pods are simulated.
+		replace: [][2]string{
+			{`name: my-scheduler `, "name: docs-scheduler "},
+			{`\{schedulerName: my-scheduler\}`, "{schedulerName: docs-scheduler}"},
+			{`verify -f scheduler\.yaml`, "verify -f bundle.yaml"},
+			{`^fairlead uninstall`, "fairlead uninstall --yes"}, // there is no terminal to confirm at
+		},
 	},
 	"docs/scheduler-failover.md": {
 		except: map[string]string{"go test ./e2e/embedded": "CI runs this test"},

@@ -26,6 +26,7 @@ func TestMonitoring(t *testing.T) {
 	run(t, "alerts and dashboards", 5*time.Minute+silence(t),
 		step{"faults, so that metrics of failures have series", causeFailures},
 		step{"every series exists", func(ctx context.Context, t *testing.T) {
+			requestingPod(ctx, t, "my-scheduler", nil)
 			p := scrapeBy(ctx, t, promtest.RulesFile(t), ofCluster(scrapeConfig(ctx, t, nil), "one"))
 			for _, expr := range monitoring.Expressions("1m") {
 				err := harness.Wait(ctx, time.Minute, "series", func(ctx context.Context) error { return p.checkSeries(ctx, expr) })

@@ -135,7 +135,7 @@ func makeTraffic(ctx context.Context, t *testing.T, api, socks string) {
 		failCalls(ctx, t, kubectl)
 		time.Sleep(3 * time.Second)
 	}
-	pendingPod(ctx, t)
+	pendingPod("my-scheduler")(ctx, t)
 	for _, scheduler := range []string{"my-scheduler", corev1.DefaultSchedulerName, "my-scheduler"} {
 		schedulePods(ctx, t, scheduler, 25)
 		time.Sleep(10 * time.Second)

@@ -108,6 +108,8 @@ func scrapeConfig(ctx context.Context, t *testing.T, more map[string]string) []p
 	scrape("apiserver", "https", is("kube-apiserver"))
 	scrape("kube-scheduler", "https", is("kube-scheduler"))
 	scrape("second-scheduler", "https", func(name string) bool { return strings.HasPrefix(name, "second-scheduler-") })
+	scrape("kube-scheduler-resources", "https", is("kube-scheduler"))
+	jobs[len(jobs)-1]["metrics_path"] = "/metrics/resources"
 	if more[proxyJob] == "" {
 		address, metrics := proxyWithMetrics(ctx, t)
 		if err := useProxy(ctx, address); err != nil {

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -63,55 +61,6 @@ func TestDocLinksFindMistakes(t *testing.T) {
 	}
 	if anchors["no"] {
 		t.Error("a comment in code is a heading")
-	}
-}
-
-// TestDocSite: mkdocs.yml lists each page below docs exactly once, apart from generated and numbered ones, whose index
-// it lists, and no page that does not exist.
-func TestDocSite(t *testing.T) {
-	var site struct {
-		DocsDir string `json:"docs_dir"`
-		Nav     []any  `json:"nav"`
-	}
-	data, err := os.ReadFile(filepath.Join(repository, "mkdocs.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &site); err != nil {
-		t.Fatal(err)
-	}
-	listed := map[string]int{}
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			listed[v]++
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			for _, e := range v {
-				walk(e)
-			}
-		}
-	}
-	walk(site.Nav)
-	for _, page := range docPages(t) {
-		name, ok := strings.CutPrefix(page, "docs/")
-		dir := path.Dir(name)
-		if !ok || dir != "." && path.Base(name) != "README.md" {
-			continue
-		}
-		if listed[name] != 1 {
-			t.Errorf("mkdocs.yml lists %s %d times", name, listed[name])
-		}
-		delete(listed, name)
-	}
-	for name := range listed {
-		if _, err := os.Stat(filepath.Join(repository, site.DocsDir, name)); err != nil {
-			t.Errorf("mkdocs.yml: %v", err)
-		}
 	}
 }
 

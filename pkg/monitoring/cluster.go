@@ -122,6 +122,23 @@ func schedulerAlerts() []Alert {
 			Health:  []Series{{waiting + first + `queue="unschedulable"}`, "3x10 0x60"}, {waiting + first + `queue="active"}`, "5x60"}},
 			Fires:   []map[string]string{{"job": "my-scheduler"}},
 		},
+		unknownScheduler(attempts, first),
+	}
+}
+
+// unknownScheduler is about Pods that name a scheduler which does not exist: one that does has bound a Pod, or has tried to.
+func unknownScheduler(attempts, first string) Alert {
+	const requests = "kube_pod_resource_request" // of all Pods, at the path /metrics/resources of each kube-scheduler
+	return Alert{
+		Name: "PodsPendingForUnknownScheduler", Severity: Warning, For: 10 * time.Minute,
+		Expr: "count by (cluster, scheduler) (" + requests + `{node="",scheduler!=""}) unless on (cluster, scheduler) (` + requests +
+			`{node!=""} or label_replace(` + attempts + `, "scheduler", "$1", "profile", "(.+)"))`,
+		Summary: "Pods wait for scheduler {{ $labels.scheduler }}, which has neither bound a Pod nor tried to.",
+		Fault: []Series{{requests + `{node="",pod="a",resource="cpu",scheduler="no-such-scheduler"}`, "1x40"}, {requests + `{cluster="b",node="node1",pod="b",resource="cpu",scheduler="no-such-scheduler"}`, "1x40"},
+			{attempts + first + `profile="my-scheduler",result="scheduled"}`, "1x40"}},
+		Health: []Series{{requests + `{node="",pod="a",resource="cpu",scheduler="my-scheduler"}`, "1x40"}, {attempts + first + `profile="my-scheduler",result="unschedulable"}`, "1x40"},
+			{requests + `{node="",pod="b",resource="cpu",scheduler="volcano"}`, "1x40"}, {requests + `{node="node1",pod="c",resource="cpu",scheduler="volcano"}`, "1x40"}},
+		Fires: []map[string]string{{"scheduler": "no-such-scheduler"}},
 	}
 }
 

@@ -8,7 +8,7 @@
 // # Why this is not a library
 //
 // k8s.io/component-base/tracing does the same, with OpenTelemetry's SDK, grpc-go and the protobuf runtime. Server and
-// agent are built without these three, as package promtext explains: every process would pay for them, also with tracing
-// off. konnectivity-server is built from 253 packages, and the library would add 229 (go list -deps). The tests of package tunneltest
-// export to OpenTelemetry's own service on grpc-go, so the encoding is checked against theirs.
+// agent are built without these three, and every process would pay for them, also with tracing off:
+// docs/adr/0009-own-trace-exporter.md has the figures. The tests of package tunneltest export to OpenTelemetry's own
+// service on grpc-go, so the encoding is checked against theirs.
 package trace

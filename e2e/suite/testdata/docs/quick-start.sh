@@ -1,0 +1,2 @@
+prepare() { ln -s "$(dirname "$(command -v fairlead)")" bin; }
+cleanup() { :; }
