@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -53,11 +54,7 @@ func trustBoth(want, live *unstructured.Unstructured) *unstructured.Unstructured
 	known, _ := pki.ParseCerts(before)
 	missing := len(added)
 	for _, k := range known {
-		found := false
-		for _, a := range added {
-			found = found || a.Equal(k)
-		}
-		if found {
+		if slices.ContainsFunc(added, k.Equal) {
 			missing--
 		} else {
 			trust = append(trust, pki.EncodeCert(k)...)
