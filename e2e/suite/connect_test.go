@@ -11,17 +11,21 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	gatewaydial "github.com/fairlead-dev/fairlead/pkg/gateway/dial"
@@ -242,10 +246,13 @@ func echoes(ctx context.Context, t *testing.T, size int64) {
 	}
 }
 
-// holdNoPlaces: kube-apiserver takes no connection for a request that waits for its place, or holds one.
+// holdNoPlaces: kube-apiserver takes no connection for a request that waits for its place, or holds one. The user is one whose
+// other requests for the API take places of the bundle's level, unlike an administrator's.
 func holdNoPlaces(ctx context.Context, t *testing.T) {
-	const many = 10
-	d := apiDialer(t, "")
+	const many, user = 10, "e2e-places"
+	createClusterBinding(ctx, t, rbac.ClusterRoleBinding("fairlead-"+user, "cluster-admin", rbac.User(user)))
+	takesPlaces(ctx, t, user)
+	d := apiDialer(t, user)
 	for range many {
 		c, err := d.Dial(ctx, echoService)
 		if err != nil {
@@ -263,7 +270,7 @@ func holdNoPlaces(ctx context.Context, t *testing.T) {
 		}
 		places, seen := 0.0, false
 		for line := range strings.Lines(string(text)) {
-			if !strings.HasPrefix(line, "apiserver_flowcontrol_current_executing_requests{") {
+			if !strings.HasPrefix(line, "apiserver_flowcontrol_current_executing_requests{") || !strings.Contains(line, "fairlead-tunnel-") {
 				continue
 			}
 			fields := strings.Fields(line)
@@ -272,12 +279,43 @@ func holdNoPlaces(ctx context.Context, t *testing.T) {
 				return err
 			}
 			seen = true
-			if strings.Contains(line, "fairlead-tunnel-") {
-				places += n
-			}
+			places += n
 		}
 		if !seen || places >= many {
-			return fmt.Errorf("%v requests for the API are in execution while %d connections are open; the metric is there: %t", places, many, seen)
+			return fmt.Errorf("%v requests for the API are in execution while %d connections are open; the metric of its level is there: %t", places, many, seen)
+		}
+		return nil
+	})
+}
+
+// takesPlaces waits until kube-apiserver puts a user's requests for the API into the FlowSchema of the bundle.
+func takesPlaces(ctx context.Context, t *testing.T, user string) {
+	config := rest.CopyConfig(suite.Config)
+	config.Impersonate.UserName = user
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "a request in the level of the API", func(ctx context.Context) error {
+		schema, err := suite.Client.FlowcontrolV1().FlowSchemas().Get(ctx, tunnelapi.ClientsName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(tunnelv1alpha1.Path, "tunnelagents").String(), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if got := resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID); resp.StatusCode != http.StatusOK || got != string(schema.UID) {
+			return fmt.Errorf("status %s, FlowSchema %q, want %q of %s", resp.Status, got, schema.UID, schema.Name)
 		}
 		return nil
 	})

@@ -179,6 +179,9 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	if err := c.writeInventory(ctx, during); err != nil {
 		return err
 	}
+	if err := c.trustFirst(ctx, p.changes, o); err != nil {
+		return err
+	}
 	registers := func(ch change) bool { return ch.Kind == apiServiceKind }
 	if err := c.installChanges(ctx, p.changes, entries, o, result, func(ch change) bool { return !registers(ch) }); err != nil {
 		return err

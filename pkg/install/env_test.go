@@ -77,6 +77,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"lock that a killed run holds": testStaleLock,
 		"certificate of the gateway":   testGateway,
 		"APIService of the tunnel":     testRegistration,
+		"CAs are trusted first":        testTrustFirst,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}

@@ -104,6 +104,34 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestNamespace: the bundle has the namespace of the server before what is in it, unless it is one of Kubernetes' own.
+func TestNamespace(t *testing.T) {
+	for config, want := range map[string]string{"namespace: tunnel\ntunnelAPI: {enabled: true}": "tunnel", "tunnelAPI: {enabled: true}": "kube-system"} {
+		out, err := bundle.Render(load(t, config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exists, servers := component.IsBuiltInNamespace(want), 0
+		for _, o := range out.Objects {
+			if ns, ok := o.(*corev1.Namespace); ok {
+				exists = exists || ns.Name == want
+				if component.IsBuiltInNamespace(ns.Name) {
+					t.Errorf("%q: the bundle has namespace %s", config, ns.Name)
+				}
+			}
+			if d, ok := o.(*appsv1.Deployment); ok && d.Name == v1alpha1.TunnelAPIName {
+				servers++
+				if d.Namespace != want || !exists {
+					t.Errorf("%q: the server is in namespace %s, want %s, which exists: %t", config, d.Namespace, want, exists)
+				}
+			}
+		}
+		if servers != 1 {
+			t.Errorf("%q: %d Deployments of the server", config, servers)
+		}
+	}
+}
+
 // TestProgramAcceptsArguments: the program's own flags and validation accept what the Deployment passes, the Pod meets level
 // restricted, and the probes need no port of their own.
 func TestProgramAcceptsArguments(t *testing.T) {

@@ -396,6 +396,15 @@ func protobuf(t *testing.T, cfg *rest.Config) {
 			t.Errorf("Accept %s: (-json +protobuf):\n%s", accept, diff)
 		}
 	}
+	body, err := get(cfg, path+"/tunnelagents/a1", mediaType)
+	var envelope runtime.Unknown
+	if err == nil {
+		err = envelope.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00")))
+	}
+	var inner v1alpha1.TunnelAgent
+	if err != nil || envelope.ContentEncoding != "" || envelope.ContentType != "" || envelope.Kind != "TunnelAgent" || inner.Unmarshal(envelope.Raw) != nil || inner.Name != "a1" {
+		t.Errorf("the envelope of protobuf: %v, %+v", err, envelope) // without both fields, the rest is protobuf that is encoded no further
+	}
 	config := rest.CopyConfig(cfg)
 	config.GroupVersion, config.APIPath = &v1alpha1.SchemeGroupVersion, "/apis"
 	config.NegotiatedSerializer, config.ContentType = registry.Codecs.WithoutConversion(), mediaType

@@ -145,6 +145,8 @@ func TestBadInput(t *testing.T) {
 		{method: http.MethodDelete, path: "/tunnelconnections", code: http.StatusMethodNotAllowed},
 		{path: "/tunnelagents", accept: "application/cbor", code: http.StatusNotAcceptable},
 		{path: "/tunnelagents", accept: "text/html", code: http.StatusNotAcceptable},
+		{path: "/tunnelagents", accept: "application/cbor, application/json", code: http.StatusOK, text: `"kind":"TunnelAgentList"`}, // the first type that the server knows
+		{path: "/tunnelagents", accept: "application/json;as=Table;g=meta.k8s.io;v=v9, application/json", code: http.StatusOK, text: `"kind":"TunnelAgentList"`},
 	} {
 		method := c.method
 		if method == "" {

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -39,7 +41,8 @@ type world struct {
 	rights  map[string]bool // "VERB RESOURCE/SUBRESOURCE NAMESPACE NAME"
 	target  string
 	dialErr error
-	askErr  error // of questions for rights that no rule in rights answers
+	askErr  error                              // of questions for rights that no rule in rights answers
+	audit   atomic.Pointer[audit.AuditContext] // of the last request
 }
 
 // Resolve implements gateway.Resolver. Literal addresses are hosts outside of the cluster.
@@ -113,7 +116,8 @@ func newWorld(t *testing.T, f func(net.Conn), change func(*Config), rights ...st
 		q := req.URL.Query()
 		port, _ := strconv.Atoi(q.Get("port"))
 		o := &v1alpha1.TunnelAgentConnectOptions{Host: q.Get("host"), Port: int32(port)}
-		ctx := request.WithUser(req.Context(), &user.DefaultInfo{Name: q.Get("user")})
+		ctx := audit.WithAuditContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: q.Get("user")}))
+		w.audit.Store(audit.AuditContextFrom(ctx))
 		w.h.Serve(&v1alpha1.TunnelAgent{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, o, responder{rw}).ServeHTTP(rw, req.WithContext(ctx))
 	}))
 	t.Cleanup(srv.Close)
