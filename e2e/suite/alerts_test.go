@@ -38,7 +38,7 @@ func TestAlertsFire(t *testing.T) {
 	var began time.Time
 	run(t, "alerts in faults", 10*time.Minute, step{"each fault", func(ctx context.Context, t *testing.T) {
 		proxy, metrics := startFullSOCKS5(ctx, t)
-		p := startPrometheus(ctx, t, promtest.ImpatientRules(t), map[string]string{"fairlead-socks5": metrics})
+		p := startPrometheus(ctx, t, promtest.ImpatientRules(t), map[string]string{socks5Job: metrics})
 		for _, f := range []promtest.Fault{
 			// Before calls fail: kube-apiserver waits for those, too.
 			{Name: "a conversion webhook is slow", Cause: startSlowConversion(kubectl), Again: readSlowly(kubectl), Alerts: []string{"ConversionWebhookSlow"}},

@@ -48,7 +48,7 @@ func TestPanels(t *testing.T) {
 	run(t, "dashboards", 10*time.Minute, step{"traffic and pictures", func(ctx context.Context, t *testing.T) {
 		api, apiMetrics := proxyWithMetrics(ctx, t)
 		socks, socksMetrics := startSOCKS5(ctx, t)
-		p := startPrometheus(ctx, t, promtest.RulesFile(t), map[string]string{proxyJob: apiMetrics, "fairlead-socks5": socksMetrics})
+		p := startPrometheus(ctx, t, promtest.RulesFile(t), map[string]string{proxyJob: apiMetrics, socks5Job: socksMetrics})
 		begin := time.Now()
 		makeTraffic(ctx, t, api, socks.Host)
 		time.Sleep(5 * time.Second) // for the last scrapes

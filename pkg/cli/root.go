@@ -87,7 +87,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		}
 	}
 	complete(root)
-	wrapHelp(root)
+	wrapHelp(root, helpColumns(streams.Out))
 	return root
 }
 

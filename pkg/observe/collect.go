@@ -63,7 +63,7 @@ func (c *collector) down() {
 		&s.Ready.Err, &s.Version.Err, &s.Denied.Err, &s.Nodes.Err, &s.NodeLeases.Err, &s.Pods.Err, &s.Pending.Err, &s.Scheduled.Err, &s.Deployments.Err, &s.DaemonSets.Err, &s.Refusals.Err,
 		&s.Leases.Err, &s.PDBs.Err, &s.Policies.Err, &s.CSRs.Err, &s.FlowSchemas.Err, &s.Namespaces.Err, &s.Accounts.Err, &s.Authentication.Err, &s.ClusterCAs.Err,
 		&s.Configurations.Err, &s.Mutating.Err, &s.Validating.Err, &s.APIServices.Err, &s.CRDs.Err, &s.Programs.Err, &s.APIServers.Err, &s.Services.Err,
-		&s.Bound.Err, &s.APIServerMetrics.Err, &s.TunnelState.Err, &s.Reviews.Err, &s.Preflight.Err, &s.Blocked.Err, &s.Missing.Err,
+		&s.Bound.Err, &s.APIServerMetrics.Err, &s.TunnelState.Err, &s.Reviews.Err, &s.OtherReviews.Err, &s.Preflight.Err, &s.Blocked.Err, &s.Missing.Err,
 	} {
 		*err = errDown
 	}

@@ -61,7 +61,7 @@ func (c *collector) probes() []source {
 		return out
 	}
 	out = append(out, c.crashes()...)
-	out = append(out, into(&s.Reviews, c.reviews), into(&s.Bound, c.bound), into(&s.Node, c.hostFacts))
+	out = append(out, into(&s.Reviews, c.reviews), into(&s.OtherReviews, c.otherReviews), into(&s.Bound, c.bound), into(&s.Node, c.hostFacts))
 	if c.Before {
 		out = append(out, into(&s.Preflight, c.preflight), into(&s.Blocked, c.blocked), into(&s.Missing, c.missing))
 	}

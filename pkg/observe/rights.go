@@ -120,52 +120,77 @@ func rightsOf(rule rbacv1.PolicyRule) []string {
 				resource += "/" + sub
 			}
 			for _, verb := range rule.Verbs {
-				out = append(out, verb+" "+resource)
+				for _, name := range rule.ResourceNames {
+					out = append(out, verb+" "+resource+" named "+name)
+				}
+				if len(rule.ResourceNames) == 0 {
+					out = append(out, verb+" "+resource)
+				}
 			}
 		}
 	}
 	return out
 }
 
-// reviews asks what the identities of the programs may do. A review changes nothing.
-func (c *collector) reviews(ctx context.Context) ([]Review, error) {
-	var out []Review
-	ask := func(role check.Role, user string, groups []string, assumed bool, rights []string) error {
-		allowed, err := parallel.Map(ctx, rights, func(ctx context.Context, right string) (bool, error) {
-			r, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: Attributes(right)},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return false, fmt.Errorf("ask for the rights of %s: %w", user, err)
-			}
-			return r.Status.Allowed, nil
+// asker asks each right of an identity once, however many programs have the identity. A review changes nothing.
+type asker struct {
+	c   *collector
+	out []Review
+}
+
+func (a *asker) ask(ctx context.Context, role check.Role, user string, groups []string, assumed bool, rights []string) error {
+	rights = slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
+		return slices.ContainsFunc(a.out, func(r Review) bool {
+			return r.Identity == user && r.Role == string(role) && r.Assumed == assumed && r.Right == right
 		})
+	})
+	allowed, err := parallel.Map(ctx, rights, func(ctx context.Context, right string) (bool, error) {
+		r, err := a.c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: Attributes(right)},
+		}, metav1.CreateOptions{})
 		if err != nil {
-			return err
+			return false, fmt.Errorf("ask for the rights of %s: %w", user, err)
 		}
-		for i, right := range rights {
-			out = append(out, Review{Identity: user, Role: string(role), Right: right, Allowed: allowed[i], Assumed: assumed})
-		}
-		return nil
+		return r.Status.Allowed, nil
+	})
+	if err != nil {
+		return err
 	}
-	programs := c.s.Programs.Value
-	if p := Of(programs, check.RoleScheduler); len(p) > 0 {
-		user, groups := identity(p[0], c.s.Bundle)
-		rights, err := c.schedulerRights(p[0])
-		if err != nil {
-			return out, err
-		}
-		if err := ask(check.RoleScheduler, user, groups, false, rights); err != nil {
-			return out, err
+	for i, right := range rights {
+		a.out = append(a.out, Review{Identity: user, Role: string(role), Right: right, Allowed: allowed[i], Assumed: assumed})
+	}
+	return nil
+}
+
+// reviews asks what the identities of schedulers, servers and agents may do.
+func (c *collector) reviews(ctx context.Context) ([]Review, error) {
+	a := asker{c: c}
+	for _, role := range []check.Role{check.RoleScheduler, check.RoleServer, check.RoleAgent} {
+		for _, p := range Of(c.s.Programs.Value, role) {
+			var user string
+			var groups, rights []string
+			var assumed bool
+			var err error
+			switch role {
+			case check.RoleScheduler:
+				user, groups = identity(p, c.s.Bundle)
+				rights, err = c.schedulerRights(p)
+			case check.RoleServer:
+				user, groups, assumed = serverIdentity(p, c.s.Bundle)
+				rights, err = c.tunnelRights(p)
+			default:
+				user, groups = agentIdentity(p, c.s.Bundle)
+				rights, err = c.tunnelRights(p)
+			}
+			if err != nil {
+				return a.out, err
+			}
+			if err := a.ask(ctx, role, user, groups, assumed, rights); err != nil {
+				return a.out, err
+			}
 		}
 	}
-	if p := Of(programs, check.RoleServer); len(p) > 0 && p[0].Flag("agent-namespace", "") != "" {
-		user, groups, assumed := serverIdentity(p[0], c.s.Bundle)
-		if err := ask(check.RoleServer, user, groups, assumed, []string{"create tokenreviews.authentication.k8s.io"}); err != nil {
-			return out, err
-		}
-	}
-	return out, nil
+	return a.out, nil
 }
 
 // serverIdentity is a server's. Its kubeconfig is a file of the node: that of the bundle's server has a known user, and of another it is assumed that

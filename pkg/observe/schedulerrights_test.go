@@ -35,22 +35,7 @@ func TestMissingSchedulerRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range objects {
-		var err error
-		switch o := object.(type) {
-		case *rbacv1.ClusterRole:
-			_, err = cp.Client.RbacV1().ClusterRoles().Create(t.Context(), o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRoleBinding:
-			_, err = cp.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), o, metav1.CreateOptions{})
-		case *rbacv1.Role:
-			_, err = cp.Client.RbacV1().Roles(o.Namespace).Create(t.Context(), o, metav1.CreateOptions{})
-		case *rbacv1.RoleBinding:
-			_, err = cp.Client.RbacV1().RoleBindings(o.Namespace).Create(t.Context(), o, metav1.CreateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	createRoles(t, cp.Client, objects)
 	c := collectorOf(t, "")
 	c.client, c.s.Bundle, c.s.Names = cp.Client, b, incluster.NamesOf(b)
 	refused(t, c, "my-scheduler")

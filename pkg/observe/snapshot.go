@@ -124,8 +124,9 @@ type Snapshot struct {
 	Unasked []string
 	// Crashes are the last words of containers that do not start, or of another with the same image and architecture, by Program.Key.
 	Crashes map[string]string
-	// Reviews are rights of the programs' identities.
-	Reviews Fact[[]Review]
+	// Reviews are rights of the identities of schedulers, servers and agents, OtherReviews of those of the operator, the tunnel's API server and
+	// the gateway.
+	Reviews, OtherReviews Fact[[]Review]
 
 	// Node is what the files of this control plane node say.
 	Node Fact[HostFacts]

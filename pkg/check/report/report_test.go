@@ -117,15 +117,24 @@ func TestPlainHasNoEscapes(t *testing.T) {
 }
 
 func TestLiveLineIsErased(t *testing.T) {
+	for color, erased := range map[bool]string{true: "\r\x1b[K", false: "\r" + strings.Repeat(" ", len(" x A title 0 s")) + "\r"} {
+		testLiveLineIsErased(t, color, erased)
+	}
+}
+
+func testLiveLineIsErased(t *testing.T, color bool, erased string) {
 	var out bytes.Buffer
-	text := NewText(&out, true, false)
+	text := NewText(&out, true, color)
 	text.Begin("c", nil)
 	text.Start(check.Check{ID: "a", Title: "A title"})
 	time.Sleep(30 * time.Millisecond)
 	text.Finish(check.Result{ID: "a", Title: "A title", Status: check.OK})
 	shown := out.String()
-	last := shown[strings.LastIndex(shown, "\r\x1b[K"):]
-	if !strings.Contains(shown, "⠋ A title") || strings.Contains(last, "⠋") || !strings.Contains(last, "✓ A title") {
+	begin, last, found := strings.Cut(shown, erased+" ")
+	if color {
+		begin, last, found = shown[:strings.LastIndex(shown, erased)], shown[strings.LastIndex(shown, erased):], true
+	}
+	if !found || !strings.Contains(begin, "⠋ A title") || strings.Contains(last, "⠋") || !strings.Contains(last, "A title") || !color && strings.Contains(shown, "\x1b") {
 		t.Errorf("live line: %q", shown)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead-dev/fairlead/pkg/check"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Text prints one line per check. On a terminal the running check has a live line.
@@ -68,11 +69,16 @@ func (t *Text) spin(title string, stop, done chan struct{}) {
 	begin := time.Now()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	live := progress.Line{Out: t.out, Escapes: t.color}
 	for i := 0; ; i++ {
-		t.printf("\r\x1b[K %c %s %s", frames[i%len(frames)], title, t.paint(dim, fmt.Sprintf("%.0f s", time.Since(begin).Seconds())))
+		t.mu.Lock()
+		live.Show(fmt.Sprintf(" %c %s %s", frames[i%len(frames)], title, t.paint(dim, fmt.Sprintf("%.0f s", time.Since(begin).Seconds()))))
+		t.mu.Unlock()
 		select {
 		case <-stop:
-			t.printf("\r\x1b[K")
+			t.mu.Lock()
+			live.Erase()
+			t.mu.Unlock()
 			return
 		case <-ticker.C:
 		}

@@ -124,7 +124,8 @@ func (o *options) validate() error {
 }
 
 func (o *options) run(ctx context.Context) error {
-	style := ui.StyleOf(o.streams.Out)
+	shown := ui.StyleOf(o.streams.Out)
+	style := report.Style{Color: shown.Color, Width: shown.Width}
 	if err := o.validate(); err != nil {
 		return usage(err)
 	}
@@ -136,7 +137,7 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return usage(err)
 		}
-		return report.Explain(o.streams.Out, r, report.Style(style))
+		return report.Explain(o.streams.Out, r, style)
 	}
 	target, err := Target(ctx, o.cluster, o.source, o.filename, o.streams.In, o.streams.ErrOut)
 	if err != nil {
@@ -151,7 +152,7 @@ func (o *options) run(ctx context.Context) error {
 		return errors.New("interrupted")
 	}
 	r := rules.Judge(s, o.judge)
-	if err := report.Write(o.streams.Out, o.output, r, report.Style(style)); err != nil {
+	if err := report.Write(o.streams.Out, o.output, r, style); err != nil {
 		return err
 	}
 	if !r.Success(rules.Status(o.failOn)) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -126,7 +125,7 @@ func problems(c *install.Comparison) string {
 
 // Print prints the differences, in color on a terminal.
 func Print(w io.Writer, c *install.Comparison) error {
-	color := ui.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	color := ui.StyleOf(w).Color
 	for _, d := range c.Differences {
 		for line := range strings.Lines(d.Diff) {
 			if _, err := io.WriteString(w, paint(line, color)); err != nil {

@@ -84,7 +84,7 @@ func (o *options) any(ctx context.Context) (look, error) {
 	if err != nil {
 		return look{}, err
 	}
-	return look{report{Overview: view}, func(w io.Writer) error { return view.Write(w, o.output == wide) }, judge(view)}, nil
+	return look{report{Overview: view}, func(w io.Writer) error { return view.Write(w, o.style()) }, judge(view)}, nil
 }
 
 func judge(view *overview.Overview) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
+	"github.com/fairlead-dev/fairlead/pkg/observe/overview"
 )
 
 // refresh is the pause between two looks with --watch, retry with --wait.
@@ -41,6 +42,11 @@ func (o *options) write(out io.Writer, l look) error {
 		format = ""
 	}
 	return ui.Write(out, format, l.report, l.human)
+}
+
+// style is for the output's width.
+func (o *options) style() overview.Style {
+	return overview.Style{Wide: o.output == wide, Width: ui.StyleOf(o.streams.Out).Width}
 }
 
 // once shows the first look that is good, or the last one before the time is up.

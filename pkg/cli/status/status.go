@@ -113,7 +113,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if o.watch {
-		return o.watching(ctx, take, ui.IsTerminal(o.streams.Out))
+		return o.watching(ctx, take, ui.StyleOf(o.streams.Out).Live)
 	}
 	return o.once(ctx, take)
 }
@@ -170,7 +170,7 @@ func (o *options) local(ctx context.Context, provider cluster.Provider, below fu
 			return err
 		}
 		_, _ = fmt.Fprintln(w)
-		return view.Write(w, o.output == wide)
+		return view.Write(w, o.style())
 	}
 	return out, nil
 }

@@ -4,8 +4,8 @@
 // ([NewProgress]) and errors ([PrintError]).
 //
 // On a terminal the running step shows a spinner; elsewhere every step is one line
-// when it ends. NO_COLOR switches colors off. Progress goes to standard error,
-// results go to standard output.
+// when it ends. NO_COLOR switches colors and other escape sequences off.
+// Progress goes to standard error, results go to standard output.
 package ui
 
 import (
@@ -41,8 +41,8 @@ var _ progress.Reporter = (*Progress)(nil)
 
 // NewProgress writes to out, normally standard error. quiet shows failures only.
 func NewProgress(out io.Writer, quiet bool) *Progress {
-	live := IsTerminal(out) && os.Getenv("TERM") != "dumb"
-	return &Progress{out: out, live: live && !quiet, color: live && os.Getenv("NO_COLOR") == "", quiet: quiet}
+	style := StyleOf(out)
+	return &Progress{out: out, live: style.Live && !quiet, color: style.Color, quiet: quiet}
 }
 
 // IsTerminal reports whether a person looks at the writer.
@@ -116,6 +116,7 @@ func (p *Progress) spin(stop, ended chan struct{}) {
 	defer close(ended)
 	tick := time.NewTicker(spinTime)
 	defer tick.Stop()
+	live := progress.Line{Out: p.out, Escapes: p.color}
 	for i := 0; ; i++ {
 		p.mu.Lock()
 		line := fmt.Sprintf(" %c %s", spinner[i%len(spinner)], p.step)
@@ -126,10 +127,10 @@ func (p *Progress) spin(stop, ended chan struct{}) {
 			line += ", " + p.detail
 		}
 		p.mu.Unlock()
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", p.fit(line))
+		live.Show(p.fit(line))
 		select {
 		case <-stop:
-			_, _ = fmt.Fprint(p.out, "\r\x1b[K")
+			live.Erase()
 			return
 		case <-tick.C:
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -215,9 +214,8 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := check.Connect(ctx, env); err != nil {
 		return &Error{Code: 2, Err: err}
 	}
-	// Dumb terminals cannot rewrite a line.
-	live := ui.IsTerminal(o.Streams.Out) && os.Getenv("TERM") != "dumb"
-	reporter, err := report.New(o.Output, o.Streams.Out, live, live && os.Getenv("NO_COLOR") == "")
+	style := ui.StyleOf(o.Streams.Out)
+	reporter, err := report.New(o.Output, o.Streams.Out, style.Live, style.Color)
 	if err != nil {
 		return &Error{Code: 2, Err: err}
 	}

@@ -61,8 +61,13 @@ func snapshot() *observe.Snapshot {
 
 func text(t *testing.T, o *Overview, wide bool) string {
 	t.Helper()
+	return styled(t, o, Style{Wide: wide})
+}
+
+func styled(t *testing.T, o *Overview, style Style) string {
+	t.Helper()
 	var out strings.Builder
-	if err := o.Write(&out, wide); err != nil {
+	if err := o.Write(&out, style); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -260,27 +265,41 @@ func TestTunnelAPI(t *testing.T) {
 	}
 }
 
-// TestWidth proves that the screen of a cluster with many profiles and schedulers fits into 80 columns, and loses none of them.
+// TestWidth proves that the screen of a cluster with many profiles and schedulers, and with long errors, fits into terminals of several widths, and
+// loses no word. It has 80 columns where there is no terminal.
 func TestWidth(t *testing.T) {
 	s := snapshot()
 	for i := range 12 {
-		name := fmt.Sprintf("scheduler-with-a-long-name-%d", i)
+		name := fmt.Sprintf("scheduler-of-team-%d", i)
 		s.Scheduled.Value.Pods[name] = 1000 * i
 		s.Pending.Value = append(s.Pending.Value, corev1.Pod{Spec: corev1.PodSpec{SchedulerName: name}})
 	}
 	s.Bundle.Scheduler.Profiles = nil
 	for i := range 6 {
-		s.Bundle.Scheduler.Profiles = append(s.Bundle.Scheduler.Profiles, schedulerv1.KubeSchedulerProfile{SchedulerName: ptr.To(fmt.Sprintf("profile-with-a-long-name-%d", i))})
+		s.Bundle.Scheduler.Profiles = append(s.Bundle.Scheduler.Profiles, schedulerv1.KubeSchedulerProfile{SchedulerName: ptr.To(fmt.Sprintf("profile-of-team-%d", i))})
 	}
-	got := text(t, Of(s), false)
-	for line := range strings.Lines(got) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
+	s.TunnelState = observe.Known(observe.TunnelState{Agents: []tunnelv1alpha1.TunnelAgent{{}}})
+	plain, lines := text(t, Of(s), false), map[int]int{}
+	for _, want := range []string{"11000 scheduler-of-team-11", "1 scheduler-of-team-7", "profile-of-team-5"} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("no %q in\n%s", want, plain)
 		}
 	}
-	for _, want := range []string{"11000 scheduler-with-a-long-name-11", "1 scheduler-with-a-long-name-7", "profile-with-a-long-name-5"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+	s.ServerMetrics["Pod x/server"] = observe.Fact[observe.Metrics]{Err: errors.New(strings.Repeat("the proxy of the API server says that it has no route ", 5))}
+	plain = text(t, Of(s), false)
+	for _, width := range []int{40, 80, 200} {
+		got := styled(t, Of(s), Style{Width: width})
+		lines[width] = strings.Count(got, "\n")
+		for line := range strings.Lines(got) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("%d columns in a terminal of %d: %s", n, width, line)
+			}
 		}
+		if got, want := strings.Fields(got), strings.Fields(plain); !slices.Equal(got, want) {
+			t.Errorf("in a terminal of %d columns: got %q, want %q", width, got, want)
+		}
+	}
+	if lines[40] <= lines[80] || lines[80] <= lines[200] {
+		t.Errorf("lines by width: %v", lines)
 	}
 }

@@ -3,6 +3,7 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -12,11 +13,19 @@ import (
 	"time"
 )
 
-// Write prints the overview; wide adds a table of servers and all certificates.
-func (o *Overview) Write(out io.Writer, wide bool) error {
+// Style is how an overview looks.
+type Style struct {
+	// Wide adds tables of servers, agents and all certificates, which are as wide as their cells.
+	Wide bool
+	// Width is the terminal's. With 0, rows have 80 columns, and problems and notes any length.
+	Width int
+}
+
+// Write prints the overview.
+func (o *Overview) Write(out io.Writer, style Style) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		for _, line := range wrap(fmt.Sprintf(format, args...)) {
+		for _, line := range wrap(fmt.Sprintf(format, args...), cmp.Or(style.Width, 80)-len(names)) {
 			_, _ = fmt.Fprintf(w, "%s\t%s\n", name, line)
 			name = ""
 		}
@@ -41,7 +50,7 @@ func (o *Overview) Write(out io.Writer, wide bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if wide {
+	if style.Wide {
 		if err := o.writeWide(out); err != nil {
 			return err
 		}
@@ -53,6 +62,9 @@ func (o *Overview) Write(out io.Writer, wide bool) error {
 		if len(list.lines) > 0 {
 			_, _ = fmt.Fprintf(out, "\n%s:\n", list.title)
 			for _, l := range list.lines {
+				if style.Width > 0 {
+					l = strings.Join(words(l, style.Width-4), "\n    ")
+				}
 				_, _ = fmt.Fprintf(out, "  %s\n", l)
 			}
 		}
@@ -60,19 +72,35 @@ func (o *Overview) Write(out io.Writer, wide bool) error {
 	return nil
 }
 
-// columns is what the second column may take in a terminal of 80.
-const columns = 80 - len("Certificates  ")
+// names is the longest name of a row, or longer.
+const names = "Certificates  "
 
-// wrap breaks a long row after commas.
-func wrap(text string) []string {
+// wrap breaks a long row after commas, and at blanks where that is not enough.
+func wrap(text string, columns int) []string {
 	var out []string
 	at := ""
 	for _, part := range strings.SplitAfter(text, ", ") {
 		if at != "" && len([]rune(at))+len([]rune(strings.TrimSuffix(part, " "))) > columns {
-			out = append(out, strings.TrimSuffix(at, " "))
+			out = append(out, words(strings.TrimSuffix(at, " "), columns)...)
 			at = ""
 		}
 		at += part
+	}
+	return append(out, words(at, columns)...)
+}
+
+// words breaks a long text at blanks.
+func words(text string, columns int) []string {
+	var out []string
+	at := ""
+	for word := range strings.SplitSeq(text, " ") {
+		if at != "" && len([]rune(at))+1+len([]rune(word)) > columns {
+			out = append(out, at)
+			at = ""
+		} else if at != "" {
+			at += " "
+		}
+		at += word
 	}
 	return append(out, at)
 }

@@ -58,6 +58,9 @@ func apiRules() []Rule {
 		{ID: "FL-API-011", Group: groupAPI, Phase: Always, Needs: []string{reach}, Title: "Nodes are ready", run: nodesReady,
 			Why: "No agent and no Pod runs on a node that is not ready.",
 			Fix: "kubectl describe node <name>"},
+		{ID: "FL-API-012", Group: groupAPI, Phase: After, Needs: []string{reach}, Title: "Operator, tunnel API and gateway have the rights they need", run: othersRights,
+			Why: "Without a right the operator cannot install what a Bundle describes, and the tunnel API and the gateway refuse their clients.",
+			Fix: "fairlead install -f bundle.yaml"},
 	}
 }
 

@@ -108,6 +108,8 @@ func apiFaults() []fault {
 		{"FL-API-009", true, func(w *world) { w.Denied = observe.Known([]string{"list nodes"}) }},
 		{"FL-API-010", true, func(w *world) { w.NodeLeases.Value[1].Spec.RenewTime.Time = now.Add(-5 * time.Minute) }},
 		{"FL-API-011", true, func(w *world) { w.Nodes.Value[1].Status.Conditions[0].Status = corev1.ConditionUnknown }},
+		{"FL-API-012", false, func(w *world) { w.OtherReviews.Value[0].Allowed = false }},
+		{"FL-API-012", false, func(w *world) { w.OtherReviews.Value[1].Allowed = false }},
 	}
 }
 
@@ -205,6 +207,8 @@ func flagFaults() []fault {
 		{"FL-KON-026", false, agents(func(p *observe.Program) { p.Pod.Spec.ServiceAccountName = "default" })},
 		{"FL-KON-027", false, func(w *world) { w.Accounts.Value = []types.NamespacedName{} }},
 		{"FL-KON-028", false, func(w *world) { w.Reviews.Value[1].Allowed = false }},
+		{"FL-KON-034", false, func(w *world) { w.Reviews.Value[2].Allowed = false }},
+		{"FL-KON-034", false, func(w *world) { w.Reviews.Value[3].Allowed = false }},
 		{"FL-KON-029", false, func(w *world) {
 			w.Policies = observe.Known([]networkingv1.NetworkPolicy{policy("kube-system", networkingv1.PolicyTypeEgress)})
 		}},

@@ -195,7 +195,13 @@ func (w *world) objects() {
 		flowSchema("service-accounts", "workload-low", 9000, "system:serviceaccounts")})
 	s.Reviews = observe.Known([]observe.Review{
 		{Identity: "system:serviceaccount:kube-system:my-scheduler", Role: string(check.RoleScheduler), Right: "create pods/binding", Allowed: true},
-		{Identity: "system:konnectivity-server", Role: string(check.RoleServer), Right: "create tokenreviews", Allowed: true},
+		{Identity: "system:konnectivity-server", Role: string(check.RoleServer), Right: observe.ReviewTokens, Allowed: true},
+		{Identity: "system:konnectivity-server", Role: string(check.RoleServer), Right: "patch leases.coordination.k8s.io in fairlead-konnectivity", Allowed: true},
+		{Identity: "system:serviceaccount:kube-system:konnectivity-agent", Role: string(check.RoleAgent), Right: "watch leases.coordination.k8s.io in fairlead-konnectivity", Allowed: true},
+	})
+	s.OtherReviews = observe.Known([]observe.Review{
+		{Identity: "system:serviceaccount:fairlead-system:fairlead-operator", Role: string(check.RoleOperator), Right: "patch services", Allowed: true},
+		{Identity: "system:serviceaccount:kube-system:fairlead-gateway", Role: string(check.RoleGateway), Right: "list pods", Allowed: true},
 	})
 	s.APIServerMetrics = observe.Known(metric(observe.MetricEgressStart, 100, "protocol", "grpc", "transport", "uds"))
 	s.Node = observe.Known(observe.HostFacts{EgressFile: "/etc/kubernetes/konnectivity/egress.yaml",

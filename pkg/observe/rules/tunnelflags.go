@@ -68,6 +68,9 @@ func tunnelFlagRules() []Rule {
 		{ID: "FL-KON-033", Group: groupFlags, Phase: After, Needs: needs, Title: "Agents are critical Pods", run: agentPriority,
 			Why: "A node under pressure evicts Pods without priority first, and the API server then loses its way to nodes.",
 			Fix: "priorityClassName: system-cluster-critical   # in the Pod template of the agents"},
+		{ID: "FL-KON-034", Group: groupFlags, Phase: After, Needs: needs, Title: "Servers and agents may use Leases and read nodes", run: tunnelRights,
+			Why: "With lease counting, a server without its rights has no Lease, and an agent without its rights connects to one server only. A server that may not read nodes refuses agents with identifiers.",
+			Fix: "fairlead install -f bundle.yaml"},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 )
@@ -163,11 +164,11 @@ func lacksAccount(s *observe.Snapshot, w observe.Workload) bool {
 
 // tokensReviewed judges the servers' right. Agents that are connected prove that servers have it, where it is not known who they are.
 func tokensReviewed(s *observe.Snapshot) ([]Finding, error) {
-	out, err := reviewed(check.RoleServer)(s)
+	out, err := reviewed(ofTokens)(s)
 	for i := range out {
 		out[i].Fix = bindTo(s, out[i].Object)
 	}
-	assumed := slices.IndexFunc(s.Reviews.Value, func(r observe.Review) bool { return r.Role == string(check.RoleServer) && r.Assumed && !r.Allowed })
+	assumed := slices.IndexFunc(s.Reviews.Value, func(r observe.Review) bool { return ofTokens(r) && r.Assumed && !r.Allowed })
 	if assumed < 0 {
 		return out, err
 	}
@@ -180,9 +181,54 @@ func tokensReviewed(s *observe.Snapshot) ([]Finding, error) {
 	return nil, fmt.Errorf("the kubeconfig of the servers cannot be read here: if its user is %s, it may not %s", who.Identity, who.Right)
 }
 
+func ofTokens(r observe.Review) bool {
+	return r.Role == string(check.RoleServer) && r.Right == observe.ReviewTokens
+}
+
+// tunnelRights judges the other rights of servers and agents, as far as it is known who they are.
+func tunnelRights(s *observe.Snapshot) ([]Finding, error) {
+	var unknown []error
+	out, err := reviewed(func(r observe.Review) bool {
+		mine := (r.Role == string(check.RoleServer) || r.Role == string(check.RoleAgent)) && r.Right != observe.ReviewTokens
+		if mine && r.Assumed && !r.Allowed {
+			unknown = append(unknown, fmt.Errorf("the kubeconfig of the servers cannot be read here: if its user is %s, it may not %s", r.Identity, r.Right))
+			return false
+		}
+		return mine
+	})(s)
+	for i := range out {
+		if !installs(s, out[i].Object) {
+			out[i].Fix = "Bind a Role with these rights to " + out[i].Object + "."
+		}
+	}
+	if len(unknown) > 0 {
+		return out, unknown[0]
+	}
+	return out, err
+}
+
+// installs reports whether an installation of the bundle gives the identity its rights.
+func installs(s *observe.Snapshot, identity string) bool {
+	if identity == konnectivity.ServerUser {
+		return slices.ContainsFunc(s.Programs.Value, func(p observe.Program) bool { return p.Role == check.RoleServer && !p.Hosted && ours(p) })
+	}
+	return identity == "system:serviceaccount:"+s.Bundle.Namespace+":"+s.Bundle.Konnectivity.AgentServiceAccount
+}
+
+// othersRights judges the operator, the tunnel's API server and the gateway.
+func othersRights(s *observe.Snapshot) ([]Finding, error) {
+	out, err := refused(s.OtherReviews, func(observe.Review) bool { return true })
+	for i := range out {
+		if strings.HasSuffix(out[i].Object, ":"+operator.Name) {
+			out[i].Fix = "fairlead install --operator"
+		}
+	}
+	return out, err
+}
+
 // bindTo is the command that gives an identity the right to review tokens. Bundles have the binding of the user that they make.
 func bindTo(s *observe.Snapshot, identity string) string {
-	if identity == konnectivity.ServerUser && slices.ContainsFunc(s.Programs.Value, func(p observe.Program) bool { return p.Role == check.RoleServer && !p.Hosted && ours(p) }) {
+	if identity == konnectivity.ServerUser && installs(s, identity) {
 		return "fairlead install -f bundle.yaml"
 	}
 	const create = "kubectl create clusterrolebinding konnectivity-server-tokenreviews --clusterrole=system:auth-delegator "
@@ -192,26 +238,28 @@ func bindTo(s *observe.Snapshot, identity string) string {
 	return create + "--user=" + identity
 }
 
-// reviewed lists the rights that a program's identity lacks.
-func reviewed(role check.Role) func(*observe.Snapshot) ([]Finding, error) {
-	return func(s *observe.Snapshot) ([]Finding, error) {
-		all, unread := s.Reviews.Get()
-		asked := false
-		var out []Finding
-		for _, r := range all {
-			if r.Role != string(role) {
-				continue
-			}
-			asked = true
-			if !r.Allowed {
-				out = withRefused(out, r)
-			}
+// reviewed lists the rights that a scheduler's, a server's or an agent's identity lacks.
+func reviewed(which func(observe.Review) bool) func(*observe.Snapshot) ([]Finding, error) {
+	return func(s *observe.Snapshot) ([]Finding, error) { return refused(s.Reviews, which) }
+}
+
+func refused(reviews observe.Fact[[]observe.Review], which func(observe.Review) bool) ([]Finding, error) {
+	all, unread := reviews.Get()
+	asked := false
+	var out []Finding
+	for _, r := range all {
+		if !which(r) {
+			continue
 		}
-		if !asked && unread == nil {
-			return nil, check.Skip("no program with an identity of this kind is visible")
+		asked = true
+		if !r.Allowed {
+			out = withRefused(out, r)
 		}
-		return out, unread
 	}
+	if !asked && unread == nil {
+		return nil, check.Skip("no program with an identity of this kind is visible")
+	}
+	return out, unread
 }
 
 // withRefused adds a right that is refused: to the finding before, if that is about the same resource.

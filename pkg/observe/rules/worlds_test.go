@@ -77,7 +77,7 @@ func (w *world) upstreamHA() {
 		d.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: n, CurrentNumberScheduled: n, NumberReady: n}
 		w.DaemonSets.Value = append(w.DaemonSets.Value, d)
 	}
-	w.Reviews = observe.Known([]observe.Review{{Identity: "system:konnectivity-server", Role: string(check.RoleServer), Right: "create tokenreviews", Assumed: true}})
+	w.Reviews = observe.Known([]observe.Review{{Identity: "system:konnectivity-server", Role: string(check.RoleServer), Right: observe.ReviewTokens, Assumed: true}})
 	const socket = "/etc/kubernetes/konnectivity-server/konnectivity-server.socket"
 	w.Node.Value.Egress.Value.UDS, w.Node.Value.Egress.Value.Socket, w.Node.Value.Socket.Value.Path = socket, socket, socket
 	w.Node.Value.Certificates = observe.Known([]controlplane.Certificate{{Path: w.Bundle.Konnectivity.Server.Kubeconfig, State: controlplane.CertMissing}})
