@@ -58,6 +58,7 @@ func TestDefinitions(t *testing.T) {
 
 // TestMissingDefinition: an operator that starts while one definition is missing, which it may not create, converts the
 // objects of the others for as long as that takes, and does its work as soon as the definition is there.
+// It observes VER-68 of docs/requirements.md.
 func TestMissingDefinition(t *testing.T) {
 	e, _ := installed(t)
 	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{}); err != nil {

@@ -147,6 +147,7 @@ func TestAgainstAPIServer(t *testing.T) {
 
 // testVersions: an object of the old version is read in the new one and back without a
 // loss, with the deprecation warning in the old one only.
+// It observes VER-03, VER-30, VER-31, VER-32, VER-66 and VER-67 of docs/requirements.md.
 func testVersions(t *testing.T, s *server) {
 	ctx := t.Context()
 	if err := s.apply(ctx, `{apiVersion: fairlead.dev/v1alpha1, kind: Bundle, metadata: {name: default}, spec: {
@@ -204,6 +205,7 @@ func testVersions(t *testing.T, s *server) {
 }
 
 // testRules: the API server refuses what can never work, and says why.
+// It observes CRD-43, CRD-44, CRD-45 and CRD-104 of docs/requirements.md.
 func testRules(t *testing.T, s *server) {
 	const bundle, profile, pool = "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\n", "apiVersion: fairlead.dev/v1beta1\nkind: SchedulerProfile\n", "apiVersion: fairlead.dev/v1beta1\nkind: TunnelPool\n"
 	old := func(text string) string { return strings.Replace(text, "v1beta1", "v1alpha1", 1) }
@@ -315,6 +317,7 @@ func testExample(t *testing.T, s *server) {
 }
 
 // testPools: an autoscaler scales a pool through the scale subresource, in both versions.
+// It observes CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
 func testPools(t *testing.T, s *server) {
 	ctx := t.Context()
 	if err := s.apply(ctx, "{apiVersion: fairlead.dev/v1alpha1, kind: TunnelPool, metadata: {name: p, namespace: default}, spec: {replicas: 2, agentPort: 9132}}"); err != nil {
