@@ -20,6 +20,7 @@ import (
 
 // TestAutoscaler: the documentation's HorizontalPodAutoscaler, run by kube-controller-manager, finds the pool's agents and
 // scales the pool, and the operator follows.
+// It observes CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
 func TestAutoscaler(t *testing.T) {
 	page, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
