@@ -377,7 +377,7 @@ lint: ## Run the linters, pinned in deploy/tools/golangci-lint
 	@$(MAKE) lint-api
 
 # Kubernetes' conventions for types of APIs. deploy/tools/kube-api-linter/exclusions.yaml has the findings that stay.
-API_TYPES := pkg/apis/fairlead/v1alpha1 pkg/apis/fairlead/v1beta1 pkg/bundle/v1alpha1 pkg/apis/tunnel/v1alpha1
+API_TYPES := pkg/apis/fairlead/v1alpha1 pkg/apis/fairlead/v1beta1 pkg/bundle/v1alpha1 pkg/apis/tunnel/v1alpha1 pkg/scheduler/pluginargs
 .PHONY: lint-api
 lint-api: ## Compare the types of the APIs with Kubernetes' conventions
 	@$(GO) -C deploy/tools/kube-api-linter run . $(addprefix $(CURDIR)/,$(API_TYPES))

@@ -241,45 +241,81 @@ func (d *declarative) gapWithout(t *testing.T, agent string) (gap time.Duration)
 	return gap
 }
 
-// webhookDead: while the operator is stopped, readers of the storage version, the deletion of a
-// namespace and the garbage collector do their work.
+// webhookDead: while the operator is stopped and objects are stored in the old version, which is the storage version then, its readers
+// and writers, the deletion of a namespace without such objects and the garbage collector do their work. A namespace with
+// one, which kube-controller-manager lists in the preferred version, goes when the webhook is back.
 func (d *declarative) webhookDead(t *testing.T) {
 	ctx := t.Context()
 	d.readable(t)
-	namespaces, maps := d.client.CoreV1().Namespaces(), d.client.CoreV1().ConfigMaps("default")
-	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	d.storedIn(t, "v1alpha1")
+	for _, name := range []string{"gone", "held"} {
+		if _, err := d.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	d.create("v1beta1", "tunnelpools", "gone", "TunnelPool", "q", map[string]any{})
-	owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}}}
-	if _, err := maps.Create(ctx, owned, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	d.create("v1alpha1", "tunnelpools", "held", "TunnelPool", "q", map[string]any{})
+	owner, owned := d.owned(t)
 	pid := d.pid(t, operator.Name)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
-	if err := d.read(ctx, 3*time.Second); err == nil {
-		t.Error("the old version is read without the webhook, so the test proves nothing")
+	short, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := d.resource("v1beta1", "tunnelpools", "default").Get(short, "p", metav1.GetOptions{}); err == nil {
+		t.Error("the other version is read without the webhook, so the test proves nothing")
 	}
-	if pool, err := d.resource("v1beta1", "tunnelpools", "default").Get(ctx, "p", metav1.GetOptions{}); err != nil {
-		t.Errorf("a read in the storage version: %v, %v", pool, err)
+	if err := d.read(ctx, 20*time.Second); err != nil {
+		t.Errorf("a read in the storage version: %v", err)
 	}
-	if err := namespaces.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
+	// The watch caches of the other version, which kube-controller-manager uses, cannot follow this.
+	d.create("v1alpha1", "tunnelpools", "default", "TunnelPool", "later", map[string]any{})
+	d.goesWithoutWebhook(t, owner, owned)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := maps.Delete(ctx, owner.Name, metav1.DeleteOptions{}); err != nil {
+	if err := harness.Wait(ctx, recovery, "the namespace with a pool to go", func(ctx context.Context) error { return d.isGone(ctx, "held") }); err != nil {
+		t.Error(err)
+	}
+	if err := d.resource("v1alpha1", "tunnelpools", "default").Delete(ctx, "later", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	d.storedIn(t, "v1beta1")
+	d.readable(t)
+}
+
+// owned creates a ConfigMap and another one that it owns.
+func (d *declarative) owned(t *testing.T) (owner, owned string) {
+	t.Helper()
+	maps := d.client.CoreV1().ConfigMaps("default")
+	o, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	err = harness.Wait(ctx, recovery, "the namespace and the owned object to go", func(ctx context.Context) error {
-		_, nsErr := namespaces.Get(ctx, "gone", metav1.GetOptions{})
-		_, err := maps.Get(ctx, owned.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(nsErr) || !apierrors.IsNotFound(err) {
+	of := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID}}
+	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: of}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return "owner", "owned"
+}
+
+// goesWithoutWebhook deletes both namespaces and the owner, and waits until the namespace without pools and the owned object are gone.
+func (d *declarative) goesWithoutWebhook(t *testing.T, owner, owned string) {
+	t.Helper()
+	ctx, maps := t.Context(), d.client.CoreV1().ConfigMaps("default")
+	began := time.Now()
+	for _, name := range []string{"held", "gone"} {
+		if err := d.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := maps.Delete(ctx, owner, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := harness.Wait(ctx, recovery, "the namespace and the owned object to go", func(ctx context.Context) error {
+		nsErr := d.isGone(ctx, "gone")
+		_, err := maps.Get(ctx, owned, metav1.GetOptions{})
+		if nsErr != nil || !apierrors.IsNotFound(err) {
 			return fmt.Errorf("namespace: %v; owned object: %v", nsErr, err) //nolint:errorlint // two answers
 		}
 		return nil
@@ -287,10 +323,22 @@ func (d *declarative) webhookDead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
+	t.Logf("the namespace and the owned object were gone after %v", time.Since(began))
+	if err := d.isGone(ctx, "held"); err == nil {
+		t.Error("a namespace with a pool of the old version went without the webhook")
 	}
-	d.readable(t)
+}
+
+// isGone fails while a namespace exists.
+func (d *declarative) isGone(ctx context.Context, name string) error {
+	ns, err := d.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("namespace %s: %+v", name, ns.Status)
 }
 
 // everythingKilled: with all agents, the operator and the API server killed, all comes back without

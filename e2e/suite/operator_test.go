@@ -24,6 +24,7 @@ import (
 // TestUpWithOperator: `fairlead up --operator` makes a cluster whose operator applies a Bundle of
 // the old version. The API server converts it through the tunnel: not without agents. The next
 // `fairlead up` leaves what the operator applies.
+// It observes CRD-150, CRD-151, CRD-152, VER-02, VER-65 and VER-85 of docs/requirements.md.
 func TestUpWithOperator(t *testing.T) {
 	if !suite.Simulated() {
 		t.Skip("e2e/kind/lifecycle has the test for kind: it makes a cluster anyway")

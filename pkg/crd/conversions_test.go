@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/crd/lint"
 )
 
-// testChanges proves that kube-apiserver refuses a change of a definition exactly where the
+// testChanges proves that kube-apiserver refuses a change of a definition in testdata/changes exactly where the
 // tool says so.
 func (e *env) testChanges(t *testing.T) {
 	for _, c := range changes(t) {
@@ -45,6 +45,7 @@ func (e *env) testChanges(t *testing.T) {
 
 // testConversions proves for each mistake of a webhook that kube-apiserver refuses the
 // conversion of an object exactly if the tool reports that its request fails.
+// It observes VER-61, VER-66, VER-67, VER-93, VER-94 and VER-95 of docs/requirements.md.
 func (e *env) testConversions(t *testing.T) {
 	i := 0
 	for name, m := range webhooktest.Mistakes {

@@ -76,6 +76,8 @@ func (k kubectlTest) until(t *testing.T, want string, args ...string) {
 }
 
 // testKubectl follows the page on CustomResourceDefinitions with kubectl.
+// It observes CRD-01, CRD-08, CRD-13, CRD-14, CRD-15, CRD-16, CRD-40, CRD-41, CRD-160, CRD-161, CRD-162, CRD-175 and CRD-188 of
+// docs/requirements.md.
 func (e *env) testKubectl(t *testing.T) {
 	k := kubectlTest{e.kubectl(t)}
 	k.run(t, "", "apply", "-f", "testdata/crontabs.yaml")
@@ -160,6 +162,7 @@ func readBack(t *testing.T, text string) {
 // testControllers proves with the controllers of Kubernetes that an autoscaler needs the label
 // selector, that a PodDisruptionBudget counts by the scale subresource, and that objects go
 // with their namespace.
+// It observes CRD-17, CRD-185, CRD-186, CRD-187 and CRD-188 of docs/requirements.md.
 func (e *env) testControllers(t *testing.T) {
 	try := e.kubectl(t)
 	const objects = `
@@ -211,6 +214,7 @@ func (e *env) testControllers(t *testing.T) {
 }
 
 // testDeletion proves that the objects of a definition, and the path, go with the definition.
+// It observes CRD-18 of docs/requirements.md.
 func (e *env) testDeletion(t *testing.T) {
 	const objects = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 	definition := get[struct{ Metadata struct{ Finalizers []string } }](t, e, cronPath, "application/json")

@@ -21,6 +21,7 @@ const jsonType = "application/json"
 
 // testDiscovery proves that discovery and status show the names of a definition, with the
 // defaults of those that it leaves out.
+// It observes CRD-02, CRD-03, CRD-04, CRD-05, CRD-06, CRD-07, CRD-08, CRD-11, CRD-12, CRD-20 and CRD-21 of docs/requirements.md.
 func (e *env) testDiscovery(t *testing.T) {
 	d := e.create(t, &testCase{index: 400, Set: map[string]any{"spec.names.singular": nil}})
 	list := get[metav1.APIResourceList](t, e, "/apis/"+d.Spec.Group+"/v1", jsonType)
@@ -81,6 +82,7 @@ func (e *env) testDiscovery(t *testing.T) {
 
 // testRequests proves what updates and patches of custom objects need, and that equal rules
 // collide where definitions are applied.
+// It observes CRD-22 and CRD-23 of docs/requirements.md.
 func (e *env) testRequests(t *testing.T) {
 	d := e.create(t, &testCase{index: 410})
 	a := e.post(t, d, "v1", "a", map[string]any{"spec": map[string]any{"replicas": 1}})
@@ -129,6 +131,7 @@ func (e *env) testRequests(t *testing.T) {
 
 // testFinalizers proves that an object with finalizers of two parties is only marked by its
 // deletion, takes no further finalizer then, and goes with the last one.
+// It observes CRD-60, CRD-61 and CRD-62 of docs/requirements.md.
 func (e *env) testFinalizers(t *testing.T) {
 	d := e.create(t, &testCase{index: 420})
 	e.post(t, d, "v1", "a", map[string]any{"metadata": map[string]any{"name": "a", "finalizers": []any{"stable.example.com/finalizer", "example.org/other"}}})
@@ -189,6 +192,7 @@ func (e *env) refuses(t *testing.T, path, contentType, patch, reason string) {
 
 // testStored proves how the API server treats definitions that an older one has stored, and
 // which it would not accept today.
+// It observes CRD-36, CRD-42, CRD-134 and VER-41 of docs/requirements.md.
 func (e *env) testStored(t *testing.T) {
 	const merge = "application/merge-patch+json"
 	path, objects := e.older(t, 430, map[string]any{"properties": map[string]any{"spec": map[string]any{"pattern": "a"}}}, map[string]any{"spec.preserveUnknownFields": true})

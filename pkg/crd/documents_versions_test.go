@@ -20,6 +20,7 @@ import (
 
 // testVersions follows the documents' story of two versions: the storage version changes,
 // objects move when they are written, and the old version is removed step by step.
+// It observes VER-01, VER-03, VER-04, VER-05, VER-06, VER-08, VER-42, VER-43, VER-44, VER-45 and VER-48 of docs/requirements.md.
 func (e *env) testVersions(t *testing.T) {
 	schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"host": map[string]any{"type": "string"}, "port": map[string]any{"type": "string"}}}}
 	d := e.create(t, &testCase{index: 490, File: "crontabs-versions.yaml", Set: map[string]any{
@@ -124,6 +125,7 @@ func (e *env) unserved(t *testing.T, name string) []byte {
 
 // testPriority proves the order of versions in discovery, whatever their order in the
 // definition.
+// It observes VER-20, VER-21, VER-22, VER-23, VER-24 and VER-25 of docs/requirements.md.
 func (e *env) testPriority(t *testing.T) {
 	c := &testCase{index: 500, File: "crontabs.yaml"}
 	var versions []any

@@ -41,6 +41,7 @@ func (e *env) table(t *testing.T, path string) (header []string, cells []any, co
 }
 
 // testColumns proves which columns and cells the API server returns.
+// It observes CRD-160, CRD-161, CRD-162, CRD-163, CRD-164 and CRD-165 of docs/requirements.md.
 func (e *env) testColumns(t *testing.T) {
 	plain := e.create(t, &testCase{index: 440})
 	header, _, columns := e.table(t, collection(plain, "v1"))
@@ -75,6 +76,7 @@ func (e *env) testColumns(t *testing.T) {
 }
 
 // testSelectors selects the documents' shirts by their fields.
+// It observes CRD-170, CRD-171 and CRD-172 of docs/requirements.md.
 func (e *env) testSelectors(t *testing.T) {
 	d := e.create(t, &testCase{index: 450, File: "shirts.yaml"})
 	for name, spec := range map[string]map[string]any{"example1": {"color": "blue", "size": "S"}, "example2": {"color": "blue", "size": "M"}, "example3": {"color": "green", "size": "M"}, "bare": {}} {
@@ -115,6 +117,7 @@ func (e *env) testSelectors(t *testing.T) {
 
 // testSubresources proves what writes through the subresources change, and what the scale
 // subresource answers without values.
+// It observes CRD-181, CRD-182, CRD-183, CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
 func (e *env) testSubresources(t *testing.T) {
 	spec := map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}, "selector": map[string]any{"type": "string"}}}
 	schema := map[string]any{"type": "object", "properties": map[string]any{"spec": spec, "status": spec}}
@@ -162,6 +165,7 @@ func (e *env) testSubresources(t *testing.T) {
 
 // testDefaults proves that defaults are applied to what is read, without a write, and after a
 // webhook that changed the object, and that an update stores them.
+// It observes CRD-141 and CRD-142 of docs/requirements.md.
 func (e *env) testDefaults(t *testing.T) {
 	d := e.create(t, &testCase{index: 470})
 	e.post(t, d, "v1", "old", map[string]any{"spec": map[string]any{"image": "my-awesome-cron-image"}})
@@ -247,6 +251,7 @@ type property struct {
 
 // testOpenAPI proves that the schema is published in full in v3, and in v2 without what v2
 // cannot say, and which paths are published.
+// It observes CRD-52, CRD-150, CRD-151 and CRD-152 of docs/requirements.md.
 func (e *env) testOpenAPI(t *testing.T) {
 	type m = map[string]any
 	d := e.create(t, &testCase{index: 480, Version: m{"subresources": m{"status": m{}, "scale": m{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}},

@@ -116,6 +116,7 @@ func (c *converted) hosts(t *testing.T) map[string][2]string {
 
 // testWebhook counts the calls of a conversion webhook by what a client does, and checks what
 // the API server sends.
+// It observes VER-41, VER-64, VER-90, VER-91, VER-92, VER-96 and VER-97 of docs/requirements.md.
 func (e *env) testWebhook(t *testing.T) {
 	hook := &recorder{}
 	server := httptest.NewUnstartedServer(hook)
@@ -290,6 +291,7 @@ func checkCalls(t *testing.T, calls []call) {
 // testService proves that the certificate of a webhook behind a Service is verified for the
 // name of the Service, which path is asked, and that the API server reaches Services through
 // the egress selection "cluster" and URLs through "controlplane".
+// It observes VER-83 and VER-85 of docs/requirements.md.
 func (e *env) testService(t *testing.T) {
 	const right = "example-conversion-webhook-server.default.svc"
 	hook := &recorder{}

@@ -13,6 +13,7 @@ import (
 )
 
 // TestLost checks which fields are removed when nothing converts an object, by schemas of the two versions.
+// It observes VER-47 of docs/requirements.md.
 func TestLost(t *testing.T) {
 	version := func(schema string) *apiextensionsv1.CustomResourceDefinitionVersion {
 		s := &apiextensionsv1.JSONSchemaProps{}

@@ -22,9 +22,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
+// testMigrate rewrites objects, with what may happen meanwhile.
+// It observes VER-45, VER-46, VER-47 and VER-48 of docs/requirements.md.
 func (e *env) testMigrate(t *testing.T) {
 	for name, test := range map[string]func(*env, *testing.T){
 		"every object":          (*env).migrateAll,
+		"server-side apply":     (*env).migrateApply,
 		"interrupted":           (*env).migrateInterrupted,
 		"object that resists":   (*env).migrateRefused,
 		"requests that stall":   (*env).migrateStalled,
@@ -185,10 +188,51 @@ func (e *env) migrateAll(t *testing.T) {
 	}
 	e.wantStoredVersions(t, d, "v1")
 
-	// Now the API server accepts that the version goes, and server-side apply works.
+	// Now the API server accepts that the version goes.
 	e.change(t, d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions = d.Spec.Versions[1:] })
 	if err := e.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), d.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// migrateApply proves that server-side apply works when the old version is gone: of an object that has kept no entry of
+// managedFields, any field can be applied, and of one that has kept an entry of v1, its manager still owns its fields.
+func (e *env) migrateApply(t *testing.T) {
+	d := e.stored(t, 3)
+	const o0, o1, o2 = "o0", "o1", "o2"
+	apply := func(name, manager, hostPort string) reply {
+		t.Helper()
+		body := fmt.Sprintf(`{"apiVersion": "%s/v1", "kind": "CronTab", "metadata": {"name": %q}, "hostPort": %q}`, d.Spec.Group, name, hostPort)
+		return e.raw(t, http.MethodPatch, collection(d, "v1")+"/"+name+"?fieldManager="+manager, "application/apply-patch+yaml", jsonType, body)
+	}
+	if r := apply(o1, "current", "localhost:1234"); r.code != http.StatusOK {
+		t.Fatalf("apply before the migration: %d %s", r.code, r.body)
+	}
+	r, err := e.migrator(t, migrate.Options{}).Run(t.Context(), d.Name)
+	if err != nil || r.Cleaned != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	e.change(t, d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions = d.Spec.Versions[1:] })
+	e.eventually(t, collection(d, "v1beta1"), http.StatusNotFound)
+	// Once more without any entry, as a client that empties the list leaves an object: all that it has belongs to an unknown manager.
+	e.merge(t, collection(d, "v1")+"/"+o2, `{"metadata": {"managedFields": [{}]}}`)
+	for _, step := range []struct {
+		name, manager, hostPort string
+		code                    int
+		says                    string
+	}{
+		{o0, "gitops", "localhost:1", http.StatusOK, "localhost:1"},
+		{o0, "gitops", "localhost:2", http.StatusOK, "localhost:2"},
+		{o1, "current", "localhost:1", http.StatusOK, "localhost:1"},
+		{o1, "gitops", "localhost:2", http.StatusConflict, `conflict with \"current\"`},
+		{o2, "gitops", "localhost:1234", http.StatusOK, "localhost:1234"},
+		{o2, "other", "localhost:2", http.StatusConflict, `before-first-apply`},
+	} {
+		r := apply(step.name, step.manager, step.hostPort)
+		if r.code != step.code {
+			t.Errorf("%+v: %d %s", step, r.code, r.body)
+		}
+		has(t, fmt.Sprintf("the answer to %+v", step), r.body, step.says)
 	}
 }
 

@@ -44,6 +44,7 @@ func trusts(t *testing.T, c *certificates, cas []byte, now time.Time) {
 
 // TestCertificatesAreShared: a second replica serves the first one's certificate and
 // changes nothing.
+// It observes VER-68 of docs/requirements.md.
 func TestCertificatesAreShared(t *testing.T) {
 	client, now := fake.NewClientset(), time.Now()
 	one, two := replica(client, &now), replica(client, &now)

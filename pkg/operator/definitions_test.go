@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,7 @@ func TestDefinitions(t *testing.T) {
 
 // TestMissingDefinition: an operator that starts while one definition is missing, which it may not create, converts the
 // objects of the others for as long as that takes, and does its work as soon as the definition is there.
+// It observes VER-68 of docs/requirements.md.
 func TestMissingDefinition(t *testing.T) {
 	e, _ := installed(t)
 	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{}); err != nil {
@@ -238,6 +240,7 @@ func TestReapplied(t *testing.T) {
 	daemontest.Eventually(t, bound, func() error { return create("after") })
 	whole("after")
 	testReappliedService(e)
+	testReappliedElsewhere(e)
 }
 
 // testReappliedService: of an operator that a Service leads to, as by default, kubectl apply of the file changes nothing.
@@ -262,6 +265,53 @@ func testReappliedService(e *env) {
 			e.Errorf("kubectl %v has changed the conversion (-before +after):\n%s", verb, diff)
 		}
 	}
+}
+
+// testReappliedElsewhere: the file names a Service in the default namespace. Where the operator has another one, server-side apply is
+// a conflict, and what client-side apply and forced ones write is put back in seconds.
+func testReappliedElsewhere(e *env) {
+	e.Helper()
+	const elsewhere = "elsewhere"
+	if _, err := e.client.CoreV1().Namespaces().Create(e.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	run := func() {
+		runWith(e, e.cfg, func(o *operator.Options) {
+			o.Namespace, o.WebhookURL, o.WebhookService, o.WebhookNames = elsewhere, "", operatorbundle.Name, nil
+		})
+	}
+	service := func() *apiextensionsv1.ServiceReference {
+		return e.definition(poolsDefinition).Spec.Conversion.Webhook.ClientConfig.Service
+	}
+	back := func() {
+		e.Helper()
+		daemontest.Eventually(e.T, bound, func() error {
+			c := e.definition(poolsDefinition).Spec.Conversion.Webhook.ClientConfig
+			if c.Service == nil || c.Service.Namespace != elsewhere || len(c.CABundle) == 0 {
+				return fmt.Errorf("the definition has the conversion %+v", c)
+			}
+			return nil
+		})
+	}
+	run()
+	back()
+	kubectl := daemontest.Components(e.T, "kubectl")["kubectl"]
+	out, err := exec.CommandContext(e.Context(), kubectl, "--kubeconfig="+e.Kubeconfig, "--cache-dir="+e.TempDir(), "apply", "--server-side", "-f", definitionFile).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), ".spec.conversion.webhook.clientConfig.service.namespace") {
+		e.Errorf("kubectl apply --server-side: %v\n%s", err, out)
+	}
+	for _, verb := range [][]string{{"apply"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}} {
+		e.stop()
+		e.kubectl(append(verb, "-f", definitionFile)...)
+		if got := service(); got == nil || got.Namespace != operatorbundle.DefaultNamespace {
+			e.Errorf("kubectl %v has changed nothing, so this proves nothing: the Service is %+v", verb, got)
+		}
+		run()
+		back()
+		e.kubectl("patch", "crd", poolsDefinition, "--type=merge", "-p", `{"spec": {"conversion": {"webhook": {"clientConfig": {"service": {"namespace": "fairlead-system"}}}}}}`)
+		back() // also while it runs
+	}
+	e.stop()
 }
 
 // testMigrated: objects in the old version are rewritten, the version leaves status.storedVersions,

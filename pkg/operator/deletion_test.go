@@ -169,6 +169,7 @@ func (e *env) tunnelUser() string {
 // the Bundle and the TunnelPools brought, the Bundle's agents last of the workloads, and the Bundle
 // goes. It waits for another run that holds the lock, and another operator goes on where one has
 // ended: it waits for the scheduler, which still ends, before it deletes agents.
+// It observes CRD-61 of docs/requirements.md.
 func TestDelete(t *testing.T) {
 	e, refused := installed(t)
 	e.create(map[string]any{

@@ -33,6 +33,7 @@ type listeners struct{ webhook, metrics, health string }
 // TestListeners: with the rights that are rendered, the operator shows metrics over TLS, with a
 // certificate of the CA in its Secret, only to users who may get /metrics. All
 // listeners have bounds.
+// It observes VER-64 and VER-68 of docs/requirements.md.
 func TestListeners(t *testing.T) {
 	ports := daemontest.Ports(t, 2)
 	l := listeners{metrics: "127.0.0.1:" + ports[0], health: "127.0.0.1:" + ports[1]}
@@ -93,6 +94,7 @@ func testStreams(t *testing.T, address string) {
 
 // TestEnding: an operator that shuts down is not ready any more, and converts for a while,
 // until API servers know that. It does not end before it has answered the requests that have come.
+// It observes VER-68 of docs/requirements.md.
 func TestEnding(t *testing.T) {
 	e := start(t)
 	ports := daemontest.Ports(t, 2)

@@ -19,6 +19,7 @@ import (
 
 // TestLostLease: a replica that loses the leader's Lease ends, as it must, but first it is not ready any more and goes
 // on converting for as long as when it is stopped: API servers may still call it.
+// It observes VER-68 of docs/requirements.md.
 func TestLostLease(t *testing.T) {
 	e := start(t)
 	ports := daemontest.Ports(t, 2)

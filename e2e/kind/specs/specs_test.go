@@ -138,6 +138,9 @@ exec %[2]s proxy "$@"
 	return file
 }
 
+// TestSpecs runs Kubernetes' own specs on a kind cluster.
+// It observes CRD-100, CRD-101, CRD-102, CRD-103, CRD-119, CRD-120, CRD-121, CRD-122, CRD-130, CRD-141, CRD-142, CRD-150, CRD-151, CRD-152,
+// CRD-170, CRD-171 and VER-60 of docs/requirements.md.
 func TestSpecs(t *testing.T) {
 	ctx := t.Context()
 	firewall, err := suite.RaiseFirewall(ctx)

@@ -143,6 +143,7 @@ func TestRestricted(t *testing.T) {
 // TestPorts: each address at which the program listens is the container's port of one name, no two
 // share a number, and the Service, the probes and the NetworkPolicy lead to these ports: the API
 // server to the webhook, Prometheus to the metrics, the kubelet to health.
+// It observes VER-62 and VER-63 of docs/requirements.md.
 func TestPorts(t *testing.T) {
 	list := objects(t, operator.Options{})
 	container := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0]

@@ -69,6 +69,7 @@ func start(t *testing.T, mistake webhooktest.Mistake) (*crd.Definition, []*unstr
 
 // TestMistakes proves that a correct webhook has no problem, in both versions of
 // ConversionReview, and that each mistake is found under its rule.
+// It observes VER-61, VER-93, VER-94 and VER-95 of docs/requirements.md.
 func TestMistakes(t *testing.T) {
 	want := map[string][]string{
 		"":                   nil,
@@ -126,6 +127,7 @@ func TestMistakes(t *testing.T) {
 
 // TestOneObject proves that the object and the field of a problem are named, and that a
 // failure of one object does not hide the others.
+// It observes VER-96 of docs/requirements.md.
 func TestOneObject(t *testing.T) {
 	d, objects, endpoint := start(t, webhooktest.Mistakes["one object resists"].Mistake)
 	r, err := convert.Run(t.Context(), d, objects, endpoint, convert.Options{Slow: time.Minute})
@@ -149,6 +151,7 @@ func TestOneObject(t *testing.T) {
 }
 
 // TestBadInput proves that what keeps the tool from its work is an error that says so.
+// It observes VER-62 and VER-63 of docs/requirements.md.
 func TestBadInput(t *testing.T) {
 	d, objects, endpoint := start(t, nil)
 	objects[0].SetKind("Other")

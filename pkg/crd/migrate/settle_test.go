@@ -14,6 +14,7 @@ import (
 
 // TestSettle: a run waits for the whole time if the definition is young by the API server's clock, however far the clock of
 // this machine is from that. It does not wait for one that is old.
+// It observes VER-48 of docs/requirements.md.
 func TestSettle(t *testing.T) {
 	const settle = 10 * time.Second
 	for name, tc := range map[string]struct {

@@ -13,11 +13,13 @@ import (
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type FailoverBarrierArgs struct {
-	// Timeout is how long one scheduling attempt of a pod waits for the caches to catch up. After that the plugin
+	// timeout is how long one scheduling attempt of a pod waits for the caches to catch up. After that the plugin
 	// puts the pod back into the queue and records an event. The next attempt waits again, so no pod is bound on
-	// stale data. Default: 5s.
+	// stale data. Between 100ms and 1m. Default: 5s.
+	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="must be a duration between 100ms and 1m, such as 5s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 

@@ -8,7 +8,8 @@ import "k8s.io/apimachinery/pkg/util/validation/field"
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type ForeignNominationsArgs struct {
-	// Ignore names schedulers whose nominations do not count. Default: none.
+	// ignore names schedulers whose nominations do not count. Default: none.
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253

@@ -16,18 +16,24 @@ const AnyScheduler = "*"
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type PolitePreemptionArgs struct {
-	// Evict names schedulers whose pods may be evicted, besides those of the profile itself; "*" is every scheduler,
+	// evict names schedulers whose pods may be evicted, besides those of the profile itself; "*" is every scheduler,
 	// which makes this the in-tree preemption. Default: none. A bundle adds its other profiles to built-in ones.
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	Evict []string `json:"evict,omitempty"`
 
-	// MinCandidateNodesPercentage is the least share of nodes that are looked at for victims, in percent. Default: 10,
+	// minCandidateNodesPercentage is the least share of nodes that are looked at for victims, in percent. Default: 10,
 	// as in DefaultPreemption.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
 
-	// MinCandidateNodesAbsolute is the least number of nodes that are looked at. Default: 100, as in DefaultPreemption.
+	// minCandidateNodesAbsolute is the least number of nodes that are looked at. Default: 100, as in DefaultPreemption.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
 	MinCandidateNodesAbsolute *int32 `json:"minCandidateNodesAbsolute,omitempty"`
 }
 

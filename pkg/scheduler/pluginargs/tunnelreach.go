@@ -12,6 +12,7 @@ import (
 )
 
 // ReachMode says how much a live tunnel agent counts.
+// +kubebuilder:validation:Enum=Prefer;Require
 type ReachMode string
 
 // The modes of TunnelReach.
@@ -40,18 +41,20 @@ const (
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type TunnelReachArgs struct {
-	// Mode is Prefer or Require. Default: Prefer.
-	// +kubebuilder:validation:MaxLength=32
+	// mode is Prefer or Require. Default: Prefer.
+	// +optional
 	Mode ReachMode `json:"mode,omitempty"`
 
-	// TopologyKey is the node label that says which nodes one agent stands for. Default: kubernetes.io/hostname, an
+	// topologyKey is the node label that says which nodes one agent stands for. Default: kubernetes.io/hostname, an
 	// agent on the node itself, as with agents in a DaemonSet. With agents in a Deployment, name a wider one, such as
 	// topology.kubernetes.io/zone.
+	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	TopologyKey string `json:"topologyKey,omitempty"`
 
-	// Automatic treats pods behind Services that webhook configurations, APIServices or CRD conversions name as if
+	// automatic treats pods behind Services that webhook configurations, APIServices or CRD conversions name as if
 	// they had the label fairlead.dev/tunnel-reach: "true". Default: true.
+	// +optional
 	Automatic *bool `json:"automatic,omitempty"`
 }
 

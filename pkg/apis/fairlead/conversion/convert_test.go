@@ -67,6 +67,7 @@ func TestConvert(t *testing.T) {
 
 // TestLostFields: what the other version cannot express survives a round trip, also if
 // another field was edited in between; an edit of the field itself wins.
+// It observes VER-66 and VER-67 of docs/requirements.md.
 func TestLostFields(t *testing.T) {
 	for name, tc := range map[string]struct{ version, other, spec string }{
 		"fraction of a second": {conversion.V1alpha1, conversion.V1beta1, `{"pki": {"validity": "1500ms"}}`},
@@ -149,6 +150,7 @@ func TestConvertRefuses(t *testing.T) {
 
 // TestRoundTrips: random objects of each kind come back equal, from both versions. The
 // fields are any strings and numbers, so most of them would not validate.
+// It observes VER-66 and VER-67 of docs/requirements.md.
 func TestRoundTrips(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version, other, kind string

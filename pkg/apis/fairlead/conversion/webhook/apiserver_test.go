@@ -147,6 +147,7 @@ func TestAgainstAPIServer(t *testing.T) {
 
 // testVersions: an object of the old version is read in the new one and back without a
 // loss, with the deprecation warning in the old one only.
+// It observes VER-03, VER-30, VER-31, VER-32, VER-66 and VER-67 of docs/requirements.md.
 func testVersions(t *testing.T, s *server) {
 	ctx := t.Context()
 	if err := s.apply(ctx, `{apiVersion: fairlead.dev/v1alpha1, kind: Bundle, metadata: {name: default}, spec: {
@@ -204,9 +205,11 @@ func testVersions(t *testing.T, s *server) {
 }
 
 // testRules: the API server refuses what can never work, and says why.
+// It observes CRD-43, CRD-44, CRD-45 and CRD-104 of docs/requirements.md.
 func testRules(t *testing.T, s *server) {
 	const bundle, profile, pool = "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\n", "apiVersion: fairlead.dev/v1beta1\nkind: SchedulerProfile\n", "apiVersion: fairlead.dev/v1beta1\nkind: TunnelPool\n"
 	old := func(text string) string { return strings.Replace(text, "v1beta1", "v1alpha1", 1) }
+	const plugins = bundle + "metadata: {name: default}\nspec: {namespace: a, scheduler: {plugins: {"
 	ctx := t.Context()
 	for _, step := range []struct{ object, want string }{
 		{bundle + "metadata: {name: mine}", "name it default"},
@@ -241,6 +244,19 @@ func testRules(t *testing.T, s *server) {
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: A}", "spec.namespace in body should match"},
 		{old(bundle) + "metadata: {name: default}\nspec: {namespace: a, gateway: {hosts: [" + strings.Repeat("a", 254) + "]}}", "spec.gateway.hosts[0]: Too long"},
 		{bundle + "metadata: {name: default}\nspec: {namespace: a, gateway: {hosts: [" + strings.Repeat("a", 254) + "]}}", "spec.gateway.hosts[0]: Too long"},
+		// The arguments of the scheduler's plugins: both versions have them from one type.
+		{plugins + "failoverBarrier: {timeout: soon}}}}", "failoverBarrier.timeout: Invalid value"},
+		{plugins + "failoverBarrier: {timeout: 1ms}}}}", "must be a duration between 100ms and 1m"},
+		{plugins + "tunnelReach: {mode: Maybe}}}}", `"Prefer", "Require"`},
+		{plugins + "politePreemption: {minCandidateNodesPercentage: 101}}}}", "should be less than or equal to 100"},
+		{plugins + "politePreemption: {minCandidateNodesAbsolute: -1}}}}", "should be greater than or equal to 0"},
+		{plugins + "failoverBarrier: {timeout: 1m}, tunnelReach: {mode: Require}, politePreemption: {minCandidateNodesPercentage: 0}}}}", ""},
+		{old(plugins) + "failoverBarrier: {timeout: soon}}}}", "failoverBarrier.timeout: Invalid value"},
+		{old(plugins) + "failoverBarrier: {timeout: 1ms}}}}", "must be a duration between 100ms and 1m"},
+		{old(plugins) + "tunnelReach: {mode: Maybe}}}}", `"Prefer", "Require"`},
+		{old(plugins) + "politePreemption: {minCandidateNodesPercentage: 101}}}}", "should be less than or equal to 100"},
+		{old(plugins) + "politePreemption: {minCandidateNodesAbsolute: -1}}}}", "should be greater than or equal to 0"},
+		{old(plugins) + "failoverBarrier: {timeout: 1m}, tunnelReach: {mode: Require}, politePreemption: {minCandidateNodesPercentage: 0}}}}", ""},
 		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {identifiers: '" + strings.Repeat("host=a&", 64) + "host=a'}", "must have at most 64 identifiers"},
 		{old(pool) + "metadata: {name: a, namespace: default}\nspec: {identifiers: 'host=" + strings.Repeat("a", 254) + "'}", "at most 253 characters"},
 		// As much as v1beta1 allows.
@@ -301,6 +317,7 @@ func testExample(t *testing.T, s *server) {
 }
 
 // testPools: an autoscaler scales a pool through the scale subresource, in both versions.
+// It observes CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
 func testPools(t *testing.T, s *server) {
 	ctx := t.Context()
 	if err := s.apply(ctx, "{apiVersion: fairlead.dev/v1alpha1, kind: TunnelPool, metadata: {name: p, namespace: default}, spec: {replicas: 2, agentPort: 9132}}"); err != nil {
