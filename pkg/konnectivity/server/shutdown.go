@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -63,7 +64,8 @@ const acceptLast = 10 * time.Millisecond
 // Shutdown stops accepting connections, asks agents to use other servers, waits until the
 // tunneled connections have ended or ctx is done, and closes the rest. A connection has
 // ended when its agent has received all of its data, which can be long after its frontend has
-// disconnected.
+// disconnected, and when its frontend has: upstream's client takes the end of its
+// gRPC connection for the end of the data.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
@@ -95,7 +97,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 // awaitIdle returns when ctx is done, or when all listeners are closed and the server has no
-// connection, no pending dial and no frontend that may still dial.
+// connection, no pending dial, no frontend that may still dial, and no data for a frontend.
 func (s *Server) awaitIdle(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -103,7 +105,7 @@ func (s *Server) awaitIdle(ctx context.Context) {
 		s.mu.Lock()
 		accepting := len(s.listeners)
 		s.mu.Unlock()
-		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 && s.reg.streams() == 0 {
+		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 && s.reg.streams() == 0 && !s.unsent() {
 			return
 		}
 		select {
@@ -111,6 +113,17 @@ func (s *Server) awaitIdle(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// unsent reports whether a frontend has not got all data yet of connections that have ended.
+func (s *Server) unsent() bool {
+	s.mu.Lock()
+	conns := s.connsLocked()
+	s.mu.Unlock()
+	return slices.ContainsFunc(conns, func(c closer) bool {
+		g, isGRPC := c.(*grpcFrontend)
+		return isGRPC && g.conn.Unsent()
+	})
 }
 
 // goingDown reports whether Shutdown was called.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
+	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/wire"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
@@ -76,5 +78,48 @@ func shutDownBehind(t *testing.T, r *Rig, proxy *Proxy, dial Dialer) {
 	<-closed
 	if <-over; ctx.Err() != nil {
 		t.Error("the server waited for its grace")
+	}
+}
+
+// TestShutdownDeliversAnswers: a server that stops waits, within its grace, for clients that do not have all data yet of connections
+// that their destinations have closed. Upstream's client takes the end of its connection to the server for the end of the data.
+func TestShutdownDeliversAnswers(t *testing.T) {
+	const size = 200 << 10 // less than a link's window, so that all of it comes, and more than the client's
+	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
+			r.StartAgent(agent.Config{}, "")
+			addr := Target(t, func(c net.Conn) { _, _ = c.Write(make([]byte, size)); _ = c.Close() })
+			nc, err := net.Dial("unix", r.GRPC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, _ := openRogueWith(t, nc, h2.Config{FirstWindow: 64 << 10}, "/ProxyService/Proxy")
+			s.dial(t, addr, 7)
+			Eventually(t, Patience, "the destination has closed the connection, and the client's window is used up", func() bool {
+				return s.data.Load() > 0 && r.Server.Established() == 0
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			over := make(chan struct{})
+			go func() { r.Shutdown(ctx); close(over) }()
+			select {
+			case <-over:
+				t.Error("the server has stopped before the client has all data")
+			case <-time.After(500 * time.Millisecond):
+			}
+			if n := s.data.Load(); n >= size {
+				t.Fatalf("%d of %d bytes came before the client opened its window: the test shows nothing", n, size)
+			}
+			for read := int64(0); s.data.Load() < size && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+				now := s.read.Load()
+				s.Consumed(int(now - read))
+				read = now
+			}
+			s.next(t, wire.CloseRsp)
+			if <-over; ctx.Err() != nil {
+				t.Error("the server waited for its grace")
+			}
+		})
 	}
 }

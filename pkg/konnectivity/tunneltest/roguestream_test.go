@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,13 +25,18 @@ type rogueStream struct {
 	closed  chan error
 	local   string // the address of this end
 	dec     wire.StreamDecoder
+	read    atomic.Int64 // bytes on the stream
+	data    atomic.Int64 // those of DATA packets
 }
 
-func (*rogueStream) Headers([]h2.Field)                  {}
-func (s *rogueStream) Data(p []byte) error               { return s.dec.Feed(p, s) }
-func (*rogueStream) End()                                {}
-func (s *rogueStream) Closed(err error)                  { s.closed <- err }
-func (*rogueStream) HandleData(int64, []byte) error      { return nil }
+func (*rogueStream) Headers([]h2.Field)    {}
+func (s *rogueStream) Data(p []byte) error { s.read.Add(int64(len(p))); return s.dec.Feed(p, s) }
+func (*rogueStream) End()                  {}
+func (s *rogueStream) Closed(err error)    { s.closed <- err }
+func (s *rogueStream) HandleData(_ int64, p []byte) error {
+	s.data.Add(int64(len(p)))
+	return nil
+}
 func (s *rogueStream) HandlePacket(p *wire.Packet) error { s.packets <- *p; return nil }
 
 // next returns the next packet of a type.
@@ -55,7 +61,12 @@ func (s *rogueStream) send(p wire.Packet) { s.SendControl(wire.AppendMessage(nil
 // function that is returned.
 func openRogue(t *testing.T, nc net.Conn, method string, more ...h2.Field) (*rogueStream, func()) {
 	t.Helper()
-	conn := h2.NewClient(nc, h2.Config{})
+	return openRogueWith(t, nc, h2.Config{}, method, more...)
+}
+
+func openRogueWith(t *testing.T, nc net.Conn, cfg h2.Config, method string, more ...h2.Field) (*rogueStream, func()) {
+	t.Helper()
+	conn := h2.NewClient(nc, cfg)
 	s := rogueOver(conn, method, more...)
 	s.local = nc.LocalAddr().String()
 	served := make(chan struct{})

@@ -62,6 +62,25 @@ func (c *Conn) Close() {
 	_ = c.nc.Close()
 }
 
+// Unsent reports whether the peer's kernel does not have all yet that was given to the streams, and may still get it. What waits for
+// a window of the peer counts.
+func (c *Conn) Unsent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.deaf.Load() != nil {
+		return false
+	}
+	if len(c.ctrl) > 0 || c.inPump || c.out.Buffered() > 0 || c.in.Unacked() > 0 {
+		return true
+	}
+	for _, st := range c.streams {
+		if len(st.queue) > 0 || st.send == sendTrailing {
+			return true
+		}
+	}
+	return false
+}
+
 // Leaving reports whether either side has sent GOAWAY or the connection was closed on
 // this side.
 func (c *Conn) Leaving() bool {
