@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
-// parse returns the options that arguments make, beside those for a socket.
+// parse returns the options that arguments make, in addition to those for a socket.
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o := NewOptions()

@@ -28,7 +28,7 @@ func NewCommand() *cobra.Command {
 	o := NewOptions()
 	return cmdutil.Program{
 		Name: "konnectivity-server", About: "Accepts connections of kube-apiserver and forwards them through agents.", Flags: o.AddFlags,
-		Example: `  # beside kube-apiserver, for agents that show tokens of their ServiceAccount
+		Example: `  # on a control plane node, for agents that authenticate with tokens of their ServiceAccount
   konnectivity-server --mode=grpc --uds-name=/run/konnectivity/server.socket --server-port=0 --agent-port=8132 \
     --cluster-cert=/etc/kubernetes/pki/apiserver.crt --cluster-key=/etc/kubernetes/pki/apiserver.key \
     --kubeconfig=/etc/kubernetes/konnectivity-server.conf --agent-namespace=kube-system \
@@ -75,7 +75,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	src := &stateSource{o: o, s: s}
 	leave := func() {}
 	if o.EnableLeaseController {
-		leases, err := o.kubeClient(0, 0) // of its own: reviews of tokens must not keep the Lease waiting
+		leases, err := o.kubeClient(0, 0) // a separate client: reviews of tokens must not keep the Lease waiting
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 }
 
 // tls returns a configuration that follows its files. Protocols have to be in it from the
-// start: connections get one of their own, made of what the files say and of this.
+// start: each connection gets a copy, with what the files say.
 func (o *Options) tls(m *server.Metrics, peer string, files tlsreload.Files, protocols ...string) (*tls.Config, error) {
 	cfg, _, err := o.loadTLS(m, peer, files, protocols...)
 	return cfg, err
@@ -186,8 +186,10 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 	if err := o.checkCertificates(); err != nil {
 		return err
 	}
-	if warning := o.unauthenticated(); warning != "" {
-		klog.ErrorS(nil, warning)
+	if o.unauthenticated() {
+		klog.FromContext(ctx).Error(nil, "Agents are not authenticated: each host that reaches the agents' port can take over connections of kube-apiserver",
+			"address", o.AgentBindAddress,
+			"remedy", "set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience, or bind to loopback with --agent-bind-address")
 	}
 	agentTLS, certificate, err := o.loadTLS(m, "agents", tlsreload.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCaCert})
 	if err != nil {
@@ -210,11 +212,11 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 	return nil
 }
 
-// serve runs f beside the caller. That its listener is closed is how it ends.
-func serve(whom string, f func() error) {
+// serve runs f in the background until its listener is closed. The log names it by listener.
+func serve(listener string, f func() error) {
 	go func() {
 		if err := f(); !errors.Is(err, net.ErrClosed) {
-			klog.ErrorS(err, "Cannot serve", "whom", whom)
+			klog.ErrorS(err, "Serving failed", "listener", listener)
 		}
 	}()
 }
