@@ -436,6 +436,19 @@ update-reference: ## Render the reference of the command line: docs/cli and docs
 verify-reference: ## Fail if docs/cli or docs/man are not what the commands say
 	@$(GO) -C deploy/tools run ./reference -check
 
+# Features that came after commit 7a2c5cd, see CONTRIBUTING.md.
+NEW_PACKAGES := gateway apis observe tunnelapi crd operator sysdump monitoring
+
+.PHONY: size
+size: ## Print the figures of CONTRIBUTING.md: lines of the modules, and files per package
+	@nested=$$(git ls-files '*/go.mod' | xargs -n 1 dirname | paste -sd '|'); \
+	echo "root module: $$(git ls-files '*.go' | grep -vE "^($$nested)/" | xargs cat | wc -l) lines"; \
+	echo "new packages of it: $$(git ls-files $(NEW_PACKAGES:%='pkg/%/*.go') | xargs cat | wc -l) lines"; \
+	echo "nested modules: $$(git ls-files '*.go' | grep -E "^($$nested)/" | xargs cat | wc -l) lines"
+	@git ls-files 'pkg/*.go' 'cmd/*.go' | grep -v '_test\.go$$' | xargs -n 1 dirname | sort | uniq -c | sort -n | \
+	awk '{ files += $$1; of[NR] = $$1; few += $$1 <= 3; many += $$1 > 12 } END { printf "files without tests in pkg and cmd: %d in %d packages, mean %.1f, median %d; %d packages have at most 3, %d more than 12\n", \
+		files, NR, files / NR, of[int((NR + 1) / 2)], few, many }'
+
 .PHONY: verify-licenses
 verify-licenses:
 	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
