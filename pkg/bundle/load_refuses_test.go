@@ -100,7 +100,7 @@ func TestLoadRefusesProfiles(t *testing.T) {
 		"assignment profile":    {"scheduler: {assignments: [{schedulerName: b, podSelector: {matchLabels: {a: b}}}]}", "scheduler.assignments[0].schedulerName", `"my-scheduler"`},
 		"assignment of all":     {"scheduler: {assignments: [{}]}", "scheduler.assignments[0].namespaceSelector", "every Pod"},
 		"assignment selector":   {"scheduler: {assignments: [{podSelector: {matchLabels: {'a b': c}}}]}", "scheduler.assignments[0].podSelector.matchLabels", "a b"},
-		"skew of no key":        {"scheduler: {builtInProfiles: {spread: {maxSkew: 3}}}", "scheduler.builtInProfiles.spread.maxSkew", "name topologyKeys"},
+		"skew of no key":        {"scheduler: {builtInProfiles: {spread: {maxSkew: 3}}}", "scheduler.builtInProfiles.spread.maxSkew", "set topologyKeys"},
 		"reach not enabled":     {"scheduler: {plugins: {tunnelReach: {mode: Require}}}", "scheduler.plugins.tunnelReach.mode", "set spec.scheduler.plugins.tunnelReach.enabled to true"},
 		"reach not automatic":   {"scheduler: {plugins: {tunnelReach: {automatic: false}}}", "scheduler.plugins.tunnelReach.automatic", "not enabled"},
 		"evict without plugin":  {"scheduler: {plugins: {politePreemption: {enabled: false, evict: [x]}}}", "scheduler.plugins.politePreemption.evict", "or remove the field"},
