@@ -255,6 +255,15 @@ bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see doc
 	@$(GO) -C e2e/bench build -ldflags '-s -w' -o $(OUT)/bench-http2 ./http2
 	@$(OUT)/bench-http2 $(BENCH_FLAGS)
 
+# One binary for each tag, so that nothing but the import differs.
+.PHONY: bench-promtext
+bench-promtext: ## Compare the memory of a program with and without client_golang, see docs/adr/0013-own-netx-and-promtext.md
+	@mkdir -p $(OUT)
+	@$(GO) -C e2e/bench build -ldflags '-s -w' -o $(OUT)/bench-promtext ./promtext
+	@$(GO) -C e2e/bench build -ldflags '-s -w' -tags client_golang -o $(OUT)/bench-client-golang ./promtext
+	@$(OUT)/bench-promtext
+	@$(OUT)/bench-client-golang
+
 BENCH_SCHEDULER := $(OUT)/bench-scheduler
 .PHONY: bench-scheduler
 bench-scheduler: build compile-components ## Compare the second scheduler with kube-scheduler, see docs/scheduler-benchmark.md; takes about 45 minutes (BENCH_FLAGS)
