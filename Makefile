@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
 # Fairlead. `make` lists what there is; `make up` and `make test` are where to start. Only Go is needed.
 
 SHELL := /bin/bash
@@ -458,10 +460,14 @@ size: ## Print the figures of CONTRIBUTING.md: lines of the modules, and files p
 	awk '{ files += $$1; of[NR] = $$1; few += $$1 <= 3; many += $$1 > 12 } END { printf "files without tests in pkg and cmd: %d in %d packages, mean %.1f, median %d; %d packages have at most 3, %d more than 12\n", \
 		files, NR, files / NR, of[int((NR + 1) / 2)], few, many }'
 
+# Files besides Go's that have a license header, but for those that programs write and inputs of tests.
+HAND_WRITTEN := '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile Dockerfile .ci/run
+NOT_HAND_WRITTEN := (^|/)testdata/|^manifests/|^pkg/apis/fairlead/crds/|^deploy/monitoring/|^deploy/kustomize/[^/]*/(objects|kustomization)\.yaml
 .PHONY: verify-licenses
 verify-licenses:
-	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
-	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
+	@missing=$$({ git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$'; \
+	git ls-files $(HAND_WRITTEN) | grep -vE '$(NOT_HAND_WRITTEN)' | xargs -r grep -LE '^(#|\{\{- /\*) SPDX-License-Identifier: Apache-2.0( \*/ -\}\})?$$'; } || true); \
+	[ -z "$$missing" ] || { echo "These files lack a line with SPDX-License-Identifier: Apache-2.0 in a comment:" >&2; echo "$$missing" >&2; exit 1; }
 
 # The part of the linters that finds calls such as klog.V(2).Infof and log.Printf: see forbidigo in .golangci.yaml.
 .PHONY: verify-logging
