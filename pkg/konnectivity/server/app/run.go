@@ -43,27 +43,29 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
-	return cmdutil.Bounded(signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
+	return cmdutil.Bounded(ctx, signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
 }
 
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	logger := klog.FromContext(ctx)
 	cmdutil.LimitProcessors(o.LinksPerAgent)
 	m := server.NewMetrics()
-	client, err := o.kubeClient(reviewQPS, reviewBurst)
+	client, err := o.kubeClient(ctx, reviewQPS, reviewBurst)
 	if err != nil {
 		return err
 	}
 	cfg := o.config(client)
-	tracer, stopTracing, err := cmdutil.Tracing(o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
+	cfg.Logger = logger
+	tracer, stopTracing, err := cmdutil.Tracing(logger, o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
 	if err != nil {
 		return err
 	}
 	defer stopTracing()
 	cfg.Tracer = tracer
-	s := server.New(cfg, m)               //nolint:contextcheck // its reviews and connections end with Shutdown
-	if err := o.addLocal(s); err != nil { //nolint:contextcheck // the link ends with Shutdown
+	s := server.New(cfg, m)                       //nolint:contextcheck // its reviews and connections end with Shutdown
+	if err := o.addLocal(s, logger); err != nil { //nolint:contextcheck // the link ends with Shutdown
 		return err
 	}
 	if err := o.listen(ctx, s, m); err != nil {
@@ -75,7 +77,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	src := &stateSource{o: o, s: s}
 	leave := func() {}
 	if o.EnableLeaseController {
-		leases, err := o.kubeClient(0, 0) // a separate client: reviews of tokens must not keep the Lease waiting
+		leases, err := o.kubeClient(ctx, 0, 0) // a separate client: reviews of tokens must not keep the Lease waiting
 		if err != nil {
 			return err
 		}
@@ -88,10 +90,10 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 		return err
 	}
 	go cmdutil.Settle(ctx, s.Established)
-	cmdutil.Notify("READY=1")
+	cmdutil.Notify(ctx, "READY=1")
 	<-signals.First
-	cmdutil.Notify("STOPPING=1")
-	klog.V(1).InfoS("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
+	cmdutil.Notify(ctx, "STOPPING=1")
+	logger.V(1).Info("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
 	var left sync.WaitGroup
 	left.Go(leave)
 	grace, done := cmdutil.Grace(ctx, o.GracefulShutdownTimeout, signals)
@@ -107,11 +109,11 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 const reviewQPS, reviewBurst = 50, 100
 
 // kubeClient returns a client with the flags' rate, or with a default where flags are 0.
-func (o *Options) kubeClient(qps float32, burst int) (*apiclient.Client, error) {
+func (o *Options) kubeClient(ctx context.Context, qps float32, burst int) (*apiclient.Client, error) {
 	if !o.usesTokens() && !o.EnableLeaseController && o.StatePort == 0 {
 		return nil, nil
 	}
-	cfg, err := apiclient.Load(o.KubeconfigPath)
+	cfg, err := apiclient.Load(ctx, o.KubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +133,6 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		PauseSlow: o.Link.Pause(), ConnBuffer: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
-		Logger:         klog.Background(),
 	}
 	if o.ClusterCaCert != "" {
 		// The loader is there before the first agent is.
@@ -186,8 +187,9 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 	if err := o.checkCertificates(); err != nil {
 		return err
 	}
+	logger := klog.FromContext(ctx)
 	if o.unauthenticated() {
-		klog.FromContext(ctx).Error(nil, "Agents are not authenticated: each host that reaches the agents' port can take over connections of kube-apiserver",
+		logger.Error(nil, "Agents are not authenticated: each host that reaches the agents' port can take over connections of kube-apiserver",
 			"address", o.AgentBindAddress,
 			"remedy", "set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience, or bind to loopback with --agent-bind-address")
 	}
@@ -201,22 +203,22 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 		return err
 	}
 	//nolint:contextcheck // Shutdown ends connections, after their grace; ctx may not
-	serve("agents", func() error { return s.ServeAgents(l.agents, agentTLS) })
+	serve(logger, "agents", func() error { return s.ServeAgents(l.agents, agentTLS) })
 	if o.Mode == "grpc" {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeGRPC(l.front, l.frontTLS) })
+		serve(logger, "clients", func() error { return s.ServeGRPC(l.front, l.frontTLS) })
 	} else {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeHTTPConnect(l.front, l.frontTLS) })
+		serve(logger, "clients", func() error { return s.ServeHTTPConnect(l.front, l.frontTLS) })
 	}
 	return nil
 }
 
 // serve runs f in the background until its listener is closed. The log names it by listener.
-func serve(listener string, f func() error) {
+func serve(logger klog.Logger, listener string, f func() error) {
 	go func() {
 		if err := f(); !errors.Is(err, net.ErrClosed) {
-			klog.ErrorS(err, "Serving failed", "listener", listener)
+			logger.Error(err, "Serving failed", "listener", listener)
 		}
 	}()
 }
