@@ -146,7 +146,7 @@ func (s *Server) accept(l net.Listener, on listening) error {
 		if err != nil {
 			if now := time.Now(); now.Sub(lastLogged) > acceptSayAgain {
 				lastLogged = now
-				s.cfg.Logger.Error(err, "Cannot accept connections, trying again", "address", l.Addr().String())
+				s.cfg.Logger.Error(err, "Cannot accept connections, retrying", "address", l.Addr().String())
 			}
 			if !s.turnAway(l, err, on) {
 				time.Sleep(20 * time.Millisecond)
