@@ -49,23 +49,21 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	logger := klog.FromContext(ctx)
 	cmdutil.LimitProcessors(o.LinksPerAgent)
 	m := server.NewMetrics()
 	client, err := o.kubeClient(ctx, reviewQPS, reviewBurst)
 	if err != nil {
 		return err
 	}
-	cfg := o.config(client)
-	cfg.Logger = logger
-	tracer, stopTracing, err := cmdutil.Tracing(logger, o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
+	cfg := o.config(client, klog.FromContext(ctx))
+	tracer, stopTracing, err := cmdutil.Tracing(cfg.Logger, o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
 	if err != nil {
 		return err
 	}
 	defer stopTracing()
 	cfg.Tracer = tracer
-	s := server.New(cfg, m)                       //nolint:contextcheck // its reviews and connections end with Shutdown
-	if err := o.addLocal(s, logger); err != nil { //nolint:contextcheck // the link ends with Shutdown
+	s := server.New(cfg, m)                           //nolint:contextcheck // its reviews and connections end with Shutdown
+	if err := o.addLocal(s, cfg.Logger); err != nil { //nolint:contextcheck // the link ends with Shutdown
 		return err
 	}
 	if err := o.listen(ctx, s, m); err != nil {
@@ -93,7 +91,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	cmdutil.Notify(ctx, "READY=1")
 	<-signals.First
 	cmdutil.Notify(ctx, "STOPPING=1")
-	logger.V(1).Info("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
+	cfg.Logger.V(1).Info("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
 	var left sync.WaitGroup
 	left.Go(leave)
 	grace, done := cmdutil.Grace(ctx, o.GracefulShutdownTimeout, signals)
@@ -121,7 +119,7 @@ func (o *Options) kubeClient(ctx context.Context, qps float32, burst int) (*apic
 	return apiclient.NewClient(cfg), nil
 }
 
-func (o *Options) config(client *apiclient.Client) server.Config {
+func (o *Options) config(client *apiclient.Client, logger klog.Logger) server.Config {
 	strategies, _ := server.ParseStrategies(o.ProxyStrategies)
 	nonNode, _ := prefixes(o.NonNodeCIDRs)
 	cfg := server.Config{
@@ -133,6 +131,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		PauseSlow: o.Link.Pause(), ConnBuffer: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
+		Logger:         logger,
 	}
 	if o.ClusterCaCert != "" {
 		// The loader is there before the first agent is.
