@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # One image per program: docker build --target konnectivity-agent .
 #
 # `make images` builds the static binaries into bin/ first, and nothing else goes in: no base image to pull, no network,

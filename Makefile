@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
 # Fairlead. `make` lists what there is; `make up` and `make test` are where to start. Only Go is needed.
 
 SHELL := /bin/bash
@@ -87,7 +89,7 @@ test-local: build compile-components
 	$(GO) test -p 3 -timeout 30m $(TEST_FLAGS) $(LONG_PACKAGES) $$($(GO) list ./... | grep -v /e2e)
 	@for m in $(MODULES); do echo "go test ./..., in $$m"; $(GO) -C $$m test -timeout 30m $(TEST_FLAGS) ./... || exit 1; done
 
-# Never from the cache, because Go does not see which programs they start. Each package has clusters of its own, which it removes, also
+# Never from the cache, because Go does not see which programs they start. Each package has separate clusters, which it removes, also
 # after a failure or Ctrl-C. Embedded packages mostly wait, so they run side by side. Those on kind count what their clusters leave behind.
 PROVIDER ?= embedded
 E2E_PARALLEL ?= 3
@@ -103,7 +105,7 @@ E2E_PACKAGES := ./e2e/...
 endif
 GOTESTSUM = $(GO) tool -modfile=deploy/tools/gotestsum/go.mod gotestsum
 
-# E2E_PACKAGES and E2E_NAME run a part under a name of its own.
+# E2E_PACKAGES and E2E_NAME run a part under a separate name.
 E2E_NAME ?= $(PROVIDER)
 .PHONY: e2e
 e2e: export PROVIDER := $(PROVIDER)
@@ -196,7 +198,7 @@ soak-faults: export FAIRLEAD_E2E_BIN := $(BIN)
 soak-faults: build compile-components prometheus ## Run make chaos again and again for SOAK_TIME (CHAOS_FLAGS)
 	@$(CHAOS_ENV) $(GO) run ./e2e/chaos -for $(SOAK_TIME) $(CHAOS_FLAGS)
 
-# With PROVIDER=kind, beside plain kind, whose command is built for that.
+# With PROVIDER=kind, compared with plain kind, whose command is built for that.
 .PHONY: bench-up
 bench-up: build ## Measure bring-up: cold, warm, and memory; with PROVIDER=kind compared with plain kind (BENCH_FLAGS)
 	@mkdir -p $(OUT)
@@ -213,7 +215,7 @@ BENCH_AGENT := $(BENCH_TUNNEL)/ours/konnectivity-agent
 BENCH_PAIRS := upstream=$(BENCH_TUNNEL)/upstream/server:$(BENCH_TUNNEL)/upstream/agent,ours=$(BENCH_SERVER):$(BENCH_AGENT)
 BENCH_MIXED := ours+upstream=$(BENCH_SERVER):$(BENCH_TUNNEL)/upstream/agent,upstream+ours=$(BENCH_TUNNEL)/upstream/server:$(BENCH_AGENT)
 .PHONY: bench-tunnel
-bench-tunnel: ## Measure our tunnel beside upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about 40 minutes (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
+bench-tunnel: ## Compare our tunnel with upstream's, ssh -D and others, see docs/tunnel-benchmark.md; takes about 40 minutes (BENCH_FLAGS, for example '-goals -only down,up,dial,echo -reps 1')
 	@mkdir -p $(BENCH_TUNNEL)/ours $(BENCH_TUNNEL)/upstream
 	@$(GO) -C e2e/bench build -o $(BENCH_TUNNEL)/bench-tunnel ./tunnel
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BENCH_TUNNEL)/ours/ ./cmd/konnectivity-server ./cmd/konnectivity-agent
@@ -225,7 +227,7 @@ bench-mux: ## Compare ways to carry many connections over one: our link, yamux, 
 	@$(GO) -C e2e/bench run ./mux $(BENCH_FLAGS)
 
 .PHONY: bench-ways-in
-bench-ways-in: build ## Measure the ways into a cluster beside those of others, in all parts or with -only in some (BENCH_FLAGS, for example '-only proxy -reps 9')
+bench-ways-in: build ## Compare the ways into a cluster with those of others, in all parts or with -only in some (BENCH_FLAGS, for example '-only proxy -reps 9')
 	@$(GO) -C e2e/bench build -o $(OUT)/bench-ways-in ./waysin
 	@$(OUT)/bench-ways-in -fairlead $(BIN)/fairlead -bin $(BIN) $(BENCH_FLAGS)
 
@@ -255,15 +257,24 @@ bench-http2: ## Compare the memory of HTTP/2 servers with 5,000 clients, see doc
 	@$(GO) -C e2e/bench build -ldflags '-s -w' -o $(OUT)/bench-http2 ./http2
 	@$(OUT)/bench-http2 $(BENCH_FLAGS)
 
+# One binary for each tag, so that nothing but the import differs.
+.PHONY: bench-promtext
+bench-promtext: ## Compare the memory of a program with and without client_golang, see docs/adr/0013-own-netx-and-promtext.md
+	@mkdir -p $(OUT)
+	@$(GO) -C e2e/bench build -ldflags '-s -w' -o $(OUT)/bench-promtext ./promtext
+	@$(GO) -C e2e/bench build -ldflags '-s -w' -tags client_golang -o $(OUT)/bench-client-golang ./promtext
+	@$(OUT)/bench-promtext
+	@$(OUT)/bench-client-golang
+
 BENCH_SCHEDULER := $(OUT)/bench-scheduler
 .PHONY: bench-scheduler
-bench-scheduler: build compile-components ## Measure the second scheduler beside kube-scheduler, see docs/scheduler-benchmark.md; takes about 45 minutes (BENCH_FLAGS)
+bench-scheduler: build compile-components ## Compare the second scheduler with kube-scheduler, see docs/scheduler-benchmark.md; takes about 45 minutes (BENCH_FLAGS)
 	@mkdir -p $(BENCH_SCHEDULER)
 	@$(GO) -C e2e/bench build -o $(BIN)/bench-scheduler ./scheduler
 	@$(BIN)/bench-scheduler -results $(BENCH_SCHEDULER)/results.jsonl $(BENCH_FLAGS)
 
 # Compiles etcd, kwok and Kubernetes into Go's build cache, without linking. Tests that start them find them compiled,
-# instead of compiling the same packages beside `go test` on a cold cache.
+# instead of compiling the same packages next to `go test` on a cold cache.
 .PHONY: compile-components
 compile-components:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
@@ -295,7 +306,7 @@ verify: verify-deps verify-generated verify-components verify-manifests verify-m
 .PHONY: update
 update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
 
-# The packages whose tests have the flag, each in a run of its own: others would refuse the flag.
+# The packages whose tests have the flag, each in a separate run: others would refuse the flag.
 .PHONY: update-golden
 update-golden: compile-components ## Write the expected results in the testdata of all tests with -update; read the diff before you commit it
 	@set -e; for p in $$(git grep -l 'flag.Bool("update"' -- 'pkg/*_test.go' | xargs -n 1 dirname | sort -u); do $(GO) test -timeout 30m ./$$p -update; done
@@ -436,10 +447,27 @@ update-reference: ## Render the reference of the command line: docs/cli and docs
 verify-reference: ## Fail if docs/cli or docs/man are not what the commands say
 	@$(GO) -C deploy/tools run ./reference -check
 
+# Features that came after commit 7a2c5cd, see CONTRIBUTING.md.
+NEW_PACKAGES := gateway apis observe tunnelapi crd operator sysdump monitoring
+
+.PHONY: size
+size: ## Print the figures of CONTRIBUTING.md: lines of the modules, and files per package
+	@nested=$$(git ls-files '*/go.mod' | xargs -n 1 dirname | paste -sd '|'); \
+	echo "root module: $$(git ls-files '*.go' | grep -vE "^($$nested)/" | xargs cat | wc -l) lines"; \
+	echo "new packages of it: $$(git ls-files $(NEW_PACKAGES:%='pkg/%/*.go') | xargs cat | wc -l) lines"; \
+	echo "nested modules: $$(git ls-files '*.go' | grep -E "^($$nested)/" | xargs cat | wc -l) lines"
+	@git ls-files 'pkg/*.go' 'cmd/*.go' | grep -v '_test\.go$$' | xargs -n 1 dirname | sort | uniq -c | sort -n | \
+	awk '{ files += $$1; of[NR] = $$1; few += $$1 <= 3; many += $$1 > 12 } END { printf "files without tests in pkg and cmd: %d in %d packages, mean %.1f, median %d; %d packages have at most 3, %d more than 12\n", \
+		files, NR, files / NR, of[int((NR + 1) / 2)], few, many }'
+
+# Files besides Go's that have a license header, but for those that programs write and inputs of tests.
+HAND_WRITTEN := '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile Dockerfile .ci/run
+NOT_HAND_WRITTEN := (^|/)testdata/|^manifests/|^pkg/apis/fairlead/crds/|^deploy/monitoring/|^deploy/kustomize/[^/]*/(objects|kustomization)\.yaml
 .PHONY: verify-licenses
 verify-licenses:
-	@missing=$$(git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$' || true); \
-	[ -z "$$missing" ] || { echo "These files lack the line \"// SPDX-License-Identifier: Apache-2.0\":" >&2; echo "$$missing" >&2; exit 1; }
+	@missing=$$({ git ls-files '*.go' | xargs -r grep -L '^// SPDX-License-Identifier: Apache-2.0$$'; \
+	git ls-files $(HAND_WRITTEN) | grep -vE '$(NOT_HAND_WRITTEN)' | xargs -r grep -LE '^(#|\{\{- /\*) SPDX-License-Identifier: Apache-2.0( \*/ -\}\})?$$'; } || true); \
+	[ -z "$$missing" ] || { echo "These files lack a line with SPDX-License-Identifier: Apache-2.0 in a comment:" >&2; echo "$$missing" >&2; exit 1; }
 
 # The part of the linters that finds calls such as klog.V(2).Infof and log.Printf: see forbidigo in .golangci.yaml.
 .PHONY: verify-logging

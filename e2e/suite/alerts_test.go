@@ -175,7 +175,7 @@ func connectBySOCKS5(ctx context.Context, proxy, password string) (net.Conn, err
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-// sendGarbage speaks no protocol of the tunnel to the server, as a client beside kube-apiserver.
+// sendGarbage speaks no protocol of the tunnel to the server, as a client next to kube-apiserver.
 func sendGarbage(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for range 10 {

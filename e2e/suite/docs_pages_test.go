@@ -53,7 +53,7 @@ var asNode = [][2]string{
 	{`render -f bundle\.yaml`, "render -f static.yaml"},
 }
 
-// other has a bundle that can be installed beside the cluster's own.
+// other has a bundle that can be installed next to the cluster's own.
 var other = [][2]string{{`--pre -f bundle\.yaml`, "--pre -f other.yaml"}}
 
 // docsPages has what is particular about pages. Files of the same name in testdata/docs prepare what a page's reader has.

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// TestMixedAgentDrain: while agents of upstream's drain beside others, one after the
+// TestMixedAgentDrain: while agents of upstream's drain next to others, one after the
 // other, our server gives them no new connection and carries those that they have: no
 // dial fails and no transfer is cut.
 func TestMixedAgentDrain(t *testing.T) {

@@ -31,7 +31,7 @@ func upstreamReviews(t *testing.T, cp *daemontest.ControlPlane) {
 	}
 }
 
-// refusedByUpstream starts an agent with a bad token beside the one that is in, and gives
+// refusedByUpstream starts an agent with a bad token next to the one that is in, and gives
 // it a good one.
 func refusedByUpstream(t *testing.T, p *pair, bad, good string) {
 	process, health := p.launchAgent("--service-account-token-path=" + bad)

@@ -102,7 +102,7 @@ func onlyDocument(data []byte) ([]byte, error) {
 		}
 		if only != nil {
 			return nil, errors.New("the file holds several documents: a bundle is one, " +
-				"so that its parts cannot disagree; keep each bundle in a file of its own")
+				"so that its parts cannot disagree; keep each bundle in a separate file")
 		}
 		only = document
 	}

@@ -77,7 +77,7 @@ func TestSchedulerLoadsConfiguration(t *testing.T) {
 // parse parses a process's arguments and returns the flags that were set.
 func parse(t *testing.T, flags *pflag.FlagSet, args []string) {
 	t.Helper()
-	// klog's flag, which the commands add beside their own.
+	// klog's flag, which the commands add to their own.
 	flags.Bool("logtostderr", true, "")
 	if err := flags.Parse(args); err != nil {
 		t.Fatalf("the program does not accept %q: %v", args, err)

@@ -41,7 +41,7 @@ func CoexistenceOf(b *v1alpha1.Bundle) Coexistence {
 }
 
 // schedulerCoexistence proves that no other scheduler in the cluster serves the second scheduler's names or takes its Lease, and that the nodes of
-// its partition match the bundle. A device that is allocated twice proves that another scheduler gives out devices beside it. It warns of pods that
+// its partition match the bundle. A device that is allocated twice proves that another scheduler gives out devices next to it. It warns of pods that
 // name a scheduler which does not exist.
 func schedulerCoexistence(ctx context.Context, s *Scope) error {
 	if err := s.leaseHolderIsOurs(ctx); err != nil {

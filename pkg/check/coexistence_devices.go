@@ -52,7 +52,7 @@ func (s *Scope) noDeviceTwice(ctx context.Context) error {
 }
 
 // exclusiveDevices are those that a claim has for itself. Administrators' access and
-// shares of a device's capacity are meant to be beside others.
+// shares of a device's capacity are meant to be next to others.
 func exclusiveDevices(claim *resourcev1.ResourceClaim) []string {
 	if claim.Status.Allocation == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
 )
 
-// kubectl locks a file under the name that it is given: a lock beside a link keeps
-// fairlead away as well, and so does one beside the link's target.
+// kubectl locks a file under the name that it is given: a lock next to a link keeps
+// fairlead away as well, and so does one next to the link's target.
 func TestLocksOfALink(t *testing.T) {
 	for _, locked := range []string{"link", "real"} {
 		dir, elsewhere := t.TempDir(), t.TempDir()

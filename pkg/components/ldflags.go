@@ -41,7 +41,7 @@ func ldflags(mod module.Version, requires []*modfile.Require) string {
 		return fmt.Sprintf("%s -X sigs.k8s.io/kwok/pkg/consts.Version=%s -X sigs.k8s.io/kwok/pkg/consts.KubeVersion=%s",
 			stripped, strings.TrimPrefix(mod.Version, "v"), strings.TrimPrefix(kubernetes, "v"))
 	case EtcdModule:
-		// etcd's version is a constant of its source; `etcd --version` prints this beside it.
+		// etcd's version is a constant of its source; `etcd --version` prints this next to it.
 		return fmt.Sprintf("%s -X go.etcd.io/etcd/api/v3/version.GitSHA=%s@%s", stripped, mod.Path, mod.Version)
 	default:
 		return stripped

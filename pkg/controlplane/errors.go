@@ -35,9 +35,9 @@ func explain(err error) error {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: mount it writable, then run the command again", err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: root is not allowed to do that there; what forbids it may be: an immutable file or directory (\"lsattr -d\" shows an i, "+
-			"\"chattr -i\" takes it away), SELinux or AppArmor (\"ausearch -m avc -ts recent\"), or a network file system that maps root to another user (root_squash); "+
-			"change that, then run the command again", err)
+		return fmt.Errorf("%w: permission denied even for root: look for an immutable file or directory (\"lsattr -d\" shows an i, "+
+			"\"chattr -i\" clears it), SELinux or AppArmor (\"ausearch -m avc -ts recent\"), or a network file system that maps root to another user (root_squash), "+
+			"then run the command again", err)
 	}
 	return err
 }

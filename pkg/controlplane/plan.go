@@ -123,7 +123,7 @@ func sameYAML(want []byte) func([]byte) error {
 			return err
 		}
 		if err := sigsyaml.Unmarshal(want, &b); err != nil || !reflect.DeepEqual(a, b) {
-			return errors.New("it says something else than the bundle")
+			return errors.New("its content does not match the bundle")
 		}
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // group and its mode; a new one gets mode. It replaces the file in one step where it
 // can. A file that cannot be replaced, because it is a mount point or has further names
 // or an owner that this process cannot give away, is written in place, with a copy of
-// the old content beside path until that has ended well. path must not be a link.
+// the old content next to path until that has ended well. path must not be a link.
 func Rewrite(path string, data []byte, mode os.FileMode) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func irreplaceable(err error) bool {
 }
 
 // pour writes into the file as it is. Until it has ended well, the old content is in a
-// file beside it, or in the directory for temporary files where none can be made there.
+// file next to it, or in the directory for temporary files where none can be made there.
 func pour(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {

@@ -27,7 +27,7 @@ func left(t *testing.T, path string) (names []string) {
 }
 
 // A file keeps its mode, and its owner where this process may give files away; a new
-// one gets the mode that is asked for. Nothing stays beside it.
+// one gets the mode that is asked for. Nothing stays next to it.
 func TestRewriteKeepsOwnerAndMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	for _, want := range []os.FileMode{0o600, 0o640} {

@@ -65,7 +65,7 @@ func multiIndexes(images []*Image) (list, root []byte, err error) {
 	index := imagev1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imagev1.MediaTypeImageIndex}
 	for _, img := range images {
 		if img.Name() != images[0].Name() || seen[img.architecture] {
-			return nil, nil, fmt.Errorf("%w: %s for %s beside %s for %s", ErrImages, img.Name(), img.architecture, images[0].Name(), images[0].architecture)
+			return nil, nil, fmt.Errorf("%w: %s is for %s, but %s is for %s", ErrImages, img.Name(), img.architecture, images[0].Name(), images[0].architecture)
 		}
 		seen[img.architecture] = true
 		one := descriptor(imagev1.MediaTypeImageManifest, img.manifest)

@@ -11,7 +11,7 @@ import (
 // ErrBinary says that a program cannot run in an image that holds nothing else.
 var ErrBinary = errors.New("not a static Linux program")
 
-// Program makes an image that holds one static binary, and files beside it if need be.
+// Program makes an image that holds one static binary, and files next to it if need be.
 func Program(c Config, path, binary string, more ...File) (*Image, error) {
 	if err := static(binary); err != nil {
 		return nil, fmt.Errorf("image %s: %w", c.Name, err)

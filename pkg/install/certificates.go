@@ -25,7 +25,7 @@ import (
 )
 
 // Objects returns all objects of a bundle, for [Apply] and [Diff]: those that it renders,
-// before them the Secrets of [GatewaySecrets], and what the tunnel's API server needs beside
+// before them the Secrets of [GatewaySecrets], and what the tunnel's API server needs in addition to
 // what is rendered: the Secrets with its CA and its serving certificate, and the APIService
 // with that CA.
 func Objects(ctx context.Context, cfg *rest.Config, b *v1alpha1.Bundle, now time.Time) ([]component.Object, error) {

@@ -23,7 +23,7 @@ import (
 // kube-apiserver deletes no namespace. So it is created when the server is ready, and deleted before anything else.
 const apiServiceKind = "APIService"
 
-// trustFirst lets kube-apiserver trust a new CA beside those that it trusts, in each APIService that exists, before anything
+// trustFirst lets kube-apiserver trust a new CA next to those that it trusts, in each APIService that exists, before anything
 // else changes. A run that waits or ends at any later point leaves no server whose certificate kube-apiserver refuses.
 func (c *client) trustFirst(ctx context.Context, changes []change, o Options) error {
 	for i, ch := range changes {

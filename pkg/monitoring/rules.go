@@ -87,7 +87,7 @@ type ruleTest struct {
 	Checks   []ruleCheck `json:"alert_rule_test"`
 }
 
-// RuleTests returns two tests of each alert for "promtool test rules", beside rules.yaml: in its fault it fires, and in
+// RuleTests returns two tests of each alert for "promtool test rules", next to rules.yaml: in its fault it fires, and in
 // health it fires at no minute of half an hour.
 func RuleTests() ([]byte, error) {
 	var tests []ruleTest

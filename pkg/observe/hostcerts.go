@@ -88,7 +88,7 @@ var etcdFlags = []struct{ flag, use, renewal string }{
 	{"peer-cert-file", "etcd to other members", "kubeadm certs renew etcd-peer   # then restart etcd"},
 }
 
-// etcdCertificates are those of the etcd beside kube-apiserver. An etcd elsewhere has none here.
+// etcdCertificates are those of the etcd next to kube-apiserver. An etcd elsewhere has none here.
 func (c *collector) etcdCertificates() []FileCertificate {
 	var out []FileCertificate
 	pod, file, err := c.staticPod("etcd")

@@ -150,7 +150,7 @@ func (c *certificates) load(secret *corev1.Secret) error {
 	return nil
 }
 
-// renew changes the Secret if that is due. A new CA is first published beside the old one; a
+// renew changes the Secret if that is due. A new CA is first published next to the old one; a
 // certificate of it follows overlap after clients have it, or at once if the old one lacks a name: no call would succeed.
 func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	now := c.now()

@@ -34,7 +34,7 @@ import (
 // bound is how long a look of the operator may take on a busy machine.
 const bound = time.Minute
 
-// env is a real API server and an operator beside it.
+// env is a real API server and an operator next to it.
 type env struct {
 	*testing.T
 	*daemontest.ControlPlane

@@ -44,8 +44,8 @@ type program struct {
 func (p *program) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: Name,
-		Long: "Places Pods whose spec.schedulerName is that of one of its profiles, beside the cluster's kube-scheduler. It is Kubernetes' own\n" +
-			"scheduler with plugins that know of other schedulers, of failovers and of the tunnel to the nodes.",
+		Long: "Schedule Pods whose spec.schedulerName names one of its profiles, alongside the cluster's kube-scheduler. It is kube-scheduler\n" +
+			"with plugins that know about other schedulers, failovers and the tunnel to the nodes.",
 		Args:         noArguments,
 		SilenceUsage: true,
 	}

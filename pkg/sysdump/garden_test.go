@@ -110,7 +110,7 @@ func (g *garden) key(before string) string {
 	return before + "-----BEGIN PRIVATE KEY-----\n" + line + "\n-----END PRIVATE KEY-----\n"
 }
 
-// plantSidecar makes a Pod with two programs: kube-apiserver, and a server of the tunnel beside it.
+// plantSidecar makes a Pod with two programs: kube-apiserver, and a server of the tunnel next to it.
 func (g *garden) plantSidecar() {
 	pod := &corev1.Pod{ObjectMeta: g.meta("kube-system", "kube-apiserver-cp1"), Spec: corev1.PodSpec{NodeName: "n1", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{
 		{Name: "kube-apiserver", Image: "example/kube-apiserver:v1", Command: []string{"kube-apiserver"},

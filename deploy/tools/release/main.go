@@ -47,7 +47,7 @@ var programs = []string{"./cmd/fairlead", "./cmd/fairlead-apiserver", "./cmd/fai
 
 var clients = []string{"./cmd/fairlead"}
 
-// extra is what each archive has beside the programs.
+// extra is what each archive has in addition to the programs.
 var extra = map[string]string{
 	"LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md",
 	"docs/man": "man", "deploy/helm/fairlead": "chart", "deploy/monitoring": "monitoring",

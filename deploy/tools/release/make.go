@@ -94,7 +94,7 @@ func (o *Options) oneVersion() error {
 	return nil
 }
 
-// Make builds everything beside the directory and moves it there when all is complete.
+// Make builds everything next to the directory and moves it there when all is complete.
 func Make(ctx context.Context, o Options) (err error) {
 	targets, err := o.complete()
 	if err != nil {

@@ -62,7 +62,7 @@ func (b *bench) conversion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	beside := fmt.Sprintf(", beside %d downloads through the tunnel", downloads)
+	beside := fmt.Sprintf(", next to %d downloads through the tunnel", downloads)
 	if err = b.reads(ctx, beside); err == nil {
 		err = b.reviews(ctx, ", through the tunnel"+beside, b.throughTunnel)
 	}

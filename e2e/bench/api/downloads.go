@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// downloads is how many there are beside the conversions.
+// downloads is how many there are next to the conversions.
 const downloads = 4
 
 // downloads starts downloads without an end from a Service of the cluster, which kube-apiserver reaches through the

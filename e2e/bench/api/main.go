@@ -57,7 +57,7 @@ type bench struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.fairlead, "fairlead", "bin/fairlead", "path of fairlead, beside fairlead-operator")
+	flag.StringVar(&o.fairlead, "fairlead", "bin/fairlead", "path of fairlead, next to fairlead-operator")
 	flag.IntVar(&o.gets, "gets", 1000, "number of single objects to read")
 	flag.IntVar(&o.list, "list", 1500, "number of objects in a list")
 	flag.IntVar(&o.old, "old", 5000, "number of objects stored in the old version")

@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Bars of the project, printed beside the figures.
+// Bars of the project, printed next to the figures.
 const (
 	barWrites = 0
 	barRSS    = 50 // MiB

@@ -58,7 +58,7 @@ func (b *bench) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	what = fmt.Sprintf("the same beside %d watchers that read nothing: ", slowWatchers)
+	what = fmt.Sprintf("the same next to %d watchers that read nothing: ", slowWatchers)
 	goal(b, what+"p99 of delivery to the others", quantile(slow.took, 0.99), goalDelivery)
 	goal(b, what+"other watchers dropped", slow.dropped, 0)
 	goal(b, what+"slow watchers that were not dropped", slowWatchers-slow.slowDropped, 0)
@@ -74,7 +74,7 @@ type delivery struct {
 	after                time.Duration
 }
 
-// watched measures with a number of slow watchers beside the others.
+// watched measures with a number of slow watchers next to the others.
 func (b *bench) watched(ctx context.Context, s *server, src *source, slow int) (out delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.duration+b.bound)
 	defer cancel()

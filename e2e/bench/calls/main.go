@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench-calls measures what users of a cluster feel: exec, logs, port-forward, cp, calls of a
-// webhook and of an aggregated API. One kind cluster has three API servers beside its own: one reaches nodes and Pods
+// webhook and of an aggregated API. One kind cluster has three API servers in addition to its own: one reaches nodes and Pods
 // through Fairlead's tunnel, one through upstream's, one directly. Measurements alternate between them, so
 // compare the figures of one run.
 //

@@ -114,8 +114,8 @@ var rows = []row{
 	{"MB/s, 64 streams", func(o func() (stream, error)) (float64, error) { return bulk(o, 64, false) }},
 	{"CPU s/GB, both ends, 16 streams", func(o func() (stream, error)) (float64, error) { return bulk(o, 16, true) }},
 	{"64-byte echo µs p50", func(o func() (stream, error)) (float64, error) { return echo(o, 0, 50) }},
-	{"echo ms p50 beside 4 bulk streams", func(o func() (stream, error)) (float64, error) { v, err := echo(o, 4, 50); return v / 1e3, err }},
-	{"echo ms p99 beside 4 bulk streams", func(o func() (stream, error)) (float64, error) { v, err := echo(o, 4, 99); return v / 1e3, err }},
+	{"echo ms p50 next to 4 bulk streams", func(o func() (stream, error)) (float64, error) { v, err := echo(o, 4, 50); return v / 1e3, err }},
+	{"echo ms p99 next to 4 bulk streams", func(o func() (stream, error)) (float64, error) { v, err := echo(o, 4, 99); return v / 1e3, err }},
 	{"opens + 1 byte per s, 64 at once", opens},
 	{"% of its rate that a stream keeps while 16 others are not read", stalled},
 }

@@ -50,7 +50,7 @@ func goals() []goal {
 // goalTable compares the rows with the goals. It leaves out rows that were not measured.
 func goalTable(rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| workload, %d nodes | scheduler | beside | ratio of | goal | measured | | runs of each |\n|---|---|---|---|--:|--:|---|---|\n", goalNodes)
+	fmt.Fprintf(&b, "| workload, %d nodes | scheduler | compared with | ratio of | goal | measured | | runs of each |\n|---|---|---|---|--:|--:|---|---|\n", goalNodes)
 	for _, g := range goals() {
 		own, ok := goalRow(rows, g.workload, g.scheduler)
 		other, beside := goalRow(rows, g.workload, g.against)

@@ -52,7 +52,7 @@ func parse() (options, error) {
 	var o options
 	var nodes, rates string
 	flag.StringVar(&o.programs, "programs", "", "directory with etcd, kube-apiserver, kube-scheduler (default: fairlead's cache)")
-	flag.StringVar(&o.results, "results", "results.jsonl", "file to which results are appended, one per line; those of -together go into together.jsonl beside it")
+	flag.StringVar(&o.results, "results", "results.jsonl", "file to which results are appended, one per line; those of -together go into together.jsonl next to it")
 	flag.StringVar(&o.docs, "docs", "", "directory of scheduler-benchmark.md, whose tables are replaced, and of the plot (default: the results' own)")
 	flag.StringVar(&nodes, "nodes", "1000,100,5000", "cluster sizes")
 	flag.IntVar(&o.repetitions, "repetitions", 3, "runs of each scheduler")

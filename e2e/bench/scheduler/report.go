@@ -17,7 +17,7 @@ import (
 const (
 	// page is the document whose marked parts are replaced.
 	page = "scheduler-benchmark.md"
-	// plotFile is beside it.
+	// plotFile is next to it.
 	plotFile = "scheduler-benchmark.svg"
 )
 

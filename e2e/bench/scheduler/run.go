@@ -84,7 +84,7 @@ func (r *result) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// running is a scheduler beside its control plane.
+// running is a scheduler next to its control plane.
 type running struct {
 	*program
 	port, build string

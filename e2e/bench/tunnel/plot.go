@@ -23,7 +23,7 @@ var plots = []plot{
 	{file: "cpu", title: "Processor time", unit: "s per GB", said: " CPU s/GB",
 		keys: []string{"down CPU s/GB server", "down CPU s/GB agent", "down CPU s/GB dialer", "up CPU s/GB server", "up CPU s/GB agent", "up CPU s/GB dialer"}},
 	{file: "dial", title: "Dial and first byte", unit: "ms", said: " ms", keys: []string{"dial ms p50", "dial ms p99"}},
-	{file: "echo", title: "Echo beside four downloads", unit: "ms", said: " ms", keys: []string{"echo ms p50 beside 4", "echo ms p99 beside 4"}},
+	{file: "echo", title: "Echo next to four downloads", unit: "ms", said: " ms", keys: []string{"echo ms p50 next to 4", "echo ms p99 next to 4"}},
 }
 
 var colors = map[string]string{

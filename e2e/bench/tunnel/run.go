@@ -60,7 +60,7 @@ type measurement struct {
 type env struct {
 	o    *options
 	t    *target
-	bulk *target // destination of loads beside what is measured
+	bulk *target // destination of loads next to what is measured
 	r    *rig    // nil for direct
 	via  route
 	dial dialer

@@ -72,12 +72,12 @@ func stallBeside(e *env, name string, op byte, use func(net.Conn)) (map[string]f
 	}, nil
 }
 
-// stallRounds is how often a healthy connection is measured alone and beside one
+// stallRounds is how often a healthy connection is measured alone and next to one
 // that stalls. Other load on the machine then affects both sums; with a single
 // round it would affect only one of them.
 const stallRounds = 4
 
-// keptRate is what a connection carries beside one that use treats badly, in %
+// keptRate is what a connection carries next to one that use treats badly, in %
 // of what it carries alone. The last of those stays until undo is called.
 func keptRate(e *env, total *atomic.Int64, op byte, use func(net.Conn)) (kept float64, undo func(), err error) {
 	var before, beside float64

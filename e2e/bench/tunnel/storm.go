@@ -39,8 +39,8 @@ func storming(e *env) (map[string]float64, error) {
 		ts = append(ts, time.Since(start))
 	}
 	return map[string]float64{
-		"dial ms p50 beside 500 handshakes": percentile(ts, 50).Seconds() * 1e3,
-		"dial ms p99 beside 500 handshakes": percentile(ts, 99).Seconds() * 1e3,
+		"dial ms p50 next to 500 handshakes": percentile(ts, 50).Seconds() * 1e3,
+		"dial ms p99 next to 500 handshakes": percentile(ts, 99).Seconds() * 1e3,
 	}, nil
 }
 

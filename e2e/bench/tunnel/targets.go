@@ -37,7 +37,7 @@ var goals = []goal{
 	{key: "dial ms p99", atMost: by(0.65, 0.6)},
 	{key: "dials/s, 64", atLeast: by(1.5, 2)},
 	{key: "echo us p50", atMost: both(0.7)},
-	{key: "echo ms p99 beside 4", atMost: both(0.25)},
+	{key: "echo ms p99 next to 4", atMost: both(0.25)},
 	{key: "client stops: rate kept %", absolute: true, atLeast: both(95)},
 	{key: "client stops: echo p99 x", absolute: true, atMost: both(2)},
 	{key: "client stops: failed dials of 10", absolute: true, atMost: both(0)},

@@ -83,8 +83,8 @@ func (e *env) used() map[string]float64 {
 	return u
 }
 
-// echoing measures a connection alone, beside a load of another client and another
-// destination, and beside one in this process and to the same destination.
+// echoing measures a connection alone, next to a load of another client and another
+// destination, and next to one in this process and to the same destination.
 func echoing(e *env) (map[string]float64, error) {
 	out := map[string]float64{}
 	c, err := open(e.dial, e.t.addr, opEcho)
@@ -124,8 +124,8 @@ func settle() { time.Sleep(300 * time.Millisecond) }
 
 func echoBesideLoad(c net.Conn, e *env, which string, out map[string]float64) error {
 	ts, err := echo(c, 20000, 2*e.o.dur)
-	out["echo ms p50 beside 4"+which] = percentile(ts, 50).Seconds() * 1e3
-	out["echo ms p99 beside 4"+which] = percentile(ts, 99).Seconds() * 1e3
+	out["echo ms p50 next to 4"+which] = percentile(ts, 50).Seconds() * 1e3
+	out["echo ms p99 next to 4"+which] = percentile(ts, 99).Seconds() * 1e3
 	return err
 }
 

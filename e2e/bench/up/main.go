@@ -36,7 +36,7 @@ import (
 // name keeps the benchmark's cluster apart from the user's.
 const name = "bench-up"
 
-// The project's own bounds, printed beside what was measured.
+// The project's own bounds, printed next to what was measured.
 const (
 	boundCold = 12 * time.Minute
 	boundWarm = 20 * time.Second

@@ -24,7 +24,7 @@ import (
 // clusterName keeps the benchmark's cluster apart from the user's.
 const clusterName = "bench-ways-in"
 
-// benchCluster measures the command with all paths, on an embedded cluster, beside "ssh -D". The cluster's programs run beside all of
+// benchCluster measures the command with all paths, on an embedded cluster, next to "ssh -D". The cluster's programs run next to all of
 // them. There are no goals: the command looks up and authorizes each destination, of which "ssh -D" knows nothing.
 func benchCluster(ctx context.Context, o options) (err error) {
 	kubeconfig, bundle := filepath.Join(o.dir, "cluster.kubeconfig"), filepath.Join(o.dir, "bundle.yaml") // not the user's

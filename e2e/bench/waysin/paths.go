@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
-// benchPaths measures SOCKS5 over the paths into a cluster that need neither a kubelet nor an API server, beside "ssh -D". All
+// benchPaths measures SOCKS5 over the paths into a cluster that need neither a kubelet nor an API server, next to "ssh -D". All
 // programs are on this machine, so there is no network between them. The tunnel, --via direct, has to reach the goals. Its
 // floor is a relay of plain TCP at each of its hops: the proxy, the konnectivity-server and the agent.
 func benchPaths(o options) error {

@@ -144,7 +144,7 @@ func (w *way) echo(target string, n int) (float64, error) {
 }
 
 // benchSOCKS5 measures both protocols of the listener, with a password and without a tunnel behind it,
-// beside "ssh -D" to an sshd on loopback, in turns, and prints medians.
+// next to "ssh -D" to an sshd on loopback, in turns, and prints medians.
 func benchSOCKS5(o options) error {
 	var c closers
 	defer c.close()

@@ -33,14 +33,14 @@ func benchStalled(ctx context.Context, o options) error {
 		return err
 	}
 	ways, names := []*way{started.socks5, started.ssh}, []string{"fairlead", "ssh -D"}
-	row := fmt.Sprintf("rate of 8 downloads beside %d stalled clients, in %% of the rate without them", stalledClients)
+	row := fmt.Sprintf("rate of 8 downloads next to %d stalled clients, in %% of the rate without them", stalledClients)
 	fmt.Printf("| %s | fairlead | ssh -D | goal | |\n| --- | --- | --- | --- | --- |\n", row)
 	got := make([][]float64, 2)
 	for range o.reps {
 		for i, w := range ways {
 			share, err := w.besideStalled(target, o.duration)
 			if err != nil {
-				return fmt.Errorf("%s beside stalled clients: %w", names[i], err)
+				return fmt.Errorf("%s next to stalled clients: %w", names[i], err)
 			}
 			got[i] = append(got[i], share)
 		}

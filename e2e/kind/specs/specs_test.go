@@ -176,7 +176,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// available fails the test unless the APIService of the tunnel's API is available, or becomes so soon: the specs run beside an
+// available fails the test unless the APIService of the tunnel's API is available, or becomes so soon: the specs run next to an
 // extension API server, and do not harm it.
 func available(t *testing.T) {
 	client, err := aggregator.NewForConfig(suite.Config)

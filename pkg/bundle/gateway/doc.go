@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gateway renders the shared way into the cluster network: "fairlead socks5" with
-// TLS, tokens and access reviews, as a Deployment or as a static Pod beside a Konnectivity
+// TLS, tokens and access reviews, as a Deployment or as a static Pod next to a Konnectivity
 // server.
 //
 // Start with [Component], which describes the program, and [Objects], which adds what it

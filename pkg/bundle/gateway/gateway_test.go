@@ -112,7 +112,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// TestLimitedAsAgentsAre: where a list limits what the bundle's agents reach, it limits the gateway, too, beside
+// TestLimitedAsAgentsAre: where a list limits what the bundle's agents reach, it limits the gateway, too, next to
 // what the bundle allows the gateway itself. Without such a list nothing limits it.
 func TestLimitedAsAgentsAre(t *testing.T) {
 	agents := func(value string) string {
@@ -139,7 +139,7 @@ func TestLimitedAsAgentsAre(t *testing.T) {
 	}
 }
 
-// TestDeniesWhatAgentsDeny: the gateway denies what the bundle's agents deny, beside its own rules,
+// TestDeniesWhatAgentsDeny: the gateway denies what the bundle's agents deny, in addition to its own rules,
 // without those that it always denies, and its program reads the list.
 func TestDeniesWhatAgentsDeny(t *testing.T) {
 	agents := func(value string) string {

@@ -47,7 +47,7 @@ func serverFlagOwners(b *v1alpha1.Bundle) map[string]string {
 		"authentication-audience":  set("authenticationAudience"),
 		"server-count":             set("server.count"),
 		"proxy-strategies":         set("server.proxyStrategies"),
-		"server-id":                "every server makes one of its own; equal ones would hide servers from agents",
+		"server-id":                "each server generates its own; agents take servers with the same ID for one",
 		"enable-lease-controller":  set("leaseCounting"),
 		"lease-namespace":          set("leaseNamespace"),
 		"lease-label":              "it is the label of the server's Pods",

@@ -50,12 +50,12 @@ func flagOwners() map[string]string {
 		"secure-port":               component.SetField("scheduler.securePort"),
 		"leader-elect":              "leader election is always on",
 		"write-config-to":           "it would make the scheduler exit at once",
-		"kubeconfig":                "it is ignored beside a configuration file; the Pod's ServiceAccount is used",
+		"kubeconfig":                "kube-scheduler ignores it if it has a configuration file; the Pod's ServiceAccount is used",
 		"kube-api-qps":              component.SetField("scheduler.clientConnection.qps"),
 		"kube-api-burst":            component.SetField("scheduler.clientConnection.burst"),
 		"kube-api-content-type":     component.SetField("scheduler.clientConnection.contentType"),
-		"profiling":                 "it is ignored beside a configuration file",
-		"contention-profiling":      "it is ignored beside a configuration file",
+		"profiling":                 "kube-scheduler ignores it if it has a configuration file",
+		"contention-profiling":      "kube-scheduler ignores it if it has a configuration file",
 		"leader-elect-retry-period": component.SetField("scheduler.leaderElection.retryPeriod"),
 	}
 	for flag, name := range map[string]string{

@@ -67,7 +67,7 @@ type Argument struct {
 }
 
 // Aggregation configures the front proxy: the identity with which the API
-// server speaks to extension API servers. It always has a CA of its own;
+// server speaks to extension API servers. It always has a separate CA;
 // deliberately, no field shares one.
 type Aggregation struct {
 	// allowedNames are the common names that may speak for others by request
@@ -143,7 +143,7 @@ type ControlPlane struct {
 	// configuration. Default:
 	// /etc/kubernetes/konnectivity/egress-selector-configuration.yaml. Its
 	// directory is mounted read-only into kube-apiserver, so it must be a
-	// directory of its own.
+	// separate directory.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	EgressSelectorFile string `json:"egressSelectorFile,omitempty"`

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition gives the second scheduler nodes of its own. Two schedulers that use
+// Partition reserves nodes for the second scheduler. Two schedulers that use
 // the same nodes race for the same resources; only a partition prevents that.
 type Partition struct {
 	// nodeLabels select the scheduler's nodes: those with all of these labels. All its

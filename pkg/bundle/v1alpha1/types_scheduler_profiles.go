@@ -64,7 +64,7 @@ type BinpackProfile struct {
 	// +kubebuilder:validation:MaxItems=16
 	Resources []schedulerv1.ResourceSpec `json:"resources,omitempty"`
 
-	// weight of fullness beside the Pod's own preferences (node affinity 2, untolerated
+	// weight of fullness compared with the Pod's own preferences (node affinity 2, untolerated
 	// soft taints 3), from 1 to 100. Default: 5.
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
@@ -98,7 +98,7 @@ type SpreadProfile struct {
 	// +optional
 	MaxSkew *int32 `json:"maxSkew,omitempty"`
 
-	// weight of spreading beside the other scores, from 1 to 100. Default: 5
+	// weight of spreading compared with the other scores, from 1 to 100. Default: 5
 	// (kube-scheduler's is 2).
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`

@@ -120,13 +120,13 @@ func absolute(name string, p *field.Path) field.ErrorList {
 // kube-apiserver would show it more than it needs, and hide what it has there.
 var sharedDirectories = []string{"/", "/etc", "/etc/kubernetes", "/run", "/var", "/var/run", "/var/lib", "/tmp", "/usr", "/opt", "/root", "/home"}
 
-// ownDirectory wants a file in a directory of its own, since that directory is
+// ownDirectory wants a file in a separate directory, since that directory is
 // mounted.
 func ownDirectory(name string, c *ControlPlane, p *field.Path) field.ErrorList {
 	dir := path.Dir(name)
 	if slices.Contains(sharedDirectories, dir) || dir == c.PKIDir || dir == c.ManifestsDir {
 		return field.ErrorList{field.Invalid(p, name,
-			fmt.Sprintf("its directory %s is mounted and holds other things too; use a directory of its own below it", dir))}
+			fmt.Sprintf("its directory %s is mounted and holds other things too; use a separate directory below it", dir))}
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func validateGatewayStaticPod(b *Bundle, p *field.Path) field.ErrorList {
 	errs = append(errs, below(g.KeyFile, b.ControlPlane.PKIDir, p.Child("keyFile"))...)
 	errs = append(errs, absolute(g.Kubeconfig, p.Child("kubeconfig"))...)
 	if slices.Contains([]string{b.Konnectivity.Server.Kubeconfig, b.Scheduler.Kubeconfig}, g.Kubeconfig) {
-		errs = append(errs, field.Invalid(p.Child("kubeconfig"), g.Kubeconfig, "is another component's, whose user does not have the gateway's rights; use a file of its own"))
+		errs = append(errs, field.Invalid(p.Child("kubeconfig"), g.Kubeconfig, "is another component's, whose user does not have the gateway's rights; use a separate file"))
 	}
 	if tcp := b.Konnectivity.Transport.TCP; tcp != nil && tcp.CABundle == "" {
 		errs = append(errs, field.Required(field.NewPath("konnectivity", "transport", "tcp", "caBundle"), "the gateway verifies the Konnectivity server by it"))

@@ -36,7 +36,7 @@ func validateProfileNames(s *Scheduler, p *field.Path) field.ErrorList {
 				"without a name the profile would serve "+DefaultSchedulerProfile+" and fight the default scheduler; name it"))
 		case name == DefaultSchedulerProfile:
 			errs = append(errs, field.Invalid(at, name,
-				"is the default scheduler's, and two schedulers would fight over its Pods; use a name of its own, such as "+DefaultSchedulerName))
+				"is the default scheduler's, and two schedulers would fight over its Pods; use a separate name, such as "+DefaultSchedulerName))
 		case again:
 			duplicate := field.Duplicate(at, name)
 			duplicate.Detail = fmt.Sprintf("is also the name of %s; rename one", first)
@@ -137,7 +137,7 @@ func validateSpread(s *SpreadProfile, p *field.Path) field.ErrorList {
 	errs = append(errs, atLeastOne(s.MaxSkew, p.Child("maxSkew"), "remove it for the default")...)
 	if len(s.TopologyKeys) == 0 && ptr.Deref(s.MaxSkew, 1) > 1 {
 		errs = append(errs, field.Forbidden(p.Child("maxSkew"),
-			"does nothing without topologyKeys, since kube-scheduler's own constraints have skews of their own; name topologyKeys, such as [kubernetes.io/hostname], or remove it"))
+			"does nothing without topologyKeys, since kube-scheduler's own constraints have their own skews; set topologyKeys, such as [kubernetes.io/hostname], or remove it"))
 	}
 	for i, key := range s.TopologyKeys {
 		at := p.Child("topologyKeys").Index(i)

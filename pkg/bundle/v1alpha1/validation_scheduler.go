@@ -53,7 +53,7 @@ func validateLeaderElection(l *LeaderElection, p *field.Path) field.ErrorList {
 	errs = append(errs, dnsLabel(l.LeaseNamespace, p.Child("leaseNamespace"))...)
 	if slices.Contains(leasesOfOthers, l.LeaseName) {
 		errs = append(errs, field.Invalid(p.Child("leaseName"), l.LeaseName,
-			"is the lease of a component of Kubernetes: one of the two would stop working; use a name of its own, such as "+DefaultSchedulerName))
+			"is the lease of a component of Kubernetes: one of the two would stop working; use a separate name, such as "+DefaultSchedulerName))
 	}
 	lease, renew, retry := value(l.LeaseDuration), value(l.RenewDeadline), value(l.RetryPeriod)
 	if lease < time.Second {

@@ -46,7 +46,7 @@ func validateStaticScheduler(s *Scheduler, p *field.Path) field.ErrorList {
 	}
 	if dir, file := path.Split(s.Kubeconfig); s.Kubeconfig == DefaultServerKubeconfig || dir == "/etc/kubernetes/" && slices.Contains(kubeadmKubeconfigs, file) {
 		errs = append(errs, field.Invalid(p.Child("kubeconfig"), s.Kubeconfig,
-			"is another component's, whose user does not have this scheduler's rights; use a file of its own, such as /etc/kubernetes/"+DefaultSchedulerName+".conf"))
+			"is another component's, whose user does not have this scheduler's rights; use a separate file, such as /etc/kubernetes/"+DefaultSchedulerName+".conf"))
 	}
 	const perNode = "is not used with form StaticPod, which runs once on each control plane node that has its manifest; remove it"
 	if s.Replicas != nil {

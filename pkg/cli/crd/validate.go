@@ -231,7 +231,7 @@ func (o *validateOptions) answer(ctx context.Context, validators map[schema.Grou
 	return v.Update(ctx, d.Raw, before.Raw, options), nil
 }
 
-// report writes what the API server says: to standard output, or beside objects that are
+// report writes what the API server says: to standard output, or next to objects that are
 // printed there.
 func (o *validateOptions) report(d *manifest.Document, r *validate.Result) {
 	out := o.streams.Out

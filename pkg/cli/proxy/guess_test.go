@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// TestGuesses: guesses of the token of --token-file are bounded, beside the delay of each.
+// TestGuesses: guesses of the token of --token-file are bounded, in addition to the delay of each.
 func TestGuesses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("summer\n"), 0o600); err != nil {

@@ -2,7 +2,7 @@
 
 // Package proxy is the command "fairlead proxy": a proxy to the Kubernetes API with the
 // flags of kubectl proxy. What it serves is in pkg/gateway/apiproxy; this package reads
-// flags, opens listeners and runs a command beside the proxy.
+// flags, opens listeners and runs a command together with the proxy.
 package proxy
 
 import (
@@ -57,7 +57,7 @@ type Options struct {
 
 	// WriteKubeconfig is a kubeconfig that holds the context ContextName while the proxy runs.
 	WriteKubeconfig, ContextName string
-	// Command is run beside the proxy, which ends with it.
+	// Command is run together with the proxy, which ends with it.
 	Command []string
 
 	genericiooptions.IOStreams

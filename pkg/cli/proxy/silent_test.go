@@ -39,7 +39,7 @@ func (p *process) descriptors(t *testing.T) int {
 
 // TestSilentClients: clients of the real program that say nothing, or stop in the middle of TLS or
 // of a request's head, are closed within 10 seconds, on a port, a Unix socket and with TLS. A watch
-// and new requests beside them are served, and the proxy holds nothing of them afterwards.
+// and new requests next to them are served, and the proxy holds nothing of them afterwards.
 func TestSilentClients(t *testing.T) {
 	const clients = 60 // of each kind
 	kubeconfig := slowAPIServer(t)

@@ -122,7 +122,7 @@ func findOwn(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
 	}
-	return "", fmt.Errorf("%w: %s is neither beside %s nor in PATH: run \"make build\", or \"go install\" it like fairlead itself", ErrMissing, name, self)
+	return "", fmt.Errorf("%w: %s is neither in the directory of %s nor in PATH: run \"make build\", or \"go install\" it like fairlead itself", ErrMissing, name, self)
 }
 
 func executable(path string) bool {

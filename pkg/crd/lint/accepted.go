@@ -68,7 +68,7 @@ func conversion(d *crd.Definition) (findings []Finding) {
 	}
 	if ca := hook.ClientConfig.CABundle; len(strings.TrimSpace(string(ca))) == 0 {
 		findings = append(findings, at(d, Finding{Level: Warning, Rule: "conversion-ca", Field: "spec.conversion.webhook.clientConfig.caBundle",
-			Message: "without caBundle the API server trusts only the CAs of its own machine"}))
+			Message: "without caBundle the API server trusts only the CAs of its machine"}))
 	} else if errs := apiserverwebhook.ValidateCABundle(field.NewPath("spec", "conversion", "webhook", "clientConfig", "caBundle"), ca); len(errs) > 0 {
 		findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-ca", Field: errs[0].Field,
 			Message: "the bundle holds no certificate; the API server accepts it until the definition is established, and every conversion fails"}))

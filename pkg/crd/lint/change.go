@@ -93,7 +93,7 @@ func schemaChange(d, old *crd.Definition) (findings []Finding) {
 	return findings
 }
 
-// surface compares what clients see of a version beside its schema.
+// surface compares what clients see of a version apart from its schema.
 func surface(d *crd.Definition, o, n *apiextensionsv1.CustomResourceDefinitionVersion, path *field.Path) (findings []Finding) {
 	for _, f := range o.SelectableFields {
 		if !slices.Contains(n.SelectableFields, f) {

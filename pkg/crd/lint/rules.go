@@ -11,7 +11,7 @@ var Rules = map[string]string{
 	"unknown-field":    "remove the field, or correct its spelling: the API server drops it, and refuses it under strict validation",
 	"structural":       "give each node a type, and declare each field outside of allOf, anyOf, oneOf and not as well",
 	"schema":           "use only the keywords and values that a v1 schema may have",
-	"default":          "make the default a value that the schema of its own field accepts, without fields that the schema does not declare",
+	"default":          "make the default a value that the schema of its field accepts, without fields that the schema does not declare",
 	"cel-compile":      "correct the expression: it sees only declared fields, as self, with the types of the schema",
 	"cel-cost":         "set maxItems, maxProperties and maxLength on everything that the rule walks, or simplify the rule",
 	"cel-transition":   "make each list around the rule x-kubernetes-list-type: map, or move the rule to a node above the list",

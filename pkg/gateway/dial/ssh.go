@@ -31,7 +31,7 @@ type SSHOptions struct {
 	// IdentityFiles are private keys. The default is that of ssh: ~/.ssh/id_ed25519,
 	// id_ecdsa and id_rsa.
 	IdentityFiles []string
-	// IdentitiesOnly uses of the agent's keys only those of IdentityFiles, or of FILE.pub beside them.
+	// IdentitiesOnly uses of the agent's keys only those of IdentityFiles, or of FILE.pub next to them.
 	IdentitiesOnly bool
 	// AgentSocket is the socket of an SSH agent. The default is $SSH_AUTH_SOCK. "none" uses
 	// no agent.

@@ -103,7 +103,7 @@ func throughWarnings(target *clientcmdapi.Cluster, proxy *url.URL) (warnings []s
 			"so only this context's proxy-url leads through the proxy", u.Host))
 	}
 	if target.ProxyURL != "" {
-		warnings = append(warnings, "the cluster has a proxy-url of its own, which this context replaces")
+		warnings = append(warnings, "the cluster has its own proxy-url, which this context replaces")
 	}
 	if proxy.Scheme == "https" {
 		if target.TLSServerName != "" {

@@ -28,7 +28,7 @@ type Authorizer struct {
 	Deny []destinations.Rule
 	// AllowLocal lifts the denial of loopback, link-local and metadata addresses.
 	AllowLocal bool
-	// Only, if not empty, are all destinations that clients may connect to beside the API server.
+	// Only, if not empty, are all destinations that clients may connect to in addition to the API server.
 	Only []destinations.Rule
 	// APIServer is the host:port of the API server, which authenticates its clients itself: all of them
 	// may connect to it, unless a rule denies it. Rules that deny its Service deny it, too.

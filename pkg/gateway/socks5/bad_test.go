@@ -59,7 +59,7 @@ func talk(t *testing.T, addr, text string) string {
 }
 
 // TestBadInput: each input that is wrong gets the reply that the protocol has for it and the
-// connection is closed; a connection beside it is not disturbed; nothing is dialed.
+// connection is closed; a connection next to it is not disturbed; nothing is dialed.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t)
 	w.name("echo.default", serveTCP(t, echo))

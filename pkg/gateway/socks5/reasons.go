@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// Reasons of this package beside those of package gateway.
+// Reasons of this package in addition to those of package gateway.
 const (
 	// ReasonMalformed: the client does not follow the protocol.
 	ReasonMalformed gateway.Reason = "malformed"

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
 
-// Results of a record beside the reasons of a refusal.
+// Results of a record in addition to the reasons of a refusal.
 const (
 	// ResultOK: both directions ended in order.
 	ResultOK = "ok"

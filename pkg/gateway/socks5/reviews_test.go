@@ -34,7 +34,7 @@ var tokenForms = map[string]func(token string) string{
 
 // TestTokenReviews: 8 tokens of one client are in review at a time, in whatever form they are sent.
 // The next one gets the answer that the proxy is busy without a wait and makes no review; a client with another
-// address is reviewed beside them. When reviews end, the client is served again.
+// address is reviewed next to them. When reviews end, the client is served again.
 func TestTokenReviews(t *testing.T) {
 	for name, form := range tokenForms {
 		t.Run(name, func(t *testing.T) {

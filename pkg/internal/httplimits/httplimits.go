@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package httplimits bounds what the connections of an HTTP listener take of a process:
-// memory, descriptors and time. Listeners for probes, metrics and the like stand beside
+// memory, descriptors and time. Listeners for probes, metrics and the like are next to
 // work that is worth more, and who reaches one need not prove who it is.
 //
 // A listener that is full makes room for the next connection, which may be a probe of

@@ -37,7 +37,7 @@ type client struct {
 	done     chan struct{}
 	answered atomic.Bool // the server confirmed the drain
 	drainAt  atomic.Int64
-	taken    uint64    // see deaf
+	taken    uint64    // see unresponsive
 	tookAt   time.Time // likewise
 }
 
@@ -75,8 +75,8 @@ const drainWait = 300 * time.Millisecond
 // the link closed and asks another agent.
 const drainSilence = 500 * time.Millisecond
 
-// deaf reports whether the server has been silent for drainSilence. Only Agent.Drain calls it.
-func (c *client) deaf() bool {
+// unresponsive reports whether the server has been silent for drainSilence. Only Agent.Drain calls it.
+func (c *client) unresponsive() bool {
 	now := time.Now()
 	if n := c.link.Taken(); n != c.taken || c.tookAt.IsZero() {
 		c.taken, c.tookAt = n, now
@@ -92,7 +92,7 @@ func (c *client) drained() bool {
 	default:
 	}
 	if c.link != nil {
-		return c.link.Streams() == 0 && (c.answered.Load() || c.deaf())
+		return c.link.Streams() == 0 && (c.answered.Load() || c.unresponsive())
 	}
 	return time.Since(time.Unix(0, c.drainAt.Load())) > drainWait && c.session.Len() == 0
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // world is what an agent finds. It is driven by goroutines of one bubble that wait for time
-// alone, so that none of them runs beside another where it matters; the lock is for the
+// alone, so that none of them runs next to another where it matters; the lock is for the
 // race detector.
 type world struct {
 	plan

@@ -20,7 +20,7 @@ const (
 	// denyLocal is the node itself. Linux connects the unspecified addresses 0.0.0.0 and ::
 	// to the loopback device.
 	denyLocal = "127.0.0.0/8,::1/128,0.0.0.0/8,::/128,169.254.0.0/16,fe80::/10"
-	// denyMetadata are the services of clouds beside those at link-local addresses: AWS,
+	// denyMetadata are the services of clouds other than those at link-local addresses: AWS,
 	// Google Cloud, Alibaba Cloud, Azure and Oracle Cloud. They trust each program on the node.
 	denyMetadata = "fd00:ec2::/32,fd20:ce::/64,100.100.100.200/32,168.63.129.16/32,192.0.0.192/32"
 	// DefaultDeny is what an agent does not dial by default.

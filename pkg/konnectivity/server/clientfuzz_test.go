@@ -76,7 +76,7 @@ func sendPackets(s *Server, in []byte, size int, orderly bool) {
 	st := conn.Open([]h2.Field{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/ProxyService/Proxy"},
 		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
-	}, deaf{})
+	}, discard{})
 	for piece := range slices.Chunk(in, size) {
 		st.SendControl(bytes.Clone(piece))
 		synctest.Wait()
@@ -89,13 +89,13 @@ func sendPackets(s *Server, in []byte, size int, orderly bool) {
 	<-served
 }
 
-// deaf reads all that comes.
-type deaf struct{}
+// discard reads all that comes.
+type discard struct{}
 
-func (deaf) Headers([]h2.Field) {}
-func (deaf) Data([]byte) error  { return nil }
-func (deaf) End()               {}
-func (deaf) Closed(error)       {}
+func (discard) Headers([]h2.Field) {}
+func (discard) Data([]byte) error  { return nil }
+func (discard) End()               {}
+func (discard) Closed(error)       {}
 
 // takingAgent connects an agent that accepts dials, refuses them or leaves them without an
 // answer by the length of the address, and returns what ends it.

@@ -30,12 +30,12 @@ type Pending struct {
 	span    *trace.Span
 	trace   traceparent.Context // what agents get as the parent of their spans
 
-	mu    sync.Mutex
-	cur   *attempt
-	tried []*Backend
-	deaf  *Backend // one of the tried agents, which does not read its dials
-	done  bool
-	over  chan struct{} // closed when done is set; nil if no goroutine waits for it
+	mu         sync.Mutex
+	cur        *attempt
+	tried      []*Backend
+	notReading *Backend // one of the tried agents, which does not read its dials
+	done       bool
+	over       chan struct{} // closed when done is set; nil if no goroutine waits for it
 }
 
 // maxTries is the number of agents that are asked before a dial fails because
@@ -153,7 +153,7 @@ func (p *Pending) next(mayWait bool) {
 				p.untry(b) // it may be tried again when it is no longer full
 			case errors.Is(err, tunnel.ErrNotReading):
 				p.mu.Lock()
-				p.deaf = b
+				p.notReading = b
 				p.mu.Unlock()
 			}
 			continue
@@ -173,14 +173,14 @@ func (p *Pending) next(mayWait bool) {
 // fails. again reports that there is an agent after all.
 func (p *Pending) none() (again bool) {
 	p.mu.Lock()
-	tried, deaf := p.tried, p.deaf
+	tried, notReading := p.tried, p.notReading
 	p.mu.Unlock()
 	if b := p.full(tried); b != nil {
 		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q has %d connections and dials, the server's limit for one agent", b.agentID, b.most), "no_agent")
 		return false
 	}
-	if deaf != nil {
-		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q does not read, and many dials wait for it already", deaf.agentID), "no_agent")
+	if notReading != nil {
+		p.finish(nil, tunnel.Errorf(tunnel.CodeLimit, "agent %q does not read, and many dials wait for it already", notReading.agentID), "no_agent")
 		return false
 	}
 	asked := p.asked()

@@ -137,16 +137,16 @@ func (s *Server) accept(l net.Listener, on listening) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
-	var said time.Time
+	var lastLogged time.Time
 	for {
 		nc, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return net.ErrClosed
 		}
 		if err != nil {
-			if now := time.Now(); now.Sub(said) > acceptSayAgain {
-				said = now
-				s.cfg.Logger.Error(err, "Cannot accept connections, trying again", "address", l.Addr().String())
+			if now := time.Now(); now.Sub(lastLogged) > acceptSayAgain {
+				lastLogged = now
+				s.cfg.Logger.Error(err, "Cannot accept connections, retrying", "address", l.Addr().String())
 			}
 			if !s.turnAway(l, err, on) {
 				time.Sleep(20 * time.Millisecond)

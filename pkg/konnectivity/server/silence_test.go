@@ -13,7 +13,7 @@ import (
 )
 
 // TestOnlyAgentPauses: a dial whose agent is silent for some seconds, and has no other
-// that fits as well beside it, is answered when the agent goes on.
+// that fits as well next to it, is answered when the agent goes on.
 func TestOnlyAgentPauses(t *testing.T) {
 	perNode := []server.Strategy{server.StrategyDestHost, server.StrategyDefault}
 	for name, cfg := range map[string]server.Config{

@@ -41,7 +41,7 @@ func (s *Server) serveUpstream(nc *tls.Conn, pc *plainConn) {
 }
 
 // stream answers an agent's call of Connect. Authentication asks the API server, so it
-// runs beside the connection's reader.
+// runs next to the connection's reader.
 func (c *upstreamConn) stream(st *h2.Stream, fields []h2.Field) {
 	s, nc := c.s, c.nc
 	var agentIDs, idents, auth []string

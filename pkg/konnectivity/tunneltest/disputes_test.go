@@ -79,7 +79,7 @@ func (n *nodeAPI) claims(t *testing.T) server.Claims {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := apiclient.Load(path)
+	cfg, err := apiclient.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (b boundRevocable) Check(ctx context.Context, peer, token string) (string, 
 }
 
 // TestDrainingLinkLeavesItsSeat: with room for one link of a node, an agent whose link the
-// server drains connects again beside it, though the drained one carries a connection.
+// server drains connects again next to it, though the drained one carries a connection.
 func TestDrainingLinkLeavesItsSeat(t *testing.T) {
 	v := &revocable{}
 	r := NewRig(t, server.Config{Tokens: boundRevocable{v}, ReviewInterval: 200 * time.Millisecond, MaxPerOwner: 1})

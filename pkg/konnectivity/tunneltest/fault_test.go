@@ -169,7 +169,7 @@ func TestListenUnix(t *testing.T) {
 }
 
 // TestBadInput sends garbage to all listeners: each is counted, and logged once with
-// the peer, and a connection beside it notices nothing.
+// the peer, and a connection next to it notices nothing.
 func TestBadInput(t *testing.T) {
 	r := newRogueClients(t)
 	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))

@@ -31,7 +31,7 @@ const (
 	// process, clients and destinations too. They begin with 2 KiB, or with what is usual in
 	// the process, and double; the race detector's are larger.
 	idleStack = 16 << 10
-	// idleRest is the goroutines that either side may have beside those of its connections,
+	// idleRest is the goroutines that either side may have in addition to those of its connections,
 	// for a short time.
 	idleRest = 20
 )

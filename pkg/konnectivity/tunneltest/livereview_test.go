@@ -235,7 +235,7 @@ func TestAgentWithRenewedToken(t *testing.T) {
 }
 
 // TestAllLinksWithRenewedToken: an agent with several links to a server, all of them
-// drained and each with a connection to carry, has as many new links beside them.
+// drained and each with a connection to carry, has as many new links next to them.
 func TestAllLinksWithRenewedToken(t *testing.T) {
 	const links = 3
 	v, said := &revocable{}, &logs{}

@@ -34,7 +34,7 @@ func dialsOf(agents []*Agent) (n int) {
 }
 
 // TestManyIDsOfOneNode is an attack: one token, bound to node-1, opens 60 links with an ID
-// each beside the agents of two other nodes. A node has one share of the dials, however many
+// each next to the agents of two other nodes. A node has one share of the dials, however many
 // agents it claims to be, whether claims are checked or not.
 func TestManyIDsOfOneNode(t *testing.T) {
 	const ids, dials = 60, 300

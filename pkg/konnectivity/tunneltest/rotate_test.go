@@ -186,7 +186,7 @@ func startReviewer(t *testing.T) (*reviewer, *apiclient.TokenAuth) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := apiclient.Load(path)
+	cfg, err := apiclient.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

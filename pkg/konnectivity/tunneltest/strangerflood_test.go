@@ -51,7 +51,7 @@ func rapidReset(nc net.Conn, most int) (calls int) {
 
 // TestStrangerFlood: peers without a token that open and reset streams make the server
 // begin a few on each connection, and lose it. The tunnel goes on meanwhile; how fast is
-// printed, beside the same dials without the flood.
+// printed, next to the same dials without the flood.
 func TestStrangerFlood(t *testing.T) {
 	const attackers, most = 8, 100_000
 	r := NewRig(t, server.Config{Tokens: tokens{}, Logger: (&logs{}).logger()})

@@ -89,7 +89,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTraceOfState: the server continues the trace of a client that opens a connection beside its state, as the tunnel's
+// TestTraceOfState: the server continues the trace of a client that opens a connection next to its state, as the tunnel's
 // API does.
 func TestTraceOfState(t *testing.T) {
 	col := StartCollector(t)

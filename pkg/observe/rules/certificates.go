@@ -142,7 +142,7 @@ func authorities(key string) func(*observe.Snapshot) ([]Finding, error) {
 	}
 }
 
-// stillGood judges a bundle of CAs. An old one beside its successor is fine: only the last to expire counts.
+// stillGood judges a bundle of CAs. An old one next to its successor is fine: only the last to expire counts.
 func stillGood(s *observe.Snapshot, object string, certs []*x509.Certificate, before time.Duration) []Finding {
 	last := slices.MaxFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	if f := expiry(s, object, last, before); f != nil {

@@ -34,7 +34,7 @@ type Result struct {
 	Group  string `json:"group"`
 	Title  string `json:"title"`
 	Status Status `json:"status"`
-	// Reason says why the status is unknown or skipped, or what could not be read beside the findings.
+	// Reason says why the status is unknown or skipped, or what could not be read in addition to the findings.
 	Reason   string    `json:"reason,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 }

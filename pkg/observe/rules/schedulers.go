@@ -45,7 +45,7 @@ func schedulerRules() []Rule {
 			Fix: "Rename a profile, or delete the other scheduler."},
 		{ID: "FL-SCH-006", Group: groupScheduler, Phase: After, Needs: []string{reach, replicasRun}, Title: "The default scheduler's Lease is the default scheduler's", run: stockLease,
 			Why: "A second scheduler that holds it stops all Pods that name no scheduler.",
-			Fix: "scheduler.featureGates: {CoordinatedLeaderElection: false}   # and a Lease of its own"},
+			Fix: "scheduler.featureGates: {CoordinatedLeaderElection: false}   # and a separate Lease"},
 		{ID: "FL-SCH-007", Group: groupScheduler, Phase: After, Needs: []string{reach}, Title: "The second scheduler has the rights it needs", run: reviewed(func(r observe.Review) bool { return r.Role == string(check.RoleScheduler) }),
 			Why: "A missing right makes the scheduler wait for its caches for ever, or fail to bind.",
 			Fix: "fairlead install -f bundle.yaml"},

@@ -82,7 +82,7 @@ func checkPoints(written *schedulerv1.Plugins, loaded *config.KubeSchedulerProfi
 	}
 	if points["postFilter"].HasAll(names.DefaultPreemption, pluginargs.PolitePreemption) {
 		errs = append(errs, field.Invalid(p.Child("postFilter"), pluginargs.PolitePreemption,
-			names.DefaultPreemption+" is enabled beside it and would evict other schedulers' Pods; disable it under multiPoint.disabled"))
+			names.DefaultPreemption+" is enabled as well and would evict other schedulers' Pods; disable it under multiPoint.disabled"))
 	}
 	errs = append(errs, checkLast(loaded, p.Child("preBind"))...)
 	return append(errs, checkWhole(points, p)...)

@@ -208,7 +208,7 @@ func older(t *testing.T) string {
 	return path
 }
 
-// TestBadServers: beside a server that answers, one that is gone, one that is frozen and an older one delay no answer, are
+// TestBadServers: next to a server that answers, one that is gone, one that is frozen and an older one delay no answer, are
 // shown with the reason, and lists of connections say whose are missing.
 func TestBadServers(t *testing.T) {
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "good"})

@@ -171,7 +171,7 @@ func NewCommand() *cobra.Command {
 		Use:   "fairlead-apiserver",
 		Short: "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev",
 		Long:  "Serve the state of the tunnel as Kubernetes API tunnel.fairlead.dev, behind kube-apiserver's aggregation layer.",
-		Example: `  # in a Pod beside the konnectivity-server of each control plane node
+		Example: `  # in a Pod on each control plane node, next to konnectivity-server
   fairlead-apiserver --secure-port=8443 --konnectivity-server=unix:///run/konnectivity/state.socket`,
 		Args:          cobra.NoArgs,
 		Version:       version.Get().String(),

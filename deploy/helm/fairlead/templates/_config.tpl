@@ -1,3 +1,4 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 {{- define "fairlead.schedulerConfig" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 clientConnection:

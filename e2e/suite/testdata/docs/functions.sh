@@ -22,7 +22,7 @@ END
   until kubectl -n "$1" get endpointslices -l "kubernetes.io/service-name=$2" -o jsonpath='{.items[*].endpoints[*].addresses}' | grep -q .; do sleep 0.1; done
 }
 
-# other makes other.yaml, a bundle beside that of the cluster.
+# other makes other.yaml, a bundle next to that of the cluster.
 other() {
   cat > other.yaml <<'END'
 apiVersion: fairlead.dev/v1beta1

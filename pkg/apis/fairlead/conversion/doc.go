@@ -10,7 +10,7 @@
 //
 // A field may hold what the other version cannot express: a duration of 1500ms, an
 // identifier of an unknown kind. Convert then keeps the original in an annotation,
-// [LostV1alpha1] or [LostV1beta1], beside the closest value. On the way back it restores the
+// [LostV1alpha1] or [LostV1beta1], together with the closest value. On the way back it restores the
 // original if that still converts to the value that the object has, and drops it otherwise,
 // because then a client has changed the field.
 //

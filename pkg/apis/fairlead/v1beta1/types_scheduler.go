@@ -89,7 +89,7 @@ type SchedulerSpec struct {
 	// +optional
 	Plugins config.SchedulerPlugins `json:"plugins,omitempty"`
 
-	// partition gives the scheduler nodes of its own. Default: none; it shares all
+	// partition reserves nodes for the scheduler. Default: none; it shares all
 	// nodes with the default scheduler.
 	// +optional
 	Partition *config.Partition `json:"partition,omitempty"`
@@ -143,7 +143,7 @@ type SchedulerSpec struct {
 }
 
 // LeaderElection configures one Lease and how it is held.
-// +kubebuilder:validation:XValidation:rule="!has(self.leaseName) || self.leaseName != 'kube-scheduler'",fieldPath=".leaseName",message="is the default scheduler's Lease: choose a name of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseName) || self.leaseName != 'kube-scheduler'",fieldPath=".leaseName",message="is the default scheduler's Lease: choose another name"
 type LeaderElection struct {
 	// leaderElect has replicas elect a leader. Default: true. false takes one replica
 	// only, needs no Lease and no right to one, and schedules nothing while the Pod is

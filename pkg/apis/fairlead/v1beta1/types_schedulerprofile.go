@@ -129,7 +129,7 @@ type BinpackStrategy struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Resources []schedulerv1.ResourceSpec `json:"resources,omitempty"`
-	// weight of fullness beside the Pod's own preferences. Default: 5.
+	// weight of fullness compared with the Pod's own preferences. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -143,7 +143,7 @@ type SpreadStrategy struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	PercentageOfNodesToScore *int32 `json:"percentageOfNodesToScore,omitempty"`
-	// topologyKeys over which to spread Pods that have no constraints of their own.
+	// topologyKeys over which to spread Pods that have no constraints.
 	// Default: Kubernetes' own choice.
 	// +optional
 	// +listType=set
@@ -154,7 +154,7 @@ type SpreadStrategy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxSkew *int32 `json:"maxSkew,omitempty"`
-	// weight of spreading beside the other scores. Default: 5.
+	// weight of spreading compared with the other scores. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

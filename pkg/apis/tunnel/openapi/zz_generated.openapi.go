@@ -654,7 +654,7 @@ func schema_pkg_apis_tunnel_v1alpha1_TunnelServer(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TunnelServer is a konnectivity-server. There is one beside each kube-apiserver.",
+				Description: "TunnelServer is a konnectivity-server. There is one next to each kube-apiserver.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {

@@ -68,7 +68,7 @@ const (
 )
 
 var (
-	// AgentFields are the fields of TunnelAgents that a field selector may name, beside metadata.name.
+	// AgentFields are the fields of TunnelAgents that a field selector may name, in addition to metadata.name.
 	AgentFields = []string{FieldNodeName, FieldAgentID, FieldDraining}
 	// ConnectionFields are those of TunnelConnections.
 	ConnectionFields = []string{FieldAgentID, FieldNodeName, FieldServerID, FieldDestination}

@@ -133,7 +133,7 @@ type TunnelAgentList struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// TunnelServer is a konnectivity-server. There is one beside each kube-apiserver.
+// TunnelServer is a konnectivity-server. There is one next to each kube-apiserver.
 type TunnelServer struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata. The name is the server's ID if that can be a name, or else is made of it.

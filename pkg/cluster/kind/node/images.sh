@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Loads the images that the node does not have. The kubelet waits for this unit, so that no Pod looks for an image that is
 # still on its way. containerd may be restarted meanwhile (kind does that after changing its configuration): try again.
 set -uo pipefail

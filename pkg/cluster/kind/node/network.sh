@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Keeps routes to the Pods of the other nodes. The names are those of containers, which the runtime's DNS resolves; a
 # restarted one may have another address. Traffic that leaves the cluster gets the node's address. On a new node, it also
 # brings the CNI configuration to its place, once.

@@ -146,12 +146,12 @@ func (p *Planner) ownCertificate(certFile, keyFile, host, commonName string) {
 		return
 	}
 	if p.HasFile(certFile) || p.HasFile(keyFile) {
-		p.Plan.Fail(fmt.Errorf("of %s and %s one is missing: move the other one away, then both are made", certFile, keyFile))
+		p.Plan.Fail(fmt.Errorf("only one of %s and %s exists: remove it to have both generated", certFile, keyFile))
 		return
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.Plan.Fail(fmt.Errorf("%s has to be made: %w", certFile, err))
+		p.Plan.Fail(fmt.Errorf("generate %s: %w", certFile, err))
 		return
 	}
 	p.issuePair(ca.KeyPair, certFile, keyFile, ServerRequest(host, commonName))

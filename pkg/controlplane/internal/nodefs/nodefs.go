@@ -158,7 +158,7 @@ func (h Host) Fingerprint(p string) (string, error) {
 func (h Host) Present(p string) (fp string, mode fs.FileMode, err error) {
 	fp, err = h.Fingerprint(p)
 	if err == nil && fp == Absent {
-		err = fmt.Errorf("%s has just gone: run the command again when it is back: %w", p, fs.ErrNotExist)
+		err = fmt.Errorf("%s disappeared while the command was running: restore it and retry: %w", p, fs.ErrNotExist)
 	}
 	return fp, ModeOf(fp), err
 }

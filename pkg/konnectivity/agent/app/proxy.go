@@ -41,14 +41,14 @@ func environmentProxy() (func(address string) (*url.URL, error), error) {
 
 // proxyTo is environmentProxy for the servers' address. What would fail at each attempt to
 // connect fails at start.
-func proxyTo(address string) (func(address string) (*url.URL, error), error) {
+func proxyTo(logger klog.Logger, address string) (func(address string) (*url.URL, error), error) {
 	choose, err := environmentProxy()
 	if err != nil {
 		return nil, err
 	}
 	u, err := choose(address)
 	if err == nil && u != nil {
-		klog.V(1).InfoS("Connecting through a proxy", "address", address, "proxy", u.Scheme+"://"+u.Host)
+		logger.V(1).Info("Connecting through a proxy", "address", address, "proxy", u.Scheme+"://"+u.Host)
 	}
 	return choose, err
 }

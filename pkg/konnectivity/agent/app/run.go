@@ -43,19 +43,20 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
-	return cmdutil.Bounded(signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
+	return cmdutil.Bounded(ctx, signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
 }
 
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	logger := klog.FromContext(ctx)
 	cmdutil.LimitProcessors(o.Agent.Links)
 	m := agent.NewMetrics()
 	cfg, err := o.config(ctx, m)
 	if err != nil {
 		return err
 	}
-	tracer, stopTracing, err := cmdutil.Tracing(o.TracingConfigFile, "konnectivity-agent") //nolint:contextcheck // it exports until all else has ended
+	tracer, stopTracing, err := cmdutil.Tracing(logger, o.TracingConfigFile, "konnectivity-agent") //nolint:contextcheck // it exports until all else has ended
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	go notifyReady(ctx, a)
 	go cmdutil.Settle(ctx, a.Connections)
 	<-signals.First
-	cmdutil.Notify("STOPPING=1")
-	klog.V(1).InfoS("Draining", "grace", o.GracefulShutdownTimeout, "connections", a.Connections())
+	cmdutil.Notify(ctx, "STOPPING=1")
+	logger.V(1).Info("Draining", "grace", o.GracefulShutdownTimeout, "connections", a.Connections())
 	grace, done := cmdutil.Grace(ctx, o.GracefulShutdownTimeout, signals)
 	defer done()
 	a.Drain(grace)
@@ -93,11 +94,12 @@ func notifyReady(ctx context.Context, a *agent.Agent) {
 		case <-tick.C:
 		}
 	}
-	cmdutil.Notify("READY=1")
+	cmdutil.Notify(ctx, "READY=1")
 }
 
 func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, error) {
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: o.AgentCert, Key: o.AgentKey, CA: o.CaCert}, klog.Background())
+	logger := klog.FromContext(ctx)
+	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: o.AgentCert, Key: o.AgentKey, CA: o.CaCert}, logger)
 	if err != nil {
 		return agent.Config{}, err
 	}
@@ -106,15 +108,15 @@ func (o *Options) config(ctx context.Context, m *agent.Metrics) (agent.Config, e
 	if err != nil {
 		return agent.Config{}, err
 	}
-	o.warnOfIdentifiers(klog.Background())
+	o.warnOfIdentifiers(logger)
 	address := cmdutil.Address(o.ProxyServerHost, o.ProxyServerPort)
-	proxy, err := proxyTo(address)
+	proxy, err := proxyTo(logger, address)
 	if err != nil {
 		return agent.Config{}, err
 	}
 	base := &tls.Config{ServerName: cmdutil.Host(o.ProxyServerHost), NextProtos: o.AlpnProtos, MinVersion: tls.VersionTLS12}
 	cfg := o.Agent
-	cfg.Address, cfg.Proxy, cfg.Policy, cfg.Logger = address, proxy, policy, klog.Background()
+	cfg.Address, cfg.Proxy, cfg.Policy, cfg.Logger = address, proxy, policy, logger
 	cfg.TLS = func() (*tls.Config, error) { return loader.Client(base), nil }
 	cfg.Protocol, cfg.PauseSlow, cfg.ConnBuffer, cfg.Link = o.Link.PeerProtocol(), o.Link.Pause(), o.Link.ConnBuffer, o.Link.Config()
 	cfg.PeerBuffer, cfg.TotalBuffer = o.Link.PeerBuffer, o.Link.TotalBuffer
@@ -136,7 +138,7 @@ func (o *Options) leaseCount(ctx context.Context, m *agent.Metrics) (func(int) i
 	if err != nil {
 		return nil, err
 	}
-	kc, err := apiclient.Load(o.KubeconfigPath)
+	kc, err := apiclient.Load(ctx, o.KubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +148,7 @@ func (o *Options) leaseCount(ctx context.Context, m *agent.Metrics) (func(int) i
 				m.LeaseLists.With(strconv.Itoa(code), reason).Inc()
 				m.LeaseListTime.With(strconv.Itoa(code)).Observe(took.Seconds())
 			} else {
-				klog.ErrorS(err, "Cannot list leases")
+				klog.FromContext(ctx).Error(err, "Cannot list leases")
 			}
 		},
 		OnWatch: func(err error) {

@@ -3,6 +3,7 @@
 package apiclient
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -34,7 +35,7 @@ type Config struct {
 	Burst int
 }
 
-func inCluster(dir string) (*Config, error) {
+func inCluster(ctx context.Context, dir string) (*Config, error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return nil, errors.New("no kubeconfig given and not running in a Pod")
@@ -45,7 +46,7 @@ func inCluster(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := firstPool(path, ca)
+	pool, err := firstPool(ctx, path, ca)
 	if err != nil {
 		return nil, err
 	}

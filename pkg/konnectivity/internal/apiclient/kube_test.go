@@ -27,7 +27,7 @@ func clientFor(t *testing.T, h http.HandlerFunc) *Client {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(path)
+	cfg, err := Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

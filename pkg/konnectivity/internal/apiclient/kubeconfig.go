@@ -3,6 +3,7 @@
 package apiclient
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
@@ -67,10 +68,10 @@ type user struct {
 var ErrUnsupported = errors.New("kubeconfig uses a feature that is not supported here")
 
 // Load reads a kubeconfig. With an empty path, it uses the service account of
-// the Pod.
-func Load(path string) (*Config, error) {
+// the Pod. ctx carries the logger.
+func Load(ctx context.Context, path string) (*Config, error) {
 	if path == "" {
-		return inCluster("/var/run/secrets/kubernetes.io/serviceaccount")
+		return inCluster(ctx, "/var/run/secrets/kubernetes.io/serviceaccount")
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

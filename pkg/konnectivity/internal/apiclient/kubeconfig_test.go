@@ -51,7 +51,7 @@ func TestKubeconfigRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, t.TempDir(), c.cluster, c.user)
-			_, err := Load(path)
+			_, err := Load(t.Context(), path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("got %v, want an error that names the file and %q", err, c.want)
 			}
@@ -60,7 +60,7 @@ func TestKubeconfigRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "k")
 	for name, text := range map[string]string{"no context": "current-context: c\n", "not yaml": "\t{", "empty": ""} {
 		_ = os.WriteFile(path, []byte(text), 0o600)
-		if _, err := Load(path); err == nil {
+		if _, err := Load(t.Context(), path); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
@@ -80,7 +80,7 @@ func lister(t *testing.T, f func(*http.Request) int) *httptest.Server {
 
 func list(t *testing.T, path string) error {
 	t.Helper()
-	cfg, err := Load(path)
+	cfg, err := Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 	load := func(expires time.Time) *Leases {
 		t.Helper()
 		_ = os.Remove(runs)
-		cfg, err := Load(write(t, dir, "server: "+srv.URL, fmt.Sprintf(
+		cfg, err := Load(t.Context(), write(t, dir, "server: "+srv.URL, fmt.Sprintf(
 			"exec: {command: ./plugin, apiVersion: client.authentication.k8s.io/v1, args: [arg], provideClusterInfo: true, env: [{name: EXTRA, value: e}, {name: EXPIRES, value: ',\"expirationTimestamp\":\"%s\"'}]}",
 			expires.UTC().Format(time.RFC3339))))
 		if err != nil {
@@ -178,7 +178,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 		t.Fatal(err)
 	}
 	srv := lister(t, func(*http.Request) int { return 200 })
-	cfg, err := Load(write(t, dir, "server: "+srv.URL, "exec: {command: ./plugin, apiVersion: client.authentication.k8s.io/v1}"))
+	cfg, err := Load(t.Context(), write(t, dir, "server: "+srv.URL, "exec: {command: ./plugin, apiVersion: client.authentication.k8s.io/v1}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestRenewedClientCertificate(t *testing.T) {
 		}
 	}
 	put(renew("first"))
-	cfg, err := Load(path)
+	cfg, err := Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestHalfReplacedClientCertificate(t *testing.T) {
 	put("c.crt", cert)
 	put("c.key", key)
 	cert, key = issue("second")
-	cfg, err := Load(write(t, dir, "server: https://x", "client-certificate: c.crt, client-key: c.key"))
+	cfg, err := Load(t.Context(), write(t, dir, "server: https://x", "client-certificate: c.crt, client-key: c.key"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestNodesWith(t *testing.T) {
 }
 
 // TestPodRange: an address is found in the range of Pods of whichever Node has it, on both
-// pages and in both families, and an address beside the ranges is not.
+// pages and in both families, and an address outside the ranges is not.
 func TestPodRange(t *testing.T) {
 	client := clientFor(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("continue") == "" {

@@ -38,7 +38,7 @@ type roots struct {
 	failed string // the last problem; it is logged once
 }
 
-func (r *roots) current() *x509.CertPool {
+func (r *roots) current(ctx context.Context) *x509.CertPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pool, err := r.load()
@@ -46,7 +46,7 @@ func (r *roots) current() *x509.CertPool {
 	if err == nil {
 		r.last = pool
 	} else if text = err.Error(); text != r.failed {
-		klog.ErrorS(err, "Cannot read the CAs of the API server: keeping those in use", "file", r.from)
+		klog.FromContext(ctx).Error(err, "Cannot read the CAs of the API server: keeping those in use", "file", r.from)
 	}
 	r.failed = text
 	return r.last
@@ -66,9 +66,9 @@ func (r *roots) load() (*x509.CertPool, error) {
 
 // firstPool returns the CAs to start with. A part that cannot be read is warned about only,
 // because the others may be all that is needed.
-func firstPool(from string, pem []byte) (*x509.CertPool, error) {
+func firstPool(ctx context.Context, from string, pem []byte) (*x509.CertPool, error) {
 	if err := pemcheck.Check(from, pem); err != nil {
-		klog.ErrorS(err, "A part of the CAs of the API server cannot be read", "file", from)
+		klog.FromContext(ctx).Error(err, "A part of the CAs of the API server cannot be read", "file", from)
 	}
 	pool, err := poolOf(pem)
 	if err != nil {
@@ -100,7 +100,7 @@ func kubeconfigCA(path string) func() ([]byte, error) {
 // connects by itself, with those of the start.
 func (c *Config) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	cfg := c.TLS.Clone()
-	cfg.RootCAs = c.roots.current()
+	cfg.RootCAs = c.roots.current(ctx)
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {

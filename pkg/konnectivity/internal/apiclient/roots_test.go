@@ -22,6 +22,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
 
 // servingOfNewCA returns a certificate for loopback, issued by a CA that it creates.
@@ -81,16 +85,22 @@ func TestRotatedCA(t *testing.T) {
 		}
 	}
 	write(oldCA)
-	cfg, err := Load(file)
+	cfg, err := Load(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.QPS = -1
 	client := NewClient(cfg)
+	var logged atomic.Int32 // by the logger of the request, which is the program's
+	ctx := klog.NewContext(t.Context(), logtest.New(func(_ int, text string) {
+		if strings.Contains(text, "Cannot read the CAs of the API server") {
+			logged.Add(1)
+		}
+	}))
 	call := func(step string, good bool) {
 		t.Helper()
 		client.CloseIdle()
-		resp, err := client.request(t.Context(), "", http.MethodGet, "/", nil)
+		resp, err := client.request(ctx, "", http.MethodGet, "/", nil)
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -110,6 +120,9 @@ func TestRotatedCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	call("half of the file is written", true)
+	if n := logged.Load(); n != 1 {
+		t.Errorf("the request's logger got the problem %d times, want 1", n)
+	}
 	write(newCA)
 	call("only the new CA is trusted", true)
 	cfg.roots.wantProblem(t, "")
@@ -120,7 +133,7 @@ func TestRotatedCA(t *testing.T) {
 // wantProblem checks what the log was told about the CAs.
 func (r *roots) wantProblem(t *testing.T, part string) {
 	t.Helper()
-	r.current()
+	r.current(t.Context())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !strings.Contains(r.failed, part) || part == "" && r.failed != "" {
@@ -145,7 +158,7 @@ func TestDamagedServiceAccountCA(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := inCluster(dir)
+		_, err := inCluster(t.Context(), dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d bytes: %v, want an error about %q", len(content), err, want)
 		}

@@ -30,7 +30,7 @@ type Program struct {
 	Name, About, Example string
 	// Flags adds the program's own flags.
 	Flags func(*pflag.FlagSet)
-	// Run serves until it is asked to stop.
+	// Run serves until it is asked to stop. ctx carries the logger.
 	Run func(ctx context.Context, signals *daemon.Signals) error
 }
 
@@ -43,10 +43,11 @@ func (p Program) Command() *cobra.Command {
 			cmd.SilenceUsage = true
 			defer heedLimit(os.Getenv, "/")()
 			defer tuneMemory()()
-			klog.InfoS("Starting", "program", p.Name, "version", version.Get().String())
+			logger := klog.Background()
+			logger.Info("Starting", "program", p.Name, "version", version.Get().String())
 			signals := daemon.Notify()
 			defer signals.Stop()
-			return p.Run(cmd.Context(), signals)
+			return p.Run(klog.NewContext(cmd.Context(), logger), signals)
 		},
 	}
 	p.Flags(cmd.Flags())
@@ -61,10 +62,10 @@ const stopBound = 3 * time.Second
 
 // Bounded runs run, and leaves it behind when it has not ended some seconds after
 // the grace for open connections: a process that was asked to stop does stop.
-func Bounded(signals *daemon.Signals, grace time.Duration, run func() error) error {
+func Bounded(ctx context.Context, signals *daemon.Signals, grace time.Duration, run func() error) error {
 	err := daemon.Until(daemon.After(signals.Deadline(grace), stopBound), run)
 	if errors.Is(err, daemon.ErrForced) {
-		klog.InfoS("Stopped with work still open")
+		klog.FromContext(ctx).Info("Stopped with work still open")
 		return nil
 	}
 	return err

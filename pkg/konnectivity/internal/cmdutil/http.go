@@ -33,7 +33,7 @@ func serve(ctx context.Context, name, host string, port int, h http.Handler, lim
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	go func() {
 		if err := srv.Serve(limits.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Listener failed", "name", name)
+			klog.FromContext(ctx).Error(err, "Listener failed", "name", name)
 		}
 	}()
 	return nil

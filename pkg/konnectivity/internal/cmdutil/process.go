@@ -18,14 +18,14 @@ import (
 )
 
 // Notify tells systemd about a state, for example "READY=1", if it waits for it.
-func Notify(state string) {
+func Notify(ctx context.Context, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		klog.V(1).InfoS("Cannot tell systemd", "err", err)
+		klog.FromContext(ctx).V(1).Info("Cannot notify systemd", "err", err)
 		return
 	}
 	defer func() { _ = c.Close() }()

@@ -12,7 +12,7 @@ import (
 )
 
 // Tracing starts to export spans as the file says; without a file the tracer is nil. stop exports what is left.
-func Tracing(file, program string) (tracer *trace.Tracer, stop func(), err error) {
+func Tracing(logger klog.Logger, file, program string) (tracer *trace.Tracer, stop func(), err error) {
 	if file == "" {
 		return nil, func() {}, nil
 	}
@@ -20,10 +20,10 @@ func Tracing(file, program string) (tracer *trace.Tracer, stop func(), err error
 	if err != nil {
 		return nil, nil, err
 	}
-	tracer = trace.New(cfg, program, version.Get().String(), klog.Background())
+	tracer = trace.New(cfg, program, version.Get().String(), logger)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); tracer.Run(ctx) }()
-	klog.V(1).InfoS("Exporting spans", "endpoint", cfg.Endpoint)
+	logger.V(1).Info("Exporting spans", "endpoint", cfg.Endpoint)
 	return tracer, func() { cancel(); <-done }, nil
 }

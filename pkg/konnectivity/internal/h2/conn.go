@@ -87,15 +87,15 @@ const floodLimit = 4 << 20
 // Conn is one HTTP/2 connection. Serve reads it. All other methods may be called from
 // any goroutine and never block.
 type Conn struct {
-	cfg    Config
-	client bool
-	nc     net.Conn
-	in     *netx.Conn
-	out    *netx.Out
-	parse  parser
-	table  headerTable
-	deaf   atomic.Pointer[error] // why the peer no longer takes data
-	fed    []*Stream             // streams that got data from the input being read
+	cfg      Config
+	client   bool
+	nc       net.Conn
+	in       *netx.Conn
+	out      *netx.Out
+	parse    parser
+	table    headerTable
+	writeErr atomic.Pointer[error] // why the peer no longer takes data
+	fed      []*Stream             // streams that got data from the input being read
 
 	mu        sync.Mutex
 	streams   map[uint32]*Stream

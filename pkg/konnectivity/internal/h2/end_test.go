@@ -171,7 +171,7 @@ func TestLastWords(t *testing.T) {
 			if h.got != frames*size {
 				t.Errorf("%d of %d bytes were heard", h.got, frames*size)
 			}
-			if p.c.deaf.Load() == nil {
+			if p.c.writeErr.Load() == nil {
 				t.Error("no write has failed")
 			}
 			if err := <-p.ok; err == nil || errors.Is(err, io.EOF) {

@@ -92,7 +92,7 @@ func (c *Conn) Leaving() bool {
 // writeFailed lets the connection read what the peer has sent before, for the time
 // LastWords.
 func (c *Conn) writeFailed(err error) {
-	c.deaf.Store(&err)
+	c.writeErr.Store(&err)
 	if errors.Is(err, os.ErrDeadlineExceeded) || c.nc.SetReadDeadline(time.Now().Add(c.cfg.LastWords)) != nil {
 		_ = c.nc.Close() // another goroutine is ending the connection
 	}
@@ -101,7 +101,7 @@ func (c *Conn) writeFailed(err error) {
 // readError returns the reason why the connection has ended. A failed read may not
 // know it, as the kernel reports a reset only once.
 func (c *Conn) readError(err error) error {
-	why := c.deaf.Load()
+	why := c.writeErr.Load()
 	switch {
 	case c.Leaving() && (errors.Is(err, net.ErrClosed) || why != nil && errors.Is(err, io.EOF)):
 		return io.EOF // the end was announced before

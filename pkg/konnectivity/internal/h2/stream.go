@@ -210,7 +210,7 @@ func (st *Stream) SendData(connID int64, from Sender, chunks ...*buffer.Chunk) b
 
 // openLocked reports whether the stream can send.
 func (st *Stream) openLocked() bool {
-	return st.send == sendOpen && st.c.deaf.Load() == nil
+	return st.send == sendOpen && st.c.writeErr.Load() == nil
 }
 
 // Consumed returns n received bytes to the window of the stream.

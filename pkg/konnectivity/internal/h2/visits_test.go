@@ -85,7 +85,7 @@ func TestSettingsFlood(t *testing.T) {
 	wantCalm(t, p)
 }
 
-// BenchmarkConnWindow: updates of the connection's window beside 900 streams that wait.
+// BenchmarkConnWindow: updates of the connection's window next to 900 streams that wait.
 func BenchmarkConnWindow(b *testing.B) {
 	c := crowd(b)
 	for b.Loop() {
@@ -100,7 +100,7 @@ func BenchmarkConnWindow(b *testing.B) {
 	}
 }
 
-// BenchmarkSettings: the largest frame of SETTINGS beside 900 streams that wait.
+// BenchmarkSettings: the largest frame of SETTINGS next to 900 streams that wait.
 func BenchmarkSettings(b *testing.B) {
 	c := crowd(b)
 	var entries []byte

@@ -131,7 +131,7 @@ func TestRefusedDial(t *testing.T) {
 }
 
 // TestWindowBoundsMemory: a receiver that does not consume gets its window and no
-// byte more, and a stream beside it goes on.
+// byte more, and a stream next to it goes on.
 func TestWindowBoundsMemory(t *testing.T) {
 	e := newEnds(t, Config{Window: 128 << 10, MaxWindow: 128 << 10})
 	s, a := e.open(t)

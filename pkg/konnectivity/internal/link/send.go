@@ -167,7 +167,7 @@ func (l *Link) fill(b *batch) bool {
 	b.items, b.wake = b.items[:0], b.wake[:0]
 	b.ctrl, l.ctrl = l.ctrl, b.ctrl[:0]
 	for _, st := range l.credits {
-		st.owing = false
+		st.creditQueued = false
 		if !st.state.remoteEnded() && st.owed > 0 {
 			b.ctrl = appendCredit(b.ctrl, st.id, st.owed)
 			st.allowed += st.owed

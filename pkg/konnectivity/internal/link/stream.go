@@ -28,7 +28,7 @@ const (
 
 // Stream is one tunneled connection on a link.
 //
-// The flags listed, waiting and owing are not part of its state. They are independent of it
+// The flags listed, waiting and creditQueued are not part of its state. They are independent of it
 // and of each other: the first is about what this side sends, the second about the source
 // of that, the third about credit for the peer. A closed stream leaves the lists that it
 // is on when its turn comes.
@@ -38,20 +38,20 @@ type Stream struct {
 	r  tunnel.Receiver
 
 	// All guarded by l.mu.
-	credit  int // bytes that this side may still send
-	quiet   int // credit that must arrive before BLOCKED is sent again
-	queue   []*buffer.Chunk
-	queued  int
-	deficit int
-	round   uint32  // round in which it got its last quantum
-	next    *Stream // in a flowQueue
-	state   streamState
-	listed  bool          // in one of the link's flow queues
-	waiting bool          // the receiver waits for Writable
-	owing   bool          // in l.credits
-	end     endKind       // sent after the queue
-	reason  string        // of end
-	opened  time.Duration // since the link's start
+	credit       int // bytes that this side may still send
+	quiet        int // credit that must arrive before BLOCKED is sent again
+	queue        []*buffer.Chunk
+	queued       int
+	deficit      int
+	round        uint32  // round in which it got its last quantum
+	next         *Stream // in a flowQueue
+	state        streamState
+	listed       bool          // in one of the link's flow queues
+	waiting      bool          // the receiver waits for Writable
+	creditQueued bool          // in l.credits
+	end          endKind       // sent after the queue
+	reason       string        // of end
+	opened       time.Duration // since the link's start
 
 	allowed    int // bytes the peer may still send
 	window     int

@@ -82,7 +82,7 @@ func (st *Stream) Consumed(n int) {
 	}
 	st.owed += n
 	much := st.owed >= st.window/4
-	if st.owing || over || !much && !late {
+	if st.creditQueued || over || !much && !late {
 		return
 	}
 	if much {
@@ -98,7 +98,7 @@ const creditAfter = 10 * time.Second
 
 // oweLocked makes the writer send the credit that is owed.
 func (st *Stream) oweLocked() {
-	st.owing = true
+	st.creditQueued = true
 	st.credited = time.Since(st.l.start)
 	st.l.credits = append(st.l.credits, st)
 	st.l.kickLocked()
@@ -237,7 +237,7 @@ func (st *Stream) slackenLocked() {
 	}
 	st.slack += by
 	st.widened = time.Since(l.start)
-	if !st.owing {
+	if !st.creditQueued {
 		st.oweLocked()
 	}
 }

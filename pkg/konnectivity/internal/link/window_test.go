@@ -83,7 +83,7 @@ func TestSlowReceiverShowsLife(t *testing.T) {
 func (st *Stream) allowedNow() int {
 	st.l.mu.Lock()
 	defer st.l.mu.Unlock()
-	if st.owing {
+	if st.creditQueued {
 		return st.allowed + st.owed
 	}
 	return st.allowed

@@ -134,7 +134,7 @@ func (m *windowModel) check() {
 			continue
 		}
 		slack += st.slack
-		if !st.state.remoteEnded() && st.owed >= st.window/4 && !st.owing {
+		if !st.state.remoteEnded() && st.owed >= st.window/4 && !st.creditQueued {
 			m.Fatalf("stream %d: no credit is sent for %d bytes", st.id, st.owed)
 		}
 		if !st.state.remoteEnded() && st.allowed+st.unconsumed+st.owed != st.window {

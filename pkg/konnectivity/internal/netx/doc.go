@@ -9,5 +9,5 @@
 // Package net keeps a goroutine for each blocked write and tells Go's scheduler of each system
 // call. Without the latter 16 uploads are 1.14 times as fast, and 16 gRPC downloads 1.2 times
 // (docs/tunnel-benchmark.md, "What was changed for speed"). calls_race.go uses package syscall,
-// so that the race detector sees the calls.
+// so that the race detector sees the calls. See docs/adr/0013-own-netx-and-promtext.md.
 package netx

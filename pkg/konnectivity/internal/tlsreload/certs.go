@@ -67,7 +67,7 @@ type Loader struct {
 }
 
 // NewLoader loads the files once; it fails where a restart would fail too, and only warns
-// of a part that cannot be read beside one that can. logger gets this, reloads and their
+// of a part that cannot be read next to one that can. logger gets this, reloads and their
 // failures.
 func NewLoader(files Files, logger logr.Logger) (*Loader, error) {
 	l := &Loader{files: files, logger: logger}

@@ -12,7 +12,7 @@ const lastWords = 500 * time.Millisecond
 // listenOnLocked follows the agent's close. It ends the sending direction alone where
 // the receiver reads on, else the connection.
 func (c *Conn) listenOnLocked() {
-	if c.deaf {
+	if c.receiverClosed {
 		c.forgetLocked()
 		return
 	}

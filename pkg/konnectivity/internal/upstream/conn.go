@@ -14,7 +14,7 @@ import (
 // Conn is one connection of a session.
 //
 // Five flags are not part of its state. Each may be set in several states, with or without
-// the others: listed and waiting are about the queue and its source, deaf is about the
+// the others: listed and waiting are about the queue and its source, receiverClosed is about the
 // receiver, heard and replied are about the data that has come since two different moments.
 type Conn struct {
 	s      *Session
@@ -23,18 +23,18 @@ type Conn struct {
 	r      tunnel.Receiver
 
 	// Guarded by s.mu.
-	queue   []*buffer.Chunk
-	queued  int
-	held    int       // bytes the receiver has not consumed
-	moved   time.Time // when the receiver last consumed while it was slow
-	state   connState
-	listed  bool  // in Session.ready
-	waiting bool  // the receiver waits for Writable
-	deaf    bool  // the receiver no longer reads
-	heard   bool  // data arrived since the last check by hearOut
-	replied bool  // something arrived after the last data had left
-	mark    int64 // Session.given after the last data or, at an agent, after the close
-	demand  demand
+	queue          []*buffer.Chunk
+	queued         int
+	held           int       // bytes the receiver has not consumed
+	moved          time.Time // when the receiver last consumed while it was slow
+	state          connState
+	listed         bool  // in Session.ready
+	waiting        bool  // the receiver waits for Writable
+	receiverClosed bool  // the receiver no longer reads
+	heard          bool  // data arrived since the last check by hearOut
+	replied        bool  // something arrived after the last data had left
+	mark           int64 // Session.given after the last data or, at an agent, after the close
+	demand         demand
 
 	lastData time.Time // when data was given to HTTP/2
 }
@@ -150,7 +150,7 @@ func (c *Conn) CloseWrite() { c.closeSend() }
 // Close implements tunnel.Stream.
 func (c *Conn) Close() {
 	c.s.mu.Lock()
-	c.deaf = true
+	c.receiverClosed = true
 	if c.state == stateHalfClosedLocal && !c.s.server { // the receiver no longer waits for late data
 		c.forgetLocked()
 	}

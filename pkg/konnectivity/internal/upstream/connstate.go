@@ -14,7 +14,7 @@ package upstream
 //	draining         delayed                    HTTP/2 has sent all data
 //	delayed          halfClosedLocal            Config.HoldClose is over: the close is sent
 //	open or closing  halfClosedLocal            CLOSE_REQ comes, at an agent, which answers it and goes on to closed
-//	halfClosedLocal  closed                     CLOSE_RSP comes, at a server; lastWords is over, at an agent that is not deaf
+//	halfClosedLocal  closed                     CLOSE_RSP comes, at a server; lastWords is over, at an agent whose receiver still reads
 //
 // In each state, the other side's close, a reset, a dial that fails or is canceled, and the
 // end of the session close the connection. It stays closed, and is not in Session.conns.

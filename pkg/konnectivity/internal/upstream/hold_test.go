@@ -185,7 +185,7 @@ func TestDialBesideSlow(t *testing.T) {
 }
 
 // TestBulkBesideSlow: nor is one whose receiver takes 320 MB/s. The slow one cannot get all
-// beside it.
+// next to it.
 func TestBulkBesideSlow(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"slow": 30 * time.Millisecond, "stalled": time.Hour} {
 		t.Run(name, func(t *testing.T) {

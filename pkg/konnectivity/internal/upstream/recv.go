@@ -37,7 +37,7 @@ func (s *Session) flushAcc() {
 	s.cfg.Observe(true, wire.Data)
 	s.mu.Lock()
 	c := s.conns[s.accID]
-	if c == nil || c.deaf {
+	if c == nil || c.receiverClosed {
 		s.mu.Unlock()
 		n := chunk.Len()
 		chunk.Release()

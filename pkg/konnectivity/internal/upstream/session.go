@@ -74,7 +74,7 @@ var ErrOverflow = fmt.Errorf("%w: its peer has no flow control", tunnel.ErrEvict
 
 // Session is one stream of upstream's protocol between server and agent.
 //
-// Its flags are independent. The flags unknown, astray, told and twice each record that one
+// Its flags are independent. The flags unknown, sawMisdirected, sawUnknownID and sawReusedID each record that one
 // kind of event has occurred, as only the first one is logged. The flag pumping changes with
 // what there is to send, and closed is set at the end.
 type Session struct {
@@ -88,22 +88,22 @@ type Session struct {
 	payload int64
 	unknown bool // got a packet of an unknown type
 
-	mu       sync.Mutex
-	account  *membudget.Account
-	flushing map[*Conn]struct{} // closed, but the data they received is not passed on yet
-	conns    map[int64]*Conn
-	dials    map[int64]*Conn
-	nextID   int64   // the highest connection ID
-	astray   bool    // got a packet that its peer must not send
-	told     bool    // reported a packet for a connection that never existed
-	twice    bool    // reported an ID that was used twice
-	ready    []*Conn // connections with queued data, in turn
-	inFlight int
-	given    int64     // bytes handed to HTTP/2 so far; all but inFlight have been written
-	sentAt   time.Time // when some of them were written
-	pumping  bool      // a goroutine is in pump, or about to be
-	hold     hold
-	closed   bool // the stream is over
+	mu             sync.Mutex
+	account        *membudget.Account
+	flushing       map[*Conn]struct{} // closed, but the data they received is not passed on yet
+	conns          map[int64]*Conn
+	dials          map[int64]*Conn
+	nextID         int64   // the highest connection ID
+	sawMisdirected bool    // got a packet that its peer must not send
+	sawUnknownID   bool    // reported a packet for a connection that never existed
+	sawReusedID    bool    // reported an ID that was used twice
+	ready          []*Conn // connections with queued data, in turn
+	inFlight       int
+	given          int64     // bytes handed to HTTP/2 so far; all but inFlight have been written
+	sentAt         time.Time // when some of them were written
+	pumping        bool      // a goroutine is in pump, or about to be
+	hold           hold
+	closed         bool // the stream is over
 }
 
 // New returns a session over an HTTP/2 stream, which must get it as its handler.

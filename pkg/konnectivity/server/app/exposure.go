@@ -13,16 +13,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 )
 
-// unauthenticated is a warning if agents may connect from other machines without a token
-// or a certificate, and else empty. Upstream's server runs like that without a word; to
-// refuse it would break those who exchange the program alone.
-func (o *Options) unauthenticated() string {
+// unauthenticated reports whether agents may connect from other machines without a token
+// or a certificate. Upstream's server runs like that without a warning. Refusing to start
+// would break users who replace only the program.
+func (o *Options) unauthenticated() bool {
 	host := strings.Trim(o.AgentBindAddress, "[]")
-	if o.usesTokens() || o.ClusterCaCert != "" || host == "localhost" || net.ParseIP(host).IsLoopback() {
-		return ""
-	}
-	return "Agents are not authenticated: each host that reaches the agents' port can take over connections of kube-apiserver. " +
-		"Set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience, or bind to loopback with --agent-bind-address"
+	return !o.usesTokens() && o.ClusterCaCert == "" && host != "localhost" && !net.ParseIP(host).IsLoopback()
 }
 
 // frontTLS is for clients over TCP.

@@ -56,7 +56,7 @@ func (k *leaseKeeper) run(ctx context.Context) {
 			k.sweep(ctx)
 		} else {
 			if ctx.Err() == nil {
-				klog.ErrorS(err, "Cannot renew lease", "name", k.name)
+				klog.FromContext(ctx).Error(err, "Cannot renew lease", "name", k.name)
 			}
 			next.Reset(leaseRetry)
 		}
@@ -112,6 +112,6 @@ func (k *leaseKeeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := k.leases.Delete(ctx, k.name, ""); err != nil {
-		klog.ErrorS(err, "Cannot remove lease", "name", k.name)
+		klog.FromContext(ctx).Error(err, "Cannot remove lease", "name", k.name)
 	}
 }

@@ -36,7 +36,7 @@ func TestLeaseIsTriedAgain(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := apiclient.Load(path)
+	cfg, err := apiclient.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,18 +32,18 @@ func (o *Options) localRules() ([]destinations.Rule, error) {
 }
 
 // addLocal lets the server make the connections to --local-destinations itself: by an agent in this process.
-func (o *Options) addLocal(s *server.Server) error {
+func (o *Options) addLocal(s *server.Server, logger klog.Logger) error {
 	rules, err := o.localRules()
 	if err != nil || len(rules) == 0 {
 		return err
 	}
 	policy := destinations.Policy{Allow: rules}
-	a := agent.New(agent.Config{Policy: policy, Link: o.Link.Config(), Logger: klog.Background()}, agent.NewMetrics())
+	a := agent.New(agent.Config{Policy: policy, Link: o.Link.Config(), Logger: logger}, agent.NewMetrics())
 	near, far := net.Pipe()
 	s.AddLocal(near, func(address string) bool { return isLocal(&policy, address) })
 	go func() {
 		if err := a.Serve(far); err != nil {
-			klog.V(1).InfoS("The link for local destinations has ended", "err", err)
+			logger.V(1).Info("The link for local destinations has ended", "err", err)
 		}
 	}()
 	return nil

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -21,7 +23,7 @@ func TestLocalDestinations(t *testing.T) {
 	o := NewOptions()
 	o.LocalDestinations = []string{target, "127.0.0.1:1"}
 	s := server.New(server.Config{}, server.NewMetrics())
-	if err := o.addLocal(s); err != nil {
+	if err := o.addLocal(s, klog.Background()); err != nil {
 		t.Fatal(err)
 	}
 	dir := tunneltest.ShortDir(t)

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/cmdutil/cmdutiltest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 )
 
-// parse returns the options that arguments make, beside those for a socket.
+// parse returns the options that arguments make, in addition to those for a socket.
 func parse(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o := NewOptions()
@@ -71,7 +73,7 @@ func TestFlagsReachTheServer(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	c := o.config(nil)
+	c := o.config(nil, klog.Background())
 	for name, ok := range map[string]bool{
 		"keepalive": c.AgentKeepalive == time.Minute && c.FrontendKeepalive == 2*time.Minute,
 		"buffers":   c.PeerBuffer == 2_000_000 && c.TotalBuffer == 3_000_000 && c.ConnBuffer == 70_000 && c.PauseSlow,
@@ -86,13 +88,13 @@ func TestFlagsReachTheServer(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	if own := parse(t, "--link=fairlead").config(nil); own.Protocol != settings.ProtocolFairlead {
+	if own := parse(t, "--link=fairlead").config(nil, klog.Background()); own.Protocol != settings.ProtocolFairlead {
 		t.Errorf("--link=fairlead does not require Fairlead's protocol: %+v", own)
 	}
-	if by := parse(t, "--agent-claims=any").config(nil).Claims.By; by != "any" {
+	if by := parse(t, "--agent-claims=any").config(nil, klog.Background()).Claims.By; by != "any" {
 		t.Errorf("the flag does not override the variable: %q", by)
 	}
-	tokens := parse(t, "--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a", "--token-review-interval=7m").config(nil)
+	tokens := parse(t, "--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a", "--token-review-interval=7m").config(nil, klog.Background())
 	if _, ok := tokens.Tokens.(server.TokenReviewer); !ok || tokens.ReviewInterval != 7*time.Minute {
 		t.Errorf("tokens of connected agents are reviewed by %T every %v, want every 7m", tokens.Tokens, tokens.ReviewInterval)
 	}

@@ -42,7 +42,7 @@ func TestWarningIsLogged(t *testing.T) {
 // TestDefaultsOfReviews: with the defaults, tokens of connected agents are reviewed each 10
 // minutes, and no hundred hosts with wrong tokens keep agents out.
 func TestDefaultsOfReviews(t *testing.T) {
-	c := parse(t, "--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a").config(nil)
+	c := parse(t, "--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a").config(nil, klog.Background())
 	if c.ReviewInterval != 10*time.Minute {
 		t.Errorf("tokens are reviewed each %v, want 10 minutes", c.ReviewInterval)
 	}

@@ -28,7 +28,7 @@ func NewCommand() *cobra.Command {
 	o := NewOptions()
 	return cmdutil.Program{
 		Name: "konnectivity-server", About: "Accepts connections of kube-apiserver and forwards them through agents.", Flags: o.AddFlags,
-		Example: `  # beside kube-apiserver, for agents that show tokens of their ServiceAccount
+		Example: `  # on a control plane node, for agents that authenticate with tokens of their ServiceAccount
   konnectivity-server --mode=grpc --uds-name=/run/konnectivity/server.socket --server-port=0 --agent-port=8132 \
     --cluster-cert=/etc/kubernetes/pki/apiserver.crt --cluster-key=/etc/kubernetes/pki/apiserver.key \
     --kubeconfig=/etc/kubernetes/konnectivity-server.conf --agent-namespace=kube-system \
@@ -43,7 +43,7 @@ func Run(ctx context.Context, o *Options, signals *daemon.Signals) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
-	return cmdutil.Bounded(signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
+	return cmdutil.Bounded(ctx, signals, o.GracefulShutdownTimeout, func() error { return o.run(ctx, signals) })
 }
 
 func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
@@ -51,19 +51,19 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	defer cancel()
 	cmdutil.LimitProcessors(o.LinksPerAgent)
 	m := server.NewMetrics()
-	client, err := o.kubeClient(reviewQPS, reviewBurst)
+	client, err := o.kubeClient(ctx, reviewQPS, reviewBurst)
 	if err != nil {
 		return err
 	}
-	cfg := o.config(client)
-	tracer, stopTracing, err := cmdutil.Tracing(o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
+	cfg := o.config(client, klog.FromContext(ctx))
+	tracer, stopTracing, err := cmdutil.Tracing(cfg.Logger, o.TracingConfigFile, "konnectivity-server") //nolint:contextcheck // it exports until all else has ended
 	if err != nil {
 		return err
 	}
 	defer stopTracing()
 	cfg.Tracer = tracer
-	s := server.New(cfg, m)               //nolint:contextcheck // its reviews and connections end with Shutdown
-	if err := o.addLocal(s); err != nil { //nolint:contextcheck // the link ends with Shutdown
+	s := server.New(cfg, m)                           //nolint:contextcheck // its reviews and connections end with Shutdown
+	if err := o.addLocal(s, cfg.Logger); err != nil { //nolint:contextcheck // the link ends with Shutdown
 		return err
 	}
 	if err := o.listen(ctx, s, m); err != nil {
@@ -75,7 +75,7 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 	src := &stateSource{o: o, s: s}
 	leave := func() {}
 	if o.EnableLeaseController {
-		leases, err := o.kubeClient(0, 0) // of its own: reviews of tokens must not keep the Lease waiting
+		leases, err := o.kubeClient(ctx, 0, 0) // a separate client: reviews of tokens must not keep the Lease waiting
 		if err != nil {
 			return err
 		}
@@ -88,10 +88,10 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 		return err
 	}
 	go cmdutil.Settle(ctx, s.Established)
-	cmdutil.Notify("READY=1")
+	cmdutil.Notify(ctx, "READY=1")
 	<-signals.First
-	cmdutil.Notify("STOPPING=1")
-	klog.V(1).InfoS("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
+	cmdutil.Notify(ctx, "STOPPING=1")
+	cfg.Logger.V(1).Info("Stopping", "grace", o.GracefulShutdownTimeout, "connections", s.Established())
 	var left sync.WaitGroup
 	left.Go(leave)
 	grace, done := cmdutil.Grace(ctx, o.GracefulShutdownTimeout, signals)
@@ -107,11 +107,11 @@ func (o *Options) run(ctx context.Context, signals *daemon.Signals) error {
 const reviewQPS, reviewBurst = 50, 100
 
 // kubeClient returns a client with the flags' rate, or with a default where flags are 0.
-func (o *Options) kubeClient(qps float32, burst int) (*apiclient.Client, error) {
+func (o *Options) kubeClient(ctx context.Context, qps float32, burst int) (*apiclient.Client, error) {
 	if !o.usesTokens() && !o.EnableLeaseController && o.StatePort == 0 {
 		return nil, nil
 	}
-	cfg, err := apiclient.Load(o.KubeconfigPath)
+	cfg, err := apiclient.Load(ctx, o.KubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (o *Options) kubeClient(qps float32, burst int) (*apiclient.Client, error) 
 	return apiclient.NewClient(cfg), nil
 }
 
-func (o *Options) config(client *apiclient.Client) server.Config {
+func (o *Options) config(client *apiclient.Client, logger klog.Logger) server.Config {
 	strategies, _ := server.ParseStrategies(o.ProxyStrategies)
 	nonNode, _ := prefixes(o.NonNodeCIDRs)
 	cfg := server.Config{
@@ -131,7 +131,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 		PauseSlow: o.Link.Pause(), ConnBuffer: o.Link.ConnBuffer, PeerBuffer: o.Link.PeerBuffer, TotalBuffer: o.Link.TotalBuffer, Link: o.Link.Config(),
 		Claims:         server.Claims{By: o.AgentClaims, DefaultRoute: o.DefaultRoute, NonNodeCIDRs: nonNode},
 		ReviewInterval: o.TokenReviewInterval,
-		Logger:         klog.Background(),
+		Logger:         logger,
 	}
 	if o.ClusterCaCert != "" {
 		// The loader is there before the first agent is.
@@ -147,7 +147,7 @@ func (o *Options) config(client *apiclient.Client) server.Config {
 }
 
 // tls returns a configuration that follows its files. Protocols have to be in it from the
-// start: connections get one of their own, made of what the files say and of this.
+// start: each connection gets a copy, with what the files say.
 func (o *Options) tls(m *server.Metrics, peer string, files tlsreload.Files, protocols ...string) (*tls.Config, error) {
 	cfg, _, err := o.loadTLS(m, peer, files, protocols...)
 	return cfg, err
@@ -186,8 +186,11 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 	if err := o.checkCertificates(); err != nil {
 		return err
 	}
-	if warning := o.unauthenticated(); warning != "" {
-		klog.ErrorS(nil, warning)
+	logger := klog.FromContext(ctx)
+	if o.unauthenticated() {
+		logger.Error(nil, "Agents are not authenticated: each host that reaches the agents' port can take over connections of kube-apiserver",
+			"address", o.AgentBindAddress,
+			"remedy", "set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience, or bind to loopback with --agent-bind-address")
 	}
 	agentTLS, certificate, err := o.loadTLS(m, "agents", tlsreload.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCaCert})
 	if err != nil {
@@ -199,22 +202,22 @@ func (o *Options) listen(ctx context.Context, s *server.Server, m *server.Metric
 		return err
 	}
 	//nolint:contextcheck // Shutdown ends connections, after their grace; ctx may not
-	serve("agents", func() error { return s.ServeAgents(l.agents, agentTLS) })
+	serve(logger, "agents", func() error { return s.ServeAgents(l.agents, agentTLS) })
 	if o.Mode == "grpc" {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeGRPC(l.front, l.frontTLS) })
+		serve(logger, "clients", func() error { return s.ServeGRPC(l.front, l.frontTLS) })
 	} else {
 		//nolint:contextcheck // as above
-		serve("clients", func() error { return s.ServeHTTPConnect(l.front, l.frontTLS) })
+		serve(logger, "clients", func() error { return s.ServeHTTPConnect(l.front, l.frontTLS) })
 	}
 	return nil
 }
 
-// serve runs f beside the caller. That its listener is closed is how it ends.
-func serve(whom string, f func() error) {
+// serve runs f in the background until its listener is closed. The log names it by listener.
+func serve(logger klog.Logger, listener string, f func() error) {
 	go func() {
 		if err := f(); !errors.Is(err, net.ErrClosed) {
-			klog.ErrorS(err, "Cannot serve", "whom", whom)
+			logger.Error(err, "Serving failed", "listener", listener)
 		}
 	}()
 }

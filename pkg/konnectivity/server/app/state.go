@@ -130,7 +130,7 @@ func (o *Options) serveState(ctx context.Context, m *server.Metrics, src *stateS
 	if err != nil {
 		return fmt.Errorf("--state-port: %w", err)
 	}
-	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, o.stateHandler(src)), o.stateLimits())
+	serveTLSOn(ctx, "state port", l, cfg, authenticated(auth, klog.FromContext(ctx), o.stateHandler(src)), o.stateLimits())
 	return nil
 }
 
@@ -140,8 +140,8 @@ func (o *Options) stateHost() string { return cmp.Or(o.StateBindAddress, o.Agent
 
 // authenticated lets requests through whose bearer token is accepted. Refusals of one peer are
 // logged once, and then counted.
-func authenticated(auth *apiclient.TokenAuth, next http.Handler) http.Handler {
-	refused := logthrottle.New(klog.Background(), 0)
+func authenticated(auth *apiclient.TokenAuth, logger klog.Logger, next http.Handler) http.Handler {
+	refused := logthrottle.New(logger, 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if _, err := auth.Check(r.Context(), r.RemoteAddr, token); err != nil {

@@ -69,7 +69,7 @@ func leaseAPI(t *testing.T, durations ...time.Duration) *apiclient.Client {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := apiclient.Load(path)
+	cfg, err := apiclient.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func serveOn(ctx context.Context, name string, l net.Listener, h http.Handler, l
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	go func() {
 		if err := srv.Serve(limits.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Listener failed", "name", name)
+			klog.FromContext(ctx).Error(err, "Listener failed", "name", name)
 		}
 	}()
 }

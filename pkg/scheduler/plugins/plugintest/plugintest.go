@@ -59,7 +59,7 @@ type Plugin struct {
 	Points []string
 }
 
-// Counting are the in-tree filters, beside NodeResourcesFit, to whom other pods matter.
+// Counting are the in-tree filters, in addition to NodeResourcesFit, to whom other pods matter.
 func Counting() []Plugin {
 	points := []string{"PreFilter", "Filter"}
 	return []Plugin{
@@ -69,7 +69,7 @@ func Counting() []Plugin {
 	}
 }
 
-// New makes a cluster of these nodes and pods with a plugin at these extension points, beside NodeResourcesFit. All pods
+// New makes a cluster of these nodes and pods with a plugin at these extension points, in addition to NodeResourcesFit. All pods
 // are in the informers, the bound ones in the snapshot, too, and the own ones that are nominated in the nominator.
 func New(t *testing.T, name string, factory frameworkruntime.PluginFactory, args string, nodes []*corev1.Node, pods []*corev1.Pod, points ...string) *Cluster {
 	t.Helper()

@@ -148,7 +148,7 @@ func newClient(base string, dial func(context.Context) (net.Conn, error), token 
 			DialContext: toServer, DialTLSContext: toServer, MaxConnsPerHost: conns, IdleConnTimeout: 20 * time.Second, MaxIdleConns: 2,
 		}}}
 	}
-	return &client{with(0), with(MaxScans + 1)} // one more, so that single connections are asked for beside scans
+	return &client{with(0), with(MaxScans + 1)} // one more, so that single connections are asked for while scans run
 }
 
 func unixAsker(path string) Asker {

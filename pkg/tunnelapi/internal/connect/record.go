@@ -24,7 +24,7 @@ import (
 // auditPrefix is that of annotations in the audit log of this API server.
 const auditPrefix = "connect." + v1alpha1.GroupName + "/"
 
-// Results of a connection beside the reasons of a refusal.
+// Results of a connection in addition to the reasons of a refusal.
 const (
 	resultOK      = "ok"      // both directions ended in order
 	resultAborted = "aborted" // the connection was open, and was reset

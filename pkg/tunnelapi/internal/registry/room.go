@@ -15,7 +15,7 @@ import (
 
 const (
 	// roomItems is how many connections the answers that are being written and the scans that run have together. It is
-	// more than the largest list has, so that small lists go on beside one.
+	// more than the largest list has, so that small lists go on next to one.
 	roomItems = MaxConnections + MaxConnections/4
 	// roomBlock is for how many objects at a time a scan asks for room.
 	roomBlock = 100

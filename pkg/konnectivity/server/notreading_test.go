@@ -25,7 +25,7 @@ func TestDeafAgent(t *testing.T) {
 	defer far.Close()
 	l := link.New(near, 1<<20, link.Config{})
 	defer l.Close()
-	s.reg.add(&Backend{agentID: "deaf", link: l, dials: map[*attempt]time.Time{}})
+	s.reg.add(&Backend{agentID: "stuck", link: l, dials: map[*attempt]time.Time{}})
 	address := strings.Repeat("x", maxAddress)
 	go s.Dial(address, sinktest.NewSink(nil, true)) // this dial is being written
 	if _, err := far.Read(make([]byte, 1)); err != nil {
@@ -43,7 +43,7 @@ func TestDeafAgent(t *testing.T) {
 			continue
 		}
 		var de *tunnel.DialError
-		if err := sink.DialErr(); !errors.As(err, &de) || de.Code != tunnel.CodeLimit || !strings.Contains(de.Message, `"deaf" does not read`) {
+		if err := sink.DialErr(); !errors.As(err, &de) || de.Code != tunnel.CodeLimit || !strings.Contains(de.Message, `"stuck" does not read`) {
 			t.Errorf("after %d dials: %v", n, err)
 		}
 		break
