@@ -67,7 +67,7 @@ func (c *Conn) Close() {
 func (c *Conn) Unsent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.deaf.Load() != nil {
+	if c.closed || c.writeErr.Load() != nil {
 		return false
 	}
 	if len(c.ctrl) > 0 || c.inPump || c.out.Buffered() > 0 || c.in.Unacked() > 0 {
