@@ -84,7 +84,7 @@ func (c *conn) finish(u, d flow, silent error) {
 	if errors.Is(u.end, errors.ErrUnsupported) {
 		u.end = nil // silent is set if that made a difference
 	}
-	if u.err == nil && u.end == nil && errors.Is(d.end, syscall.ENOTCONN) {
+	if u.err == nil && u.end == nil && left(d.end) {
 		d.end = nil // the client had ended its direction, and has left since
 	}
 	if silent != nil {
@@ -104,6 +104,12 @@ func (c *conn) finish(u, d flow, silent error) {
 	case sent != nil:
 		c.linger() // the answer is whole
 	}
+}
+
+// left reports whether a client could not be told the end because it has left. With TLS the end is a message, which meets the reset
+// that answered what came before it.
+func left(err error) bool {
+	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // heard notes when a destination has last sent something.

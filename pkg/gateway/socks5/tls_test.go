@@ -180,6 +180,36 @@ func TestSOCKS5InTLS(t *testing.T) {
 	}
 }
 
+// TestClientLeavesTLS: a client that has closed its connection, as kubectl does when it exits, has ended it in an orderly way, also if the
+// destination's last bytes and the end do not reach it.
+func TestClientLeavesTLS(t *testing.T) {
+	ca := newCA(t)
+	ca.server(t)
+	pair := ca.client(t, "carol", "ops")
+	w := newWorld(t, withTLS(t, ca))
+	w.name("bye.default", serveTCP(t, func(nc *net.TCPConn) {
+		_, _ = io.Copy(io.Discard, nc)
+		_, _ = io.WriteString(nc, "bye")
+		time.Sleep(100 * time.Millisecond) // the client's machine answers with a reset
+	}))
+	forward := dialerFunc(func(network, addr string) (net.Conn, error) {
+		return tls.Dial(network, addr, &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{pair}})
+	})
+	d, err := proxy.SOCKS5("tcp", w.addr, nil, forward)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := d.Dial("tcp", "bye.default:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(nc, "12345")
+	_ = nc.Close()
+	if r := w.ended(t, 1)[0]; r.Result != ResultOK {
+		t.Errorf("%+v", r)
+	}
+}
+
 type dialerFunc func(network, addr string) (net.Conn, error)
 
 func (f dialerFunc) Dial(network, addr string) (net.Conn, error) { return f(network, addr) }
