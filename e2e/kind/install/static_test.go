@@ -71,7 +71,7 @@ func staticPods(ctx context.Context, t *testing.T) {
 	})
 	file := bundletest.File("scheduler: {form: StaticPod}\ngateway: {enabled: true, form: StaticPod, rules: {allow: [{name: services, kinds: [Service]}]}}")
 	onNode(ctx, t, file, docBlock(t, "control-plane.md", "### The second scheduler", "sh"))
-	onNode(ctx, t, file, docBlock(t, "gateway.md", "## Beside a Konnectivity server", "sh"))
+	onNode(ctx, t, file, docBlock(t, "gateway.md", "## Next to a Konnectivity server", "sh"))
 	if _, err := suite.Client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "my-scheduler", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment of the scheduler: %v, want that it is gone", err)
 	}
