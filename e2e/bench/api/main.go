@@ -9,14 +9,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -29,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 )
 
 // name keeps the benchmark's cluster apart from the user's.
@@ -80,12 +79,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubeconfig := filepath.Join(dir, "kubeconfig") // not the user's
-	fairlead := func(ctx context.Context, args ...string) error {
-		return command(ctx, o.fairlead, append(args, "--name", name, "--kubeconfig", kubeconfig)...)
-	}
-	defer func() { err = errors.Join(err, fairlead(context.WithoutCancel(ctx), "down")) }()
-	if err := fairlead(ctx, "up", "--nodes", "1", "--agents", "1", "--operator", "--no-verify"); err != nil {
+	kubeconfig, down, err := benchcluster.Start(ctx, o.fairlead, dir, name, "", "--operator")
+	defer func() { err = errors.Join(err, down()) }()
+	if err != nil {
 		return err
 	}
 	b, err := connect(o, kubeconfig)
@@ -143,19 +139,6 @@ func connect(o options, kubeconfig string) (*bench, error) {
 		return nil, err
 	}
 	return &bench{options: o, kube: kube, dynamic: dyn, rest: kube.CoreV1().RESTClient(), supervisor: process.NewClient(layout.SupervisorSocket())}, nil
-}
-
-// command runs a program; the error has what it said.
-func command(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %v: %w\n%s", program, args, err, &said)
-	}
-	return nil
 }
 
 // until repeats a call until it succeeds.

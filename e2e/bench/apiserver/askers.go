@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest/kasdial"
 
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
@@ -177,10 +178,10 @@ func (b *bench) load(ctx context.Context, c *children) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{tunnel: filepath.Join(b.dir, "tunnel"), state: filepath.Join(b.dir, "state"), target: target.said}
-	port := strconv.Itoa(freePort(ctx))
+	port := strconv.Itoa(benchcluster.FreePort(ctx))
 	l.server, err = c.startProgram(ctx, b.konnectivity, "--mode=http-connect", "--uds-name="+l.tunnel, "--server-port=0", "--state-socket="+l.state, "--agent-bind-address=127.0.0.1", "--agent-port="+port,
 		"--cluster-cert="+b.dir+"/crt", "--cluster-key="+b.dir+"/key", "--cluster-ca-cert="+b.dir+"/ca", "--links-per-agent=1",
-		"--admin-port="+strconv.Itoa(freePort(ctx)), "--health-port="+strconv.Itoa(freePort(ctx)), "--health-bind-address=127.0.0.1")
+		"--admin-port="+strconv.Itoa(benchcluster.FreePort(ctx)), "--health-port="+strconv.Itoa(benchcluster.FreePort(ctx)), "--health-bind-address=127.0.0.1")
 	if err != nil {
 		return nil, err
 	}

@@ -119,15 +119,6 @@ func (all *children) stop() {
 	}
 }
 
-func freePort(ctx context.Context) int {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one of TCP
-}
-
 // running prints a line and waits for the end of standard input.
 func running(line string) error {
 	fmt.Println(line)

@@ -3,16 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -28,6 +24,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 )
 
 const (
@@ -58,16 +56,9 @@ type embeddedCluster struct {
 
 // cluster measures what kube-apiserver is part of.
 func (b *bench) cluster(ctx context.Context) (err error) {
-	bundle, kubeconfig := filepath.Join(b.dir, "bundle.yaml"), filepath.Join(b.dir, "kubeconfig") // not the user's
-	text := "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\nmetadata: {name: default}\nspec: {tunnelAPI: {enabled: true}}\n"
-	if err := os.WriteFile(bundle, []byte(text), 0o600); err != nil {
-		return err
-	}
-	call := func(ctx context.Context, args ...string) error {
-		return command(ctx, b.fairlead, append(args, "--name", name, "--kubeconfig", kubeconfig)...)
-	}
-	defer func() { err = errors.Join(err, call(context.WithoutCancel(ctx), "down")) }()
-	if err := call(ctx, "up", "--nodes", "1", "--agents", "1", "--filename", bundle, "--no-verify"); err != nil {
+	kubeconfig, down, err := benchcluster.Start(ctx, b.fairlead, b.dir, name, "{tunnelAPI: {enabled: true}}")
+	defer func() { err = errors.Join(err, down()) }()
+	if err != nil {
 		return err
 	}
 	c, err := connect(ctx, kubeconfig)
@@ -223,17 +214,4 @@ func clientTLS(c *rest.Config) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CAData)
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
-}
-
-// command runs a program; the error has what it said.
-func command(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %v: %w\n%s", program, args, err, &said)
-	}
-	return nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 	"golang.org/x/net/proxy"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 )
 
 // clusterName keeps the benchmark's cluster apart from the user's.
@@ -27,16 +27,9 @@ const clusterName = "bench-ways-in"
 // benchCluster measures the command with all paths, on an embedded cluster, next to "ssh -D". The cluster's programs run next to all of
 // them. There are no goals: the command looks up and authorizes each destination, of which "ssh -D" knows nothing.
 func benchCluster(ctx context.Context, o options) (err error) {
-	kubeconfig, bundle := filepath.Join(o.dir, "cluster.kubeconfig"), filepath.Join(o.dir, "bundle.yaml") // not the user's
-	text := "apiVersion: fairlead.dev/v1beta1\nkind: Bundle\nmetadata: {name: default}\nspec: {tunnelAPI: {enabled: true, connect: true}}\n"
-	if err := os.WriteFile(bundle, []byte(text), 0o600); err != nil {
-		return err
-	}
-	call := func(ctx context.Context, args ...string) error {
-		return command(ctx, o.fairlead, append(args, "--name", clusterName, "--kubeconfig", kubeconfig)...)
-	}
-	defer func() { err = errors.Join(err, call(context.WithoutCancel(ctx), "down")) }()
-	if err := call(ctx, "up", "--nodes", "1", "--agents", "1", "--filename", bundle, "--no-verify"); err != nil {
+	kubeconfig, down, err := benchcluster.Start(ctx, o.fairlead, o.dir, clusterName, "{tunnelAPI: {enabled: true, connect: true}}")
+	defer func() { err = errors.Join(err, down()) }()
+	if err != nil {
 		return err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -114,7 +107,7 @@ func (c *closers) startCommand(ctx context.Context, o options, kubeconfig string
 	if err := os.WriteFile(password, []byte(benchLogin.Name+":"+benchLogin.Password), 0o600); err != nil {
 		return nil, err
 	}
-	port := freePort() //nolint:contextcheck // it takes no time
+	port := benchcluster.FreePort(ctx)
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	log, err := os.Create(filepath.Join(o.dir, p.name()+".log"))
 	if err != nil {
@@ -134,17 +127,4 @@ func (c *closers) startCommand(ctx context.Context, o options, kubeconfig string
 	}
 	d, err := socks5Dialer(addr)
 	return hostDialer{d, net.JoinHostPort(p.service+"."+servicesNamespace, strconv.Itoa(servicePort))}, err
-}
-
-// command runs a program; the error has what it said.
-func command(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // let it clean up
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %v: %w\n%s", program, args, err, &said)
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 	"github.com/fairlead-dev/fairlead/e2e/bench/internal/certs"
 )
 
@@ -113,14 +114,14 @@ func startTunnel(bin, host string) (socket string, stop func(), err error) {
 		return "", nil, err
 	}
 	socket = filepath.Join(dir, "s")
-	port, health := freePort(), freePort()
+	port, health := benchcluster.FreePort(context.Background()), benchcluster.FreePort(context.Background())
 	for _, args := range [][]string{
 		{"konnectivity-server", "--mode=http-connect", "--uds-name=" + socket, "--server-port=0", "--agent-bind-address=127.0.0.1", "--agent-port=" + strconv.Itoa(port),
 			"--cluster-cert=" + dir + "/crt", "--cluster-key=" + dir + "/key", "--cluster-ca-cert=" + dir + "/ca",
-			"--admin-port=" + strconv.Itoa(freePort()), "--health-port=" + strconv.Itoa(health), "--health-bind-address=127.0.0.1"},
+			"--admin-port=" + strconv.Itoa(benchcluster.FreePort(context.Background())), "--health-port=" + strconv.Itoa(health), "--health-bind-address=127.0.0.1"},
 		{"konnectivity-agent", "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + strconv.Itoa(port), "--agent-identifiers=ipv4=127.0.0.1",
 			"--ca-cert=" + dir + "/ca", "--agent-cert=" + dir + "/crt", "--agent-key=" + dir + "/key", "--allow-destinations=" + host,
-			"--admin-server-port=" + strconv.Itoa(freePort()), "--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(freePort())},
+			"--admin-server-port=" + strconv.Itoa(benchcluster.FreePort(context.Background())), "--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(benchcluster.FreePort(context.Background()))},
 	} {
 		log, err := os.Create(filepath.Join(dir, args[0]+".log"))
 		if err != nil {

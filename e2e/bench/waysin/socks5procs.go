@@ -23,6 +23,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/rules"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
+
+	"github.com/fairlead-dev/fairlead/e2e/bench/internal/benchcluster"
 )
 
 // localNetwork resolves addresses to themselves and dials them from this machine.
@@ -183,7 +185,7 @@ func startSSHD(sshd string) (s *sshServer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &sshServer{user: me.Username, port: freePort()}
+	s = &sshServer{user: me.Username, port: benchcluster.FreePort(context.Background())}
 	if s.dir, err = os.MkdirTemp("", "bench-ways-in-"); err != nil {
 		return nil, err
 	}
@@ -217,20 +219,10 @@ func startSSHD(sshd string) (s *sshServer, err error) {
 
 // dynamic runs "ssh -D" to the server. It ends with the server.
 func (s *sshServer) dynamic() (addr string, err error) {
-	socks := freePort()
+	socks := benchcluster.FreePort(context.Background())
 	err = s.start(socks, "ssh", "-F", "none", "-N", "-q", "-D", "127.0.0.1:"+strconv.Itoa(socks), "-p", strconv.Itoa(s.port), "-i", s.dir+"/user", "-o", "BatchMode=yes",
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+s.dir+"/known_hosts", s.user+"@127.0.0.1")
 	return "127.0.0.1:" + strconv.Itoa(socks), err
-}
-
-func freePort() int {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func awaitPort(port int) (err error) {
