@@ -33,33 +33,29 @@ func sh(ctx context.Context, node nodes.Node, script string) error {
 
 // TestAgentKilled: the agent of a node is killed. Those of other nodes serve, and the kubelet starts it again.
 func TestAgentKilled(t *testing.T) {
-	onNodes(t)
-	run(t, "agent killed", 4*time.Minute, step{"another one serves", func(ctx context.Context, t *testing.T) {
-		unavailable(ctx, t, "a dial", dialsPerSecond, dial, func(ctx context.Context) error {
-			return sh(ctx, suite.Nodes.Workers[0], "pkill -KILL -f ^/proxy-agent")
-		})
-		wantBothAgents(ctx, t)
-	}})
+	whileCaused(t, "agent killed", aWorker, "pkill -KILL -f ^/proxy-agent")
 }
 
 // TestAgentStopped: the agent of a node is stopped for 5 s.
 func TestAgentStopped(t *testing.T) {
-	onNodes(t)
-	run(t, "agent stopped", 4*time.Minute, step{"another one serves", func(ctx context.Context, t *testing.T) {
-		unavailable(ctx, t, "a dial", dialsPerSecond, dial, func(ctx context.Context) error {
-			return sh(ctx, suite.Nodes.Workers[0], "pkill -STOP -f ^/proxy-agent && sleep 5; pkill -CONT -f ^/proxy-agent")
-		})
-		wantBothAgents(ctx, t)
-	}})
+	whileCaused(t, "agent stopped", aWorker, "pkill -STOP -f ^/proxy-agent && sleep 5; pkill -CONT -f ^/proxy-agent")
 }
 
 // TestServerKilled: the only server is killed, and the kubelet starts it again.
 func TestServerKilled(t *testing.T) {
+	whileCaused(t, "server killed", aControlPlane, "pkill -KILL -f ^/proxy-server")
+}
+
+// aWorker and aControlPlane choose a node of a kind cluster.
+func aWorker(n *harness.Nodes) nodes.Node       { return n.Workers[0] }
+func aControlPlane(n *harness.Nodes) nodes.Node { return n.ControlPlanes[0] }
+
+// whileCaused dials while a script causes a fault in a node. Dials have to succeed again, and both agents to be back.
+func whileCaused(t *testing.T, fault string, choose func(*harness.Nodes) nodes.Node, script string) {
+	t.Helper()
 	onNodes(t)
-	run(t, "server killed", 4*time.Minute, step{"it comes back", func(ctx context.Context, t *testing.T) {
-		unavailable(ctx, t, "a dial", dialsPerSecond, dial, func(ctx context.Context) error {
-			return sh(ctx, suite.Nodes.ControlPlanes[0], "pkill -KILL -f ^/proxy-server")
-		})
+	run(t, fault, 4*time.Minute, step{"dials succeed again", func(ctx context.Context, t *testing.T) {
+		unavailable(ctx, t, "a dial", dialsPerSecond, dial, func(ctx context.Context) error { return sh(ctx, choose(suite.Nodes), script) })
 		wantBothAgents(ctx, t)
 	}})
 }
