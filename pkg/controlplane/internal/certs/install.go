@@ -146,7 +146,7 @@ func (p *Planner) ownCertificate(certFile, keyFile, host, commonName string) {
 		return
 	}
 	if p.HasFile(certFile) || p.HasFile(keyFile) {
-		p.Plan.Fail(fmt.Errorf("only one of %s and %s exists: remove it to have both generated", certFile, keyFile))
+		p.Plan.Fail(fmt.Errorf("only one of %s and %s exists: restore the other one, or move this one away to have both generated", certFile, keyFile))
 		return
 	}
 	ca, err := p.authority()
