@@ -60,15 +60,7 @@ func shutDownBehind(t *testing.T, r *Rig, proxy *Proxy, dial Dialer) {
 	for range clients - 1 { // one can be held up, whose bytes the agent does not take
 		<-closed
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
-	over := make(chan struct{})
-	go func() { r.Shutdown(ctx); close(over) }()
-	select {
-	case <-over:
-		t.Error("the server has stopped before the agent has read anything")
-	case <-time.After(500 * time.Millisecond):
-	}
+	ended := shutDown(t, r, "the agent has read anything")
 	proxy.Freeze(false)
 	for range clients {
 		if n := <-got; n != size {
@@ -76,8 +68,27 @@ func shutDownBehind(t *testing.T, r *Rig, proxy *Proxy, dial Dialer) {
 		}
 	}
 	<-closed
-	if <-over; ctx.Err() != nil {
-		t.Error("the server waited for its grace")
+	ended()
+}
+
+// shutDown begins to stop the server, and fails the test if it stops before something has happened. The function that is returned waits
+// for the end, which must come before the server's grace is over.
+func shutDown(t *testing.T, r *Rig, before string) (ended func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	over := make(chan struct{})
+	go func() { r.Shutdown(ctx); close(over) }()
+	select {
+	case <-over:
+		t.Errorf("the server has stopped before %s", before)
+	case <-time.After(500 * time.Millisecond):
+	}
+	return func() {
+		t.Helper()
+		if <-over; ctx.Err() != nil {
+			t.Error("the server waited for its grace")
+		}
 	}
 }
 
@@ -99,27 +110,19 @@ func TestShutdownDeliversAnswers(t *testing.T) {
 			Eventually(t, Patience, "the destination has closed the connection, and the client's window is used up", func() bool {
 				return s.data.Load() > 0 && r.Server.Established() == 0
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), Patience)
-			defer cancel()
-			over := make(chan struct{})
-			go func() { r.Shutdown(ctx); close(over) }()
-			select {
-			case <-over:
-				t.Error("the server has stopped before the client has all data")
-			case <-time.After(500 * time.Millisecond):
-			}
+			ended := shutDown(t, r, "the client has all data")
 			if n := s.data.Load(); n >= size {
 				t.Fatalf("%d of %d bytes came before the client opened its window: the test shows nothing", n, size)
 			}
-			for read := int64(0); s.data.Load() < size && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			read := int64(0)
+			Eventually(t, Patience, "all data comes", func() bool {
 				now := s.read.Load()
 				s.Consumed(int(now - read))
 				read = now
-			}
+				return s.data.Load() == size
+			})
 			s.next(t, wire.CloseRsp)
-			if <-over; ctx.Err() != nil {
-				t.Error("the server waited for its grace")
-			}
+			ended()
 		})
 	}
 }
