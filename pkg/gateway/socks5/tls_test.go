@@ -152,13 +152,7 @@ func TestSOCKS5InTLS(t *testing.T) {
 	pair := ca.client(t, "carol", "ops")
 	w := newWorld(t, withTLS(t, ca))
 	w.name("count.default", serveTCP(t, countAtEnd))
-	forward := dialerFunc(func(network, addr string) (net.Conn, error) {
-		return tls.Dial(network, addr, &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{pair}})
-	})
-	d, err := proxy.SOCKS5("tcp", w.addr, nil, forward)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := socks5InTLS(t, w, ca, pair)
 	for range 2 { // the second one would resume a session
 		nc, err := d.Dial("tcp", "count.default:7")
 		if err != nil {
@@ -192,13 +186,7 @@ func TestClientLeavesTLS(t *testing.T) {
 		_, _ = io.WriteString(nc, "bye")
 		time.Sleep(100 * time.Millisecond) // the client's machine answers with a reset
 	}))
-	forward := dialerFunc(func(network, addr string) (net.Conn, error) {
-		return tls.Dial(network, addr, &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{pair}})
-	})
-	d, err := proxy.SOCKS5("tcp", w.addr, nil, forward)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := socks5InTLS(t, w, ca, pair)
 	nc, err := d.Dial("tcp", "bye.default:7")
 	if err != nil {
 		t.Fatal(err)
@@ -208,6 +196,18 @@ func TestClientLeavesTLS(t *testing.T) {
 	if r := w.ended(t, 1)[0]; r.Result != ResultOK {
 		t.Errorf("%+v", r)
 	}
+}
+
+// socks5InTLS is a client of the proxy that shows a certificate.
+func socks5InTLS(t *testing.T, w *world, ca *testCA, pair tls.Certificate) proxy.Dialer {
+	t.Helper()
+	d, err := proxy.SOCKS5("tcp", w.addr, nil, dialerFunc(func(network, addr string) (net.Conn, error) {
+		return tls.Dial(network, addr, &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{pair}})
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 type dialerFunc func(network, addr string) (net.Conn, error)
