@@ -83,7 +83,7 @@ var badNodes = map[string]badNode{
 	"half of a pair": {func(t *testing.T, h nodefs.Host, o *Options) {
 		o.Bundle = tcpBundle()
 		put(t, h, o.Bundle.Konnectivity.Server.CertFile, "x")
-	}, []string{"only one of", "remove it"}},
+	}, []string{"only one of", "restore the other one", "move this one away"}},
 	"a kubeconfig of another user": {func(_ *testing.T, h nodefs.Host, o *Options) { o.ServerKubeconfig = h.Path(apiclient.AdminConf) },
 		[]string{"--server-kubeconfig", "kubernetes-admin", konnectivity.ServerUser}},
 }
