@@ -6,19 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestEtcdLeaderKilled: the leading member of etcd is killed, and another leads. Dials through the API servers of the other members
-// succeed, no server loses its Lease, and the second scheduler binds Pods again.
+// succeed, no server loses its Lease, and one replica of the second scheduler binds Pods.
 func TestEtcdLeaderKilled(t *testing.T) {
 	check(t, "another member leads", 6*time.Minute, func(ctx context.Context, t *testing.T) {
 		leader, err := etcdLeader(ctx)
@@ -30,6 +34,10 @@ func TestEtcdLeaderKilled(t *testing.T) {
 			if i != leader {
 				others = append(others, s)
 			}
+		}
+		before, err := transitions(ctx, others[0])
+		if err != nil {
+			t.Fatal(err)
 		}
 		watched := watchLeases(ctx, others[0])
 		var failed atomic.Int64
@@ -66,10 +74,52 @@ func TestEtcdLeaderKilled(t *testing.T) {
 		if fewest, asked := watched(); fewest < 3 || asked < 10 {
 			t.Errorf("in %d lists, the servers had %d Leases at least, want 3", asked, fewest)
 		}
-		if err := errors.Join(waitForCount(ctx, suite.Client, 3), waitForAgents(ctx, suite.Client)); err != nil {
+		if err := errors.Join(waitForCount(ctx, suite.Client, 3), waitForAgents(ctx, suite.Client), oneBinds(ctx, others[0], before)); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// transitions is how often the Lease of the second scheduler has had another holder.
+func transitions(ctx context.Context, s apiServer) (int, error) {
+	lease, err := s.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "my-scheduler", metav1.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("get the Lease of the second scheduler: %w", err)
+	}
+	return int(ptr.Deref(lease.Spec.LeaseTransitions, 0)), nil
+}
+
+// oneBinds looks at who has bound the Pods of binds: each Pod was bound once, and the replica that binds has changed no more often than the holder of
+// the Lease since the test began. Two replicas that bind at the same time would take turns.
+func oneBinds(ctx context.Context, s apiServer, before int) error {
+	after, err := transitions(ctx, s)
+	if err != nil {
+		return err
+	}
+	list, err := s.Client.EventsV1().Events(harness.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+	if err != nil {
+		return fmt.Errorf("list events: %w", err)
+	}
+	events := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return !strings.HasPrefix(e.Regarding.Name, "bound-") })
+	slices.SortFunc(events, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	if len(events) == 0 {
+		return errors.New("there is no event of a binding")
+	}
+	var faults []error
+	bound, changes := map[types.UID]string{}, 0
+	for i, e := range events {
+		if note, again := bound[e.Regarding.UID]; again || e.Series != nil {
+			faults = append(faults, fmt.Errorf("Pod %s was bound twice: %q and %q", e.Regarding.Name, note, e.Note))
+		}
+		bound[e.Regarding.UID] = e.Note
+		if i > 0 && e.ReportingInstance != events[i-1].ReportingInstance {
+			changes++
+		}
+	}
+	if changes > after-before {
+		faults = append(faults, fmt.Errorf("the replica that binds changed %d times, and the holder of the Lease %d times", changes, after-before))
+	}
+	return errors.Join(faults...)
 }
 
 // etcdLeader is the number of the control plane whose member of etcd says that it leads.
