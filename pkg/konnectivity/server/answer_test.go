@@ -45,13 +45,13 @@ func TestCutBehindAnswer(t *testing.T) {
 // TestEndBehindHeldData checks that the end of a connection waits for the last held
 // chunk, which has left the queue but is still being sent.
 func TestEndBehindHeldData(t *testing.T) {
-	c := &grpcConn{letGo: true}
+	c := &grpcConn{hold: holdDraining}
 	ended := false
 	c.whenKnown(func() { ended = true })
 	if ended {
 		t.Error("the end overtakes held data")
 	}
-	c.letGo = false // as at the end of frontendKnows
+	c.hold = holdUntried // frontendKnows runs to its end
 	c.frontendKnows()
 	if !ended {
 		t.Error("the end is lost")

@@ -83,11 +83,20 @@ type connectFrontend struct {
 	end      *endpoint.End
 	answered chan bool // whether the dial succeeded
 	mu       sync.Mutex
-	asked    bool // the request is there
-	up, gone bool
+	state    connectState
 	spoke    atomic.Bool // the frontend has sent tunneled bytes
 	open     atomic.Bool // counted in Server.opening
 }
+
+// connectState is what has become of an HTTP CONNECT frontend. It only grows.
+type connectState uint8
+
+const (
+	connectAwaited connectState = iota // its request is not there yet
+	connectDialing
+	connectUp   // the dial succeeded, and the connection is counted
+	connectGone // it has gone before the dial succeeded
+)
 
 // dialing notes that the frontend has dialed, or will not.
 func (c *connectFrontend) dialing() {
@@ -101,7 +110,7 @@ func (c *connectFrontend) dialing() {
 func (c *connectFrontend) goAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.asked {
+	if c.state == connectAwaited {
 		_ = c.in.Net().SetReadDeadline(time.Now().Add(c.s.cfg.FirstStream))
 	}
 }
@@ -110,7 +119,7 @@ func (c *connectFrontend) goAway() {
 func (c *connectFrontend) begun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = true
+	c.state = connectDialing
 	_ = c.in.Net().SetReadDeadline(time.Time{})
 }
 
@@ -155,8 +164,10 @@ func (c *connectFrontend) run(request connectRequest) {
 // lost handles a frontend whose end came before it sent anything.
 func (c *connectFrontend) lost(p *Pending, err error) {
 	c.mu.Lock()
-	c.gone = true
-	up := c.up
+	up := c.state == connectUp
+	if !up {
+		c.state = connectGone
+	}
 	c.mu.Unlock()
 	if up {
 		c.end.ReadEnded(err)
@@ -170,15 +181,17 @@ func (c *connectFrontend) lost(p *Pending, err error) {
 func (c *connectFrontend) isUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.up
+	return c.state == connectUp
 }
 
 // dialed answers the frontend. It runs on the goroutine that reads the link, or
 // on the frontend's own when the dial fails at once.
 func (c *connectFrontend) dialed(st tunnel.Stream, err error) {
 	c.mu.Lock()
-	c.up = err == nil && !c.gone
-	late := err == nil && c.gone
+	late := err == nil && c.state == connectGone
+	if err == nil && !late {
+		c.state = connectUp
+	}
 	c.mu.Unlock()
 	if late {
 		c.s.endConn()

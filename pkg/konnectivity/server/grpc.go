@@ -226,7 +226,7 @@ func (g *grpcStream) dial(p *wire.Packet) error {
 	g.mu.Unlock()
 	c.mu.Lock()
 	c.pending = pending
-	gone := c.gone
+	gone := c.frontendLeft()
 	c.mu.Unlock()
 	if gone {
 		pending.Cancel()

@@ -25,22 +25,28 @@ type grpcConn struct {
 	pending *Pending // guarded by mu
 
 	mu     sync.Mutex
-	st     tunnel.Stream
-	gone   bool // the frontend has gone, or it gave up the dial
+	state  grpcConnState
+	st     tunnel.Stream // nil until the dial succeeds
 	up     []*buffer.Chunk
 	guard  *time.Timer // runs guardUp
-	closed bool        // no longer counted as established
 	moving bool        // a goroutine is sending from up
-	again  bool        // the window opened while that goroutine was sending
 
 	// Data for the frontend is held back until the frontend has shown that it knows
 	// the connection. Before that, its reader would drop the data.
-	known  bool
-	probed bool
-	held   []*buffer.Chunk
-	letGo  bool   // a goroutine is sending the held data
-	ended  func() // runs after the held data is sent
+	hold  holdState
+	held  []*buffer.Chunk
+	ended func() // runs after the held data is sent
 }
+
+// grpcConnState is what has become of a connection. It only grows.
+type grpcConnState uint8
+
+const (
+	grpcDialing   grpcConnState = iota
+	grpcUp                      // the dial succeeded, and the connection is counted
+	grpcAbandoned               // the frontend gave up the dial before it was answered
+	grpcGone                    // the frontend has gone, and the connection is no longer counted
+)
 
 // Dialed implements tunnel.Receiver.
 func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
@@ -56,7 +62,10 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 	c.id = g.s.nextID.Add(1)
 	c.mu.Lock()
 	c.st = st
-	gone := c.gone
+	gone := c.state != grpcDialing
+	if !gone {
+		c.state = grpcUp
+	}
 	c.mu.Unlock()
 	g.mu.Lock()
 	delete(g.dials, c.random)
@@ -71,7 +80,9 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 	}
 	g.mu.Unlock()
 	if gone {
-		c.countClosed()
+		c.mu.Lock()
+		c.leaveLocked()
+		c.mu.Unlock()
 		st.Reset("client is gone", false)
 		return
 	}
@@ -81,8 +92,10 @@ func (c *grpcConn) Dialed(st tunnel.Stream, err error) {
 // cancel cancels a dial that the frontend gave up.
 func (c *grpcConn) cancel() {
 	c.mu.Lock()
-	c.gone = true
 	p, st := c.pending, c.st
+	if st == nil {
+		c.state = grpcAbandoned
+	}
 	c.mu.Unlock()
 	switch {
 	case st != nil:
@@ -92,15 +105,16 @@ func (c *grpcConn) cancel() {
 	}
 }
 
-func (c *grpcConn) countClosed() {
-	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
-	c.mu.Unlock()
-	if first {
+// leaveLocked notes that the frontend of an established connection has gone, which is then no longer counted.
+func (c *grpcConn) leaveLocked() {
+	if c.state != grpcGone {
+		c.state = grpcGone
 		c.g.s.endConn()
 	}
 }
+
+// frontendLeft reports whether the frontend has gone or gave up the dial; mu is held.
+func (c *grpcConn) frontendLeft() bool { return c.state >= grpcAbandoned }
 
 // uplink sends what the frontend sent, as far as the link's window allows. The rest
 // stays queued, and keeps the frontend's flow control window closed.
@@ -119,19 +133,14 @@ func (c *grpcConn) uplink(chunk *buffer.Chunk) {
 // sendUp moves chunks from up to the link, one caller at a time.
 func (c *grpcConn) sendUp(mayWait bool) {
 	c.mu.Lock()
-	if c.moving {
-		c.again = true
+	if c.moving { // that goroutine looks at the window until it is closed
 		c.mu.Unlock()
 		return
 	}
 	c.moving = true
 	consumed := 0
 	for len(c.up) > 0 {
-		c.again = false
 		w := c.st.Window()
-		if w == 0 && c.again {
-			continue
-		}
 		if w == 0 {
 			c.up[0] = c.up[0].Shrink()
 			break
@@ -157,7 +166,7 @@ func (c *grpcConn) sendUp(mayWait bool) {
 		c.unguardLocked()
 	}
 	c.moving = false
-	gone := c.gone
+	gone := c.frontendLeft()
 	c.mu.Unlock()
 	if consumed > 0 { // also for a closed connection: its stream may carry others
 		c.g.st.Consumed(consumed)
@@ -187,7 +196,7 @@ func (c *grpcConn) Writable() { c.sendUp(false) }
 // is read from the destination.
 func (c *grpcConn) frontendGone() {
 	c.mu.Lock()
-	c.gone = true
+	c.leaveLocked()
 	st := c.st
 	held := c.held
 	c.held = nil
@@ -197,7 +206,6 @@ func (c *grpcConn) frontendGone() {
 		st.Consumed(n)
 	}
 	c.frontendKnows()
-	c.countClosed()
 	switch {
 	case st != nil && empty:
 		st.Close()
@@ -243,14 +251,14 @@ func (c *grpcConn) unguardLocked() {
 // Data implements tunnel.Receiver.
 func (c *grpcConn) Data(chunks ...*buffer.Chunk) {
 	c.mu.Lock()
-	if c.gone {
+	if c.frontendLeft() {
 		st := c.st
 		c.mu.Unlock()
 		st.Consumed(buffer.Release(chunks))
 		return
 	}
-	if !c.known {
-		c.hold(chunks)
+	if c.hold != holdOver {
+		c.keep(chunks)
 		return
 	}
 	c.mu.Unlock()

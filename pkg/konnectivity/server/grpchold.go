@@ -21,10 +21,20 @@ const (
 	probeSize = 16500
 )
 
+// holdState is what the server knows about whether the frontend knows a connection. It only grows.
+type holdState uint8
+
+const (
+	holdUntried  holdState = iota // the frontend has sent nothing, and no data was held back
+	holdProbed                    // data is held back, and a probe was sent
+	holdDraining                  // a goroutine is sending the data that was held back
+	holdOver                      // the frontend knows the connection
+)
+
 // whenKnown runs f, behind held data if there is any.
 func (c *grpcConn) whenKnown(f func()) {
 	c.mu.Lock()
-	if !c.known && (len(c.held) > 0 || c.letGo) {
+	if c.hold == holdDraining || c.hold == holdProbed && len(c.held) > 0 {
 		if c.ended == nil {
 			c.ended = f
 		}
@@ -35,15 +45,15 @@ func (c *grpcConn) whenKnown(f func()) {
 	f()
 }
 
-// hold keeps the first data of a destination that speaks first; mu is held and
+// keep holds back the first data of a destination that speaks first; mu is held and
 // released. To learn when the frontend is ready it is sent a packet that frontends
 // ignore.
-func (c *grpcConn) hold(chunks []*buffer.Chunk) {
+func (c *grpcConn) keep(chunks []*buffer.Chunk) {
 	for _, chunk := range chunks {
 		c.held = buffer.Enqueue(c.held, chunk)
 	}
-	first := !c.probed
-	c.probed = true
+	first := c.hold == holdUntried
+	c.hold = max(c.hold, holdProbed)
 	c.mu.Unlock()
 	if first {
 		c.g.holding.Add(1)
@@ -67,7 +77,7 @@ var probe = func() []byte {
 // frontendReads is called when the frontend has opened its window.
 func (c *grpcConn) frontendReads() {
 	c.mu.Lock()
-	wait := c.probed && !c.known
+	wait := c.hold == holdProbed
 	c.mu.Unlock()
 	if wait {
 		time.AfterFunc(knowDelay, c.frontendKnows)
@@ -78,10 +88,11 @@ func (c *grpcConn) frontendReads() {
 func (c *grpcConn) frontendKnows() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known || c.letGo {
+	if c.hold >= holdDraining {
 		return
 	}
-	c.letGo = true
+	probed := c.hold == holdProbed
+	c.hold = holdDraining
 	for len(c.held) > 0 {
 		held := c.held
 		c.held = nil
@@ -89,10 +100,10 @@ func (c *grpcConn) frontendKnows() {
 		c.down(held)
 		c.mu.Lock()
 	}
-	if c.probed {
+	if probed {
 		c.g.holding.Add(-1)
 	}
-	c.letGo, c.known = false, true
+	c.hold = holdOver
 	f := c.ended
 	c.ended = nil
 	if f != nil {
