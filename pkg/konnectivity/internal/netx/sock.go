@@ -261,13 +261,12 @@ func unacked(nc net.Conn) int {
 
 // Abort closes the connection so that the peer sees that it was cut: by a reset on
 // TCP, and with TLS without the message that announces the end. A Unix socket has
-// nothing of the kind: its peer sees an end.
+// nothing of the kind: its peer sees an end. All connections around it are closed, too:
+// they may count what is open.
 func Abort(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		Abort(t.NetConn())
-		return
-	}
-	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
+	} else if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 	_ = nc.Close()

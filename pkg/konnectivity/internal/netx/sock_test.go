@@ -4,9 +4,13 @@ package netx
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 )
@@ -82,4 +86,29 @@ func TestReadsTakeTheRoomTheyNeed(t *testing.T) {
 		t.Errorf("no read of 8 MiB took more than %d bytes", largest)
 	}
 	small("behind a bulk transfer")
+}
+
+// counted is a connection in TLS that counts how often it is closed.
+type counted struct {
+	net.Conn
+	closed atomic.Int32
+}
+
+func (c *counted) NetConn() net.Conn { return c.Conn }
+func (c *counted) Close() error      { c.closed.Add(1); return c.Conn.Close() }
+
+// TestAbortClosesAll: a connection that is cut closes what is around its socket, too, such as what counts open connections, and its peer
+// sees a reset.
+func TestAbortClosesAll(t *testing.T) {
+	near, far := socketPair(t)
+	inner := &counted{Conn: near}
+	outer := &counted{Conn: inner}
+	Abort(outer)
+	if inner.closed.Load() == 0 || outer.closed.Load() == 0 {
+		t.Errorf("closed: the inner one %d times, the outer one %d times, want each", inner.closed.Load(), outer.closed.Load())
+	}
+	_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the peer sees %v, want a reset", err)
+	}
 }
