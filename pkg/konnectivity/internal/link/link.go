@@ -188,9 +188,6 @@ func (l *Link) fail(err error) error {
 	}
 	if errors.Is(err, ErrDead) {
 		netx.Abort(l.nc) // an orderly close would wait for what the peer does not take
-		if l.bc != nil {
-			_ = l.bc.Close() // releases what was read ahead
-		}
 	} else {
 		l.hangUp()
 	}
@@ -261,9 +258,9 @@ func (l *Link) Dial(address string, r tunnel.Receiver, mayWait bool) (*Stream, e
 		l.mu.Unlock()
 		return nil, tunnel.ErrNotReading
 	}
-	if l.nextID == lastID {
+	if l.nextID == lastID { // not ErrFull, which passes
 		l.mu.Unlock()
-		return nil, tunnel.ErrFull
+		return nil, tunnel.ErrLinkClosed
 	}
 	l.nextID++
 	if l.nextID == lastID-idReserve { // the agent then opens another link

@@ -127,7 +127,7 @@ func TestNumbersRunOut(t *testing.T) {
 			last   uint32
 			drains int
 			err    error
-		}{{0, 0, nil}, {lastID - idReserve - 1, 1, nil}, {lastID - 1, 1, nil}, {lastID, 1, tunnel.ErrFull}} {
+		}{{0, 0, nil}, {lastID - idReserve - 1, 1, nil}, {lastID - 1, 1, nil}, {lastID, 1, tunnel.ErrLinkClosed}} {
 			l.mu.Lock()
 			l.nextID = at.last
 			l.mu.Unlock()
