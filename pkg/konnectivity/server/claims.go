@@ -26,7 +26,7 @@ type Claims struct {
 	// DefaultRoute lists the nodes, or common names of certificates, that may
 	// claim the default route when By is not "any"; "*" is each of them.
 	DefaultRoute []string
-	// NodeAddresses tells the addresses of a node; nil knows none.
+	// NodeAddresses tells the addresses of a node, none of one that does not exist; nil knows none.
 	NodeAddresses func(ctx context.Context, node string) ([]string, error)
 	// NodesWith returns the names of the nodes that are called so, or have the address
 	// or name, which is in the form in which hosts are compared. nil asks about none.

@@ -5,6 +5,7 @@ package apiclient
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -58,7 +59,11 @@ func (n *Nodes) Addresses(ctx context.Context, name string) ([]string, error) {
 		return known.addresses, nil
 	}
 	var node nodeObject
-	if err := n.Client.do(ctx, "GET", "/api/v1/nodes/"+url.PathEscape(name), nil, &node); err != nil {
+	err := n.Client.do(ctx, "GET", "/api/v1/nodes/"+url.PathEscape(name), nil, &node)
+	if code, _, _ := CodeOf(err); code == http.StatusNotFound { // not kept: a node may come
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	addresses := []string{}
