@@ -106,6 +106,9 @@ func (at *attempt) Dialed(st tunnel.Stream, err error) {
 	if !errors.As(err, &de) {
 		de = &tunnel.DialError{Message: err.Error()}
 	}
+	if de.Message == "" { // which clients of gRPC take for success
+		de = &tunnel.DialError{Code: de.Code, Message: "the agent gives no reason"}
+	}
 	if de.Code == tunnel.CodeAgentGone {
 		at.retry()
 		return
@@ -122,7 +125,11 @@ func (at *attempt) tell(st tunnel.Stream) {
 	at.told = true
 	aborted := at.aborted
 	p.mu.Unlock()
-	if answered && aborted != nil {
+	switch {
+	case !answered: // canceled meanwhile: before the link hands on data, which the frontend has no stream for
+		p.s.m.dialFailures.With("unrecognized_response").Inc()
+		st.Reset("dial canceled", false)
+	case aborted != nil:
 		p.user.Aborted(aborted)
 	}
 }
