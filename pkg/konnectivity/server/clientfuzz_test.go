@@ -51,8 +51,8 @@ func FuzzClientStream(f *testing.F) {
 			sendPackets(s, in, 1+max(0, size)%(16<<10), orderly)
 			time.Sleep(s.cfg.DialTimeout + time.Second)
 			synctest.Wait()
-			if n, open, pending := s.Established(), s.opening.Load(), s.m.pendingDials.Get(); n+open+pending != 0 || s.reg.streams() != 0 {
-				t.Errorf("%d connections, %d clients, %d dials and %d streams are left", n, open, pending, s.reg.streams())
+			if n, open, pending := s.Established(), s.opening.Load(), s.m.pendingDials.Get(); n+open+pending != 0 || s.streams() != 0 {
+				t.Errorf("%d connections, %d clients, %d dials and %d streams are left", n, open, pending, s.streams())
 			}
 			leave()
 			ctx, stop := context.WithCancel(t.Context())

@@ -45,6 +45,14 @@ func (s *Server) pickLocal(address string, tried []*Backend) (b *Backend, own bo
 	return s.local.b, true
 }
 
+// streams is the number of streams on all links.
+func (s *Server) streams() (n int) {
+	for _, b := range s.backends() {
+		n += b.streams()
+	}
+	return n
+}
+
 // backends are all links that carry connections.
 func (s *Server) backends() []*Backend {
 	all := s.reg.list()

@@ -51,16 +51,6 @@ func (r *registry) remove(b *Backend) {
 	r.less = make(chan struct{})
 }
 
-// streams is the number of streams on all agents' links.
-func (r *registry) streams() (n int) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for b := range r.all {
-		n += b.streams()
-	}
-	return n
-}
-
 // has reports whether the link is connected.
 func (r *registry) has(b *Backend) bool {
 	r.mu.RLock()

@@ -105,7 +105,7 @@ func (s *Server) awaitIdle(ctx context.Context) {
 		s.mu.Lock()
 		accepting := len(s.listeners)
 		s.mu.Unlock()
-		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 && s.reg.streams() == 0 && !s.unsent() {
+		if accepting == 0 && s.opening.Load() == 0 && s.Established() == 0 && s.streams() == 0 && !s.unsent() {
 			return
 		}
 		select {

@@ -31,6 +31,33 @@ func TestShutdownDeliversAll(t *testing.T) {
 			})
 		}
 	}
+	t.Run("local", func(t *testing.T) {
+		r := NewRig(t, server.Config{})
+		shutDownBehind(t, r, addLocal(t, r), GRPC(r.GRPC))
+	})
+}
+
+// addLocal gives all dials to an agent without TLS behind a proxy, as a server with local destinations gives them to one in its process.
+func addLocal(t *testing.T, r *Rig) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	a := agent.New(agent.Config{}, agent.NewMetrics())
+	go func() {
+		if far, err := l.Accept(); err == nil {
+			_ = a.Serve(far)
+		}
+	}()
+	proxy := NewProxy(t, l.Addr().String())
+	near, err := net.Dial("tcp", proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server.AddLocal(near, func(string) bool { return true })
+	return proxy
 }
 
 // shutDownBehind stops the server behind clients that write and close while the agent
