@@ -48,14 +48,23 @@ func (s *Server) serveConnect(nc net.Conn) {
 	c.run(request)
 }
 
-// Connect implements state.Connector, for clients whose request another listener has read.
+// Connect implements state.Connector, for clients whose request another listener has read. A server that stops refuses
+// them, because another one can take them: that listener is open until the server has stopped.
 func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state.Agent, parent string) {
 	s.m.httpConns.Inc()
 	defer s.m.httpConns.Dec()
+	if s.goingDown() {
+		e := tunnel.Errorf(tunnel.CodeNoAgent, "server is stopping, dial through another")
+		s.countFailure("no_agent", e.Code)
+		_, _ = nc.Write(httpconnect.Refusal(statusOf(e.Code), dialReason(e), e.Message))
+		_ = nc.Close()
+		return
+	}
 	c := s.connectFrontend(nc)
 	if c == nil {
 		return
 	}
+	defer func() { <-c.over }() // the client may end its direction first
 	defer c.dialing()
 	if len(ahead) > 0 {
 		c.in.Unread(ahead)
@@ -66,7 +75,7 @@ func (s *Server) Connect(nc net.Conn, ahead []byte, address string, agent *state
 
 // connectFrontend takes up a frontend. It closes the connection and returns nil if the server has stopped.
 func (s *Server) connectFrontend(nc net.Conn) *connectFrontend {
-	c := &connectFrontend{s: s, in: netx.New(nc), answered: make(chan bool, 1)}
+	c := &connectFrontend{s: s, in: netx.New(nc), answered: make(chan bool, 1), over: make(chan struct{})}
 	if !s.track(c) {
 		_ = nc.Close()
 		return nil
@@ -81,7 +90,9 @@ type connectFrontend struct {
 	s        *Server
 	in       *netx.Conn
 	end      *endpoint.End
-	answered chan bool // whether the dial succeeded
+	answered chan bool     // whether the dial succeeded
+	over     chan struct{} // closed by ended
+	overOnce sync.Once
 	mu       sync.Mutex
 	state    connectState
 	spoke    atomic.Bool // the frontend has sent tunneled bytes
@@ -97,6 +108,12 @@ const (
 	connectUp   // the dial succeeded, and the connection is counted
 	connectGone // it has gone before the dial succeeded
 )
+
+// ended notes that the connection, or its dial, has ended.
+func (c *connectFrontend) ended() {
+	c.s.untrack(c)
+	c.overOnce.Do(func() { close(c.over) })
+}
 
 // dialing notes that the frontend has dialed, or will not.
 func (c *connectFrontend) dialing() {
@@ -142,7 +159,7 @@ func (c *connectFrontend) run(request connectRequest) {
 		if c.isUp() {
 			c.s.endConn()
 		}
-		c.s.untrack(c)
+		c.ended()
 	}
 	p := c.s.dialThrough(request.agent, request.address, c.end, request.trace)
 	c.dialing()
@@ -174,7 +191,7 @@ func (c *connectFrontend) lost(p *Pending, err error) {
 		return
 	}
 	p.Cancel()
-	c.s.untrack(c)
+	c.ended()
 	_ = c.in.Net().Close()
 }
 
@@ -205,7 +222,7 @@ func (c *connectFrontend) dialed(st tunnel.Stream, err error) {
 		}
 		_ = c.end.Out().Write(httpconnect.Refusal(statusOf(de.Code), dialReason(de), de.Message))
 		c.end.Out().Close()
-		c.s.untrack(c)
+		c.ended()
 		c.answered <- false
 		return
 	}

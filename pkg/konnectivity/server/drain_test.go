@@ -5,6 +5,8 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -139,4 +141,28 @@ func shutdown(t *testing.T, r *tunneltest.Rig) {
 
 func refusedSocket(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// TestShutdownRefusesConnections checks that a server that stops refuses the connections of listeners that it does not own, such as that
+// for state, so that their clients go to another server.
+func TestShutdownRefusesConnections(t *testing.T) {
+	r := tunneltest.NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{}, "")
+	held := tunneltest.MustDial(t, tunneltest.GRPC(r.GRPC), tunneltest.Target(t, tunneltest.Echo))
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); shutdown(t, r) }()
+	tunneltest.Eventually(t, tunneltest.Patience, "the server takes no new clients", func() bool {
+		_, err := tunneltest.Connect(r.Connect)(t.Context(), "127.0.0.1:1")
+		return err != nil && refusedSocket(err)
+	})
+	near, far := net.Pipe()
+	defer near.Close()
+	go r.Server.Connect(far, nil, tunneltest.Target(t, tunneltest.Echo), nil, "")
+	_ = near.SetDeadline(time.Now().Add(tunneltest.Patience))
+	answer, err := io.ReadAll(near)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 500 ") || !strings.Contains(string(answer), "server is stopping") {
+		t.Errorf("%q, %v, want 500 and that the server is stopping", answer, err)
+	}
+	_ = held.Close()
+	<-stopped
 }

@@ -131,6 +131,41 @@ func TestStatePortConnects(t *testing.T) {
 	}
 }
 
+// TestHalfClosedKeepsItsPlace: a connection whose client has ended its direction, and still reads, is counted until it has ended.
+func TestHalfClosedKeepsItsPlace(t *testing.T) {
+	r := tunneltest.NewRig(t, server.Config{})
+	r.StartAgent(agent.Config{AgentID: "one"}, "")
+	ended, release := make(chan struct{}), make(chan struct{})
+	target := tunneltest.Target(t, func(c net.Conn) {
+		_, _ = io.Copy(io.Discard, c)
+		close(ended)
+		<-release
+		_, _ = c.Write([]byte("x"))
+	})
+	c, err := statePortOf(t, r, true)("good").Connect(t.Context(), target, &state.Agent{ID: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.(*httpconnect.Conn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	counted := func() float64 {
+		return tunneltest.Metric(r.Metrics.Registry, "konnectivity_network_proxy_server_http_connections")
+	}
+	time.Sleep(200 * time.Millisecond)
+	if n := counted(); n != 1 {
+		t.Errorf("%v connections are counted, want 1", n)
+	}
+	close(release)
+	_ = c.SetDeadline(time.Now().Add(tunneltest.Patience))
+	if got, err := io.ReadAll(c); err != nil || string(got) != "x" {
+		t.Errorf("%q: %v", got, err)
+	}
+	tunneltest.Eventually(t, tunneltest.Patience, "the connection is counted no more", func() bool { return counted() == 0 })
+}
+
 // TestStatePortSaysWhy: the status line says why a connection is refused, because it is all that clients of CONNECT show.
 func TestStatePortSaysWhy(t *testing.T) {
 	r := tunneltest.NewRig(t, server.Config{})
