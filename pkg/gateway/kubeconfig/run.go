@@ -3,13 +3,10 @@
 package kubeconfig
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,7 +47,7 @@ func marked(c *clientcmdapi.Cluster) (m mark) {
 }
 
 // lives reports whether the run goes on. One on another machine, which shares the file, counts as ended, and so does one
-// on a system that does not tell when its processes have started, such as macOS.
+// on a system other than Linux and macOS.
 func (m mark) lives() bool {
 	if m.PID <= 0 || m.Boot == "" || m.Started == "" || m.Boot != boot() {
 		return false
@@ -59,25 +56,4 @@ func (m mark) lives() bool {
 		return false
 	}
 	return m.Started == startOf(m.PID)
-}
-
-// startOf returns when a process has started, as far as the system tells.
-func startOf(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	// The name of the program may have blanks and brackets.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const start = 19 // field 22 of proc(5), after the two before it
-	if len(fields) <= start || fields[0] == "Z" {
-		return "ended"
-	}
-	return fields[start]
-}
-
-// boot returns the identity of the machine since its start.
-func boot() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
 }
