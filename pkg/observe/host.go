@@ -29,14 +29,25 @@ func (c *collector) hostFacts(context.Context) (HostFacts, error) {
 	if err != nil {
 		return out, err
 	}
-	if !local {
-		out.Certificates.Value = controlplane.Certificates(controlplane.Options{Bundle: c.s.Bundle, Root: c.Root}, controlplane.WarnBefore)
-	} else {
-		out.Certificates.Err = check.Skip("a local cluster renews its certificates with every \"fairlead up\"")
-	}
 	out.Local = local
+	server, foreign := c.foreignServer()
+	switch {
+	case local:
+		out.Certificates.Err = check.Skip("a local cluster renews its certificates with every \"fairlead up\"")
+	case foreign:
+		out.Certificates.Err = check.Skip("the konnectivity-server of this node is not Fairlead's (image %s): FL-HST-006 looks at its files", server.Image)
+	default:
+		out.Certificates.Value = controlplane.Certificates(controlplane.Options{Bundle: c.s.Bundle, Root: c.Root}, controlplane.WarnBefore)
+	}
 	if !local {
 		out.Own = slices.Concat(c.ownCertificates(api), c.etcdCertificates(), c.kubeconfigCertificates())
+	}
+	if foreign {
+		for _, f := range c.serverCertificates(server) {
+			if !slices.ContainsFunc(out.Own, func(own FileCertificate) bool { return own.Path == f.Path }) {
+				out.Own = append(out.Own, f)
+			}
+		}
 	}
 	if file := api.Flag(apiserver.ConfigFlag, ""); file != "" {
 		out.EgressFile = OnHost(api, file)
@@ -135,7 +146,7 @@ func (c *collector) socket(egress Fact[Egress]) (Socket, error) {
 	}
 	out := Socket{Path: path, Mode: uint32(info.Mode().Perm()), IsSocket: info.Mode()&fs.ModeSocket != 0, Parent: uint32(parent.Mode().Perm())}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		out.Owner = stat.Uid
+		out.Owner, out.Group = stat.Uid, stat.Gid
 	}
 	return out, nil
 }

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -164,5 +166,47 @@ func TestControlPlaneCertificates(t *testing.T) {
 	manifest("kube-apiserver", "--secure-port=6443")
 	if host, err := c.hostFacts(t.Context()); err != nil || len(host.Own) != len(want) {
 		t.Errorf("the node has %d certificates, want %d: %v", len(host.Own), len(want), err)
+	}
+}
+
+// TestForeignServer proves that the files of a konnectivity-server that was set up without the bundle are found by its flags, and that the
+// bundle, which has other names and files, is not held against them. It is, if the bundle has that image.
+func TestForeignServer(t *testing.T) {
+	data, err := os.ReadFile(daemontest.Certificate(t).Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "registry.k8s.io/kas-network-proxy/proxy-server:v0.36.0"
+	for name, tc := range map[string]struct {
+		runs, bundle string
+		foreign      bool
+	}{
+		"upstream's":               {image, v1alpha1.DefaultServerImage, true},
+		"upstream's of the bundle": {image, image, false},
+		"Fairlead's":               {v1alpha1.DefaultServerImage, v1alpha1.DefaultServerImage, false},
+	} {
+		b := (&v1alpha1.Bundle{}).Defaulted()
+		b.Konnectivity.Server.Image = tc.bundle
+		root := t.TempDir()
+		c := &collector{Target: Target{Root: root}, s: &Snapshot{Bundle: b, Names: incluster.NamesOf(b)}}
+		for file, text := range map[string]string{
+			"kube-apiserver.yaml":      "metadata: {name: kube-apiserver, namespace: kube-system}\nspec: {containers: [{name: c, command: [kube-apiserver]}]}\n",
+			"konnectivity-server.yaml": "metadata: {name: konnectivity-server, namespace: kube-system}\nspec: {containers: [{name: c, image: '" + tc.runs + "', command: [/proxy-server], args: [--cluster-cert=/upstream.crt]}]}\n",
+		} {
+			if err := errors.Join(os.MkdirAll(filepath.Join(root, b.ControlPlane.ManifestsDir), 0o700), os.WriteFile(filepath.Join(root, b.ControlPlane.ManifestsDir, file), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(root, "upstream.crt"), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		host, err := c.hostFacts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(host.Own, func(f FileCertificate) bool { return f.Path == "/upstream.crt" && f.Leaf.Err == nil })
+		if skipped := check.IsSkip(host.Certificates.Err); skipped != tc.foreign || found != tc.foreign {
+			t.Errorf("%s: skipped %v, certificate found %v, want both %v (%v)", name, skipped, found, tc.foreign, host.Certificates.Err)
+		}
 	}
 }

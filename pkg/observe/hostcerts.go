@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/internal/hostpath"
 )
 
@@ -122,6 +124,30 @@ func argsOf(pod corev1.Pod) Program {
 func (c *collector) has(file string) bool {
 	_, err := os.Stat(hostpath.Follow(c.Root, file))
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// foreignServer returns the konnectivity-server of this node's manifests, if it is of another project and the bundle has Fairlead's: it was set
+// up without the bundle then.
+func (c *collector) foreignServer() (server Program, foreign bool) {
+	pod, _, err := c.staticPod(konnectivity.ServerName)
+	if err != nil || len(pod.Spec.Containers) == 0 {
+		return server, false
+	}
+	server = argsOf(pod)
+	server.Image = pod.Spec.Containers[0].Image
+	return server, !v1alpha1.IsFairlead(server.Image) && v1alpha1.IsFairlead(c.s.Bundle.Konnectivity.Server.Image)
+}
+
+// serverCertificates are those of a konnectivity-server that was set up without the bundle.
+func (c *collector) serverCertificates(server Program) []FileCertificate {
+	var out []FileCertificate
+	if file := server.Flag("cluster-cert", ""); file != "" {
+		out = append(out, c.fileCertificate(OnHost(server, file), "konnectivity-server to agents", ""))
+	}
+	if file := server.Flag("kubeconfig", ""); file != "" {
+		out = append(out, c.kubeconfigCertificate(OnHost(server, file), "konnectivity-server to kube-apiserver", "")...)
+	}
+	return out
 }
 
 // kubeadmDir is where kubeadm writes kubeconfigs.

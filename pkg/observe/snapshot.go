@@ -274,6 +274,7 @@ type Socket struct {
 	Path  string
 	Mode  uint32
 	Owner uint32
+	Group uint32
 	// IsSocket is false for a file of another type, Parent the mode of the directory.
 	IsSocket bool
 	Parent   uint32

@@ -329,6 +329,9 @@ func certificateFaults() []fault {
 		{"FL-HST-002", false, host(func(h *observe.HostFacts) { h.Egress.Value.UDS = "/elsewhere.socket" })},
 		{"FL-HST-003", false, host(func(h *observe.HostFacts) { h.Socket.Value.IsSocket = false })},
 		{"FL-HST-004", false, host(func(h *observe.HostFacts) { h.Socket.Value.Mode, h.Socket.Value.Parent = 0o777, 0o755 })},
+		{"FL-HST-004", false, host(func(h *observe.HostFacts) {
+			h.Socket.Value.Mode, h.Socket.Value.Parent, h.Socket.Value.Group = 0o770, 0o755, 1000
+		})},
 		{"FL-HST-004", false, host(func(h *observe.HostFacts) { h.Socket.Value.Owner = 1000 })},
 		{"FL-HST-006", true, func(w *world) {
 			w.Node.Value.Own[0].Leaf.Value = w.ca.leaf(w.t, "front-proxy-client", now.Add(24*time.Hour))

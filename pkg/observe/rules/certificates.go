@@ -320,7 +320,9 @@ func socketClosed(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	}
 	dir := socket.Path[:max(strings.LastIndex(socket.Path, "/"), 0)]
-	if socket.Mode&0o022 != 0 && socket.Parent&0o011 != 0 {
+	byAll := socket.Mode&0o002 != 0 && socket.Parent&0o001 != 0
+	byGroup := socket.Mode&0o020 != 0 && socket.Group != 0 && socket.Parent&0o011 != 0
+	if byAll || byGroup {
 		return one(socket.Path, fmt.Sprintf("it has mode %04o and its directory %04o, so that other users of this node can connect to it", socket.Mode, socket.Parent), "chmod 0700 "+dir), nil
 	}
 	if host.Local || socket.Owner == 0 {

@@ -184,7 +184,8 @@ func TestSocketOwner(t *testing.T) {
 				pod.Spec.Containers[i].SecurityContext.RunAsUser = nil
 			}
 		}, rules.Skipped},
-		"local": {func(w *world) { w.Node.Value.Socket.Value.Owner, w.Node.Value.Local = 1000, true }, rules.OK},
+		"group root's": {func(w *world) { w.Node.Value.Socket.Value.Mode, w.Node.Value.Socket.Value.Parent = 0o770, 0o755 }, rules.OK},
+		"local":        {func(w *world) { w.Node.Value.Socket.Value.Owner, w.Node.Value.Local = 1000, true }, rules.OK},
 	} {
 		w := healthy(t)
 		tc.do(w)
