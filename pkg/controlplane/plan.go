@@ -27,6 +27,11 @@ import (
 type planner struct {
 	*node
 	*fileplan.Plan
+
+	// egressHash is of the bundle's egress selector configuration, and egressRead is of
+	// the one that kube-apiserver has started with; empty if it uses none, or if that is
+	// not known.
+	egressHash, egressRead string
 }
 
 // newPlanner returns a planner that adds to the journal; after is the state to
@@ -102,8 +107,7 @@ func (p *planner) planFiles() {
 	p.planServerProcess(nil)
 	for _, f := range out.HostFiles {
 		if f.Path == p.bundle.ControlPlane.EgressSelectorFile {
-			p.Want(fileplan.File{Step: StepEgress, Path: f.Path, Mode: fs.FileMode(f.Mode), Data: f.Data,
-				Good: sameYAML(f.Data), Advice: "move it away, or set controlPlane.egressSelectorFile"})
+			p.planEgress(f)
 			continue
 		}
 		p.Want(fileplan.File{Step: StepServer, Path: f.Path, Mode: fs.FileMode(f.Mode), Data: f.Data,
