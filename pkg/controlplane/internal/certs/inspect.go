@@ -49,11 +49,11 @@ type Certificate struct {
 	Renewal string `json:"renewal"`
 }
 
-// Who renews a certificate.
+// Who renews a certificate. kubeadm renews its own, by kubeadmRenew and a name.
 const (
-	byFairlead = "fairlead certs renew"
-	byKubeadm  = "kubeadm certs renew apiserver"
-	byHand     = "by hand"
+	byFairlead   = "fairlead certs renew"
+	kubeadmRenew = "kubeadm certs renew "
+	byHand       = "by hand"
 )
 
 // Node is a control plane node whose bundle uses certificates.
@@ -87,30 +87,23 @@ func (n Node) files() []certFile {
 	}
 	files := []certFile{
 		{path: n.caFile(), use: "cluster CA", renewal: byHand},
-		{path: k.Server.CertFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile), check: shown},
+		{path: k.Server.CertFile, key: k.Server.KeyFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile, k.Server.KeyFile), check: shown},
 		{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, use: "server to API server", renewal: byFairlead, kubeconfig: true, check: ofCA(x509.ExtKeyUsageClientAuth)},
-	}
-	if files[1].renewal == byFairlead {
-		files[1].key = k.Server.KeyFile
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
 		files = append(files,
-			certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: byFairlead},
-			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: byFairlead, check: n.verifyTCPClient(tcp)})
+			certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: n.renewalOf(tcp.ClientCA)},
+			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: n.renewalOfClient(tcp), check: n.verifyTCPClient(tcp)})
 		if tcp.ServerCert != k.Server.CertFile {
-			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: byFairlead})
+			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: n.renewalOf(tcp.ServerCert, tcp.ServerKey)})
+		}
+	}
+	for i := range files {
+		if files[i].renewal != byFairlead {
+			files[i].key = ""
 		}
 	}
 	return files
-}
-
-// renewalOf returns who renews a certificate. kubeadm renews the API server's
-// own.
-func (n Node) renewalOf(cert string) string {
-	if cert == n.apiServerCert() {
-		return byKubeadm
-	}
-	return byFairlead
 }
 
 func (n Node) caFile() string { return path.Join(n.Bundle.ControlPlane.PKIDir, "ca.crt") }
