@@ -58,6 +58,7 @@ func (n *node) planInstall(ctx context.Context) (*journal.Journal, error) {
 	j.Cluster = n.clusterID(ctx)
 	after.Cluster = j.Cluster
 	p.planFiles()
+	p.planServerRestart(ctx)
 	p.planAPIServer()
 	if !n.opts.LeaveKubeadmConfig && !n.opts.ServerOnly {
 		var err error
@@ -111,7 +112,7 @@ func (p *planner) planFiles() {
 			continue
 		}
 		p.Want(fileplan.File{Step: StepServer, Path: f.Path, Mode: fs.FileMode(f.Mode), Data: f.Data,
-			Good: sameYAML(f.Data), Advice: "take it out of the static Pod directory"})
+			Good: sameServer(f.Data), Advice: "take it out of the static Pod directory"})
 		p.planServerProcess(f.Data)
 	}
 }
