@@ -168,7 +168,7 @@ func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 		return true
 	}
 	if reason != "" {
-		e.opts.Notef("ConfigMap %s is left as it is: %s", manifests.KubeadmConfigMap, reason)
+		e.opts.Notef("ConfigMap %s: %s", manifests.KubeadmConfigMap, reason)
 	}
 	e.journal.Kubeadm, e.journal.State = change, nil
 	return true

@@ -113,6 +113,31 @@ func TestUninstallNamesKubeadmConfig(t *testing.T) {
 	}
 }
 
+// TestRecordOfKubeadmConfig covers a bundle that differs only in a name that apiserver.crt and
+// kubeadm's stored configuration have already: nothing changes but the record.
+func TestRecordOfKubeadmConfig(t *testing.T) {
+	root, api := testNode(t), startKubeadmAPI(t)
+	api.otherNode(tunnelFlag)
+	first, second := api.ofTwo(root), api.ofTwo(root)
+	second.Bundle.Konnectivity.ServerHost = "kubernetes.default.svc"
+	for _, o := range []Options{first, second} { // the other node is first each time
+		text, _, err := manifests.AddToCluster(storedByKubeadm, o.Bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.set(text)
+		mustInstall(t, o)
+		if r, err := Install(t.Context(), o); err != nil || r.Changed {
+			t.Errorf("again: %+v, %v", r, err)
+		}
+	}
+	api.mu.Lock()
+	api.pods = nil
+	api.mu.Unlock()
+	mustUninstall(t, second)
+	api.want(t, false)
+}
+
 // TestStatusOfKubeadmConfig covers a stored configuration from which the tunnel was
 // removed by hand.
 func TestStatusOfKubeadmConfig(t *testing.T) {
