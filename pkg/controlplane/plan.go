@@ -115,6 +115,7 @@ func (p *planner) planFiles() {
 			Good: sameServer(f.Data), Advice: "take it out of the static Pod directory"})
 		p.planServerProcess(f.Data)
 	}
+	p.planOldServer(out.HostFiles)
 }
 
 // sameYAML accepts a file with the same content, whatever its formatting.

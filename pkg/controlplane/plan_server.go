@@ -5,11 +5,13 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/certs"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
@@ -39,6 +41,25 @@ func (p *planner) planServerRestart(ctx context.Context) {
 	if !reloads(pod.Spec.Containers) || !p.kubeconfigReloads() {
 		p.Fail(p.annotateServer(ctx, name, data))
 	}
+}
+
+// planOldServer plans to remove the server's manifest of an earlier installation, if the
+// bundle has none: its server would keep the ports from the one in another form.
+func (p *planner) planOldServer(files []bundle.File) {
+	if p.state == nil {
+		return
+	}
+	name := manifests.ServerFile(p.state.Bundle.Defaulted())
+	known := p.state.File(name)
+	if known == nil || slices.ContainsFunc(files, func(f bundle.File) bool { return path.Base(f.Path) == path.Base(name) }) {
+		return
+	}
+	reason, err := p.TakeAway(StepServer, *known)
+	p.Fail(err)
+	if reason != "" {
+		p.opts.Notef("%s: %s", name, reason)
+	}
+	p.After.Files = slices.DeleteFunc(p.After.Files, func(f InstalledFile) bool { return f.Path == name })
 }
 
 // kubeconfigReloads reports whether this project's server reads the planned kubeconfig while
