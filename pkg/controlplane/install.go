@@ -136,6 +136,10 @@ func (n *node) resume(ctx context.Context, op Operation, desired string) (result
 	if err != nil {
 		return Result{}, false, err
 	}
+	// A rollback depends on what was installed before the interrupted run.
+	if n.state, err = n.readState(); err != nil {
+		return Result{}, false, err
+	}
 	if j != nil {
 		result, done, err = n.resumeJournal(ctx, j, op, desired)
 		if err != nil || done {
