@@ -149,6 +149,10 @@ func (n Node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 		if data, err = clientCerts(data); err != nil {
 			return bad(Invalid, err)
 		}
+		if len(data) == 0 { // a token, a plugin, or the path of a certificate
+			base.Renewal = byHand
+			return []Certificate{base}
+		}
 	}
 	certs, err := pki.ParseCerts(data)
 	if err != nil {

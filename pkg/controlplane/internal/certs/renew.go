@@ -101,7 +101,8 @@ func (p *Planner) renewKubeconfig() {
 		return
 	}
 	if cert == nil {
-		p.note("%s uses no certificate: renew it where it was made", file)
+		p.note("%s contains no certificate: renew it where it was made", file)
+		p.Plan.Tighten(file)
 		return
 	}
 	ca, err := p.authority()
