@@ -73,6 +73,8 @@ type certFile struct {
 	kubeconfig bool
 	// check is an additional condition.
 	check func(*x509.Certificate) error
+	// used returns those certificates of the file that are in use; nil for all.
+	used func([]*x509.Certificate) []*x509.Certificate
 }
 
 // files returns all files with certificates that the bundle uses on a control
@@ -92,7 +94,7 @@ func (n Node) files() []certFile {
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
 		files = append(files,
-			certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: n.renewalOf(tcp.ClientCA)},
+			n.clientCA(tcp),
 			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: n.renewalOfClient(tcp), check: n.verifyTCPClient(tcp)})
 		if tcp.ServerCert != k.Server.CertFile {
 			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: n.renewalOf(tcp.ServerCert, tcp.ServerKey)})
@@ -104,6 +106,13 @@ func (n Node) files() []certFile {
 		}
 	}
 	return files
+}
+
+// clientCA returns the file with the CA of kube-apiserver's client certificate. A renewal
+// leaves the earlier CA in it, whose expiry does no harm.
+func (n Node) clientCA(tcp *v1alpha1.TCPTransport) certFile {
+	return certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: n.renewalOf(tcp.ClientCA),
+		used: func(cas []*x509.Certificate) []*x509.Certificate { return n.issuersOf(tcp.ClientCert, cas) }}
 }
 
 func (n Node) caFile() string { return path.Join(n.Bundle.ControlPlane.PKIDir, "ca.crt") }
@@ -157,6 +166,9 @@ func (n Node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 	certs, err := pki.ParseCerts(data)
 	if err != nil {
 		return bad(Invalid, err)
+	}
+	if f.used != nil {
+		certs = f.used(certs)
 	}
 	var out []Certificate
 	for _, cert := range certs {

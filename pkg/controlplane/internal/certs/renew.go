@@ -52,7 +52,7 @@ func (p *Planner) renewAll(before time.Duration) {
 		if tcp.ServerCert != k.Server.CertFile {
 			own = append(own, servingCert{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
 		}
-		if p.due(certFile{path: tcp.ClientCert, key: tcp.ClientKey}, before) || p.due(certFile{path: tcp.ClientCA}, before) {
+		if p.due(certFile{path: tcp.ClientCert, key: tcp.ClientKey}, before) || p.due(p.clientCA(tcp), before) {
 			p.renewClient(tcp)
 		}
 	}
