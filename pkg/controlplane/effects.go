@@ -168,7 +168,7 @@ func (e *nodeEffects) planKubeadmNow(ctx context.Context) (learned bool) {
 		return true
 	}
 	if reason != "" {
-		e.opts.Notef("ConfigMap %s is left as it is: %s", manifests.KubeadmConfigMap, reason)
+		e.opts.Notef("ConfigMap %s: %s", manifests.KubeadmConfigMap, reason)
 	}
 	e.journal.Kubeadm, e.journal.State = change, nil
 	return true
@@ -189,21 +189,21 @@ func (e *nodeEffects) serverMade(ctx context.Context) error {
 	if e.journal.Operation == OpRenew && !e.changes(StepServer) {
 		return nil
 	}
-	if w.NewServer == nil {
-		if w.OldServer == nil || !e.changes(StepServer) {
-			return nil
-		}
-		return progress.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
+	var err error
+	switch {
+	case w.NewServer != nil:
+		err = progress.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
+			if err := e.waitFor(ctx, w.NewServer, w.Server.Before); err != nil {
+				return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
+			}
+			return "", nil
+		})
+	case w.OldServer != nil && e.changes(StepServer):
+		err = progress.Step(e.opts.Progress, "Waiting until the Konnectivity server has stopped", func() (string, error) {
 			return "", e.waitGone(ctx, w.OldServer)
 		})
 	}
-	err := progress.Step(e.opts.Progress, "Waiting until the Konnectivity server answers", func() (string, error) {
-		if err := e.waitFor(ctx, w.NewServer, w.Server.Before); err != nil {
-			return "", e.notReady(ctx, konnectivity.ServerName, "konnectivity-server-container", e.since, err)
-		}
-		return "", nil
-	})
-	if err != nil || e.opts.ServerOnly || !e.changes(StepAPIServer) {
+	if err != nil || e.opts.ServerOnly || e.journal.Operation != OpInstall || !e.changes(StepAPIServer) {
 		return err
 	}
 	return e.waitForAgent(ctx)

@@ -5,6 +5,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
@@ -59,7 +60,7 @@ func preflightError(err error) error {
 
 // run executes a planned change.
 func (n *node) run(ctx context.Context, j *journal.Journal) (Result, error) {
-	if j.NothingToDo() && (j.State == nil) == (n.state == nil) {
+	if j.NothingToDo() && n.recorded(j.State) {
 		return Result{}, n.confirm(ctx, j)
 	}
 	t := &journal.Transaction{Host: n.Host, Journal: j, After: n.opts.after}
@@ -70,6 +71,15 @@ func (n *node) run(ctx context.Context, j *journal.Journal) (Result, error) {
 		return Result{}, preflightError(err)
 	}
 	return n.execute(ctx, t)
+}
+
+// recorded reports whether the recorded state says what an uninstallation must know after a
+// run that changes nothing.
+func (n *node) recorded(after *State) bool {
+	if after == nil || n.state == nil {
+		return after == n.state
+	}
+	return reflect.DeepEqual(after.Kubeadm, n.state.Kubeadm)
 }
 
 // confirm checks a node on which everything is in place: the programs must work
@@ -124,6 +134,10 @@ func (n *node) putBack(ctx context.Context, t *journal.Transaction, reason error
 func (n *node) resume(ctx context.Context, op Operation, desired string) (result Result, done bool, err error) {
 	j, err := n.interrupted()
 	if err != nil {
+		return Result{}, false, err
+	}
+	// A rollback depends on what was installed before the interrupted run.
+	if n.state, err = n.readState(); err != nil {
 		return Result{}, false, err
 	}
 	if j != nil {

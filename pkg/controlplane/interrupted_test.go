@@ -88,6 +88,11 @@ func TestInterruptedAfterInstallation(t *testing.T) {
 			_, err := Install(ctx, o)
 			return err
 		},
+		"another protocol": func(ctx context.Context, o Options) error {
+			o.Bundle = httpConnect()
+			_, err := Install(ctx, o)
+			return err
+		},
 	} {
 		at, stride := 1, 1
 		if testing.Short() {

@@ -113,6 +113,60 @@ func TestUninstallNamesKubeadmConfig(t *testing.T) {
 	}
 }
 
+// TestRollbackOfUpdateAfterKill covers an installation over an earlier one that was killed
+// after it had changed kubeadm's stored configuration: its rollback restores the part of the
+// earlier bundle, also while another node has the tunnel.
+func TestRollbackOfUpdateAfterKill(t *testing.T) {
+	root, api := testNode(t), startKubeadmAPI(t)
+	api.otherNode(tunnelFlag)
+	mustInstall(t, api.ofTwo(root))
+	before, tree := api.stored(), snapshot(t, root)
+	o := api.ofTwo(root)
+	o.Bundle.ControlPlane.EgressSelectorFile = "/etc/kubernetes/other/egress.yaml"
+	stopAfter(t, &o, "ConfigMap", func() error { _, err := Install(t.Context(), o); return err })
+	if now := api.stored(); now == before {
+		t.Fatal("the stored configuration was not changed")
+	}
+	if _, err := Uninstall(t.Context(), api.ofTwo(root)); !errors.Is(err, ErrStillInstalled) {
+		t.Errorf("%v, want ErrStillInstalled", err)
+	}
+	if now := api.stored(); now != before {
+		t.Errorf("after the rollback ConfigMap %s is\n%s, want\n%s", manifests.KubeadmConfigMap, now, before)
+	}
+	sameTrees(t, tree, snapshot(t, root))
+}
+
+// TestRecordOfKubeadmConfig covers a bundle that differs only in a name that apiserver.crt and
+// kubeadm's stored configuration have already: nothing changes but the record.
+func TestRecordOfKubeadmConfig(t *testing.T) {
+	root, api := testNode(t), startKubeadmAPI(t)
+	api.otherNode(tunnelFlag)
+	first, second := api.ofTwo(root), api.ofTwo(root)
+	second.Bundle.Konnectivity.ServerHost = "kubernetes.default.svc"
+	for _, o := range []Options{first, second} { // the other node is first each time
+		text, _, err := manifests.AddToCluster(storedByKubeadm, o.Bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.set(text)
+		mustInstall(t, o)
+		if r, err := Install(t.Context(), o); err != nil || r.Changed {
+			t.Errorf("again: %+v, %v", r, err)
+		}
+	}
+	api.mu.Lock()
+	api.pods = nil
+	api.mu.Unlock()
+	mustUninstall(t, second)
+	api.want(t, false)
+}
+
+func (a *kubeadmAPI) stored() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cm.Data[manifests.KubeadmKey]
+}
+
 // TestStatusOfKubeadmConfig covers a stored configuration from which the tunnel was
 // removed by hand.
 func TestStatusOfKubeadmConfig(t *testing.T) {

@@ -27,6 +27,11 @@ import (
 type planner struct {
 	*node
 	*fileplan.Plan
+
+	// egressHash is of the bundle's egress selector configuration, and egressRead is of
+	// the one that kube-apiserver has started with; empty if it uses none, or if that is
+	// not known.
+	egressHash, egressRead string
 }
 
 // newPlanner returns a planner that adds to the journal; after is the state to
@@ -53,6 +58,7 @@ func (n *node) planInstall(ctx context.Context) (*journal.Journal, error) {
 	j.Cluster = n.clusterID(ctx)
 	after.Cluster = j.Cluster
 	p.planFiles()
+	p.planServerRestart(ctx)
 	p.planAPIServer()
 	if !n.opts.LeaveKubeadmConfig && !n.opts.ServerOnly {
 		var err error
@@ -102,14 +108,14 @@ func (p *planner) planFiles() {
 	p.planServerProcess(nil)
 	for _, f := range out.HostFiles {
 		if f.Path == p.bundle.ControlPlane.EgressSelectorFile {
-			p.Want(fileplan.File{Step: StepEgress, Path: f.Path, Mode: fs.FileMode(f.Mode), Data: f.Data,
-				Good: sameYAML(f.Data), Advice: "move it away, or set controlPlane.egressSelectorFile"})
+			p.planEgress(f)
 			continue
 		}
 		p.Want(fileplan.File{Step: StepServer, Path: f.Path, Mode: fs.FileMode(f.Mode), Data: f.Data,
-			Good: sameYAML(f.Data), Advice: "take it out of the static Pod directory"})
+			Good: sameServer(f.Data), Advice: "take it out of the static Pod directory"})
 		p.planServerProcess(f.Data)
 	}
+	p.planOldServer(out.HostFiles)
 }
 
 // sameYAML accepts a file with the same content, whatever its formatting.

@@ -150,6 +150,7 @@ func (r *realNode) thereAndBack(t *testing.T) {
 	if again, err := Install(t.Context(), r.options()); err != nil || again.Changed {
 		t.Errorf("the second run: %+v, %v; want nothing to do", again, err)
 	}
+	r.otherSocket(t)
 	removed, err := Uninstall(t.Context(), r.options())
 	if err != nil || len(removed.Left) > 0 {
 		t.Fatalf("uninstall: %+v, %v", removed, err)
@@ -161,6 +162,21 @@ func (r *realNode) thereAndBack(t *testing.T) {
 	}
 	if err := r.dialNode(t); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("after: %v, want a direct connection that is refused", err)
+	}
+}
+
+// otherSocket installs a bundle for which only the content of the egress selector
+// configuration changes, which kube-apiserver reads when it starts.
+func (r *realNode) otherSocket(t *testing.T) {
+	t.Helper()
+	o := r.options()
+	o.Bundle = r.bundle.DeepCopy()
+	o.Bundle.Konnectivity.Transport.UDS.Path = "/etc/kubernetes/konnectivity-server/other.socket"
+	if _, err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.dialNode(t); err == nil || !strings.Contains(err.Error(), "No agent available") {
+		t.Errorf("with another socket: %v, want that the tunnel has no agent yet", err)
 	}
 }
 

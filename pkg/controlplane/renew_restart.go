@@ -39,8 +39,14 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 	if mode == "never" || mode != "always" && reloads(pod.Spec.Containers) {
 		return nil
 	}
-	if p.healthy(ctx, p.Journal.Wait.OldServer.Health) == nil {
-		if err := p.checkVisible(p.Journal.Wait.OldServer); err != nil {
+	r.Restarted = true
+	return p.annotateServer(ctx, name, data)
+}
+
+// annotateServer plans the change of the annotation.
+func (p *planner) annotateServer(ctx context.Context, name string, data []byte) error {
+	if old := p.Journal.Wait.OldServer; old != nil && p.healthy(ctx, old.Health) == nil {
+		if err := p.checkVisible(old); err != nil {
 			return err
 		}
 	}
@@ -49,7 +55,6 @@ func (p *planner) restartServer(ctx context.Context, mode string, r *Renewal) er
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	p.Replace(StepServer, name, changed, false)
-	r.Restarted = true
 	return nil
 }
 

@@ -49,11 +49,11 @@ type Certificate struct {
 	Renewal string `json:"renewal"`
 }
 
-// Who renews a certificate.
+// Who renews a certificate. kubeadm renews its own, by kubeadmRenew and a name.
 const (
-	byFairlead = "fairlead certs renew"
-	byKubeadm  = "kubeadm certs renew apiserver"
-	byHand     = "by hand"
+	byFairlead   = "fairlead certs renew"
+	kubeadmRenew = "kubeadm certs renew "
+	byHand       = "by hand"
 )
 
 // Node is a control plane node whose bundle uses certificates.
@@ -73,6 +73,8 @@ type certFile struct {
 	kubeconfig bool
 	// check is an additional condition.
 	check func(*x509.Certificate) error
+	// used returns those certificates of the file that are in use; nil for all.
+	used func([]*x509.Certificate) []*x509.Certificate
 }
 
 // files returns all files with certificates that the bundle uses on a control
@@ -87,30 +89,30 @@ func (n Node) files() []certFile {
 	}
 	files := []certFile{
 		{path: n.caFile(), use: "cluster CA", renewal: byHand},
-		{path: k.Server.CertFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile), check: shown},
+		{path: k.Server.CertFile, key: k.Server.KeyFile, use: "shown to agents", renewal: n.renewalOf(k.Server.CertFile, k.Server.KeyFile), check: shown},
 		{path: k.Server.Kubeconfig, key: k.Server.Kubeconfig, use: "server to API server", renewal: byFairlead, kubeconfig: true, check: ofCA(x509.ExtKeyUsageClientAuth)},
-	}
-	if files[1].renewal == byFairlead {
-		files[1].key = k.Server.KeyFile
 	}
 	if tcp := k.Transport.TCP; tcp != nil {
 		files = append(files,
-			certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: byFairlead},
-			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: byFairlead, check: n.verifyTCPClient(tcp)})
+			n.clientCA(tcp),
+			certFile{path: tcp.ClientCert, key: tcp.ClientKey, use: "API server to server", renewal: n.renewalOfClient(tcp), check: n.verifyTCPClient(tcp)})
 		if tcp.ServerCert != k.Server.CertFile {
-			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: byFairlead})
+			files = append(files, certFile{path: tcp.ServerCert, key: tcp.ServerKey, use: "shown to API server", renewal: n.renewalOf(tcp.ServerCert, tcp.ServerKey)})
+		}
+	}
+	for i := range files {
+		if files[i].renewal != byFairlead {
+			files[i].key = ""
 		}
 	}
 	return files
 }
 
-// renewalOf returns who renews a certificate. kubeadm renews the API server's
-// own.
-func (n Node) renewalOf(cert string) string {
-	if cert == n.apiServerCert() {
-		return byKubeadm
-	}
-	return byFairlead
+// clientCA returns the file with the CA of kube-apiserver's client certificate. A renewal
+// leaves the earlier CA in it, whose expiry does no harm.
+func (n Node) clientCA(tcp *v1alpha1.TCPTransport) certFile {
+	return certFile{path: tcp.ClientCA, use: "CA of API server to server", renewal: n.renewalOf(tcp.ClientCA),
+		used: func(cas []*x509.Certificate) []*x509.Certificate { return n.issuersOf(tcp.ClientCert, cas) }}
 }
 
 func (n Node) caFile() string { return path.Join(n.Bundle.ControlPlane.PKIDir, "ca.crt") }
@@ -156,10 +158,17 @@ func (n Node) inspectFile(f certFile, warnBefore time.Duration) []Certificate {
 		if data, err = clientCerts(data); err != nil {
 			return bad(Invalid, err)
 		}
+		if len(data) == 0 { // a token, a plugin, or the path of a certificate
+			base.Renewal = byHand
+			return []Certificate{base}
+		}
 	}
 	certs, err := pki.ParseCerts(data)
 	if err != nil {
 		return bad(Invalid, err)
+	}
+	if f.used != nil {
+		certs = f.used(certs)
 	}
 	var out []Certificate
 	for _, cert := range certs {

@@ -63,7 +63,7 @@ func (p *Planner) authority() (Authority, error) {
 // every user of the node can read.
 func (p *Planner) planKubeconfig() {
 	w := fileplan.File{
-		Step: journal.StepPKI, Path: p.Bundle.Konnectivity.Server.Kubeconfig, Mode: 0o600, Secret: true,
+		Step: journal.StepPKI, Path: p.Bundle.Konnectivity.Server.Kubeconfig, Mode: 0o600, Secret: true, InPlace: true,
 		Good:   p.CheckServerKubeconfig,
 		Advice: "move it away, or set konnectivity.server.kubeconfig",
 	}

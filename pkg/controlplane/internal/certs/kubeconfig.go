@@ -5,8 +5,10 @@ package certs
 import (
 	"crypto/x509"
 	"errors"
+	"reflect"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 )
@@ -31,6 +33,40 @@ func Identity(kubeconfig []byte) (cert *x509.Certificate, server string, err err
 		cert, err = pki.ParseCert(user.ClientCertificateData)
 	}
 	return cert, server, err
+}
+
+// OnlyRenewed reports whether two kubeconfigs differ in nothing but the embedded client
+// certificate, its key and the embedded CAs. This project's server reads these again for
+// each connection, and everything else only when it starts.
+func OnlyRenewed(before, after []byte) bool {
+	var parts [2]kubeconfigParts
+	for i, data := range [][]byte{before, after} {
+		var ok bool
+		if parts[i], ok = withoutCertificates(data); !ok {
+			return false
+		}
+	}
+	return reflect.DeepEqual(parts[0], parts[1])
+}
+
+// kubeconfigParts are what the current context of a kubeconfig uses.
+type kubeconfigParts struct {
+	cluster clientcmdapi.Cluster
+	user    clientcmdapi.AuthInfo
+}
+
+// withoutCertificates returns what the current context uses, without embedded certificates
+// and keys; false if it lacks one of them.
+func withoutCertificates(kubeconfig []byte) (kubeconfigParts, bool) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil || clientcmd.ConfirmUsable(*config, "") != nil || config.Contexts[config.CurrentContext] == nil {
+		return kubeconfigParts{}, false
+	}
+	context := config.Contexts[config.CurrentContext]
+	parts := kubeconfigParts{*config.Clusters[context.Cluster], *config.AuthInfos[context.AuthInfo]}
+	embedded := len(parts.cluster.CertificateAuthorityData) > 0 && len(parts.user.ClientCertificateData) > 0 && len(parts.user.ClientKeyData) > 0
+	parts.cluster.CertificateAuthorityData, parts.user.ClientCertificateData, parts.user.ClientKeyData = nil, nil, nil
+	return parts, embedded
 }
 
 // Trust returns the CAs embedded in a kubeconfig, or nil if it embeds none.

@@ -44,24 +44,23 @@ func (p *Planner) renewAll(before time.Duration) {
 	if p.due(kubeconfig, before) || p.trustsOthers(kubeconfig.path) {
 		p.renewKubeconfig()
 	}
-	own := []struct{ cert, key, host string }{}
-	if p.renewalOf(k.Server.CertFile) == byFairlead {
-		own = append(own, struct{ cert, key, host string }{k.Server.CertFile, k.Server.KeyFile, k.ServerHost})
-	} else {
-		p.note("%s is kubeadm's: \"%s\" renews it and keeps its names", k.Server.CertFile, byKubeadm)
-	}
+	own := []servingCert{{k.Server.CertFile, k.Server.KeyFile, k.ServerHost}}
 	if tcp := k.Transport.TCP; tcp != nil {
 		if len(p.CAKeys()) > 1 {
 			p.note("kube-apiserver reads its egress selector's CAs only when it starts: it must have been restarted since ca.crt has held both, or it refuses %s", tcp.ServerCert)
 		}
 		if tcp.ServerCert != k.Server.CertFile {
-			own = append(own, struct{ cert, key, host string }{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
+			own = append(own, servingCert{tcp.ServerCert, tcp.ServerKey, tcpServerName(tcp.URL, tcp.TLSServerName)})
 		}
-		if p.due(certFile{path: tcp.ClientCert, key: tcp.ClientKey}, before) || p.due(certFile{path: tcp.ClientCA}, before) {
+		if p.due(certFile{path: tcp.ClientCert, key: tcp.ClientKey}, before) || p.due(p.clientCA(tcp), before) {
 			p.renewClient(tcp)
 		}
 	}
 	for _, f := range own {
+		if renewal := p.renewalOf(f.cert, f.key); renewal != byFairlead {
+			p.noteOther(f.cert, renewal)
+			continue
+		}
 		if !p.due(certFile{path: f.cert, key: f.key}, before) {
 			continue
 		}
@@ -72,6 +71,18 @@ func (p *Planner) renewAll(before time.Duration) {
 		}
 		p.reissue(ca.KeyPair, f.cert, f.key, ServerRequest(f.host, konnectivity.ServerName))
 	}
+}
+
+// servingCert is a certificate that the server presents, with the name that clients verify.
+type servingCert struct{ cert, key, host string }
+
+// noteOther notes that this program does not renew a certificate.
+func (p *Planner) noteOther(cert, renewal string) {
+	if renewal == byHand {
+		p.note("%s is not renewed, as that would replace a key or a CA that kubeadm made: renew it where it was made", cert)
+		return
+	}
+	p.note("%s is kubeadm's: \"%s\" renews it and keeps its names", cert, renewal)
 }
 
 // renewKubeconfig issues the kubeconfig again and keeps the API server's URL. It
@@ -90,7 +101,8 @@ func (p *Planner) renewKubeconfig() {
 		return
 	}
 	if cert == nil {
-		p.note("%s uses no certificate: renew it where it was made", file)
+		p.note("%s contains no certificate: renew it where it was made", file)
+		p.Plan.Tighten(file)
 		return
 	}
 	ca, err := p.authority()
@@ -138,6 +150,10 @@ func (p *Planner) reissue(ca pki.KeyPair, certFile, keyFile string, request pki.
 // old CA until that expires, because kube-apiserver reads its certificate only when
 // it starts.
 func (p *Planner) renewClient(tcp *v1alpha1.TCPTransport) {
+	if renewal := p.renewalOfClient(tcp); renewal != byFairlead {
+		p.noteOther(tcp.ClientCert, renewal)
+		return
+	}
 	ca, err := pki.NewCA(pki.FromBundle(p.Bundle), "konnectivity-client-ca", p.Now())
 	if err != nil {
 		p.Plan.Fail(err)

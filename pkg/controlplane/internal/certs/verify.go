@@ -77,6 +77,29 @@ func VerifyIssuer(ca []byte, cert *x509.Certificate, usage x509.ExtKeyUsage) err
 	return err
 }
 
+// issuersOf returns those CAs that issued the client certificate in a file; all CAs if none
+// did, or if the file cannot be read, as the reason may be with any of them.
+func (n Node) issuersOf(clientCert string, cas []*x509.Certificate) []*x509.Certificate {
+	data, err := n.Read(clientCert)
+	if err != nil {
+		return cas
+	}
+	cert, err := pki.ParseCert(data)
+	if err != nil {
+		return cas
+	}
+	var issuers []*x509.Certificate
+	for _, ca := range cas {
+		if VerifyIssuer(pki.EncodeCert(ca), cert, x509.ExtKeyUsageClientAuth) == nil {
+			issuers = append(issuers, ca)
+		}
+	}
+	if len(issuers) == 0 {
+		return cas
+	}
+	return issuers
+}
+
 // checkClientName fails if the server does not accept the common name of kube-apiserver's client
 // certificate.
 func checkClientName(tcp *v1alpha1.TCPTransport, cert *x509.Certificate) error {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/journal"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 )
@@ -81,59 +82,96 @@ func (a API) AddTunnel(ctx context.Context, k *journal.KubeadmState) (*journal.K
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errKubeadmConfig, err)
 	}
-	base, err := a.withoutEarlierAdditions(before, k)
-	if err != nil {
-		return nil, nil, err
-	}
-	after, added, err := manifests.AddToCluster(base, a.Bundle)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(added) == 0 && k == nil {
-		// If other nodes run servers, the installation of one of them added it;
-		// otherwise a person did.
-		if others, err := a.otherServers(ctx); err == nil && len(others) > 0 {
-			_, all, err := manifests.AddToCluster("{}", a.Bundle)
-			if err != nil {
-				return nil, nil, err
-			}
-			k = &journal.KubeadmState{Additions: all, Shared: true}
-		}
-	}
-	if after == before {
-		return nil, k, nil
+	after, k, err := a.withTunnel(ctx, before, k)
+	if err != nil || after == before {
+		return nil, k, err
 	}
 	if err := a.setKubeadmConfig(ctx, before, after, metav1.UpdateOptions{FieldManager: "fairlead", DryRun: []string{metav1.DryRunAll}}); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errKubeadmConfig, err)
 	}
-	return &journal.KubeadmChange{Before: before, After: after},
-		&journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: base, After: after}, Additions: added}, nil
+	return &journal.KubeadmChange{Before: before, After: after}, k, nil
 }
 
-// withoutEarlierAdditions returns the stored configuration without what an
-// earlier installation added for another bundle. If the text has not changed
-// since, this is byte for byte the text from before the first installation.
-func (a API) withoutEarlierAdditions(text string, k *journal.KubeadmState) (string, error) {
-	if k == nil {
-		return text, nil
-	}
+// withTunnel returns the stored configuration with the bundle's part and without what
+// earlier installations added for other bundles, and what to record.
+func (a API) withTunnel(ctx context.Context, text string, k *journal.KubeadmState) (after string, record *journal.KubeadmState, err error) {
 	_, all, err := manifests.AddToCluster("{}", a.Bundle)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	_, missing, err := manifests.AddToCluster(text, a.Bundle)
-	if err == nil && len(missing) == 0 && all.Has(k.Additions) {
-		return text, nil // everything needed is there, and nothing else
+	_, missing, missingErr := manifests.AddToCluster(text, a.Bundle)
+	switch {
+	case k == nil:
+		return a.firstTunnel(ctx, text, all)
+	case text == k.After && !k.Shared && missingErr == nil && len(missing) == 0 && all.Has(k.Additions):
+		return text, k, nil // everything needed is there, and nothing else
+	case text == k.After && !k.Shared:
+		// This node was the last to change it: k.Before is byte for byte the text from
+		// before the first installation.
+		after, added, err := manifests.AddToCluster(k.Before, a.Bundle)
+		return after, &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: k.Before, After: after}, Additions: added}, err
 	}
-	if text == k.After && !k.Shared {
-		return k.Before, nil
+	// Another node may have stored this bundle's part already: keep it, and remove only
+	// what the bundle does not need any more.
+	base := text
+	if obsolete := k.Additions.Without(all); len(obsolete) > 0 {
+		if base, err = manifests.RemoveFromCluster(text, obsolete); err != nil {
+			return "", nil, err
+		}
 	}
-	return manifests.RemoveFromCluster(text, k.Additions)
+	after, added, err := manifests.AddToCluster(base, a.Bundle)
+	if err != nil {
+		return "", nil, err
+	}
+	record, err = a.recordOf(k, base, after, added, all)
+	return after, record, err
+}
+
+// firstTunnel is withTunnel for a node that has recorded nothing.
+func (a API) firstTunnel(ctx context.Context, text string, all manifests.ClusterAdditions) (string, *journal.KubeadmState, error) {
+	after, added, err := manifests.AddToCluster(text, a.Bundle)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(added) > 0 {
+		return after, &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: text, After: after}, Additions: added}, nil
+	}
+	// If other nodes run servers, the installation of one of them added it;
+	// otherwise a person did.
+	if others, err := a.otherServers(ctx); err == nil && len(others) > 0 {
+		return text, &journal.KubeadmState{Additions: all, Shared: true}, nil
+	}
+	return text, nil, nil
+}
+
+// recordOf returns what to record of a configuration that another node or a person has
+// changed since k was recorded. The argument base is the text before the additions.
+func (a API) recordOf(k *journal.KubeadmState, base, after string, added, all manifests.ClusterAdditions) (*journal.KubeadmState, error) {
+	shared := &journal.KubeadmState{Additions: all, Shared: true}
+	if k.Shared {
+		return shared, nil
+	}
+	// What was not there before this node's first installation is of the bundle,
+	// whichever node has added it.
+	whole, own, err := manifests.AddToCluster(k.Before, a.Bundle)
+	switch {
+	case err != nil:
+		return shared, nil //nolint:nilerr // the stored text fits, if not the one from before
+	case own.Has(k.Additions) && k.Additions.Has(own) && base == after:
+		return k, nil
+	case whole == after:
+		base = k.Before
+	case !added.Has(own):
+		if base, err = manifests.RemoveFromCluster(after, own); err != nil {
+			return nil, err
+		}
+	}
+	return &journal.KubeadmState{KubeadmChange: journal.KubeadmChange{Before: base, After: after}, Additions: own}, nil
 }
 
 // RemoveTunnel plans to remove additions from kubeadm's stored configuration, once no other
 // kube-apiserver uses the tunnel. It returns the change, or nil if none is needed, and the reason
-// if the configuration must stay.
+// if the configuration, or a part of the tunnel in it, must stay.
 func (a API) RemoveTunnel(ctx context.Context, k *journal.KubeadmState) (change *journal.KubeadmChange, reason string, err error) {
 	now, err := a.KubeadmConfig(ctx)
 	if err != nil {
@@ -155,7 +193,10 @@ func (a API) RemoveTunnel(ctx context.Context, k *journal.KubeadmState) (change 
 	if after != now {
 		change = &journal.KubeadmChange{Before: now, After: after}
 	}
-	return change, "", nil
+	if file := manifests.ClusterEgress(after); file != "" {
+		reason = fmt.Sprintf("it keeps --%s=%s, which this node did not add: remove that; %s", apiserver.ConfigFlag, file, beforeUpgrade)
+	}
+	return change, reason, nil
 }
 
 // TunnelOfOthers returns a message if kubeadm's stored configuration has the

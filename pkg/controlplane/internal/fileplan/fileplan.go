@@ -35,6 +35,9 @@ type File struct {
 	Path   string
 	Mode   fs.FileMode
 	Secret bool
+	// InPlace writes into an existing file, which a Pod has mounted as a single file: such a
+	// mount keeps the old inode.
+	InPlace bool
 	// Data is the content. If Make is set, it produces the content on demand, because
 	// that is expensive.
 	Data []byte
@@ -95,7 +98,8 @@ func (p *Plan) Put(w File, old string, existing []byte) {
 			return
 		}
 	}
-	c := journal.Change{Step: w.Step, Path: w.Path, Mode: w.Mode, Data: w.Data, Secret: w.Secret, Old: old, New: nodefs.Fingerprint(w.Data, w.Mode)}
+	c := journal.Change{Step: w.Step, Path: w.Path, Mode: w.Mode, Data: w.Data, InPlace: w.InPlace && old != nodefs.Absent, Secret: w.Secret,
+		Old: old, New: nodefs.Fingerprint(w.Data, w.Mode)}
 	f := journal.InstalledFile{Path: w.Path, Now: c.New}
 	switch known := p.Before.File(w.Path); {
 	case known != nil && (old == known.Now || old == nodefs.Absent):

@@ -28,6 +28,9 @@ type State struct {
 	Dirs []string `json:"dirs,omitempty"`
 	// Manifest is what was added to kube-apiserver's manifest.
 	Manifest manifests.Additions `json:"manifest"`
+	// EgressHash is a hash of the egress selector configuration that kube-apiserver has
+	// started with; empty if it does not use the tunnel, and in states of older versions.
+	EgressHash string `json:"egressHash,omitempty"`
 	// Kubeadm is what was added to kubeadm's stored configuration; nil for
 	// nothing.
 	Kubeadm *KubeadmState `json:"kubeadm,omitempty"`

@@ -147,9 +147,16 @@ func (t *Transaction) Back(ctx context.Context, e Effects) error {
 }
 
 // backward returns the order of a rollback. kubeadm's configuration comes last in
-// both directions, because it needs a working API server.
+// both directions, because it needs a working API server. An egress selector
+// configuration that was replaced comes before kube-apiserver, which reads it when it
+// starts with its old manifest.
 func (t *Transaction) backward() []Step {
 	steps := slices.DeleteFunc(slices.Clone(t.Steps), func(s Step) bool { return s == StepKubeadm })
 	slices.Reverse(steps)
+	replaced := slices.ContainsFunc(t.Changes, func(c Change) bool { return c.Step == StepEgress && c.Old != nodefs.Absent })
+	server, egress := slices.Index(steps, StepAPIServer), slices.Index(steps, StepEgress)
+	if replaced && server >= 0 && server < egress {
+		steps = slices.Insert(slices.Delete(steps, egress, egress+1), server, StepEgress)
+	}
 	return append(steps, StepKubeadm)
 }

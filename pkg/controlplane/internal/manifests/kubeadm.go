@@ -35,6 +35,19 @@ func (a ClusterAdditions) Has(other ClusterAdditions) bool {
 	return true
 }
 
+// Without returns the items of a that other lacks.
+func (a ClusterAdditions) Without(other ClusterAdditions) ClusterAdditions {
+	out := ClusterAdditions{}
+	for key, items := range a {
+		for _, item := range items {
+			if !contains(other[key], item) {
+				out[key] = append(out[key], item)
+			}
+		}
+	}
+	return out
+}
+
 var clusterLists = []string{"certSANs", "extraArgs", "extraVolumes"}
 
 // AddToCluster adds the bundle's part to the stored configuration,
@@ -146,6 +159,28 @@ func RemoveFromCluster(text string, added ClusterAdditions) (string, error) {
 		}
 		return nil
 	})
+}
+
+// ClusterEgress returns the egress selector file in a stored configuration, or "" if that
+// has no such argument.
+func ClusterEgress(text string) string {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil || len(document.Content) == 0 {
+		return ""
+	}
+	args := child(child(document.Content[0], "apiServer"), "extraArgs")
+	if file := child(args, apiserver.ConfigFlag); file != nil { // a mapping, as in older configurations
+		return file.Value
+	}
+	if args == nil {
+		return ""
+	}
+	for _, arg := range args.Content {
+		if name, value := child(arg, "name"), child(arg, "value"); name != nil && value != nil && name.Value == apiserver.ConfigFlag {
+			return value.Value
+		}
+	}
+	return ""
 }
 
 func removeItem(values *yaml.Node, item any) {

@@ -111,11 +111,15 @@ func Add(manifest []byte, b *v1alpha1.Bundle) ([]byte, Additions, error) {
 	return nil, add, fmt.Errorf("%w: its YAML is written in a way that cannot be edited safely: write it as kubeadm does", ErrManifest)
 }
 
-// Remove removes additions from a manifest that may have been edited
-// since. It ignores additions that are missing or have been changed.
+// Remove removes additions, and the annotation [EgressHash], from a manifest that may
+// have been edited since. It ignores additions that are missing or have been changed.
 func Remove(manifest []byte, add Additions) ([]byte, error) {
 	if _, err := Decode(manifest); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	manifest, err := withoutAnnotation(manifest, EgressHash)
+	if err != nil {
+		return nil, err
 	}
 	tree, err := edited(manifest, add, removeAll)
 	if err != nil {

@@ -177,6 +177,55 @@ func TestRemoveLeavesOthersEdits(t *testing.T) {
 	}
 }
 
+// TestAnnotate checks that an annotation is the only difference, also if a manifest has no
+// annotations or writes them in an unusual way, and that Remove removes it.
+func TestAnnotate(t *testing.T) {
+	kubeadm := string(manifeststest.Kubeadm(t, nil))
+	for name, tc := range map[string]struct {
+		manifest string
+		lines    bool // only whole lines are inserted
+	}{
+		"kubeadm":        {kubeadm, true},
+		"comments":       {odd, false},
+		"JSON":           {flow, false},
+		"none":           {"apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n  name: x\nspec:\n  containers: [{name: kube-apiserver}]\n", false},
+		"a comment each": {"apiVersion: v1\nkind: Pod\nmetadata:\n  annotations: # all\n    # the first\n    a: b # c\n\n  name: x\nspec:\n  containers: [{name: kube-apiserver}]\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, err := Decode([]byte(tc.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := []byte(tc.manifest)
+			for _, value := range []string{"1", "0a:\"b\""} {
+				if text, err = Annotate(text, EgressHash, value); err != nil {
+					t.Fatal(err)
+				}
+				got, err := Decode(text)
+				if err != nil || got.Annotations[EgressHash] != value {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				if delete(got.Annotations, EgressHash); len(got.Annotations) == 0 {
+					got.Annotations = nil
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-before +annotated:\n%s", diff)
+				}
+			}
+			if tc.lines {
+				onlyInserted(t, []byte(tc.manifest), text)
+			}
+			back, err := Remove(text, Additions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Decode(back); err != nil || !reflect.DeepEqual(want, got) || tc.lines && string(back) != tc.manifest {
+				t.Errorf("removed again, %v, it is\n%s", err, back)
+			}
+		})
+	}
+}
+
 func TestManifestRefused(t *testing.T) {
 	plain := string(manifeststest.Kubeadm(t, nil))
 	for name, tc := range map[string]struct {
