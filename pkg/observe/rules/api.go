@@ -159,7 +159,7 @@ func ownClock(s *observe.Snapshot) ([]Finding, error) {
 	c := s.Reach.Value
 	switch {
 	case !c.Dated && s.Reach.Err != nil:
-		return nil, check.Skip("because %s is %s", reach, Failed)
+		return nil, unmet(reach, Failed)
 	case !c.Dated:
 		return nil, errors.New("the API server's answer has no header Date")
 	}
