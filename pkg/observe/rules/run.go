@@ -145,12 +145,18 @@ func Judge(s *observe.Snapshot, o Options) *Report {
 	return r
 }
 
+// look is run whose panic is an error.
+func (r Rule) look(s *observe.Snapshot) (findings []Finding, err error) {
+	defer observe.Recovered(&err)
+	return r.run(s)
+}
+
 func judge(s *observe.Snapshot, rule Rule, all map[string]outcome) outcome {
 	out := outcome{Result: Result{ID: rule.ID, Group: rule.Group, Title: rule.Title}}
 	var findings []Finding
 	err := rule.before(all)
 	if err == nil {
-		findings, err = rule.run(s)
+		findings, err = rule.look(s)
 	}
 	if check.IsSkip(err) && len(findings) == 0 {
 		out.Status, out.Reason = Skipped, err.Error()
