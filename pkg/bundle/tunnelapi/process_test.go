@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/app"
 )
 
-// TestGrace: the kubelet does not kill a Pod before clients had their time to go elsewhere and then connections had theirs, were reset, and watches were ended, also if
-// extraArgs give them another time.
+// TestGrace: the kubelet does not kill a Pod before clients had their time to go elsewhere and then connections had theirs,
+// were reset, and watches were ended, also if extraArgs give them another time.
 func TestGrace(t *testing.T) {
 	for _, config := range []string{
 		"tunnelAPI: {enabled: true}",
