@@ -99,7 +99,7 @@ const grace = 250 * time.Millisecond
 func inTime[T any](ctx context.Context, read func(context.Context) (T, error)) Fact[T] {
 	done := make(chan Fact[T], 1)
 	go func() {
-		v, err := read(ctx)
+		v, err := guarded(ctx, read)
 		done <- Fact[T]{Value: v, Err: err, Read: time.Now()}
 	}()
 	var fact Fact[T]
@@ -116,6 +116,12 @@ func inTime[T any](ctx context.Context, read func(context.Context) (T, error)) F
 		fact.Err = fmt.Errorf("no answer in time: %w", fact.Err)
 	}
 	return fact
+}
+
+// guarded is read whose panic is an error.
+func guarded[T any](ctx context.Context, read func(context.Context) (T, error)) (v T, err error) {
+	defer Recovered(&err)
+	return read(ctx)
 }
 
 // list makes a source of a List call.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/internal/neterr"
 )
 
 // summarized are the conditions that must be True for Ready.
@@ -70,7 +71,7 @@ func setter(all *[]metav1.Condition, generation int64) func(name string, ok bool
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(all, metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: truncated(message, 32768), ObservedGeneration: generation,
+			Type: name, Status: status, Reason: reason, Message: truncated(neterr.Text(message), 32768), ObservedGeneration: generation,
 		})
 	}
 }

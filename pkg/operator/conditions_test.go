@@ -4,8 +4,11 @@ package operator
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 )
@@ -35,6 +38,19 @@ func TestMessagesStay(t *testing.T) {
 		}
 		if len(set) > 32768 || len(message) > 32768 && (len(set) < 32760 || !strings.HasSuffix(set, "...")) {
 			t.Errorf("%.20q…: %d bytes of %d, ending in %q", message, len(set), len(message), set[max(0, len(set)-9):])
+		}
+	}
+}
+
+// TestMessageOfConnection: an error of a connection is the same message at each try, from whichever port. Each change would be
+// a write and an event.
+func TestMessageOfConnection(t *testing.T) {
+	var all []metav1.Condition
+	set := setter(&all, 1)
+	for port := range 3 {
+		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, fmt.Sprintf("apply: read tcp 10.0.0.1:%d->10.0.0.2:443: connection reset by peer", 40000+port))
+		if want := "apply: read tcp 10.0.0.2:443: connection reset by peer"; all[0].Message != want {
+			t.Errorf("got %q, want %q", all[0].Message, want)
 		}
 	}
 }

@@ -113,24 +113,28 @@ func testHangingLog(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const at = "2026-01-01T10:00:00.123456789+02:00 " // the node is not in UTC
+	line := func(text string) []byte { return []byte(at + strings.ReplaceAll(text, "\n", "\n"+at) + "\n") }
+	g := &garden{t: t}
+	secrets := g.log()
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // a test's own
 	end := make(chan struct{})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/konnectivity-agent-1/log"):
-			_, _ = w.Write([]byte("one whole line\ncut password"))
+			_, _ = w.Write(append(line("one whole line"), at+"cut password"...))
 			_ = http.NewResponseController(w).Flush()
 			select {
 			case <-end:
 			case <-r.Context().Done():
 			}
 		case r.URL.Query().Get("container") == "kube-apiserver":
-			_, _ = w.Write([]byte("a request of kube-apiserver\n"))
+			_, _ = w.Write(line("a request of kube-apiserver"))
 		case r.URL.Query().Get("container") == "tunnel":
-			_, _ = w.Write([]byte("the server's line\n"))
+			_, _ = w.Write(line("the server's line"))
 		case strings.HasSuffix(r.URL.Path, "/log"):
-			_, _ = w.Write([]byte("the operator's line\n"))
+			_, _ = w.Write(line("the operator's line\n" + secrets))
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -150,18 +154,23 @@ func testHangingLog(t *testing.T, config *rest.Config) {
 		t.Errorf("it took %s", took)
 	}
 	files, missing := unpack(t, &out), fmt.Sprint(manifest.Missing)
-	if text := files["logs/kube-system_konnectivity-agent-1.log"]; text != "one whole line\n" || !strings.Contains(missing, "konnectivity-agent-1.log its end: ") {
+	if text := files["logs/kube-system_konnectivity-agent-1.log"]; text != at+"one whole line\n" || !strings.Contains(missing, "konnectivity-agent-1.log its end: ") {
 		t.Errorf("got %q, missing %s", text, missing)
 	}
-	if text := files["logs/kube-system_fairlead-operator-1.log"]; text != "the operator's line\n" {
+	if text := files["logs/kube-system_fairlead-operator-1.log"]; !strings.HasPrefix(text, at+"the operator's line\n") {
 		t.Errorf("the other log is %q", text)
 	}
-	if text := files["logs/kube-system_kube-apiserver-cp1_tunnel.log"]; text != "the server's line\n" {
+	if text := files["logs/kube-system_kube-apiserver-cp1_tunnel.log"]; text != at+"the server's line\n" {
 		t.Errorf("the log of a server beside kube-apiserver is %q", text)
 	}
 	for name, text := range files {
 		if strings.Contains(text, "a request of kube-apiserver") {
 			t.Errorf("%s is kube-apiserver's log", name)
+		}
+		for _, c := range g.planted {
+			if strings.Contains(strings.ReplaceAll(text, "\n"+at, ""), c) {
+				t.Errorf("%s has %s", name, c)
+			}
 		}
 	}
 }

@@ -205,6 +205,15 @@ func (g *garden) plantResources() {
 	}
 }
 
+// log is the end of a log with canaries in several lines.
+func (g *garden) log() string {
+	key := base64.StdEncoding.EncodeToString([]byte(g.key("Bag Attributes: of it\n")))
+	for i := 64; i < len(key); i += 65 {
+		key = key[:i] + "\n" + key[i:]
+	}
+	return "DB_PASSWORD=a b " + g.canary() + "\na:\n  password: |\n    x\n    " + g.canary() + "\nb:\n" + key
+}
+
 // local is a server that runs as a process: its arguments, log and metrics have canaries, too.
 func (g *garden) local() *check.Env {
 	log := filepath.Join(g.t.TempDir(), "server.log")

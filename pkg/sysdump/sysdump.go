@@ -60,8 +60,8 @@ func Write(ctx context.Context, t observe.Target, out io.Writer, o Options) (Man
 	a.manifest.Version = version.Get().String()
 	d := &dump{archive: a, s: s, client: client, o: o}
 	// Events come before logs, which may hang, and are larger.
-	for _, step := range []func(context.Context) error{d.judged, d.bundle, d.objects, d.resources, d.programs, d.configurations, d.metrics, d.events, d.logs} {
-		if err := step(ctx); err != nil {
+	for _, step := range []func(context.Context) error{d.checks, d.status, d.bundle, d.objects, d.resources, d.programs, d.configurations, d.metrics, d.events, d.logs} {
+		if err := d.take(ctx, step); err != nil {
 			return a.manifest, fmt.Errorf("write the archive: %w", err)
 		}
 	}
@@ -75,22 +75,34 @@ type dump struct {
 	o      Options
 }
 
-// judged are the results of the checks and the status, whose messages quote the cluster.
-func (d *dump) judged(context.Context) error {
-	for name, v := range map[string]any{"check.json": rules.Judge(d.s, rules.Options{}), "status.json": overview.Of(d.s)} {
-		data, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		var plain any
-		if err := json.Unmarshal(data, &plain); err != nil {
-			return err
-		}
-		if err := d.addJSON(name, scrub(plain)); err != nil {
-			return err
-		}
+// take takes one step. If it panics, what it has not written is missing.
+func (d *dump) take(ctx context.Context, step func(context.Context) error) error {
+	var fault error
+	err := func() error {
+		defer observe.Recovered(&fault)
+		return step(ctx)
+	}()
+	d.miss("a part of the archive", fault)
+	return err
+}
+
+func (d *dump) checks(context.Context) error {
+	return d.judged("check.json", rules.Judge(d.s, rules.Options{}))
+}
+
+func (d *dump) status(context.Context) error { return d.judged("status.json", overview.Of(d.s)) }
+
+// judged adds results, whose messages quote the cluster.
+func (d *dump) judged(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
 	}
-	return nil
+	var plain any
+	if err := json.Unmarshal(data, &plain); err != nil {
+		return err
+	}
+	return d.addJSON(name, scrub(plain))
 }
 
 // scrub passes every text of a value through safe.

@@ -109,8 +109,8 @@ func readiness(p component.Probe) *component.Probe {
 	return r
 }
 
-// stopSeconds is how long the program may take to stop: connections and clients get the times of two flags side by side,
-// and then watches and the last requests end.
+// stopSeconds is how long the program may take to stop: clients get the time of one flag to go elsewhere, then open
+// connections that of another, and then watches and the last requests end.
 func stopSeconds(a *v1alpha1.TunnelAPI) int64 {
 	delay, drain := stopDelay, stopDrain
 	for _, arg := range a.ExtraArgs {
@@ -123,7 +123,7 @@ func stopSeconds(a *v1alpha1.TunnelAPI) int64 {
 			drain = d
 		}
 	}
-	return int64((max(delay, drain) + stopRest).Seconds())
+	return int64((delay + drain + stopRest).Seconds())
 }
 
 // Flags are all flags of the API server.

@@ -7,18 +7,20 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/app"
 )
 
-// TestGrace: the kubelet does not kill a Pod before connections had their time, were reset, and watches were ended, also if
-// extraArgs give them another time.
+// TestGrace: the kubelet does not kill a Pod before clients had their time to go elsewhere and then connections had theirs,
+// were reset, and watches were ended, also if extraArgs give them another time.
 func TestGrace(t *testing.T) {
 	for _, config := range []string{
 		"tunnelAPI: {enabled: true}",
 		"tunnelAPI: {enabled: true, connect: true, extraArgs: [{name: connect-drain-timeout, value: 2m30s}]}",
 		"tunnelAPI: {enabled: true, extraArgs: [{name: shutdown-delay-duration, value: 1m}]}",
+		"tunnelAPI: {enabled: true, connect: true, extraArgs: [{name: shutdown-delay-duration, value: 1m}, {name: connect-drain-timeout, value: 1m}]}",
 	} {
 		list := objects(t, config)
 		pod := list[len(list)-1].(*appsv1.Deployment).Spec.Template.Spec
@@ -34,9 +36,9 @@ func TestGrace(t *testing.T) {
 			return d
 		}
 		const reset, watches = 5 * time.Second, 2 * time.Second
-		takes := max(flag("shutdown-delay-duration"), flag("connect-drain-timeout")+reset) + watches
+		takes := flag("shutdown-delay-duration") + flag("connect-drain-timeout") + reset + watches
 		if g := pod.TerminationGracePeriodSeconds; g == nil || time.Duration(*g)*time.Second < takes+5*time.Second {
-			t.Errorf("%q: the Pod has %v s to stop, which takes up to %v", config, g, takes)
+			t.Errorf("%q: the Pod has %d s to stop, which takes up to %v", config, ptr.Deref(g, 0), takes)
 		}
 	}
 }

@@ -71,6 +71,24 @@ func TestDown(t *testing.T) {
 	}
 }
 
+// TestOnlyDown proves that a job that makes some checks alone fails in every format if the API server does not answer, and says why: it would
+// otherwise pass with every certificate unseen.
+func TestOnlyDown(t *testing.T) {
+	file := kubeconfig(t)
+	for _, format := range report.Formats {
+		for _, failOn := range []string{"failed", "unknown", "warning"} {
+			out, code, err := run(t, "--kubeconfig", file, "-o", format, "--only", "FL-CRT-*", "--fail-on", failOn)
+			if code != 1 || !strings.Contains(out, "FL-API-001") || !strings.Contains(out, "connection refused") || strings.Contains(out, "FL-API-002") {
+				t.Errorf("-o %s --fail-on %s: exit code %d, %v\n%s", format, failOn, code, err, out)
+			}
+		}
+	}
+	// What needs no API server is made.
+	if out, code, err := run(t, "--kubeconfig", file, "--only", "FL-API-008", "--fail-on", "warning"); code != 0 || strings.Contains(out, "FL-API-001") {
+		t.Errorf("exit code %d, %v\n%s", code, err, out)
+	}
+}
+
 // TestWrongUsage proves that wrong flags end with exit code 2, name the flag, and say what to choose.
 func TestWrongUsage(t *testing.T) {
 	file := kubeconfig(t)

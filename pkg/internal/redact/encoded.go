@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// stamp is the time that kubelet writes before each line of a log, also before those of wrapped base64.
-const stamp = `(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?`
+// stamp is the time that kubelet writes before each line of a log, also before those of wrapped base64: in the time zone of the node.
+const stamp = `(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) )?`
 
 var (
 	// encoded is what may be base64, in one line or in several.

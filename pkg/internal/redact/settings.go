@@ -21,7 +21,7 @@ var (
 	// setting is what stands before a credential: its name (2, 3) with quotation marks (1, 4), also those of JSON in a string, and a separator (5).
 	setting = regexp.MustCompile(`(?i)(\\*["'])?(?:\\[nrt]|\b)(?:(` + headerWords + `)|(` + credentialWords + `))(\\*["'])?[ \t]*(=>|:=|[=:])[ \t]*`)
 	// variable is an environment variable as a pair of fields.
-	variable = regexp.MustCompile(`(?i)\bname(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?` + credentialWords + `(?:\\*["'])?[,\s]\s*(\\*["'])?value(\\*["'])?\s*[:=][ \t]*`)
+	variable = regexp.MustCompile(`(?i)\bname(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?` + credentialWords + `(?:\\*["'])?[,\s]\s*` + stamp + `\s*(\\*["'])?value(\\*["'])?\s*[:=][ \t]*`)
 	opening  = regexp.MustCompile("^\\\\*[\"'`]")
 	literal  = regexp.MustCompile(`^(?:true|false|null|nil|<nil>)(?:[\s,;}\])"'\\]|$)`)
 	// unquoted and inJSON are values without quotation marks.
@@ -81,7 +81,7 @@ func newValue(text string, done int, m []int) (int, string) {
 	rest := text[done+m[1]:]
 	b := before{quote: group(1), line: text[strings.LastIndexByte(text[:done+m[0]], '\n')+1 : done+m[0]]}
 	if len(m) == 6 { // a variable
-		b.open, b.whole = group(1) != "" && group(2) == "", true
+		b.open, b.whole, b.colon = group(1) != "" && group(2) == "", true, rest != "" && strings.Contains("|>", rest[:1])
 		return value(rest, b)
 	}
 	name, closed, separator := strings.ToLower(group(3)), group(4), group(5)
@@ -193,19 +193,19 @@ func list(text string) int {
 func lines(rest string, b before) (int, string) {
 	begin := len(block.FindString(rest))
 	indent := func(line string) int {
-		line = stamped.ReplaceAllString(line, "")
 		return len(line) - len(strings.TrimLeft(line, " \t-"))
 	}
-	end := begin
+	named, end := indent(stamped.ReplaceAllString(b.line, "")), begin
 	for end < len(rest) {
 		line := rest[end : end+lineLength(rest[end:])]
-		if strings.TrimSpace(line) != "" && indent(line) <= indent(b.line) {
+		if own := stamped.ReplaceAllString(line, ""); strings.TrimSpace(own) != "" && indent(own) <= named {
 			break
 		}
 		end = min(len(rest), end+len(line)+1)
 	}
 	if end == begin {
-		end += len(unquoted.FindString(rest[begin:]))
+		begin += len(stamped.FindString(rest[begin:]))
+		end = begin + len(unquoted.FindString(rest[begin:]))
 	}
 	if end == begin {
 		return 0, ""

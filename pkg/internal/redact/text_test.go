@@ -113,7 +113,10 @@ func TestTextOfEachForm(t *testing.T) {
 		"variable in YAML":           "- name: DB_PASSWORD\n  value: a " + canary + "\n",
 		"variable as Go prints it":   "EnvVar{Name:DB_PASSWORD,Value:" + canary + ",ValueFrom:nil,}",
 		"block of YAML":              "a: 1\n  password: |\n    x\n    " + canary + "\n  b: 2",
-		"block in a log":             "2026-01-01T00:00:00.1Z a:\n2026-01-01T00:00:00.1Z   password: >-\n2026-01-01T00:00:00.1Z     x " + canary + "\n2026-01-01T00:00:00.1Z b: 2",
+		"block behind a name":        "a:\n  password: >-\n    x " + canary + "\nb: 2",
+		"block with an empty line":   "password: |\n  x\n\n  " + canary + "\nb: 2",
+		"block of a variable":        "- name: DB_PASSWORD\n  value: |\n    a " + canary + "\nb: 2",
+		"value in the next line":     "password:\n" + canary + " x",
 		"list of YAML":               "tokens:\n- a\n- " + canary + "\nb: 2",
 		"XML":                        "<password>" + canary + "</password>",
 		"data source":                "user:" + canary + "@tcp(db:3306)/x",
@@ -121,23 +124,26 @@ func TestTextOfEachForm(t *testing.T) {
 		"arrow":                      "password => " + canary,
 		"key behind a new line":      encode("\n" + key),
 		"key behind attributes":      "x " + encode("Bag Attributes\n"+key) + " y",
-		"key in a log, in lines":     "2026-01-01T00:00:00.1Z " + inLines(encode("Bag Attributes: of it\n"+key), "\n2026-01-01T00:00:00.1Z "),
+		"key in lines":               inLines(encode("Bag Attributes: of it\n"+key), "\n"),
 		"key of a log that is cut":   canary + "\n" + canary + "\n-----END RSA PRIVATE KEY-----\nI0101 it goes on",
 		"key in text that is cut":    `{"a":"` + canary + `\n-----END PRIVATE KEY-----\n"}`,
 		"two keys, one cut":          canary + "\n-----END PRIVATE KEY-----\n" + key + canary + "\n-----END EC PRIVATE KEY-----",
 		"key of PGP":                 "-----BEGIN PGP PRIVATE KEY BLOCK-----\n" + canary + "\n-----END PGP PRIVATE KEY BLOCK-----",
 	} {
-		got := Text(text)
-		if strings.Contains(got, canary) || !strings.Contains(got, Mark) {
-			t.Errorf("%s: %q became %q", name, text, got)
-		}
-		for _, part := range []string{"YzRuNHJ5", "M0bjRyeW", "jNG40cnlj"} { // it, in base64
-			if strings.Contains(strings.ReplaceAll(got, "\n2026-01-01T00:00:00.1Z ", ""), part) {
+		for _, stamp := range []string{"", "2026-01-01T00:00:00.1Z ", "2026-01-01T10:00:00.123456789+02:00 ", "2026-01-01T10:00:00-03:30 "} {
+			text := stamp + strings.ReplaceAll(text, "\n", "\n"+stamp) // as kubelet writes it
+			got := Text(text)
+			if strings.Contains(got, canary) || !strings.Contains(got, Mark) {
 				t.Errorf("%s: %q became %q", name, text, got)
 			}
-		}
-		if again := Text(got); again != got {
-			t.Errorf("%s: a second time, %q became %q", name, got, again)
+			for _, part := range []string{"YzRuNHJ5", "M0bjRyeW", "jNG40cnlj"} { // it, in base64
+				if strings.Contains(strings.ReplaceAll(got, "\n"+stamp, ""), part) {
+					t.Errorf("%s: %q became %q", name, text, got)
+				}
+			}
+			if again := Text(got); again != got {
+				t.Errorf("%s: a second time, %q became %q", name, got, again)
+			}
 		}
 	}
 	if got := Text("a\n-----END PRIVATE KEY-----\nI0101 it goes on"); !strings.HasSuffix(got, "I0101 it goes on") {

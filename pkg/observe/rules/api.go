@@ -78,8 +78,9 @@ func ready(s *observe.Snapshot) ([]Finding, error) {
 	}
 	var bad []string
 	for line := range strings.Lines(text) {
-		if name, ok := strings.CutPrefix(line, "[-]"); ok {
-			bad = append(bad, strings.Fields(name)[0])
+		if rest, ok := strings.CutPrefix(line, "[-]"); ok {
+			name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			bad = append(bad, name)
 		}
 	}
 	if len(bad) > 0 {
@@ -159,7 +160,7 @@ func ownClock(s *observe.Snapshot) ([]Finding, error) {
 	c := s.Reach.Value
 	switch {
 	case !c.Dated && s.Reach.Err != nil:
-		return nil, check.Skip("because %s is %s", reach, Failed)
+		return nil, unmet(reach, Failed)
 	case !c.Dated:
 		return nil, errors.New("the API server's answer has no header Date")
 	}

@@ -247,6 +247,8 @@ func schedulerFaults() []fault {
 	return []fault{
 		{"FL-SCH-001", false, replicas(func(p *observe.Program) { p.Ready = false })},
 		{"FL-SCH-002", false, func(w *world) { w.Leases.Value[0].Spec.RenewTime.Time = now.Add(-time.Minute) }},
+		{"FL-SCH-002", false, func(w *world) { w.Leases.Value[0].Spec.RenewTime = nil }}, // someone has set the holder by hand
+		{"FL-SCH-002", false, func(w *world) { w.Leases.Value[0].Spec.HolderIdentity = nil }},
 		{"FL-SCH-003", false, func(w *world) { w.Leases.Value[0].Spec.HolderIdentity = ptr.To("intruder_1") }},
 		{"FL-SCH-004", false, config(func(c *schedulerv1.KubeSchedulerConfiguration) {
 			c.LeaderElection.ResourceNamespace, c.LeaderElection.ResourceName = "kube-system", "my-scheduler"

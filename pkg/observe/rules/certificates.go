@@ -104,7 +104,7 @@ func servingCert(s *observe.Snapshot) ([]Finding, error) {
 	c := s.Reach.Value
 	switch {
 	case len(c.Certificates) == 0 && s.Reach.Err != nil:
-		return nil, check.Skip("because %s is %s", reach, Failed)
+		return nil, unmet(reach, Failed)
 	case len(c.Certificates) == 0:
 		return nil, check.Skip("the API server does not show a certificate: the kubeconfig has an http URL")
 	}
@@ -341,8 +341,10 @@ func socketClosed(s *observe.Snapshot) ([]Finding, error) {
 
 // serverUsers are the users that the Pods of servers set.
 func serverUsers(s *observe.Snapshot) ([]int64, error) {
-	if s.Programs.Err != nil {
-		return nil, check.Skip("the users of konnectivity-servers are unknown: %v", s.Programs.Err)
+	if err := s.Programs.Err; err != nil && s.Reach.Err != nil {
+		return nil, because(check.Skip("the users of konnectivity-servers are unknown: %v", err), reach)
+	} else if err != nil {
+		return nil, fmt.Errorf("the users of konnectivity-servers: %w", err)
 	}
 	var out []int64
 	for _, p := range observe.Of(s.Programs.Value, check.RoleServer) {

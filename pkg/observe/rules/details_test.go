@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ import (
 
 // only returns the result of one check.
 func only(w *world, id string) rules.Result {
-	return rules.Judge(w.Snapshot, rules.Options{Only: []string{id}}).Checks[0]
+	all := rules.Judge(w.Snapshot, rules.Options{Only: []string{id}}).Checks
+	return all[slices.IndexFunc(all, func(r rules.Result) bool { return r.ID == id })]
 }
 
 // TestSince proves that findings from counters say when the count began, since it may show what is over.
@@ -174,7 +176,12 @@ func TestSocketOwner(t *testing.T) {
 		}, rules.OK},
 		"programs unknown": {func(w *world) {
 			w.Node.Value.Socket.Value.Owner = 1000
-			w.Programs.Value, w.Programs.Err = nil, errors.New("connection refused")
+			w.Programs.Value, w.Programs.Err = nil, errors.New("pods is forbidden")
+		}, rules.Unknown},
+		"no API server": {func(w *world) {
+			w.Node.Value.Socket.Value.Owner = 1000
+			w.Reach.Err = errors.New("connection refused")
+			w.Programs.Value, w.Programs.Err = nil, errors.New("the API server does not answer")
 		}, rules.Skipped},
 		"the image's user": {func(w *world) {
 			w.Node.Value.Socket.Value.Owner = 1000

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -56,7 +57,7 @@ type Report struct {
 type Options struct {
 	// Before judges what an installation needs instead of an installed cluster.
 	Before bool
-	// Only are IDs, with * as a wildcard; empty means all.
+	// Only are IDs, with * as a wildcard; empty means all. What failed or is unknown and keeps one of them from being judged is in the report, too.
 	Only []string
 	// Suppress are IDs, or ID=OBJECT, both with * as a wildcard.
 	Suppress []string
@@ -125,16 +126,18 @@ func Judge(s *observe.Snapshot, o Options) *Report {
 	if s.Version.Err == nil && s.Version.Value != nil {
 		r.Version = s.Version.Value.GitVersion
 	}
-	done := map[string]Status{}
+	all := map[string]outcome{}
 	for _, rule := range All() {
-		if !o.applies(rule) {
+		if o.applies(rule) {
+			all[rule.ID] = judge(s, rule, all)
+		}
+	}
+	shown := o.shown(all)
+	for _, rule := range All() {
+		if !shown[rule.ID] {
 			continue
 		}
-		result := judge(s, rule, done)
-		done[rule.ID] = result.Status
-		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(p string) bool { return match(p, rule.ID) }) {
-			continue
-		}
+		result := all[rule.ID].Result
 		suppress(&result, o.Suppress)
 		r.Counts[result.Status]++
 		r.Checks = append(r.Checks, result)
@@ -142,23 +145,24 @@ func Judge(s *observe.Snapshot, o Options) *Report {
 	return r
 }
 
-func judge(s *observe.Snapshot, rule Rule, done map[string]Status) Result {
-	out := Result{ID: rule.ID, Group: rule.Group, Title: rule.Title}
-	for _, id := range rule.Needs {
-		if status, ran := done[id]; ran && status != OK && status != Warning {
-			out.Status, out.Reason = Skipped, fmt.Sprintf("because %s is %s", id, status)
-			return out
-		}
+// look is run whose panic is an error.
+func (r Rule) look(s *observe.Snapshot) (findings []Finding, err error) {
+	defer observe.Recovered(&err)
+	return r.run(s)
+}
+
+func judge(s *observe.Snapshot, rule Rule, all map[string]outcome) outcome {
+	out := outcome{Result: Result{ID: rule.ID, Group: rule.Group, Title: rule.Title}}
+	var findings []Finding
+	err := rule.before(all)
+	if err == nil {
+		findings, err = rule.look(s)
 	}
-	for _, id := range rule.NotIf {
-		if done[id] == Failed {
-			out.Status, out.Reason = Skipped, fmt.Sprintf("because %s is %s", id, Failed)
-			return out
-		}
-	}
-	findings, err := rule.run(s)
 	if check.IsSkip(err) && len(findings) == 0 {
 		out.Status, out.Reason = Skipped, err.Error()
+		if other := (*becauseError)(nil); errors.As(err, &other) {
+			out.because = other.ids
+		}
 		return out
 	}
 	if err != nil && !check.IsSkip(err) {

@@ -24,6 +24,8 @@ func leaseDuration(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
 }
 
+func holderOf(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
+
 func findLease(s *observe.Snapshot, name types.NamespacedName) *coordinationv1.Lease {
 	for i := range s.Leases.Value {
 		if l := &s.Leases.Value[i]; l.Namespace == name.Namespace && l.Name == name.Name {
@@ -54,10 +56,12 @@ func leaseHeld(s *observe.Snapshot) ([]Finding, error) {
 	switch {
 	case l == nil:
 		return one(object, "it does not exist: no replica has ever led", ""), nil
-	case ptr.Deref(l.Spec.HolderIdentity, "") == "":
+	case holderOf(l) == "":
 		return one(object, "it has no holder: no replica leads", describe), nil
+	case l.Spec.RenewTime == nil:
+		return one(object, holderOf(l)+", its holder, has never renewed it", describe), nil
 	case !valid(l, s):
-		return one(object, fmt.Sprintf("%s, its holder, has not renewed it since %s", *l.Spec.HolderIdentity, clock(l.Spec.RenewTime.Time)), describe), nil
+		return one(object, fmt.Sprintf("%s, its holder, has not renewed it since %s", holderOf(l), clock(l.Spec.RenewTime.Time)), describe), nil
 	}
 	return nil, nil
 }
@@ -67,21 +71,21 @@ func holderIsOurs(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	}
 	l := findLease(s, s.Names.Lease)
-	if l == nil {
+	if l == nil || holderOf(l) == "" {
 		return nil, nil
 	}
 	all, err := second(s)
 	if err != nil {
 		return nil, err
 	}
-	host, _, _ := strings.Cut(ptr.Deref(l.Spec.HolderIdentity, ""), "_")
+	host, _, _ := strings.Cut(holderOf(l), "_")
 	for _, p := range all {
 		// Processes of this machine share its name, and cannot be told apart.
 		if p.Pod == nil || p.Pod.Name == host || p.Pod.Spec.HostNetwork && p.Node == host {
 			return nil, nil
 		}
 	}
-	return one("Lease "+s.Names.Lease.String(), *l.Spec.HolderIdentity+" holds it, which is no replica of this scheduler", ""), nil
+	return one("Lease "+s.Names.Lease.String(), holderOf(l)+" holds it, which is no replica of this scheduler", ""), nil
 }
 
 // others are the configurations of other schedulers.
@@ -139,14 +143,14 @@ func stockLease(s *observe.Snapshot) ([]Finding, error) {
 	if stock == nil {
 		return nil, check.Skip("the default scheduler has no Lease")
 	}
-	holder := ptr.Deref(stock.Spec.HolderIdentity, "")
+	holder := holderOf(stock)
 	host, _, _ := strings.Cut(holder, "_")
 	for _, p := range all {
 		if p.Pod != nil && !p.Pod.Spec.HostNetwork && p.Pod.Name == host {
 			return one("Lease kube-system/"+v1alpha1.KubeSchedulerLease, holder+", a replica of the second scheduler, holds it", ""), nil
 		}
 	}
-	if l := findLease(s, s.Names.Lease); l != nil && holder != "" && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
+	if l := findLease(s, s.Names.Lease); l != nil && holder != "" && holderOf(l) == holder {
 		return one("Lease kube-system/"+v1alpha1.KubeSchedulerLease, holder+", the leader of the second scheduler, holds it as well", ""), nil
 	}
 	return nil, nil

@@ -174,7 +174,7 @@ func kubeletsReached(s *observe.Snapshot) ([]Finding, error) {
 		return nil, err
 	}
 	if len(s.Kubelets)+len(s.Unasked) == 0 && len(nodes) > 0 {
-		return nil, check.Skip("no node is ready")
+		return nil, because(check.Skip("no node is ready"), "FL-API-011")
 	}
 	var out []Finding
 	var dark unread

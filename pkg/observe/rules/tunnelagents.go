@@ -20,7 +20,7 @@ func nothingRuns(s *observe.Snapshot, role check.Role) ([]Finding, error) {
 		case w.Current > 0:
 			f.Message = fmt.Sprintf("all of its %d Pods have ended", w.Current)
 		case role == check.RoleAgent:
-			skipped = check.Skip("%s has no Pod: FL-KON-004 and FL-KON-027 say why", w.Object())
+			skipped = because(check.Skip("%s has no Pod: FL-KON-004 and FL-KON-027 say why", w.Object()), "FL-KON-004", "FL-KON-027")
 			continue
 		case w.Desired > 0:
 			f.Message = strings.TrimSuffix("none of its Pods exists: "+w.Refusal, ": ")
@@ -51,7 +51,7 @@ func agentsPlaced(s *observe.Snapshot) ([]Finding, error) {
 	var skipped error
 	for _, w := range s.Workloads(check.RoleAgent) {
 		if lacksAccount(s, w) {
-			skipped = check.Skip("the ServiceAccount of %s does not exist: see FL-KON-027", w.Object())
+			skipped = because(check.Skip("the ServiceAccount of %s does not exist: see FL-KON-027", w.Object()), "FL-KON-027")
 			continue
 		}
 		f := Finding{Object: w.Object(), Fix: describe(w)}

@@ -34,7 +34,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/tunnelapi/internal/registry"
 )
 
-// showState serves the state of a real server on a socket.
+// showState serves the state of a real server on a socket, and connections through its agents.
 func showState(t *testing.T, r *tunneltest.Rig) string {
 	t.Helper()
 	path := filepath.Join(tunneltest.ShortDir(t), "s")
@@ -42,7 +42,7 @@ func showState(t *testing.T, r *tunneltest.Rig) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: state.Handler(r.Server), ReadHeaderTimeout: time.Minute}
+	srv := &http.Server{Handler: state.Connecting(state.Handler(r.Server), r.Server), ReadHeaderTimeout: time.Minute}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	return path

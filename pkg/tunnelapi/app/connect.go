@@ -59,6 +59,7 @@ func (o *Options) installConnect(s *genericapiserver.GenericAPIServer, group *re
 	})
 	group.Serve(h)
 	return s.AddPreShutdownHook("connect", func() error {
+		time.Sleep(o.ShutdownDelay) // hooks run at the signal, and clients are sent here until then; a second signal ends the process
 		ctx, cancel := context.WithTimeout(context.Background(), o.ConnectDrain)
 		defer cancel()
 		h.Drain(ctx)

@@ -91,7 +91,7 @@ func (o *Options) Flags() (all flag.NamedFlagSets) {
 	c.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "Suffix of the cluster's DNS names.")
 	c.DurationVar(&o.ConnectTimeout, "connect-timeout", o.ConnectTimeout, "Time limit for opening a connection.")
 	c.DurationVar(&o.ConnectIdle, "connect-idle-timeout", o.ConnectIdle, "How long a connection may carry no bytes before it is reset. 0 never resets it.")
-	c.DurationVar(&o.ConnectDrain, "connect-drain-timeout", o.ConnectDrain, "Time that open connections have to end after SIGTERM, before they are reset.")
+	c.DurationVar(&o.ConnectDrain, "connect-drain-timeout", o.ConnectDrain, "Time that open connections have to end after --shutdown-delay-duration, before they are reset.")
 	c.IntVar(&o.ConnectMaxConnections, "connect-max-connections", o.ConnectMaxConnections, "Connections at a time. Further ones are refused with status 429.")
 	c.IntVar(&o.ConnectMaxPerUser, "connect-max-connections-per-user", o.ConnectMaxPerUser, "Connections of one user at a time.")
 	k := all.FlagSet("kubernetes")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/neterr"
 	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
@@ -150,6 +151,7 @@ func (t *Tracer) Run(ctx context.Context) {
 
 // report logs the first of equal failures, and recovery. It returns the failure to compare the next one with.
 func (t *Tracer) report(before string, err error, spans int) string {
+	err = neterr.Steady(err)
 	t.mu.Lock()
 	dropped := t.dropped
 	t.dropped = 0

@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,5 +76,19 @@ func TestSampling(t *testing.T) {
 	span.End("")
 	if span != nil || ctx != parent {
 		t.Errorf("without a tracer: %v, %q", span, ctx)
+	}
+}
+
+// TestReport proves that a collector that is gone is logged once, although each try has a connection from another port.
+func TestReport(t *testing.T) {
+	var lines []string
+	tracer := &Tracer{log: logtest.New(func(_ int, text string) { lines = append(lines, text) })}
+	before := ""
+	for port := range 5 {
+		before = tracer.report(before, fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:4317: connection reset by peer", 40000+port), 1)
+	}
+	tracer.report(before, nil, 1)
+	if len(lines) != 2 {
+		t.Errorf("%d lines, want a failure and the recovery:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 }

@@ -242,6 +242,15 @@ func TestCountsAreBounded(t *testing.T) {
 	if w.agents.writes > before+1 {
 		t.Errorf("%d writes without a change", w.agents.writes-before)
 	}
+	w.after(-24 * time.Hour) // the machine's clock is set back
+	before = w.agents.writes
+	for range 60 {
+		s.state.Links[0].BytesToAgent++
+		w.after(time.Second)
+	}
+	if n := w.agents.writes - before; n < 6 || n > 7 {
+		t.Errorf("%d writes in a minute after the clock was set back", n)
+	}
 }
 
 // TestServerReasons: a server that does not answer, never answered or is older is shown with the reason and the age of

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/internal/neterr"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 )
 
@@ -60,7 +61,7 @@ func (c *Collector) find(ctx context.Context) <-chan struct{} {
 	c.background.Go(func() {
 		defer close(done)
 		found, err := c.cfg.Finder.Find(ctx)
-		c.known(found, err)
+		c.known(found, neterr.Steady(err))
 	})
 	return done
 }
@@ -125,6 +126,7 @@ func (c *Collector) ask(ctx context.Context, s *server, asker Asker) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	st, err := asker.State(ctx)
+	err = neterr.Steady(err)
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

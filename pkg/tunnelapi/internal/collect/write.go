@@ -54,13 +54,14 @@ func (t *table) put(o object, now time.Time, every time.Duration) error {
 }
 
 // due reports whether counts may be written again. Each object has a time of its own in the interval, so that watchers get
-// few changes at a time. With very many objects the interval is longer.
+// few changes at a time. With very many objects the interval is longer. The clock may have been set back, and Truncate
+// drops the monotonic reading.
 func (t *table) due(name string, last, now time.Time, every time.Duration) bool {
 	every = max(every, time.Duration(len(t.rows))*time.Second/maxCounts)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	offset := time.Duration(h.Sum64() % uint64(every))
-	return last.Add(offset).Truncate(every).Before(now.Add(offset).Truncate(every))
+	return !last.Add(offset).Truncate(every).Equal(now.Add(offset).Truncate(every))
 }
 
 func (t *table) remove(name string) error {
