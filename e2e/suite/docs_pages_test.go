@@ -72,6 +72,7 @@ var docsPages = map[string]docsPage{
 		except: map[string]string{
 			"docker ":                        noContainers,
 			"kubeadm init phase ":            noKubeadm,
+			"sudo kubeadm certs renew ":      noKubeadm,
 			"for f in /root/before-fairlead": "kubeadm has not issued the second certificate",
 			"kubectl apply -f out":           changesFairlead,
 			"fairlead uninstall":             changesFairlead,

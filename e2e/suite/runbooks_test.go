@@ -30,6 +30,7 @@ var notInSuite = map[string]string{
 	"fairlead crd migrate --all":                    "it changes definitions that other tests use; pkg/crd runs it",
 	"sudo fairlead controlplane install --filename": "fairlead up has made the node's files; e2e/kind/install runs it",
 	"sudo fairlead certs renew":                     "it changes the node; e2e/kind/install runs it",
+	"sudo kubeadm certs renew":                      "it changes the node; e2e/kind/install runs it",
 	"sudo crictl":                                   "the node image of this project has no crictl",
 	"sudo grep -- --server-id":                      "the server of this cluster has no such flag",
 }
@@ -147,6 +148,7 @@ func newReader(ctx context.Context, t *testing.T) *reader {
 	r := &reader{dir: t.TempDir(), path: filepath.Dir(kubectl) + ":" + suite.Bin}
 	bundle := []byte(bundletest.File("gateway: {enabled: true}\ntunnelAPI: {enabled: true}"))
 	writeFile(t, filepath.Join(r.dir, "bundle.yaml"), bundle)
+	writeFile(t, filepath.Join(r.dir, "audit.log"), []byte(`{"result":"unauthenticated"}`+"\n")) // of a proxy
 	list, err := suite.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("nodes: %v", err)

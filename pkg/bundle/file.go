@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -115,26 +114,6 @@ func convertSpec(raw []byte) (*v1alpha1.Bundle, error) {
 		return nil, fmt.Errorf("values that cannot be used: %s: see deploy/bundle.yaml for what these fields take", lost)
 	}
 	return &old.Spec.Bundle, nil
-}
-
-// renamed are fields that v1beta1 names otherwise than package v1alpha1, whose rules
-// speak of its own.
-var renamed = strings.NewReplacer(
-	"konnectivity.serverHost", "konnectivity.serverAddresses[0].host", "konnectivity.agentPort", "konnectivity.serverAddresses[0].port",
-	"leaderElection.leaseDuration", "leaderElection.leaseDurationSeconds", "leaderElection.renewDeadline", "leaderElection.renewDeadlineSeconds",
-	"leaderElection.retryPeriod", "leaderElection.retryPeriodSeconds", "server.drainTimeout", "server.drainTimeoutSeconds",
-	"pki.validity", "pki.validitySeconds", "pki.caValidity", "pki.caValiditySeconds",
-)
-
-// inVersion names the fields in errors as the file's version does.
-func inVersion(errs field.ErrorList, data []byte) field.ErrorList {
-	if len(Warnings(data)) > 0 {
-		return errs
-	}
-	for _, e := range errs {
-		e.Field, e.Detail = renamed.Replace(e.Field), renamed.Replace(e.Detail)
-	}
-	return errs
 }
 
 // checkShape refuses fields that belong under spec, and then another version or kind,

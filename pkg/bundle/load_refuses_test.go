@@ -4,9 +4,14 @@ package bundle_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
@@ -32,8 +37,38 @@ func refuses(t *testing.T, cases map[string]refusal) {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("error is not one line: %v", err)
 			}
+			if _, err := bundle.Load(inCurrent(t, tc.config)); err != nil && retired.MatchString(err.Error()) {
+				t.Errorf("the error about a file of %s names %q: %v", bundle.APIVersion, retired.FindString(err.Error()), err)
+			}
 		})
 	}
+}
+
+// retired are names of fields and values that the current version does not have.
+var retired = regexp.MustCompile(`\b(serverHost|agentPort|leaseDuration|renewDeadline|retryPeriod|drainTimeout|validity|caValidity)\b` +
+	`|\b(host|ipv4|ipv6|cidr|default-route)=|"(host|ipv4|ipv6|cidr|default-route)"|(at least|such as|from) \d+[sh]\b`)
+
+// inCurrent is the file of a spec of the deprecated version in the current one.
+func inCurrent(t *testing.T, spec string) []byte {
+	t.Helper()
+	var object map[string]any
+	raw, err := yaml.YAMLToJSON([]byte(bundletest.Old(spec)))
+	if err == nil {
+		err = utiljson.Unmarshal(raw, &object)
+	}
+	if err == nil {
+		err = conversion.Convert(object, bundle.APIVersion)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	delete(metadata, "annotations") // what the current version cannot express
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // TestLoadRefusesForms: a static Pod runs once per node, and writes over no file of another
@@ -126,7 +161,7 @@ func TestLoadRefusesScheduler(t *testing.T) {
 		"all alpha gates":       {"scheduler: {builtInProfiles: {spread: {}}, featureGates: {AllAlpha: true}}", "scheduler.featureGates", "WorkloadAwarePreemption: false"},
 		"no batching":           {"scheduler: {builtInProfiles: {batch: {}}, featureGates: {OpportunisticBatching: false}}", "scheduler.featureGates", "leave it on"},
 		"unknown gate":          {"scheduler: {featureGates: {NoSuchGate: true}}", "scheduler.featureGates[NoSuchGate]", "unrecognized feature gate"},
-		"lease and renew":       {"scheduler: {leaderElection: {renewDeadline: 15s}}", "scheduler.leaderElection.leaseDuration", "greater than renewDeadline"},
+		"lease and renew":       {"scheduler: {leaderElection: {renewDeadline: 15s}}", "scheduler.leaderElection.leaseDuration", "greater than leaderElection.renewDeadline"},
 		"renew and retry":       {"scheduler: {leaderElection: {retryPeriod: 9s}}", "scheduler.leaderElection.renewDeadline", "1.2 times"},
 		"short lease":           {"scheduler: {leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}}", "scheduler.leaderElection.leaseDuration", "at least 1s"},
 		"retry":                 {"scheduler: {leaderElection: {retryPeriod: -1s}}", "scheduler.leaderElection.retryPeriod", "greater than zero"},

@@ -93,7 +93,7 @@ func (s *Scope) waitTakeover(ctx context.Context, old *coordinationv1.Lease, kil
 	}
 	if took > s.TakeoverLimit {
 		return "", WithHint(fmt.Errorf("the takeover of Lease %s took %.1f s, more than %s", s.Lease, took.Seconds(), s.TakeoverLimit),
-			"the worst case is leaseDuration + 4.4 * retryPeriod: lower them in the scheduler's leaderElection")
+			"the worst case is the duration of the Lease plus 4.4 retry periods: lower scheduler.leaderElection.leaseDurationSeconds and retryPeriodSeconds in the bundle")
 	}
 	return next, nil
 }

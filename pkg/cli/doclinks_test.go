@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,6 +63,41 @@ func TestDocLinksFindMistakes(t *testing.T) {
 	if anchors["no"] {
 		t.Error("a comment in code is a heading")
 	}
+}
+
+// TestDocTables: each row of a table has as many cells as its head. A | ends a cell in code, too, unless a backslash is before it.
+func TestDocTables(t *testing.T) {
+	for _, page := range append(docPages(t), "CHANGELOG.md") {
+		for _, row := range oddRows(readDoc(t, page)) {
+			t.Errorf("%s: %s has another number of cells than the head of its table", page, row)
+		}
+	}
+}
+
+// TestDocTablesFindMistakes: rows with a cell too many or too few are found, and those with an escaped | are not.
+func TestDocTablesFindMistakes(t *testing.T) {
+	const text = "| a | b |\n|---|---|\n| `x\\|y` | c |\n| `x|y` | d |\n| e |\n\n| f |\n|---|\n| g |\n```\n| h | i | j |\n```\n"
+	if got := oddRows(text); !slices.Equal(got, []string{"| `x|y` | d |", "| e |"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// oddRows returns the rows of tables that have another number of cells than the first one.
+func oddRows(text string) (odd []string) {
+	head := 0
+	for line := range strings.Lines(fenced.ReplaceAllString(text, "")) {
+		line = strings.TrimSpace(line)
+		bars := strings.Count(line, "|") - strings.Count(line, `\|`)
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			head = 0
+		case head == 0:
+			head = bars
+		case bars != head:
+			odd = append(odd, line)
+		}
+	}
+	return odd
 }
 
 func readDoc(t *testing.T, page string) string {

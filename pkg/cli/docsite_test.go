@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,6 +70,16 @@ func TestDocSite(t *testing.T) {
 	for name := range listed {
 		if _, err := os.Stat(filepath.Join(repository, site.DocsDir, name)); err != nil {
 			t.Errorf("mkdocs.yml: %v", err)
+		}
+	}
+}
+
+// TestDocIndex: docs/README.md leads to each page in docs.
+func TestDocIndex(t *testing.T) {
+	links := linksOf(readDoc(t, "docs/README.md"))
+	for _, page := range docPages(t) {
+		if name := strings.TrimPrefix(page, "docs/"); path.Dir(page) == "docs" && name != "README.md" && !slices.Contains(links, name) {
+			t.Errorf("docs/README.md has no link to %s", name)
 		}
 	}
 }

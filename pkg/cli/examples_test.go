@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,8 @@ func TestHelp(t *testing.T) {
 	walk(root)
 }
 
-// TestFixes proves that each command of fairlead in the fix of a check exists, with its flags.
+// TestFixes proves that each command of fairlead in the fix of a check exists, with its flags, and that those that install or compare have the user's
+// bundle: without it they take the default one, which changes what is there.
 func TestFixes(t *testing.T) {
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 	found := 0
@@ -52,6 +54,9 @@ func TestFixes(t *testing.T) {
 			if words := strings.Fields(command); words[0] == "fairlead" {
 				found++
 				checkExample(t, root, root, words)
+				if (slices.Contains(words, "install") || slices.Contains(words, "diff")) && !slices.Contains(words, "-f") && !slices.Contains(words, "--operator") {
+					t.Errorf("%s: %s takes the default bundle: add -f bundle.yaml", r.ID, line)
+				}
 			}
 		}
 	}

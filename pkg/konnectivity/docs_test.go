@@ -4,6 +4,7 @@ package konnectivity
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,25 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	serverapp "github.com/fairlead-dev/fairlead/pkg/konnectivity/server/app"
 )
+
+// TestHelpNamesVariables: the help of the server's flags names each environment variable that sets a default.
+func TestHelpNamesVariables(t *testing.T) {
+	source, err := os.ReadFile("settings/variables.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
+	serverapp.NewOptions().AddFlags(flags)
+	variables := regexp.MustCompile(`= "(FAIRLEAD_[A-Z_]+)"`).FindAllSubmatch(source, -1)
+	for _, name := range variables {
+		if !strings.Contains(flags.FlagUsages(), string(name[1])) {
+			t.Errorf("no flag's help names %s", name[1])
+		}
+	}
+	if len(variables) < 9 {
+		t.Errorf("found only %d variables", len(variables))
+	}
+}
 
 // TestDocs: docs/tunnel.md names each flag and metric that upstream does not have.
 func TestDocs(t *testing.T) {

@@ -4,6 +4,7 @@ package monitoring_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,30 @@ func TestAlertsAreWhole(t *testing.T) {
 		if name := strings.TrimSuffix(p.Name(), ".md"); name != "README" && !seen[name] {
 			t.Errorf("docs/runbooks/%s belongs to no alert", p.Name())
 		}
+	}
+}
+
+// TestRunbooksRenewAll: a runbook that renews the tunnel's certificates renews the one that the server shows by default, too. That is kubeadm's.
+func TestRunbooksRenewAll(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nsudo fairlead certs renew\n") {
+			found++
+			if !strings.Contains(string(text), "\nsudo kubeadm certs renew apiserver\n") {
+				t.Errorf("%s does not renew apiserver.crt", page)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no runbook renews certificates")
 	}
 }
 

@@ -75,6 +75,9 @@ func TestFindsMistakes(t *testing.T) {
 		"kubectl -n kube-system logs daemonset/agents":                             "no daemonsets agents",
 		"kubectl -n kube-system describe lease other":                              "no leases other",
 		"kubectl -n kube-system get pods -l app=none":                              "matches nothing",
+		"kubectl -n kube-system get leases -l k8s-app=konnectivity-server":         "matches nothing",
+		"kubectl -n fairlead-system logs -l k8s-app=konnectivity-agent":            "matches nothing",
+		"kubectl -n $SPACE get leases -l k8s-app=konnectivity-server":              "",
 		"kubectl get pods --field-selector 'a b'":                                  "field-selector",
 		"kubectl create clusterrolebinding a --clusterrole=fairlead-none --user=a": "no clusterroles fairlead-none",
 		"kubectl create clusterrolebinding a --clusterrole=system:monitoring --user=system:konnectiv": "user system:konnectiv",
@@ -147,7 +150,7 @@ func (w *world) check(args []string) error {
 		return fmt.Errorf("%s: %w", found.CommandPath(), err)
 	}
 	c := &command{found, w}
-	for _, check := range []func() error{c.space, c.objects, c.selectors, c.roles, c.output, c.files, c.patch} {
+	for _, check := range []func() error{c.namespace, c.objects, c.selectors, c.roles, c.output, c.files, c.patch} {
 		if err := check(); err != nil {
 			return fmt.Errorf("%s: %w", found.CommandPath(), err)
 		}
@@ -158,11 +161,37 @@ func (w *world) check(args []string) error {
 // placeholder is a name that the reader replaces.
 var placeholder = regexp.MustCompile(`^$|[A-Z$]`)
 
-func (c *command) space() error {
-	if space := c.flag("namespace"); !placeholder.MatchString(space) && !c.w.spaces[space] {
+func (c *command) namespace() error {
+	if space := c.space(); space != "" && !c.w.spaces[space] {
 		return fmt.Errorf("there is no namespace %s", space)
 	}
 	return nil
+}
+
+// space is the namespace of the command; empty if the reader chooses it, or for all.
+func (c *command) space() string {
+	if space := c.flag("namespace"); !placeholder.MatchString(space) {
+		return space
+	}
+	return ""
+}
+
+// selected are the resources to which the command's selector applies; empty if that is not known.
+func (c *command) selected() []string {
+	args := c.Flags().Args()
+	switch c.CommandPath() {
+	case "kubectl logs", "kubectl top pods", "kubectl top pod":
+		return []string{"pods"}
+	case "kubectl get", "kubectl describe", "kubectl delete", "kubectl wait":
+		if len(args) > 0 && !strings.Contains(args[0], "/") {
+			var all []string
+			for _, kind := range strings.Split(args[0], ",") {
+				all = append(all, c.w.kinds[strings.ToLower(kind)])
+			}
+			return all
+		}
+	}
+	return []string{""}
 }
 
 // objects looks at TYPE NAME..., TYPE/NAME... and TYPE,TYPE.
@@ -252,8 +281,10 @@ func (c *command) selectors() error {
 		if err != nil {
 			return err
 		}
-		if !c.w.selects(s) {
-			return fmt.Errorf("selector %s matches nothing", text)
+		for _, resource := range c.selected() {
+			if !c.w.selects(s, resource, c.space()) {
+				return fmt.Errorf("selector %s matches nothing of %q in namespace %q", text, resource, c.space())
+			}
 		}
 	}
 	if _, err := fields.ParseSelector(c.flag("field-selector")); err != nil {

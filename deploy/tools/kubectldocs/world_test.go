@@ -10,6 +10,7 @@ import (
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +30,14 @@ type world struct {
 	// names are "RESOURCE NAMESPACE/NAME" of objects.
 	names map[string]bool
 	// labels are those of objects and of the Pods that they make.
-	labels []labels.Set
+	labels []labeled
 	spaces map[string]bool
+}
+
+// labeled are the labels of an object.
+type labeled struct {
+	resource, space string
+	labels.Set
 }
 
 // shortNames are those of Kubernetes' own resources that the documentation may use.
@@ -51,8 +58,10 @@ var examples = []string{"default", "monitoring", "shop", "team-a"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{kinds: map[string]string{}, names: map[string]bool{}, spaces: map[string]bool{"kube-system": true, operator.DefaultNamespace: true}}
+	w := &world{kinds: map[string]string{}, names: map[string]bool{}, spaces: map[string]bool{"kube-system": true, operator.DefaultNamespace: true, v1alpha1.DefaultLeaseNamespace: true}}
 	w.addKinds(t)
+	// Servers publish their Leases with lease counting.
+	w.labels = append(w.labels, labeled{"leases", v1alpha1.DefaultLeaseNamespace, labels.Set{"k8s-app": konnectivity.ServerName}})
 	on := ptr.To(true)
 	out, err := bundle.Render(&v1alpha1.Bundle{Gateway: v1alpha1.Gateway{Enabled: on}, TunnelAPI: v1alpha1.TunnelAPI{Enabled: on, Connect: on}})
 	if err != nil {
@@ -68,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	for _, f := range out.HostFiles {
 		var pod corev1.Pod
 		if strings.HasSuffix(f.Path, ".yaml") && yaml.Unmarshal(f.Data, &pod) == nil && pod.Kind == "Pod" {
-			w.labels = append(w.labels, pod.Labels)
+			w.labels = append(w.labels, labeled{"pods", pod.Namespace, pod.Labels})
 		}
 	}
 	for _, o := range others {
@@ -88,9 +97,9 @@ func (w *world) add(t *testing.T, o component.Object) {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	w.names[plural.Resource+" "+u.GetNamespace()+"/"+u.GetName()] = true
-	w.labels = append(w.labels, u.GetLabels())
+	w.labels = append(w.labels, labeled{plural.Resource, u.GetNamespace(), u.GetLabels()})
 	if set, ok, err := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels"); err == nil && ok {
-		w.labels = append(w.labels, set)
+		w.labels = append(w.labels, labeled{"pods", u.GetNamespace(), set})
 	}
 }
 
@@ -131,10 +140,10 @@ func (w *world) addKinds(t *testing.T) {
 	}
 }
 
-// selects reports whether a selector matches anything.
-func (w *world) selects(s labels.Selector) bool {
-	for _, set := range w.labels {
-		if s.Matches(set) {
+// selects reports whether a selector matches an object of a resource in a namespace. Either may be empty, for any.
+func (w *world) selects(s labels.Selector, resource, space string) bool {
+	for _, of := range w.labels {
+		if (resource == "" || of.resource == resource) && (space == "" || of.space == space) && s.Matches(of.Set) {
 			return true
 		}
 	}

@@ -122,7 +122,7 @@ func validateServerHost(host string, p *field.Path) field.ErrorList {
 	}
 	if len(validation.IsDNS1123Subdomain(host)) > 0 {
 		return field.ErrorList{field.Invalid(p, host,
-			"must be a DNS name or an IP address, without scheme, port or brackets; the port is agentPort")}
+			"must be a DNS name or an IP address, without scheme, port or brackets; the port is konnectivity.agentPort")}
 	}
 	return nil
 }

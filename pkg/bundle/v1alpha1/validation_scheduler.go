@@ -61,7 +61,7 @@ func validateLeaderElection(l *LeaderElection, p *field.Path) field.ErrorList {
 	}
 	if lease <= renew {
 		errs = append(errs, field.Invalid(p.Child("leaseDuration"), lease.String(),
-			fmt.Sprintf("must be greater than renewDeadline (%s), or two replicas could lead at once", renew)))
+			fmt.Sprintf("must be greater than leaderElection.renewDeadline (%s), or two replicas could lead at once", renew)))
 	}
 	if retry <= 0 {
 		errs = append(errs, field.Invalid(p.Child("retryPeriod"), retry.String(), "must be greater than zero, such as 2s"))
@@ -69,7 +69,7 @@ func validateLeaderElection(l *LeaderElection, p *field.Path) field.ErrorList {
 	// client-go's own rule: retries are spread by up to a fifth.
 	if renew <= retry+retry/5 {
 		errs = append(errs, field.Invalid(p.Child("renewDeadline"), renew.String(),
-			fmt.Sprintf("must be greater than 1.2 times retryPeriod (%s), or the leader has one attempt only", retry)))
+			fmt.Sprintf("must be greater than 1.2 times leaderElection.retryPeriod (%s), or the leader has one attempt only", retry)))
 	}
 	return errs
 }

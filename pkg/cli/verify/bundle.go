@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
@@ -26,24 +30,32 @@ func (o *Options) sameBundle(env *check.Env) error {
 		"remove --filename, because verify knows the bundle of this cluster; to verify a scheduler that you installed later, use --scheduler-name and --lease")
 }
 
-// firstDifference is the first field, by name, in which two bundles differ, and
-// what they have there; empty if they are equal.
+// firstDifference is the first field, by its name in a file, in which two bundles
+// differ, and what they have there; empty if they are equal.
 func firstDifference(a, b *v1alpha1.Bundle) (field, inA, inB string, err error) {
 	var trees [2]any
 	for i, v := range []*v1alpha1.Bundle{a, b} {
-		data, err := json.Marshal(v)
+		data, err := bundle.Encode(v)
 		if err != nil {
 			return "", "", "", err
 		}
-		if err := json.Unmarshal(data, &trees[i]); err != nil {
+		if err := yaml.Unmarshal(data, &trees[i]); err != nil {
 			return "", "", "", err
 		}
 	}
-	field, inA, inB = differs("spec", trees[0], trees[1])
-	return field, inA, inB, nil
+	field, inA, inB = differs("", trees[0], trees[1])
+	return strings.TrimPrefix(field, "."), inA, inB, nil
 }
 
 func differs(field string, a, b any) (where, inA, inB string) {
+	if al, bl := list(a), list(b); len(al) > 0 && len(al) == len(bl) {
+		for i := range al {
+			if where, inA, inB := differs(fmt.Sprintf("%s[%d]", field, i), al[i], bl[i]); where != "" {
+				return where, inA, inB
+			}
+		}
+		return "", "", ""
+	}
 	am, aok := a.(map[string]any)
 	bm, bok := b.(map[string]any)
 	if !aok || !bok {
@@ -60,6 +72,11 @@ func differs(field string, a, b any) (where, inA, inB string) {
 		}
 	}
 	return "", "", ""
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
 }
 
 func text(v any) string {

@@ -217,7 +217,7 @@ func TestOwnClustersBundle(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"konnectivity: {agentPort: 9132}\n":                                    "",
-		"konnectivity: {agentPort: 9133}\n":                                    "konnectivity.agentPort is 9133 there, but 9132 in the bundle of cluster fairlead-dev",
+		"konnectivity: {agentPort: 9133}\n":                                    ": spec.konnectivity.serverAddresses[0].port is 9133 there, but 9132 in the bundle of cluster fairlead-dev",
 		"konnectivity: {agentPort: 9132}\nscheduler: {nodeSelector: {a: b}}\n": `scheduler.nodeSelector is {"a":"b"} there, but not set`,
 	} {
 		o := NewOptions(genericiooptions.NewTestIOStreamsDiscard(), source)

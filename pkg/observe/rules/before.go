@@ -39,7 +39,7 @@ func beforeRules() []Rule {
 			Fix: "fairlead diff -f bundle.yaml"},
 		{ID: "FL-PRE-011", Group: groupBefore, Phase: Before, Needs: []string{reach}, Title: "No webhook keeps the first agents from starting", run: firstAgents,
 			Why: "From the moment at which kube-apiserver uses the tunnel until the first agent connects, no webhook behind a Service answers.",
-			Fix: "fairlead controlplane install --server-only; fairlead install; fairlead controlplane install"},
+			Fix: "fairlead controlplane install -f bundle.yaml --server-only; fairlead install -f bundle.yaml; fairlead controlplane install -f bundle.yaml"},
 		{ID: "FL-PRE-012", Group: groupBefore, Phase: Before, Needs: []string{reach}, Title: "No other tunnel is in the cluster", run: otherTunnel,
 			Why: "Two tunnels cannot share kube-apiserver's one egress selection, and two servers cannot share ports on one host.",
 			Fix: "Remove the other tunnel first, or set konnectivity.enabled: false."},

@@ -219,7 +219,7 @@ func hostRules() []Rule {
 			Fix: "chmod 0700 /etc/kubernetes/konnectivity-server"},
 		{ID: "FL-HST-005", Group: groupHost, Phase: After, Title: "The certificates of the tunnel on this node are good", run: hostCerts,
 			Why: "An expired certificate, or one of another CA, stops the tunnel when its program restarts at the latest.",
-			Fix: "fairlead certs renew"},
+			Fix: "fairlead certs renew; kubeadm certs renew apiserver   # if the server shares that certificate"},
 		{ID: "FL-HST-006", Group: groupHost, Phase: Always, Title: "The certificates of this node's control plane, kubelet and kubeconfigs are valid long enough", run: ownCerts,
 			Why: "With an expired front proxy's certificate aggregated APIs refuse kube-apiserver; with one of another of these, kubelets, etcd or clients do. With one in a kubeconfig, kube-apiserver refuses its program.",
 			Fix: "kubeadm certs renew all   # then restart the control plane's static Pods"},

@@ -120,7 +120,7 @@ func (p *Planner) planServerCertificate() {
 	}
 	ca, err := p.authority()
 	if err != nil {
-		p.Plan.Fail(fmt.Errorf("%s does not name %s, which agents dial: issue it again, or set konnectivity.serverHost to a name that it has: %w",
+		p.Plan.Fail(fmt.Errorf("%s does not name %s, which agents dial: issue it again, or set konnectivity.serverAddresses[0].host to a name that it has: %w",
 			cert, k.ServerHost, err))
 		return
 	}

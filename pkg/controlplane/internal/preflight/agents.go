@@ -37,7 +37,7 @@ func (n *Node) checkAgents(ctx context.Context) error {
 	}
 	if len(hooks) > 0 {
 		err := fmt.Errorf("the cluster has no agents yet, and without one kube-apiserver cannot reach the webhooks that it must call (%s), "+
-			"not even to admit agents: run this command with --server-only, then \"fairlead install\", then again without --server-only", strings.Join(hooks, ", "))
+			"not even to admit agents: run this command with --server-only, then \"fairlead install\" with the same bundle, then this command again without --server-only", strings.Join(hooks, ", "))
 		return n.ignorable(Agents, err)
 	}
 	n.Notef("the cluster has no agents yet: logs, exec and everything else on the way to nodes fails until \"fairlead install\" has brought them")

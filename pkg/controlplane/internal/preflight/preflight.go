@@ -193,11 +193,13 @@ func (n *Node) serverRuns() bool {
 func portField(name string) string {
 	switch name {
 	case konnectivity.PortAgent:
-		return "konnectivity.agentPort"
+		return "konnectivity.serverAddresses[0].port"
 	case konnectivity.PortAdmin:
 		return "konnectivity.server.adminPort"
 	case konnectivity.PortHealth:
 		return "konnectivity.server.healthPort"
+	case konnectivity.PortState:
+		return "tunnelAPI.statePort"
 	}
 	return "konnectivity.transport.tcp.url"
 }

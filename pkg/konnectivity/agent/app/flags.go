@@ -31,7 +31,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Agent.SyncInterval, "sync-interval", o.Agent.SyncInterval, "Initial interval between checks that the agent is connected to every server.")
 	f.DurationVar(&o.ProbeInterval, "probe-interval", o.ProbeInterval, "Has no effect; accepted so that upstream's command lines work. The agent notices the loss of a connection immediately.")
 	f.DurationVar(&o.Agent.SyncIntervalCap, "sync-interval-cap", o.Agent.SyncIntervalCap, "Maximum interval between these checks while the agent backs off because it cannot connect.")
-	f.DurationVar(&o.Agent.KeepaliveTime, "keepalive-time", o.Agent.KeepaliveTime, "Time without traffic after which the agent pings the server.")
+	f.DurationVar(&o.Agent.KeepaliveTime, "keepalive-time", o.Agent.KeepaliveTime, "Time without traffic after which the agent pings an upstream server. The agent disconnects from Fairlead's server after 15s of silence.")
 	f.StringVar(&o.ServiceAccountTokenPath, "service-account-token-path", o.ServiceAccountTokenPath, "File with the ServiceAccount token that the agent sends to the server. Empty sends none.")
 	f.StringVar(&o.Agent.Identifiers, "agent-identifiers", o.Agent.Identifiers, "Destinations that the server prefers this agent for, URL-encoded: host=NAME, ipv4=ADDRESS, ipv6=ADDRESS and default-route=true, joined by &. Example: host=node-1&ipv4=10.0.0.1.")
 	f.BoolVar(&o.WarnOnChannelLimit, "warn-on-channel-limit", o.WarnOnChannelLimit, "Has no effect; accepted so that upstream's command lines work. There are no channels that can be full.")
