@@ -203,11 +203,12 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		return failed(err)
 	}
 	b.Status.Drift = drift(comparison)
+	observes := b.Spec.ManagementPolicy == v1beta1.ManagementObserve
 	switch {
-	case len(comparison.Differences) == 0 && len(comparison.Problems) == 0:
+	case isAsWanted(comparison, observes):
 		applied()
 		return nil
-	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
+	case observes:
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
 			"%d objects or fields differ: see status.drift. Set managementPolicy: Enforce, or run fairlead install", len(b.Status.Drift)))
 		return nil
@@ -221,6 +222,12 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		applied()
 	}
 	return nil
+}
+
+// isAsWanted reports whether there is nothing to apply. Objects that are as wanted and that another client has made are
+// adopted, unless the operator only observes: otherwise it could neither change nor delete them later.
+func isAsWanted(c *install.Comparison, observes bool) bool {
+	return len(c.Differences) == 0 && len(c.Problems) == 0 && (observes || c.Adoptions == 0)
 }
 
 // enforce applies the objects. If it must not, or has to wait, it says so in the status, and is not done.

@@ -37,7 +37,7 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 		}
 		problems := comparison.Problems
 		if len(problems) == 0 {
-			if len(comparison.Differences) == 0 {
+			if isAsWanted(comparison, false) {
 				return verdicts, nil
 			}
 			_, err := install.Apply(ctx, r.Config, objects, options)
