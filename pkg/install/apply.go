@@ -39,6 +39,9 @@ type Options struct {
 	Keep []Ref
 	// KeepOthers keeps all objects that are not among the objects to apply.
 	KeepOthers bool
+	// KeepTunnel blocks a run that would cut the tunnel while kube-apiserver uses it: what
+	// Preflight reports as FindingInUse, but about the changes that are made.
+	KeepTunnel bool
 	// Party is the command that installs; the zero value is `fairlead install`.
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
@@ -146,7 +149,7 @@ func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructu
 		if err != nil {
 			return "", err
 		}
-		if err := c.blocked(ctx, p.problems, manifests); err != nil {
+		if err := c.mayExecute(ctx, p, manifests, o); err != nil {
 			return "", err
 		}
 		for _, ch := range append(p.changes, p.prunes...) {
@@ -167,7 +170,7 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	if err := c.blocked(ctx, p.problems, manifests); err != nil {
+	if err := c.mayExecute(ctx, p, manifests, o); err != nil {
 		return err
 	}
 	var entries []Entry

@@ -71,6 +71,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"object of two bundles":        testPartiesCollide,
 		"up of an older release":       testPartiesOlder,
 		"agents that are in use":       testInUse,
+		"agents in use from now on":    testInUseNow,
 		"nothing is assigned any more": testUnassigned,
 		"foreign selector":             testForeignSelector,
 		"foreign namespace":            testForeignNamespace,

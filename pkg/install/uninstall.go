@@ -29,6 +29,9 @@ type UninstallOptions struct {
 	Party Party
 	// KeepDefinitions keeps CustomResourceDefinitions, and so the objects of their kinds.
 	KeepDefinitions bool
+	// KeepTunnel blocks a run that would delete agents, or what they need, while kube-apiserver uses
+	// the tunnel.
+	KeepTunnel bool
 	// Objects are looked at besides those in the inventory, instead of all objects in the cluster;
 	// namespaces stay then. Set it, if only to an empty list, for a user who may not list everything.
 	Objects []component.Object
@@ -156,6 +159,9 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 	err := progress.Step(o.Progress, "Looking for what is installed", func() (string, error) {
 		var err error
 		if u, err = c.planUninstall(ctx, o, result); err != nil {
+			return "", err
+		}
+		if err := c.mayRemove(ctx, u, o); err != nil {
 			return "", err
 		}
 		return progress.Count(len(u.changes), "object"), nil

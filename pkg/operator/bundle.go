@@ -184,7 +184,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	if len(unready) > 0 {
 		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
-	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
+	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready, KeepTunnel: true}
 	if held != "" {
 		var left []install.Ref
 		objects, left = withoutConfiguration(wanted, objects)
