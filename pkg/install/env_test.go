@@ -64,6 +64,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"uninstall of nothing":         testUninstallNothing,
 		"agents go last":               testAgentsLast,
 		"uninstall without lists":      testUnlisted,
+		"agents of pools stay":         testPoolPods,
 		"scheduler before assignments": testAssignments,
 		"an APIService is broken":      testBrokenAPIService,
 		"namespaces of others stay":    testNamespaces,

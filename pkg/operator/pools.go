@@ -31,8 +31,6 @@ import (
 )
 
 const (
-	// poolLabel tells a pool's agents from those of the Bundle and of other pools.
-	poolLabel = "fairlead.dev/tunnel-pool"
 	// poolPrefix of the workloads' names.
 	poolPrefix = konnectivity.AgentName + "-pool-"
 	// defaultPoolReplicas of a pool that sets none.
@@ -142,7 +140,7 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	c.Name = poolPrefix + pool.Name
 	for _, set := range []*map[string]string{&c.Labels, &c.Selector, &c.PodLabels} {
 		*set = maps.Clone(*set)
-		(*set)[poolLabel] = pool.Name
+		(*set)[konnectivity.PoolLabel] = pool.Name
 	}
 	var o component.Object = component.DaemonSet(c)
 	if merged.Konnectivity.Agent.Form == config.FormDeployment {
@@ -221,7 +219,7 @@ func (r *PoolReconciler) report(ctx context.Context, pool *v1beta1.TunnelPool, v
 func (r *PoolReconciler) count(ctx context.Context, pool *v1beta1.TunnelPool) error {
 	key := client.ObjectKey{Namespace: pool.Namespace, Name: poolPrefix + pool.Name}
 	pool.Status.Replicas, pool.Status.ReadyReplicas = 0, 0
-	pool.Status.Selector = labels.FormatLabels(map[string]string{poolLabel: pool.Name})
+	pool.Status.Selector = labels.FormatLabels(map[string]string{konnectivity.PoolLabel: pool.Name})
 	if pool.Spec.Form == v1beta1.PoolDaemonSet {
 		d := &appsv1.DaemonSet{}
 		err := r.Client.Get(ctx, key, d)
