@@ -29,6 +29,8 @@ type UninstallOptions struct {
 	Party Party
 	// KeepDefinitions keeps CustomResourceDefinitions, and so the objects of their kinds.
 	KeepDefinitions bool
+	// Confirm is called when the run has the lock, as in Options.
+	Confirm func(context.Context) error
 	// KeepTunnel blocks a run that would delete agents, or what they need, while kube-apiserver uses
 	// the tunnel.
 	KeepTunnel bool
@@ -74,7 +76,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	if err := c.mayLock(ctx, nil); err != nil {
 		return result, err
 	}
-	err = c.locked(ctx, o.Progress, func(ctx context.Context) error { return c.uninstall(ctx, o, result) })
+	err = c.locked(ctx, o.Progress, confirmed(o.Confirm, func(ctx context.Context) error { return c.uninstall(ctx, o, result) }))
 	if err != nil {
 		return result, err
 	}

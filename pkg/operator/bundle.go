@@ -125,7 +125,8 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
-	failure := r.apply(ctx, b, wanted, objects, why)
+	confirm := unchanged(r.Config, read(kindBundle, *b), read(kindProfile, profiles...))
+	failure := r.apply(ctx, b, wanted, objects, why, confirm)
 	if err := r.controlPlane(ctx, b, wanted); err != nil && failure == nil {
 		failure = err
 	}
@@ -169,8 +170,8 @@ func (r *BundleReconciler) refused(ctx context.Context, b *v1beta1.Bundle, wante
 }
 
 // apply compares first: in the steady state the operator writes nothing. If held is not "", the second scheduler keeps
-// its configuration.
-func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, held string) error {
+// its configuration. What confirm does not confirm is not applied.
+func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, held string, confirm func(context.Context) error) error {
 	set := conditions(b)
 	failed := func(err error) error {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
@@ -184,7 +185,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	if len(unready) > 0 {
 		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
-	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready, KeepTunnel: true}
+	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready, KeepTunnel: true, Confirm: confirm}
 	if held != "" {
 		var left []install.Ref
 		objects, left = withoutConfiguration(wanted, objects)

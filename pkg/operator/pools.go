@@ -104,7 +104,7 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}
 		objects = append(objects, o)
 	}
-	outcomes, failure := r.apply(ctx, b, objects, keep)
+	outcomes, failure := r.apply(ctx, b, objects, keep, unchanged(r.Config, read(kindBundle, *b), read(kindPool, pools...)))
 	if meanwhile(failure) && r.conflicts.few() {
 		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
