@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
 		a.Form, a.Replicas = config.FormDeployment, ptr.To(ptr.Deref(spec.Replicas, defaultPoolReplicas))
 	}
 	if len(spec.ServerAddresses) > 0 {
-		b.Spec.Konnectivity.ServerAddresses = spec.ServerAddresses
+		b.Spec.Konnectivity.ServerAddresses = []v1beta1.ServerAddress{poolAddress(spec.ServerAddresses[0], b.Spec.Konnectivity.ServerAddresses)}
 	}
 	if spec.HostNetwork != "" {
 		a.HostNetwork = spec.HostNetwork
@@ -184,6 +185,14 @@ func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
 		a.Resources = spec.Resources
 	}
 	return b
+}
+
+// poolAddress is where the agents of a pool dial the server: what its address leaves open is as in the Bundle's.
+func poolAddress(own v1beta1.ServerAddress, ofBundle []v1beta1.ServerAddress) v1beta1.ServerAddress {
+	if len(ofBundle) > 0 {
+		own.Host, own.Port = cmp.Or(own.Host, ofBundle[0].Host), cmp.Or(own.Port, ofBundle[0].Port)
+	}
+	return own
 }
 
 // report writes the status of one pool if it differs.

@@ -129,7 +129,7 @@ func (p *Parts) withoutPools(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; !ended(pod) {
-			return check.Skip("agents of TunnelPool %s run (Pod %s), and the operator would start them again: scale it to 0, or delete it", pod.Labels[konnectivity.PoolLabel], pod.Name)
+			return check.Skip("agents of TunnelPool %s run as well (Pod %s), and the operator would start them again", pod.Labels[konnectivity.PoolLabel], pod.Name)
 		}
 	}
 	return nil
