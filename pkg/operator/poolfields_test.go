@@ -4,6 +4,7 @@ package operator
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,6 +68,43 @@ func TestPoolAddress(t *testing.T) {
 		args, err := poolArgs(t, converted(t, tc.version, kindBundle, map[string]any{"konnectivity": tc.b}), converted(t, tc.version, kindPool, tc.pool))
 		if err != nil || !slices.Contains(args, "--proxy-server-host="+tc.host) || !slices.Contains(args, "--proxy-server-port="+tc.port) {
 			t.Errorf("%s: %v, %q, want %s and %s", name, err, args, tc.host, tc.port)
+		}
+	}
+}
+
+// TestPoolIdentifiers: identifiers of a v1alpha1 pool that v1beta1 cannot express are refused, as a Bundle's are, also where the Bundle
+// has some. Another spelling of the same is not, and neither is what a client has written over them.
+func TestPoolIdentifiers(t *testing.T) {
+	of := func(identifiers string) map[string]any { return map[string]any{"identifiers": identifiers} }
+	used := func(agent map[string]any) map[string]any {
+		return map[string]any{"server": map[string]any{"proxyStrategies": []any{"destHost", "default"}}, "agent": agent}
+	}
+	pool := func(identifiers string) *unstructured.Unstructured {
+		return converted(t, conversion.V1alpha1, kindPool, of(identifiers))
+	}
+	changed := pool("ipv4=10.0.0.1&hostname=web")
+	changed.Object["spec"] = map[string]any{"identifiers": []any{map[string]any{"type": "Host", "value": "web"}}}
+	for name, tc := range map[string]struct {
+		b    map[string]any
+		pool *unstructured.Unstructured
+		want string // in the arguments, or in the error after a !
+	}{
+		"misspelled":             {used(nil), pool("ipv4=10.0.0.1&hostname=web"), "!hostname"},
+		"nothing else":           {nil, pool("hostname=web"), "!hostname"},
+		"beside the Bundle's":    {used(of("ipv4=10.0.0.2")), pool("hostname=web"), "!hostname"},
+		"like the Bundle's":      {used(of("ipv4=10.0.0.1")), pool("ipv4=10.0.0.1&hostname=web"), "!hostname"},
+		"not URL-encoded":        {used(nil), pool("ipv4=10.0.0.1&host=%zz"), "!URL-encoded"},
+		"good":                   {used(nil), pool("ipv4=10.0.0.1"), "--agent-identifiers=ipv4=10.0.0.1"},
+		"spelled in another way": {used(nil), pool("ipv6=fd00%3A%3A1"), "--agent-identifiers=ipv6=fd00::1"},
+		"changed since":          {used(nil), changed, "--agent-identifiers=host=web"},
+	} {
+		args, err := poolArgs(t, converted(t, conversion.V1alpha1, kindBundle, map[string]any{"konnectivity": tc.b}), tc.pool)
+		message, refused := strings.CutPrefix(tc.want, "!")
+		switch {
+		case refused && (err == nil || !strings.Contains(err.Error(), message) || !strings.Contains(err.Error(), "identifiers")):
+			t.Errorf("%s: %v, %q, want %q", name, err, args, message)
+		case !refused && (err != nil || !slices.Contains(args, tc.want)):
+			t.Errorf("%s: %v, %q, want %q", name, err, args, tc.want)
 		}
 	}
 }

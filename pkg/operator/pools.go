@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -24,7 +25,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -134,6 +137,9 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	if err != nil {
 		return nil, fmt.Errorf("together with the Bundle the pool is not valid: %w", err)
 	}
+	if err := checkOriginal(merged, pool); err != nil {
+		return nil, err
+	}
 	if pool.Namespace != merged.Namespace {
 		return nil, fmt.Errorf("servers accept agents of namespace %s only, which is the Bundle's: create the pool there", merged.Namespace)
 	}
@@ -185,6 +191,38 @@ func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
 		a.Resources = spec.Resources
 	}
 	return b
+}
+
+// checkOriginal refuses identifiers of a v1alpha1 pool that v1beta1 cannot express, for example of a kind that does not exist. The pool
+// has lost them, and an annotation has them as the client wrote them.
+func checkOriginal(merged *config.Bundle, pool *v1beta1.TunnelPool) error {
+	if pool.Annotations[conversion.LostV1alpha1] == "" {
+		return nil
+	}
+	object := map[string]any{"apiVersion": conversion.V1beta1, "kind": kindPool}
+	for name, value := range map[string]any{
+		"metadata": metav1.ObjectMeta{Annotations: pool.Annotations}, "spec": v1beta1.TunnelPoolSpec{Identifiers: pool.Spec.Identifiers},
+	} {
+		fields := map[string]any{}
+		if err := fill(&fields, value); err != nil {
+			return err
+		}
+		object[name] = fields
+	}
+	if err := conversion.Convert(object, conversion.V1alpha1); err != nil {
+		return err
+	}
+	original, found, err := unstructured.NestedString(object, "spec", "identifiers")
+	if err != nil || !found {
+		return err
+	}
+	merged = merged.DeepCopy()
+	merged.Konnectivity.Agent.Identifiers = original
+	if errs := bundle.Validate(merged); len(errs) > 0 {
+		return fmt.Errorf("the identifiers that the pool was given in v1alpha1 are not valid: %w: correct them; or write them in v1beta1, and remove annotation %s",
+			errs.ToAggregate(), conversion.LostV1alpha1)
+	}
+	return nil
 }
 
 // poolAddress is where the agents of a pool dial the server: what its address leaves open is as in the Bundle's.
