@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
@@ -164,7 +165,7 @@ func (a podAgents) rolledOut(ctx context.Context, names incluster.Names) error {
 		if s.ObservedGeneration < ds.Generation || want == 0 || slices.ContainsFunc([]int32{s.UpdatedNumberScheduled, s.NumberAvailable, s.CurrentNumberScheduled}, func(n int32) bool { return n != want }) {
 			return fmt.Errorf("the DaemonSet is %+v", s)
 		}
-		pods, err := a.c.Client.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(ds.Spec.Selector)})
+		pods, err := a.c.Client.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: konnectivity.PodsOf(*ds.Spec.Selector, ds.Spec.Template.Labels)})
 		if err != nil {
 			return err
 		}

@@ -3,14 +3,18 @@
 package install_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -70,5 +74,39 @@ func testUnlisted(e env) {
 	}
 	if diff := cmp.Diff(before, e.names()); diff != "" {
 		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// testPoolPods: the wait for the end of the bundle's agents is for their own Pods, not for those of a TunnelPool. These have the
+// same labels and one more.
+func testPoolPods(e env) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // its controller does not run here
+	if _, err := e.client.CoreV1().ServiceAccounts("kube-system").Create(e.t.Context(), account, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	pods := e.client.CoreV1().Pods("kube-system")
+	create := func(name, owner string, labels map[string]string) {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: owner, Name: "konnectivity-agent", UID: types.UID(name), Controller: ptr.To(true)},
+			}},
+			Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+		}
+		if _, err := pods.Create(e.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			e.t.Fatal(err)
+		}
+		e.t.Cleanup(func() {
+			_ = pods.Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		})
+	}
+	create("of-a-pool", "ReplicaSet", map[string]string{"k8s-app": "konnectivity-agent", konnectivity.PoolLabel: "edge"})
+	e.apply(objects(e.t, nil), install.Options{})
+	e.uninstall()
+
+	create("of-the-bundle", "DaemonSet", map[string]string{"k8s-app": "konnectivity-agent"})
+	e.apply(objects(e.t, nil), install.Options{})
+	_, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 15 * time.Second})
+	if err == nil || !strings.Contains(err.Error(), "of-the-bundle") {
+		e.t.Errorf("%v", err)
 	}
 }

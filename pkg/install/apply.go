@@ -39,6 +39,12 @@ type Options struct {
 	Keep []Ref
 	// KeepOthers keeps all objects that are not among the objects to apply.
 	KeepOthers bool
+	// Confirm is called when the run has the lock, before it looks at what to change: it may have waited for long. An error
+	// ends the run, which has changed nothing then. nil confirms.
+	Confirm func(context.Context) error
+	// KeepTunnel blocks a run that would cut the tunnel while kube-apiserver uses it: what
+	// Preflight reports as FindingInUse, but about the changes that are made.
+	KeepTunnel bool
 	// Party is the command that installs; the zero value is `fairlead install`.
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
@@ -124,7 +130,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 		if err := c.mayLock(limited, manifests); err != nil {
 			return "", err
 		}
-		err := c.locked(limited, o.Progress, func(ctx context.Context) error { return c.install(ctx, manifests, o, result) })
+		err := c.locked(limited, o.Progress, confirmed(o.Confirm, func(ctx context.Context) error { return c.install(ctx, manifests, o, result) }))
 		return result.summary(), err
 	})
 	if err != nil || !o.Wait {
@@ -146,7 +152,7 @@ func (c *client) dryRun(ctx context.Context, manifests []*unstructured.Unstructu
 		if err != nil {
 			return "", err
 		}
-		if err := c.blocked(ctx, p.problems, manifests); err != nil {
+		if err := c.mayExecute(ctx, p, manifests, o); err != nil {
 			return "", err
 		}
 		for _, ch := range append(p.changes, p.prunes...) {
@@ -167,7 +173,7 @@ func (c *client) install(ctx context.Context, manifests []*unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	if err := c.blocked(ctx, p.problems, manifests); err != nil {
+	if err := c.mayExecute(ctx, p, manifests, o); err != nil {
 		return err
 	}
 	var entries []Entry

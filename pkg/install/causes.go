@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
 const (
@@ -31,7 +33,8 @@ func (c *client) podCauses(ctx context.Context, w workload) []string {
 	if w.selector == nil {
 		return nil
 	}
-	pods, err := c.kube.CoreV1().Pods(w.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(w.selector)})
+	selector := konnectivity.PodsOf(*w.selector, ptr.Deref(w.template, corev1.PodTemplateSpec{}).Labels)
+	pods, err := c.kube.CoreV1().Pods(w.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil
 	}

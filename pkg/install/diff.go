@@ -30,6 +30,9 @@ type Comparison struct {
 	Differences []Difference `json:"differences"`
 	Problems    []Problem    `json:"problems,omitempty"`
 	Warnings    []string     `json:"warnings,omitempty"`
+	// Adoptions counts the objects that Apply would adopt, with and without a difference: it lists them in the inventory
+	// and owns their fields from then on.
+	Adoptions int `json:"-"`
 }
 
 // Diff compares the cluster behind cfg with the objects. The API server returns what each object would become, so
@@ -67,6 +70,9 @@ func DiffOf(ctx context.Context, cfg *rest.Config, o Options, objects []componen
 	for _, ch := range append(forced.changes, forced.prunes...) {
 		if ch.action == Unchanged || ch.action != Deleted && ch.merged == nil {
 			continue
+		}
+		if ch.action == Adopted {
+			out.Adoptions++
 		}
 		d, err := difference(ch)
 		if err != nil {

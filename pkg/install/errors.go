@@ -35,6 +35,8 @@ const (
 	ReasonTerminating Reason = "Terminating"
 	// ReasonRefused: the API server rejects the object.
 	ReasonRefused Reason = "Refused"
+	// ReasonInUse: kube-apiserver uses the tunnel, which does not work without the object.
+	ReasonInUse Reason = "InUse"
 )
 
 // Problem is one reason why an object cannot be applied or deleted.

@@ -4,9 +4,11 @@ package install_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -73,6 +75,71 @@ func testInUse(e env) {
 	e.clean()
 	e.apply(objects(e.t, nil), install.Options{})
 	e.wantInUse("uninstall, no egress selector", uninstall(), nil)
+}
+
+// testInUseNow checks the runs themselves: kube-apiserver may begin to use the tunnel after the preflight, and the problems of the
+// plan that the preflight has seen may be gone. A run without KeepTunnel goes on.
+func testInUseNow(e env) {
+	e.apply(objects(e.t, nil), install.Options{})
+	e.tunnelUser()
+	e.taintedNodes()
+	deployments := e.client.AppsV1().Deployments("kube-system")
+	scale := func(n int32) {
+		e.t.Helper()
+		d, err := deployments.Get(e.t.Context(), "my-scheduler", metav1.GetOptions{})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		d.Spec.Replicas = &n
+		if _, err := deployments.Update(e.t.Context(), d, metav1.UpdateOptions{FieldManager: "other"}); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	without := &v1alpha1.Bundle{}
+	without.Konnectivity.Enabled = ptr.To(false)
+	scale(5) // a conflict, which has nothing to do with the tunnel
+	findings, err := install.Preflight(e.t.Context(), e.cfg, without, false)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	all := []string{"DaemonSet kube-system/konnectivity-agent", "ServiceAccount kube-system/konnectivity-agent", "ClusterRoleBinding system:konnectivity-server:tokenreviews"}
+	e.wantInUse("a plan with a conflict", findings, all)
+	scale(2)
+
+	noTunnel := objects(e.t, func(b *v1alpha1.Bundle) { b.Konnectivity.Enabled = ptr.To(false) })
+	nowhere := objects(e.t, func(b *v1alpha1.Bundle) { b.Konnectivity.Agent.NodeSelector = map[string]string{"pool": "typo"} })
+	before := e.versions()
+	for name, run := range map[string]func() error{
+		"no tunnel": func() error {
+			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true})
+			return err
+		},
+		"no tunnel, dry run": func() error {
+			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true, DryRun: true})
+			return err
+		},
+		"no node": func() error {
+			_, err := install.Apply(e.t.Context(), e.cfg, nowhere, install.Options{KeepTunnel: true})
+			return err
+		},
+		"uninstall": func() error {
+			_, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{KeepTunnel: true})
+			return err
+		},
+	} {
+		var blocked *install.BlockedError
+		if err := run(); !errors.As(err, &blocked) || len(blocked.Problems) != 1 || blocked.Problems[0].Reason != install.ReasonInUse ||
+			!strings.Contains(err.Error(), "kube-apiserver-node-1") || blocked.Problems[0].Hint == "" || blocked.Problems[0].Object.Name == "" {
+			e.t.Errorf("%s: %v", name, err)
+		}
+	}
+	if diff := cmp.Diff(before, e.versions()); diff != "" {
+		e.t.Errorf("something was changed:\n%s", diff)
+	}
+	e.apply(objects(e.t, nil), install.Options{KeepTunnel: true})
+	if r := e.apply(noTunnel, install.Options{}); r.Count(install.Deleted) == 0 {
+		e.t.Errorf("%+v", r.Objects)
+	}
 }
 
 func (e env) wantInUse(name string, findings []install.Finding, lost []string) {

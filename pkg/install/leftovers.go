@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
@@ -182,11 +183,15 @@ func held(lease *coordinationv1.Lease, now time.Time) bool {
 	return now.Sub(lease.Spec.RenewTime.Time) < lasts
 }
 
-// selectorOf returns a workload's Pod selector, or "" for a kind without Pods.
+// selectorOf returns a selector of a workload's own Pods, or "" for a kind without Pods.
 func selectorOf(u *unstructured.Unstructured) string {
 	labels, found, err := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
 	if err != nil || !found || schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind()).Group != "apps" {
 		return ""
 	}
-	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})
+	template, _, err := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+	if err != nil {
+		return ""
+	}
+	return konnectivity.PodsOf(metav1.LabelSelector{MatchLabels: labels}, template)
 }

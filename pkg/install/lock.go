@@ -104,6 +104,19 @@ const (
 	lockAbandoned
 )
 
+// confirmed returns run, which confirm precedes; it may be nil.
+func confirmed(confirm, run func(context.Context) error) func(context.Context) error {
+	if confirm == nil {
+		return run
+	}
+	return func(ctx context.Context) error {
+		if err := confirm(ctx); err != nil {
+			return err
+		}
+		return run(ctx)
+	}
+}
+
 // runBoth calls run with a context that ends when either of the two ends.
 func runBoth(ctx, other context.Context, run func(context.Context) error) error {
 	both, cancel := context.WithCancelCause(ctx)

@@ -32,8 +32,9 @@ var daemonTolerations = []corev1.Toleration{
 
 // findStranded returns a finding if one of the changes leaves agents, which run on some
 // node at present, without any: by a node selector, an affinity or missing tolerations,
-// or by zero replicas. For kube-apiserver that is the same as their deletion.
-func (c *client) findStranded(ctx context.Context, apiServers []string, changes []change) (*Finding, error) {
+// or by zero replicas. For kube-apiserver that is the same as their deletion. It also
+// returns the workload.
+func (c *client) findStranded(ctx context.Context, apiServers []string, changes []change) (*Finding, Ref, error) {
 	var nodes *corev1.NodeList
 	for _, ch := range changes {
 		if ch.live == nil || ch.merged == nil || !konnectivity.Needed(ch.Kind, ch.Name, ch.live.GetLabels()) {
@@ -41,19 +42,19 @@ func (c *client) findStranded(ctx context.Context, apiServers []string, changes 
 		}
 		before, after, err := podsOf(ch.live, ch.merged)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", ch.Ref, err)
+			return nil, ch.Ref, fmt.Errorf("%s: %w", ch.Ref, err)
 		}
 		if before == nil || after == nil {
 			continue // it has no Pods
 		}
 		if nodes == nil {
 			if nodes, err = c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
-				return nil, err
+				return nil, ch.Ref, err
 			}
 		}
 		now, then, err := countPlaces(*before, *after, nodes.Items)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", ch.Ref, err)
+			return nil, ch.Ref, fmt.Errorf("%s: %w", ch.Ref, err)
 		}
 		if now > 0 && then == 0 {
 			return &Finding{
@@ -61,10 +62,10 @@ func (c *client) findStranded(ctx context.Context, apiServers []string, changes 
 				Message: fmt.Sprintf("kube-apiserver sends its traffic to nodes through the tunnel (%s), and this would leave no node for %s, which now matches %d of %d: without agents, logs, exec, webhooks and aggregated APIs stop",
 					strings.Join(apiServers, ", "), ch.Ref, now, len(nodes.Items)),
 				Hint: "compare the agents' nodeSelector, affinity, tolerations and replicas in the bundle with the labels and taints of the nodes",
-			}, nil
+			}, ch.Ref, nil
 		}
 	}
-	return nil, nil
+	return nil, Ref{}, nil
 }
 
 // podTemplate is a workload's Pod as far as its place is concerned.

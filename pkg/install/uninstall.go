@@ -29,6 +29,11 @@ type UninstallOptions struct {
 	Party Party
 	// KeepDefinitions keeps CustomResourceDefinitions, and so the objects of their kinds.
 	KeepDefinitions bool
+	// Confirm is called when the run has the lock, as in Options.
+	Confirm func(context.Context) error
+	// KeepTunnel blocks a run that would delete agents, or what they need, while kube-apiserver uses
+	// the tunnel.
+	KeepTunnel bool
 	// Objects are looked at besides those in the inventory, instead of all objects in the cluster;
 	// namespaces stay then. Set it, if only to an empty list, for a user who may not list everything.
 	Objects []component.Object
@@ -71,7 +76,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	if err := c.mayLock(ctx, nil); err != nil {
 		return result, err
 	}
-	err = c.locked(ctx, o.Progress, func(ctx context.Context) error { return c.uninstall(ctx, o, result) })
+	err = c.locked(ctx, o.Progress, confirmed(o.Confirm, func(ctx context.Context) error { return c.uninstall(ctx, o, result) }))
 	if err != nil {
 		return result, err
 	}
@@ -156,6 +161,9 @@ func (c *client) uninstall(ctx context.Context, o UninstallOptions, result *Resu
 	err := progress.Step(o.Progress, "Looking for what is installed", func() (string, error) {
 		var err error
 		if u, err = c.planUninstall(ctx, o, result); err != nil {
+			return "", err
+		}
+		if err := c.mayRemove(ctx, u, o); err != nil {
 			return "", err
 		}
 		return progress.Count(len(u.changes), "object"), nil

@@ -4,10 +4,12 @@ package operator_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,8 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -120,4 +124,70 @@ func (e *env) stored(objects []component.Object) map[string]string {
 		all[gvk.Kind+" "+o.GetNamespace()+"/"+o.GetName()] = string(text)
 	}
 	return all
+}
+
+// TestAdoptedFromKubectl: the operator adopts objects that kubectl has applied from the same bundle, unless it only observes:
+// the inventory lists them, the status has their images, later changes are applied, and they go with the Bundle.
+func TestAdoptedFromKubectl(t *testing.T) {
+	e := start(t)
+	out, err := bundle.Render(config.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.kubectlApply(out.Objects)
+	before := e.stored(out.Objects)
+	e.run()
+	e.create(map[string]any{"deletionPolicy": "Delete", "managementPolicy": "Observe"})
+	if diff := cmp.Diff(before, e.stored(out.Objects)); diff != "" {
+		t.Errorf("Observe has changed something (-before +after):\n%s", diff)
+	}
+	e.patch(`{"spec": {"managementPolicy": "Enforce"}}`)
+	e.reconciled(v1beta1.ReasonAsWanted)
+	listed, err := install.Uninstall(t.Context(), e.cfg, install.UninstallOptions{DryRun: true, KeepDefinitions: true, Objects: []component.Object{}})
+	if err != nil || listed.Count(install.Deleted) != len(out.Objects) {
+		t.Errorf("the inventory lists %d of %d objects: %v", listed.Count(install.Deleted), len(out.Objects), err)
+	}
+	daemontest.Eventually(t, bound, func() error {
+		b, err := e.bundle()
+		if err != nil {
+			return err
+		}
+		for _, c := range b.Status.Components {
+			if c.Image == "" {
+				return fmt.Errorf("the status has no image of %s %s", c.Kind, c.Name)
+			}
+		}
+		return nil
+	})
+	e.patch(`{"spec": {"scheduler": {"replicas": 3}}}`)
+	e.reconciled(v1beta1.ReasonAsWanted)
+	if d, err := e.scheduler(); err != nil || ptr.Deref(d.Spec.Replicas, 0) != 3 {
+		t.Errorf("the change was not applied: %+v, %v", d.Spec.Replicas, err)
+	}
+	e.delete()
+	e.gone()
+	if left := e.versions(); len(left) > 0 {
+		t.Errorf("workloads are left: %v", left)
+	}
+}
+
+// kubectlApply creates the objects as `kubectl apply` does.
+func (e *env) kubectlApply(objects []component.Object) {
+	e.Helper()
+	dyn := dynamic.NewForConfigOrDie(e.cfg)
+	for _, o := range objects {
+		u, err := bundle.Manifest(o)
+		if err != nil {
+			e.Fatal(err)
+		}
+		text, err := json.Marshal(u.Object)
+		if err != nil {
+			e.Fatal(err)
+		}
+		u.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: string(text)})
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		if _, err := dyn.Resource(resource).Namespace(u.GetNamespace()).Create(e.Context(), u, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+			e.Fatal(err)
+		}
+	}
 }

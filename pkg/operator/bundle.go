@@ -125,7 +125,8 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
 		return err
 	}
-	failure := r.apply(ctx, b, wanted, objects, why)
+	confirm := unchanged(r.Config, read(kindBundle, *b), read(kindProfile, profiles...))
+	failure := r.apply(ctx, b, wanted, objects, why, confirm)
 	if err := r.controlPlane(ctx, b, wanted); err != nil && failure == nil {
 		failure = err
 	}
@@ -169,8 +170,8 @@ func (r *BundleReconciler) refused(ctx context.Context, b *v1beta1.Bundle, wante
 }
 
 // apply compares first: in the steady state the operator writes nothing. If held is not "", the second scheduler keeps
-// its configuration.
-func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, held string) error {
+// its configuration. What confirm does not confirm is not applied.
+func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted *config.Bundle, objects []component.Object, held string, confirm func(context.Context) error) error {
 	set := conditions(b)
 	failed := func(err error) error {
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonFailed, err.Error())
@@ -184,7 +185,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	if len(unready) > 0 {
 		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
-	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready}
+	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready, KeepTunnel: true, Confirm: confirm}
 	if held != "" {
 		var left []install.Ref
 		objects, left = withoutConfiguration(wanted, objects)
@@ -203,11 +204,12 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		return failed(err)
 	}
 	b.Status.Drift = drift(comparison)
+	observes := b.Spec.ManagementPolicy == v1beta1.ManagementObserve
 	switch {
-	case len(comparison.Differences) == 0 && len(comparison.Problems) == 0:
+	case isAsWanted(comparison, observes):
 		applied()
 		return nil
-	case b.Spec.ManagementPolicy == v1beta1.ManagementObserve:
+	case observes:
 		set(v1beta1.BundleReconciled, false, v1beta1.ReasonDrift, fmt.Sprintf(
 			"%d objects or fields differ: see status.drift. Set managementPolicy: Enforce, or run fairlead install", len(b.Status.Drift)))
 		return nil
@@ -221,6 +223,12 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		applied()
 	}
 	return nil
+}
+
+// isAsWanted reports whether there is nothing to apply. Objects that are as wanted and that another client has made are
+// adopted, unless the operator only observes: otherwise it could neither change nor delete them later.
+func isAsWanted(c *install.Comparison, observes bool) bool {
+	return len(c.Differences) == 0 && len(c.Problems) == 0 && (observes || c.Adoptions == 0)
 }
 
 // enforce applies the objects. If it must not, or has to wait, it says so in the status, and is not done.

@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ type certificates struct {
 // certificateState is what a Bundle's condition says about the certificates.
 type certificateState struct {
 	ca, serving time.Time // when they expire
+	begin       time.Time // when both are valid
 	failure     error     // of the last renewal
 }
 
@@ -87,17 +89,23 @@ func (c *certificates) check(*http.Request) error {
 		return errors.New("the operator is starting")
 	}
 	cert, err := c.get(nil)
-	if err == nil && c.now().After(cert.Leaf.NotAfter) {
-		err = fmt.Errorf("the webhook's certificate has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	if err != nil {
+		return err
 	}
-	return err
+	switch now := c.now(); {
+	case now.After(cert.Leaf.NotAfter):
+		return fmt.Errorf("the webhook's certificate has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(cert.Leaf.NotBefore):
+		return fmt.Errorf("the webhook's certificate is not valid before %s: check the clocks of the nodes", cert.Leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // failed keeps why the last renewal failed.
 func (c *certificates) failed(err error) {
 	now := certificateState{failure: err}
 	if before := c.state.Load(); before != nil {
-		now.ca, now.serving = before.ca, before.serving
+		now.ca, now.serving, now.begin = before.ca, before.serving, before.begin
 	}
 	c.state.Store(&now)
 }
@@ -146,12 +154,17 @@ func (c *certificates) load(secret *corev1.Secret) error {
 		return fmt.Errorf("Secret %s/%s: the CA: %w: delete it, and the operator makes another", c.namespace, secretName, err)
 	}
 	c.serving.Store(&cert)
-	c.state.Store(&certificateState{ca: ca.Cert.NotAfter, serving: cert.Leaf.NotAfter})
+	begin := cert.Leaf.NotBefore
+	if ca.Cert.NotBefore.After(begin) {
+		begin = ca.Cert.NotBefore
+	}
+	c.state.Store(&certificateState{ca: ca.Cert.NotAfter, serving: cert.Leaf.NotAfter, begin: begin})
 	return nil
 }
 
 // renew changes the Secret if that is due. A new CA is first published next to the old one; a
-// certificate of it follows overlap after clients have it, or at once if the old one lacks a name: no call would succeed.
+// certificate of it follows overlap after clients have it, or at once if the old one lacks a name or is not valid: no call would
+// succeed.
 func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	now := c.now()
 	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: certValidity, CAValidity: caValidity}
@@ -167,7 +180,7 @@ func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, 
 	switch {
 	case err == nil && !due(serving, now) && has.Equal(wanted) && signedBy(serving, ca):
 		return changed, nil
-	case err == nil && now.Before(serving.Cert.NotAfter) && has.IsSuperset(wanted) && !signedBy(serving, ca):
+	case err == nil && pki.VerifyTime(serving.Cert, now) == nil && has.IsSuperset(wanted) && !signedBy(serving, ca):
 		noted, trusted, err := c.trusted(ctx, secret, ca, now)
 		if changed = changed || noted; err != nil || !trusted {
 			return changed, err
@@ -183,7 +196,7 @@ func (c *certificates) renew(ctx context.Context, secret *corev1.Secret) (bool, 
 }
 
 // trusted reports whether every API server trusts a new CA: the definitions have it now, and had it
-// overlap ago. When they were first seen with it is noted in the Secret.
+// overlap ago. When they were first seen with it is noted in the Secret; a note from the future is of a clock that was ahead.
 func (c *certificates) trusted(ctx context.Context, secret *corev1.Secret, ca pki.KeyPair, now time.Time) (noted, trusted bool, err error) {
 	if c.published != nil {
 		if published, err := c.published(ctx, ca.CertPEM()); err != nil || !published {
@@ -191,20 +204,21 @@ func (c *certificates) trusted(ctx context.Context, secret *corev1.Secret, ca pk
 		}
 	}
 	since, err := time.Parse(time.RFC3339, secret.Annotations[publishedAt])
-	if err == nil {
+	if err == nil && !since.After(now) {
 		return false, !now.Before(since.Add(overlap)), nil
 	}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, publishedAt, now.UTC().Format(time.RFC3339))
 	return true, false, nil
 }
 
-// renewCA makes a new CA if the Secret has none that can be read, or a third of its time is left.
+// renewCA makes a new CA if the Secret has none that can be read, or that is due. It keeps the newest one before that is valid: a
+// certificate of it is served, or may be.
 func renewCA(secret *corev1.Secret, settings pki.Config, now time.Time) (ca pki.KeyPair, changed bool, err error) {
 	ca, err = pki.ParseKeyPair(firstPEM(secret.Data[keyCABundle]), secret.Data[keyCAKey])
 	if err == nil && !due(ca, now) {
 		return ca, false, nil
 	}
-	older := secret.Data[keyCABundle]
+	older := firstValid(secret.Data[keyCABundle], now)
 	if err != nil {
 		older = nil // unreadable, so no certificate of it is served
 	}
@@ -219,16 +233,17 @@ func renewCA(secret *corev1.Secret, settings pki.Config, now time.Time) (ca pki.
 		secret.Data = map[string][]byte{}
 	}
 	delete(secret.Annotations, publishedAt)
-	secret.Data[keyCAKey], secret.Data[keyCABundle] = keyPEM, append(ca.CertPEM(), firstPEM(older)...)
+	secret.Data[keyCAKey], secret.Data[keyCABundle] = keyPEM, append(ca.CertPEM(), older...)
 	if older == nil {
 		delete(secret.Data, keyCert)
 	}
 	return ca, true, nil
 }
 
-// due reports whether less than a third of a certificate's time is left.
+// due reports whether less than a third of a certificate's time is left, or the certificate is not valid yet: it was made by a clock
+// that was ahead.
 func due(p pki.KeyPair, now time.Time) bool {
-	return p.Cert.NotAfter.Sub(now) < p.Cert.NotAfter.Sub(p.Cert.NotBefore)/3
+	return now.Before(p.Cert.NotBefore) || p.Cert.NotAfter.Sub(now) < p.Cert.NotAfter.Sub(p.Cert.NotBefore)/3
 }
 
 func signedBy(p, ca pki.KeyPair) bool { return p.Cert.CheckSignatureFrom(ca.Cert) == nil }
@@ -239,6 +254,16 @@ func firstPEM(data []byte) []byte {
 		return nil
 	}
 	return pem.EncodeToMemory(block)
+}
+
+// firstValid is the first certificate that is valid, in PEM; nil if there is none.
+func firstValid(data []byte, now time.Time) []byte {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && pki.VerifyTime(cert, now) == nil {
+			return pki.EncodeCert(cert)
+		}
+	}
+	return nil
 }
 
 // nameSet is the names and addresses of a certificate, each address in one form.

@@ -157,7 +157,10 @@ func (r *BundleReconciler) removals(ctx context.Context, s stored) ([]install.Un
 		}
 		objects = append(objects, rendered...)
 	}
-	run := install.UninstallOptions{KeepDefinitions: true, Wait: true, Timeout: applyTimeout, Objects: []component.Object{}}
+	run := install.UninstallOptions{
+		Confirm: unchanged(r.Config, read(kindBundle, *s.Bundle)), KeepTunnel: true,
+		KeepDefinitions: true, Wait: true, Timeout: applyTimeout, Objects: []component.Object{},
+	}
 	pools, own := run, run
 	pools.Party, own.Objects = install.Pools, objects
 	return []install.UninstallOptions{pools, own}, nil

@@ -19,13 +19,18 @@ import (
 // it was read. The cache has the new one by then.
 const resyncMeanwhile = time.Second
 
-// errGone means that an object was deleted since it was read.
-var errGone = errors.New("the object is gone")
+// What another client has done since an object was read.
+var (
+	errGone    = errors.New("the object is gone")
+	errChanged = errors.New("the object has changed since it was read")
+)
 
 // meanwhile reports whether an error says no more than that another client was faster. The next
 // look cures it, so it is not an error for logs, events, metrics and conditions, unless it
 // happens again and again.
-func meanwhile(err error) bool { return apierrors.IsConflict(err) || errors.Is(err, errGone) }
+func meanwhile(err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, errGone) || errors.Is(err, errChanged)
+}
 
 // maxConflicts is how many looks in a row may end because another client was faster. More are
 // reported: a client that writes an object all the time keeps the operator from its work.

@@ -17,8 +17,8 @@ import (
 
 // apply compares first: in the steady state the operator writes nothing. keep are workloads to leave
 // alone. It returns a verdict on each workload, by name, that is not as its pool says. What blocks one workload keeps no
-// other from being applied.
-func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []install.Ref) (map[string]verdict, error) {
+// other from being applied. What confirm does not confirm is not applied.
+func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects []component.Object, keep []install.Ref, confirm func(context.Context) error) (map[string]verdict, error) {
 	verdicts := map[string]verdict{}
 	for {
 		rest := func(reason, message string) map[string]verdict {
@@ -27,7 +27,7 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 			}
 			return verdicts
 		}
-		options := install.Options{Party: install.Pools, Timeout: applyTimeout, Keep: keep}
+		options := install.Options{Party: install.Pools, Timeout: applyTimeout, Keep: keep, Confirm: confirm}
 		comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 		if err != nil {
 			return rest(v1beta1.ReasonFailed, err.Error()), err
@@ -37,7 +37,7 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 		}
 		problems := comparison.Problems
 		if len(problems) == 0 {
-			if len(comparison.Differences) == 0 {
+			if isAsWanted(comparison, false) {
 				return verdicts, nil
 			}
 			_, err := install.Apply(ctx, r.Config, objects, options)

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,7 +25,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -31,8 +35,6 @@ import (
 )
 
 const (
-	// poolLabel tells a pool's agents from those of the Bundle and of other pools.
-	poolLabel = "fairlead.dev/tunnel-pool"
 	// poolPrefix of the workloads' names.
 	poolPrefix = konnectivity.AgentName + "-pool-"
 	// defaultPoolReplicas of a pool that sets none.
@@ -106,7 +108,7 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		verdicts[i] = verdict{true, v1beta1.ReasonAccepted, "agents run as the pool says"}
 		objects = append(objects, o)
 	}
-	outcomes, failure := r.apply(ctx, b, objects, keep)
+	outcomes, failure := r.apply(ctx, b, objects, keep, unchanged(r.Config, read(kindBundle, *b), read(kindPool, pools...)))
 	if meanwhile(failure) && r.conflicts.few() {
 		return r.conflicts.ended(resyncMeanwhile, failure)
 	}
@@ -135,6 +137,9 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	if err != nil {
 		return nil, fmt.Errorf("together with the Bundle the pool is not valid: %w", err)
 	}
+	if err := checkOriginal(merged, pool); err != nil {
+		return nil, err
+	}
 	if pool.Namespace != merged.Namespace {
 		return nil, fmt.Errorf("servers accept agents of namespace %s only, which is the Bundle's: create the pool there", merged.Namespace)
 	}
@@ -142,7 +147,7 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	c.Name = poolPrefix + pool.Name
 	for _, set := range []*map[string]string{&c.Labels, &c.Selector, &c.PodLabels} {
 		*set = maps.Clone(*set)
-		(*set)[poolLabel] = pool.Name
+		(*set)[konnectivity.PoolLabel] = pool.Name
 	}
 	var o component.Object = component.DaemonSet(c)
 	if merged.Konnectivity.Agent.Form == config.FormDeployment {
@@ -165,7 +170,7 @@ func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
 		a.Form, a.Replicas = config.FormDeployment, ptr.To(ptr.Deref(spec.Replicas, defaultPoolReplicas))
 	}
 	if len(spec.ServerAddresses) > 0 {
-		b.Spec.Konnectivity.ServerAddresses = spec.ServerAddresses
+		b.Spec.Konnectivity.ServerAddresses = []v1beta1.ServerAddress{poolAddress(spec.ServerAddresses[0], b.Spec.Konnectivity.ServerAddresses)}
 	}
 	if spec.HostNetwork != "" {
 		a.HostNetwork = spec.HostNetwork
@@ -186,6 +191,46 @@ func withPool(b *v1beta1.Bundle, spec *v1beta1.TunnelPoolSpec) *v1beta1.Bundle {
 		a.Resources = spec.Resources
 	}
 	return b
+}
+
+// checkOriginal refuses identifiers of a v1alpha1 pool that v1beta1 cannot express, for example of a kind that does not exist. The pool
+// has lost them, and an annotation has them as the client wrote them.
+func checkOriginal(merged *config.Bundle, pool *v1beta1.TunnelPool) error {
+	if pool.Annotations[conversion.LostV1alpha1] == "" {
+		return nil
+	}
+	object := map[string]any{"apiVersion": conversion.V1beta1, "kind": kindPool}
+	for name, value := range map[string]any{
+		"metadata": metav1.ObjectMeta{Annotations: pool.Annotations}, "spec": v1beta1.TunnelPoolSpec{Identifiers: pool.Spec.Identifiers},
+	} {
+		fields := map[string]any{}
+		if err := fill(&fields, value); err != nil {
+			return err
+		}
+		object[name] = fields
+	}
+	if err := conversion.Convert(object, conversion.V1alpha1); err != nil {
+		return err
+	}
+	original, found, err := unstructured.NestedString(object, "spec", "identifiers")
+	if err != nil || !found {
+		return err
+	}
+	merged = merged.DeepCopy()
+	merged.Konnectivity.Agent.Identifiers = original
+	if errs := bundle.Validate(merged); len(errs) > 0 {
+		return fmt.Errorf("the identifiers that the pool was given in v1alpha1 are not valid: %w: correct them; or write them in v1beta1, and remove annotation %s",
+			errs.ToAggregate(), conversion.LostV1alpha1)
+	}
+	return nil
+}
+
+// poolAddress is where the agents of a pool dial the server: what its address leaves open is as in the Bundle's.
+func poolAddress(own v1beta1.ServerAddress, ofBundle []v1beta1.ServerAddress) v1beta1.ServerAddress {
+	if len(ofBundle) > 0 {
+		own.Host, own.Port = cmp.Or(own.Host, ofBundle[0].Host), cmp.Or(own.Port, ofBundle[0].Port)
+	}
+	return own
 }
 
 // report writes the status of one pool if it differs.
@@ -221,7 +266,7 @@ func (r *PoolReconciler) report(ctx context.Context, pool *v1beta1.TunnelPool, v
 func (r *PoolReconciler) count(ctx context.Context, pool *v1beta1.TunnelPool) error {
 	key := client.ObjectKey{Namespace: pool.Namespace, Name: poolPrefix + pool.Name}
 	pool.Status.Replicas, pool.Status.ReadyReplicas = 0, 0
-	pool.Status.Selector = labels.FormatLabels(map[string]string{poolLabel: pool.Name})
+	pool.Status.Selector = labels.FormatLabels(map[string]string{konnectivity.PoolLabel: pool.Name})
 	if pool.Spec.Form == v1beta1.PoolDaemonSet {
 		d := &appsv1.DaemonSet{}
 		err := r.Client.Get(ctx, key, d)

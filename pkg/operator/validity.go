@@ -69,6 +69,9 @@ func (r *BundleReconciler) certificatesValid(b *v1beta1.Bundle) {
 	switch now := r.certificates.now(); {
 	case now.After(s.serving) || now.After(s.ca):
 		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, text+renewalFailure(s.failure))
+	case now.Before(s.begin):
+		text += ", and not before " + s.begin.UTC().Format(time.RFC3339)
+		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesNotYetValid, text+renewalFailure(s.failure))
 	case expired(b, now) != "":
 		set(v1beta1.BundleCertificatesValid, false, v1beta1.ReasonCertificatesExpired, expired(b, now)+": condition Reconciled says why it is not renewed")
 	case s.failure != nil:

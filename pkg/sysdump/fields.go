@@ -61,7 +61,7 @@ var Fields = map[string][]string{
 		"spec.image", "spec.nodeSelector.*", "status.replicas", "status.readyReplicas", "status.observedGeneration",
 		"status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message", "status.conditions.lastTransitionTime"},
 	"leases":               {"spec.holderIdentity", "spec.leaseDurationSeconds", "spec.renewTime", "spec.acquireTime", "spec.leaseTransitions"},
-	"poddisruptionbudgets": {"spec.minAvailable", "spec.maxUnavailable", "spec.selector.matchLabels.*", "status.currentHealthy", "status.desiredHealthy", "status.disruptionsAllowed"},
+	"poddisruptionbudgets": {"spec.minAvailable", "spec.maxUnavailable", "spec.selector.matchLabels.*", "spec.selector.matchExpressions.key", "spec.selector.matchExpressions.operator", "status.currentHealthy", "status.desiredHealthy", "status.disruptionsAllowed"},
 	"networkpolicies": {"spec.podSelector.matchLabels.*", "spec.policyTypes", "spec.ingress.ports.port", "spec.egress.ports.port", "spec.egress.to.ipBlock.cidr",
 		"spec.ingress.from.ipBlock.cidr"},
 	"flowschemas":                     {"spec.priorityLevelConfiguration.name", "spec.matchingPrecedence"},

@@ -12,8 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -134,9 +137,38 @@ func TestAgentOptions(t *testing.T) {
 		"identifiers":        slices.Contains(pod.Containers[0].Args, "--agent-identifiers=host=$(NODE_NAME)"),
 		"env of identifiers": len(pod.Containers[0].Env) == 2 && pod.Containers[0].Env[0].Name == "NODE_NAME",
 		"budget":             len(all[*policyv1.PodDisruptionBudget](got)) == 1,
+		"budget of its own":  selectsOwn(t, all[*policyv1.PodDisruptionBudget](got)[0].Spec.Selector, d.Spec.Template.Labels),
 		"no DaemonSet":       len(all[*appsv1.DaemonSet](got)) == 0,
 		"probe the port":     pod.Containers[0].LivenessProbe.HTTPGet.Port.IntValue() == 8144,
 	})
+}
+
+// selectsOwn reports whether a selector matches Pods with these labels, and not those of a TunnelPool, which have one more.
+func selectsOwn(t *testing.T, selector *metav1.LabelSelector, own map[string]string) bool {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofPool := maps.Clone(own)
+	ofPool[konnectivity.PoolLabel] = "edge"
+	return s.Matches(labels.Set(own)) && !s.Matches(labels.Set(ofPool))
+}
+
+// TestPodsOf: the Pods of the bundle's agents are not those of a TunnelPool, whose own Pods are still selected.
+func TestPodsOf(t *testing.T) {
+	agents := konnectivity.Agent(v1alpha1.New())
+	pool := maps.Clone(agents.Selector)
+	pool[konnectivity.PoolLabel] = "edge"
+	for name, tc := range map[string]struct{ workload, pods, others map[string]string }{
+		"bundle": {agents.Selector, agents.PodLabels, pool},
+		"pool":   {pool, pool, agents.PodLabels},
+	} {
+		s, err := labels.Parse(konnectivity.PodsOf(metav1.LabelSelector{MatchLabels: tc.workload}, tc.pods))
+		if err != nil || !s.Matches(labels.Set(tc.pods)) || s.Matches(labels.Set(tc.others)) {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
+	}
 }
 
 // TestHostNetworkUpdate: on the host network two agents of one node cannot run at

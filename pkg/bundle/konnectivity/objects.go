@@ -45,7 +45,11 @@ func Objects(b *v1alpha1.Bundle) ([]component.Object, error) {
 		objects = append(objects, agentPolicy(b))
 	}
 	if k.Agent.Form == v1alpha1.FormDeployment {
-		return append(objects, component.DisruptionBudget(metav1.ObjectMeta{Name: AgentName, Namespace: b.Namespace}, agentLabels()), component.Deployment(Agent(b))), nil
+		budget := component.DisruptionBudget(metav1.ObjectMeta{Name: AgentName, Namespace: b.Namespace}, agentLabels())
+		// With the Pods of a TunnelPool in a DaemonSet, which has no scale, Kubernetes could not compute the budget, and would
+		// refuse every eviction.
+		budget.Spec.Selector.MatchExpressions = append(budget.Spec.Selector.MatchExpressions, notOfPool)
+		return append(objects, budget, component.Deployment(Agent(b))), nil
 	}
 	return append(objects, component.DaemonSet(Agent(b))), nil
 }

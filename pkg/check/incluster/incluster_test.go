@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
 // names are those of the default bundle.
@@ -147,6 +150,32 @@ func TestAgentsDaemonSet(t *testing.T) {
 	}
 	if err := p.StartAgents(t.Context()); err != nil || len(selector()) != 1 || selector()["kubernetes.io/os"] != "linux" {
 		t.Errorf("start must leave the selector as it was: %v, %v", err, selector())
+	}
+}
+
+// poolPod is of an agent of TunnelPool edge.
+func poolPod(name string) *corev1.Pod {
+	pod := agentPod(name)
+	pod.Labels[konnectivity.PoolLabel] = "edge"
+	return pod
+}
+
+// TestAgentsOfPools: the checks do not stop the bundle's agents while those of a TunnelPool keep the tunnel up.
+func TestAgentsOfPools(t *testing.T) {
+	d := deployment(agentsName, 3, agentPod("x").Labels)
+	client := fake.NewClientset(d, agentPod("a"), poolPod("konnectivity-agent-pool-edge-1"))
+	reconcile(client, agentPod)
+	p := NewParts(client, names())
+	if err := p.StopAgents(t.Context()); !check.IsSkip(err) || !strings.Contains(err.Error(), "TunnelPool edge") || replicas(t, client, agentsName) != 3 {
+		t.Errorf("stop: %v, %d replicas", err, replicas(t, client, agentsName))
+	}
+	if err := client.CoreV1().Pods(spaceName).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.waitGone(ctx, d.Spec.Template); err != nil {
+		t.Errorf("the Pods of a pool count as the bundle's: %v", err)
 	}
 }
 

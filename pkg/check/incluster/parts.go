@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 )
 
@@ -101,6 +102,9 @@ const stopSelector = "fairlead.dev/verify-stopped"
 
 // StopAgents makes the DaemonSet ask for nodes that do not exist (it has no scale) and waits until its pods are gone.
 func (p *Parts) StopAgents(ctx context.Context) error {
+	if err := p.withoutPools(ctx); err != nil {
+		return err
+	}
 	ds, err := p.daemonSets().Get(ctx, p.names.Agents, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return p.stopAgentDeployment(ctx)
@@ -115,6 +119,20 @@ func (p *Parts) StopAgents(ctx context.Context) error {
 		}
 	}
 	return p.waitGone(ctx, ds.Spec.Template)
+}
+
+// withoutPools is a Skip if agents of TunnelPools run, which would keep the tunnel up. The operator would start them again.
+func (p *Parts) withoutPools(ctx context.Context) error {
+	pods, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: konnectivity.PoolLabel})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; !ended(pod) {
+			return check.Skip("agents of TunnelPool %s run as well (Pod %s), and the operator would start them again", pod.Labels[konnectivity.PoolLabel], pod.Name)
+		}
+	}
+	return nil
 }
 
 func (p *Parts) stopAgentDeployment(ctx context.Context) error {

@@ -20,6 +20,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
 // AnnotationReplicas is on a Deployment that was scaled to zero and says how many replicas it had.
@@ -141,9 +143,10 @@ func scalePatch(n int32, annotation string) string {
 	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{"replicas":%d}}`, AnnotationReplicas, annotation, n)
 }
 
-// waitGone waits until none of the template's pods runs. The selector would not do: it may match another bundle's pods too.
+// waitGone waits until none of the template's pods runs. The selector would not do: it may match another bundle's pods too. The labels of a
+// bundle's agents are also those of TunnelPools' agents, which have one more.
 func (p *Parts) waitGone(ctx context.Context, template corev1.PodTemplateSpec) error {
-	opts := metav1.ListOptions{LabelSelector: selectorOf(template.Labels)}
+	opts := metav1.ListOptions{LabelSelector: konnectivity.PodsOf(metav1.LabelSelector{MatchLabels: template.Labels}, template.Labels)}
 	return poll(ctx, func(ctx context.Context) error {
 		pods, err := p.pods().List(ctx, opts)
 		if err != nil {

@@ -74,6 +74,11 @@ func (o *Options) Findings(findings []install.Finding) error {
 	return nil
 }
 
+// KeepTunnel reports whether the run must not cut a tunnel in use.
+func (o *Options) KeepTunnel() bool {
+	return !clusterflags.Ignores(o.IgnorePreflight, install.FindingInUse)
+}
+
 // Done shows what a run has done, also one that ended with an error, which it
 // returns.
 func (o *Options) Done(ctx context.Context, result *install.Result, suffix string, err error) error {

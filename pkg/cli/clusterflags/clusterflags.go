@@ -181,14 +181,19 @@ func withHint(err error) error {
 // All ignores every finding.
 const All = "all"
 
+// Ignores reports whether a finding is among those to ignore.
+func Ignores(ignore []string, id string) bool {
+	return slices.ContainsFunc(ignore, func(i string) bool { // as in "version, lease"
+		i = strings.TrimSpace(i)
+		return i == id || i == All
+	})
+}
+
 // Findings prints warnings, and those that are to be ignored, and makes an error of the others.
 func Findings(out io.Writer, findings []install.Finding, ignore []string) error {
-	ignores := func(id string) bool {
-		return slices.ContainsFunc(ignore, func(i string) bool { return strings.TrimSpace(i) == id }) // as in "version, lease"
-	}
 	var errs []error
 	for _, f := range findings {
-		if f.Warning || ignores(f.ID) || ignores(All) {
+		if f.Warning || Ignores(ignore, f.ID) {
 			_, _ = fmt.Fprintf(out, " ! %s\n", strings.ReplaceAll(f.String(), "\n", "\n   "))
 			continue
 		}

@@ -162,7 +162,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	result, err := install.Apply(ctx, target.Config, objects, install.Options{
 		DryRun: o.DryRun == dryServer, Force: o.Force, Wait: o.Wait, Timeout: o.Timeout,
-		Leases: install.LeasesOf(o.bundle), Progress: o.Progress(),
+		Leases: install.LeasesOf(o.bundle), KeepTunnel: o.KeepTunnel(), Progress: o.Progress(),
 	})
 	suffix := ""
 	if o.DryRun == dryServer {

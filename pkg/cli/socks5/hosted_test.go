@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,13 +19,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // TestHostedManifest: deploy/gateway/hosted.yaml has fields of Kubernetes only, its command line is one that
-// the program accepts, every file of it is in a volume, the Service leads to the proxy's port, and other ports are closed.
+// the program accepts, and that of a rendered gateway but for the place, every file of it is in a volume, the Service leads
+// to the proxy's port, and other ports are closed.
 func TestHostedManifest(t *testing.T) {
 	data, err := os.ReadFile("../../../deploy/gateway/hosted.yaml")
 	if err != nil {
@@ -45,11 +50,13 @@ func TestHostedManifest(t *testing.T) {
 	}
 	pod := d.Spec.Template
 	container := pod.Spec.Containers[0]
-	o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
-	cmd := &cobra.Command{}
-	o.addFlags(cmd)
-	if err := cmd.ParseFlags(container.Args[1:]); err != nil || container.Args[0] != "socks5" || cmd.Flags().NArg() != 0 {
-		t.Fatalf("%v: %v", container.Args, err)
+	if container.Args[0] != "socks5" {
+		t.Fatalf("%v", container.Args)
+	}
+	o, flags := parsed(t, container.Args[1:])
+	sameAsRendered(t, flags)
+	if grace := gateway.Component(v1alpha1.New()).TerminationGraceSeconds; pod.Spec.TerminationGracePeriodSeconds != nil || *grace > corev1.DefaultTerminationGracePeriodSeconds {
+		t.Errorf("a rendered gateway has %d s to end, this one %v", *grace, pod.Spec.TerminationGracePeriodSeconds)
 	}
 	if err := o.Validate(); err != nil {
 		t.Error(err)
@@ -91,5 +98,39 @@ func TestHostedManifest(t *testing.T) {
 	}
 	if port := container.Ports[0]; port.Name != s.Spec.Ports[0].TargetPort.StrVal || !strings.HasSuffix(o.Listen, ":1080") || port.ContainerPort != 1080 {
 		t.Errorf("the Service leads to %v, the container has %v", s.Spec.Ports, container.Ports)
+	}
+}
+
+func parsed(t *testing.T, args []string) (*Options, *pflag.FlagSet) {
+	t.Helper()
+	o := NewOptions(genericiooptions.NewTestIOStreamsDiscard())
+	cmd := &cobra.Command{}
+	o.addFlags(cmd)
+	if err := cmd.ParseFlags(args); err != nil || cmd.Flags().NArg() != 0 {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return o, cmd.Flags()
+}
+
+// aboutPlace are the flags that say where a gateway runs, and how it reaches its cluster from there.
+var aboutPlace = []string{"listen", "metrics-address", "kubeconfig", "via", "server-address", "server-mode", "server-cert", "server-key", "server-ca", "tls-cert", "tls-key"}
+
+// sameAsRendered compares the other flags with those of the gateway that a bundle renders.
+func sameAsRendered(t *testing.T, flags *pflag.FlagSet) {
+	t.Helper()
+	_, rendered := parsed(t, component.Args(gateway.OwnFlags(&v1alpha1.Bundle{Gateway: v1alpha1.Gateway{Enabled: ptr.To(true)}})))
+	compared := 0
+	rendered.VisitAll(func(want *pflag.Flag) {
+		got := flags.Lookup(want.Name)
+		if slices.Contains(aboutPlace, want.Name) || !want.Changed && !got.Changed {
+			return
+		}
+		compared++
+		if got.Value.String() != want.Value.String() {
+			t.Errorf("--%s=%s, a bundle renders %s", want.Name, got.Value, want.Value)
+		}
+	})
+	if compared < 4 {
+		t.Errorf("%d flags were compared", compared)
 	}
 }

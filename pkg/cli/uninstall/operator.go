@@ -25,9 +25,9 @@ func (o *Options) checkOperator(customResources bool) error {
 }
 
 func (o *Options) options(dryRun bool) install.UninstallOptions {
-	out := install.UninstallOptions{DryRun: dryRun, Timeout: o.Timeout}
-	if o.Operator {
-		out.Party, out.KeepDefinitions = install.Operator, o.CustomResources == keep
+	out := install.UninstallOptions{DryRun: dryRun, Timeout: o.Timeout, KeepTunnel: o.KeepTunnel()}
+	if o.Operator { // the tunnel does not need it
+		out.Party, out.KeepDefinitions, out.KeepTunnel = install.Operator, o.CustomResources == keep, false
 	}
 	if !dryRun {
 		out.Wait, out.Progress = o.Wait, o.Progress()

@@ -121,7 +121,7 @@ func (p *plan) schedulers(ctx context.Context, client kubernetes.Interface) (par
 // count counts the ready Pods of a component.
 func (p *plan) count(ctx context.Context, client kubernetes.Interface, c component.Component, form v1alpha1.Form, want int) (part, error) {
 	w := part{Name: c.Name, Form: string(form), Want: want}
-	pods, err := client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: c.Selector})})
+	pods, err := client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: konnectivity.PodsOf(metav1.LabelSelector{MatchLabels: c.Selector}, c.PodLabels)})
 	if err != nil {
 		return w, err
 	}
@@ -202,7 +202,7 @@ func (p *plan) whyNot(ctx context.Context, client kubernetes.Interface, workload
 		return ""
 	}
 	for _, pod := range pods.Items {
-		if !strings.HasPrefix(pod.Name, workload) {
+		if !strings.HasPrefix(pod.Name, workload) || pod.Labels[konnectivity.PoolLabel] != "" {
 			continue
 		}
 		for _, c := range pod.Status.ContainerStatuses {

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 )
 
 func serverPod(node string, started time.Time, ready corev1.ConditionStatus) *corev1.Pod {
@@ -56,6 +59,26 @@ func TestWhyAPodIsNotReady(t *testing.T) {
 	_, err := p.settled(t.Context(), fake.NewClientset(pod), p.servers)
 	var wait waitError
 	if !errors.As(err, &wait) || !strings.Contains(err.Error(), "0 of 3 konnectivity-server ready") || !strings.Contains(err.Error(), "ErrImagePull: no such host") {
+		t.Errorf("settled = %v", err)
+	}
+}
+
+// The agents of a TunnelPool do not count as those of the bundle, and do not explain why these are not ready.
+func TestAgentsOfPoolsDoNotCount(t *testing.T) {
+	p := newTestPlan(t, "")
+	pod := func(name string) *corev1.Pod {
+		pod := serverPod("x", time.Now(), corev1.ConditionTrue)
+		pod.Name, pod.Labels = name, map[string]string{"k8s-app": "konnectivity-agent"}
+		return pod
+	}
+	ofPool := pod("konnectivity-agent-pool-edge-1")
+	ofPool.Labels[konnectivity.PoolLabel] = "edge"
+	ofPool.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host"}
+	agents := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "konnectivity-agent", Namespace: "kube-system"}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2}}
+	_, err := p.settled(t.Context(), fake.NewClientset(agents, pod("konnectivity-agent-1"), ofPool), p.agents)
+	var wait waitError
+	if !errors.As(err, &wait) || !strings.Contains(err.Error(), "1 of 2 konnectivity-agent ready") || strings.Contains(err.Error(), "ErrImagePull") {
 		t.Errorf("settled = %v", err)
 	}
 }

@@ -124,12 +124,12 @@ type TunnelPoolSpec struct {
 	// +kubebuilder:validation:Maximum=5000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// serverHost is the DNS name or IP address that agents dial.
+	// serverHost is the DNS name or IP address that agents dial. Default: the Bundle's.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServerHost string `json:"serverHost,omitempty"`
 
-	// agentPort is the port of the server that agents dial.
+	// agentPort is the port of the server that agents dial. Default: the Bundle's.
 	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=49151

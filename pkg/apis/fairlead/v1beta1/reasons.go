@@ -36,6 +36,8 @@ const (
 	ReasonCertificatesValid = "Valid"
 	// ReasonCertificatesExpired: a certificate has expired.
 	ReasonCertificatesExpired = "Expired"
+	// ReasonCertificatesNotYetValid: a certificate is not valid yet, because a clock is wrong.
+	ReasonCertificatesNotYetValid = "NotYetValid"
 	// ReasonRenewalFailed: the certificates are valid, and the last renewal failed.
 	ReasonRenewalFailed = "RenewalFailed"
 	// ReasonConfigured: all API servers use the tunnel.

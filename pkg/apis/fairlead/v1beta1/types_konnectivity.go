@@ -23,12 +23,13 @@ const (
 type ServerAddress struct {
 	// host is the DNS name or IP address. It must be in the server's certificate, into
 	// which kubeadm puts it only if its configuration lists it (file
-	// certificate-sans.yaml). Default: the Service that the bundle renders.
+	// certificate-sans.yaml). Default: the Service that the bundle renders; in a
+	// TunnelPool, the Bundle's.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`
 
-	// port of the server. Default: 8132.
+	// port of the server. Default: 8132; in a TunnelPool, the Bundle's.
 	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=49151

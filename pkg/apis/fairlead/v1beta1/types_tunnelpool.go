@@ -83,7 +83,8 @@ type TunnelPoolSpec struct {
 	// +kubebuilder:validation:Maximum=5000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// serverAddresses are where agents dial the server. Default: as in the Bundle.
+	// serverAddresses are where agents dial the server. Default: the Bundle's, also for the
+	// host or the port alone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1
