@@ -216,10 +216,12 @@ func (c *conn) dial(ctx context.Context, t target) (gateway.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = gateway.WithDialed(ctx, func(other gateway.Destination) { d = other })
 	start := time.Now()
 	dest, err := c.s.cfg.Dialer.Dial(gateway.WithCheck(ctx, func(other gateway.Destination) error {
 		return c.s.cfg.Authorizer.Authorize(ctx, t.client, other)
 	}), d)
+	c.rec.setDestination(d)
 	c.s.cfg.Metrics.dialed(d.Kind, time.Since(start))
 	return dest, err
 }
