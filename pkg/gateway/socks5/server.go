@@ -74,6 +74,7 @@ type Server struct {
 	strangersOf, checking map[netip.Prefix]int
 	closing               bool
 	wg                    sync.WaitGroup
+	lookups               lookups
 }
 
 // NewServer returns a server. Zero values of times and limits are the defaults.
@@ -102,7 +103,7 @@ func NewServer(cfg Config) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, perUser: map[string]int{}, strangers: list.New(),
-		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}}
+		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}, lookups: lookups{of: map[account]*places{}}}
 }
 
 // Serve accepts connections until Shutdown; then it returns net.ErrClosed.
