@@ -151,25 +151,22 @@ func (s *Server) Open() int {
 
 // start serves a connection if the limits allow it.
 func (s *Server) start(nc net.Conn) {
-	client := clientOf(nc)
 	s.mu.Lock()
-	busy := s.open >= s.cfg.MaxConns || s.perClient[client] >= s.cfg.MaxConnsPerClient
-	if busy {
-		s.cfg.Metrics.rejected.Inc()
-	}
-	if s.closing || busy && s.refusing >= maxRefusing {
+	if s.closing {
 		s.mu.Unlock()
 		_ = nc.Close()
 		return
 	}
-	var st, oldest *stranger // no stranger if it is busy, where maxRefusing is the limit
+	st, oldest := s.enter(nc) // no stranger if it is busy, where maxRefusing is the limit
+	busy := st == nil
 	if busy {
+		s.cfg.Metrics.rejected.Inc()
+		if s.refusing >= maxRefusing {
+			s.mu.Unlock()
+			_ = nc.Close()
+			return
+		}
 		s.refusing++
-	} else {
-		s.open++
-		s.perClient[client]++
-		st = &stranger{nc: nc, client: client}
-		oldest = s.enter(st)
 	}
 	s.wg.Add(1)
 	s.mu.Unlock()
