@@ -55,6 +55,8 @@ type Config struct {
 	Metrics *Metrics
 	// Audit gets one record for each connection that has ended; it may be nil.
 	Audit func(Record)
+
+	goneAfter time.Duration // of tests
 }
 
 // Server serves both protocols.
@@ -84,6 +86,7 @@ func NewServer(cfg Config) *Server {
 		fallback time.Duration
 	}{
 		{&cfg.HandshakeTimeout, DefaultHandshakeTimeout}, {&cfg.DialTimeout, DefaultDialTimeout}, {&cfg.FailureDelay, DefaultFailureDelay},
+		{&cfg.goneAfter, defaultGoneAfter},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback
