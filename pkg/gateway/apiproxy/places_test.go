@@ -42,6 +42,7 @@ func TestWrongTokensHoldNoPlaces(t *testing.T) {
 				c, _ := dial(t, address, "GET /api HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n")
 				defer c.Close()
 			}
+			time.Sleep(100 * time.Millisecond) // in which the proxy has received the requests
 			if got := send(t, address, get("/api", "localhost", "Authorization: Bearer secret")); got.status != http.StatusOK {
 				t.Errorf("the right token: status %d: %s", got.status, got.body)
 			}

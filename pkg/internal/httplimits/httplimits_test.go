@@ -147,11 +147,19 @@ func TestYield(t *testing.T) {
 		held <- struct{}{}
 		<-stop
 	}, limits)
+	wait := func(c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(time.Minute):
+			t.Fatal("a request is not served")
+		}
+	}
 	var all []net.Conn
 	for range limit {
 		nc := dial(t, addr)
 		_, _ = io.WriteString(nc, "GET /yields HTTP/1.1\r\nHost: x\r\n\r\n")
-		<-yielded
+		wait(yielded)
 		all = append(all, nc)
 	}
 	another := dial(t, addr)
@@ -162,13 +170,13 @@ func TestYield(t *testing.T) {
 	_ = another.Close()
 	for range limit - 1 {
 		release <- struct{}{}
-		<-held
+		wait(held)
 	}
 	another = dial(t, addr) // it takes the place that is left
 	_, _ = io.WriteString(another, "GET /yields HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-yielded
+	wait(yielded)
 	release <- struct{}{}
-	<-held
+	wait(held)
 	if err := ask(dial(t, addr), "/"); err == nil {
 		t.Error("a connection takes the place of one that no longer yields")
 	}
