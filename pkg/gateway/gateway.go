@@ -245,3 +245,18 @@ func Check(ctx context.Context, d Destination) error {
 	}
 	return nil
 }
+
+type dialedKey struct{}
+
+// WithDialed returns a context for a Dialer that may dial another destination than the one it was given: it calls dialed
+// with the one that its connection leads to, or its error is about, before it returns.
+func WithDialed(ctx context.Context, dialed func(Destination)) context.Context {
+	return context.WithValue(ctx, dialedKey{}, dialed)
+}
+
+// Dialed tells the caller of a Dialer what was dialed instead of what it asked for.
+func Dialed(ctx context.Context, d Destination) {
+	if dialed, ok := ctx.Value(dialedKey{}).(func(Destination)); ok {
+		dialed(d)
+	}
+}

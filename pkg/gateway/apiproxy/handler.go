@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
 // The default prefixes of kubectl proxy.
@@ -47,7 +48,7 @@ type Options struct {
 	// Token, if not empty, is what clients have to send as a bearer token. The API server
 	// does not receive it.
 	Token string
-	// Failures bounds how fast clients guess Token; nil does not.
+	// Failures bounds and delays guesses of Token; nil does neither, for one that cannot be guessed.
 	Failures *gateway.Failures
 	// TLS is what Serve speaks to clients; nil is plain HTTP.
 	TLS *tls.Config
@@ -146,18 +147,20 @@ func (h *Handler) route(rec *recorder, req *http.Request) {
 }
 
 // admit reports whether the client has the token. Otherwise it answers: after a delay to a guess, which a request
-// without a token is not, because its client has yet to learn of the token.
+// without a token is not, because its client has yet to learn of the token. Until then the client holds no place of others.
 func (h *Handler) admit(rec *recorder, req *http.Request) bool {
 	client, guess := gateway.ClientOf(req.RemoteAddr), req.Header.Get("Authorization") != ""
-	if guess && h.o.Failures.TooMany(client) {
+	tooMany := guess && h.o.Failures.TooMany(client)
+	if !tooMany && h.authenticated(req) {
+		return true
+	}
+	defer httplimits.Yield(req.Context())()
+	if tooMany {
 		rec.Header().Set("Retry-After", strconv.Itoa(int(gateway.FailureDelay.Seconds())))
 		rec.refuse(http.StatusTooManyRequests, refusal{"guesses", "the client sent too many wrong tokens: try again in some seconds"})
 		return false
 	}
-	if h.authenticated(req) {
-		return true
-	}
-	if guess {
+	if guess && h.o.Failures != nil {
 		h.o.Failures.Add(client)
 		select {
 		case <-time.After(gateway.FailureDelay):

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,17 +53,38 @@ const (
 // kindOf tells what a request is: an upgrade, a watch or a log that is followed, or a
 // request that ends by itself.
 func kindOf(req *http.Request) string {
-	q := req.URL.Query()
 	switch {
 	case httpstream.IsUpgradeRequest(req):
 		return kindUpgrade
-	case isTrue(q.Get("watch")), isTrue(q.Get("follow")):
+	case req.Method != http.MethodGet:
+		return kindRequest
+	}
+	if q := req.URL.Query(); isSet(q["watch"]) || isSet(q["follow"]) || watchesByPath(req.URL.Path) {
 		return kindStream
 	}
 	return kindRequest
 }
 
-func isTrue(v string) bool { return v == "true" || v == "1" }
+// isSet reads a parameter as kube-apiserver does, in runtime.Convert_Slice_string_To_bool: the Python client sends "True", and a
+// name without a value is true as well.
+func isSet(values []string) bool {
+	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
+}
+
+// watchesByPath reports whether a path is one of the old form of watches: /api/v1/watch/pods, /apis/apps/v1/watch/deployments. What
+// comes before is a prefix.
+func watchesByPath(path string) bool {
+	parts := strings.Split(path, "/")
+	i := slices.IndexFunc(parts, func(part string) bool { return part == "api" || part == "apis" })
+	if i < 0 {
+		return false
+	}
+	after := 2 // the version
+	if parts[i] == "apis" {
+		after = 3 // the group, too
+	}
+	return len(parts) > i+after+1 && parts[i+after] == "watch"
+}
 
 // Unwrap lets http.ResponseController find Flush and deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

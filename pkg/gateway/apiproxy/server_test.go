@@ -55,29 +55,39 @@ func TestToken(t *testing.T) {
 }
 
 // TestWrongTokensWait: the answer to a wrong token comes after the wait that other ways in have, so that guessing is slow. A
-// client that leaves is not waited for, and one without a token gets its answer at once.
+// client that leaves is not waited for, and one without a token gets its answer at once, as all do where the token cannot be guessed.
 func TestWrongTokensWait(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"Bearer secret2": gateway.FailureDelay, "Basic c2VjcmV0": gateway.FailureDelay, "secret": gateway.FailureDelay, "Bearer": gateway.FailureDelay, "": 0,
 	} {
-		for _, patience := range []time.Duration{gateway.FailureDelay / 2, time.Hour} {
-			synctest.Test(t, func(t *testing.T) {
-				h, err := New(Options{Config: &rest.Config{Host: "https://api.invalid"}, Filter: defaults(t), Token: "secret"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				req, rec := httptest.NewRequest(http.MethodGet, "http://localhost/api", http.NoBody).WithContext(ctx), httptest.NewRecorder()
-				if header != "" {
-					req.Header.Set("Authorization", header)
-				}
-				start := time.Now()
-				h.ServeHTTP(rec, req)
-				if took := time.Since(start); rec.Code != http.StatusUnauthorized || took != min(want, patience) {
-					t.Errorf("%q, client waits %v: status %d after %v", header, patience, rec.Code, took)
-				}
-			})
+		for _, guessable := range []bool{true, false} {
+			for _, patience := range []time.Duration{gateway.FailureDelay / 2, time.Hour} {
+				synctest.Test(t, func(t *testing.T) {
+					o := Options{Config: &rest.Config{Host: "https://api.invalid"}, Filter: defaults(t), Token: "secret"}
+					if guessable {
+						o.Failures = gateway.NewFailures(gateway.FailureDelay)
+					}
+					h, err := New(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					req, rec := httptest.NewRequest(http.MethodGet, "http://localhost/api", http.NoBody).WithContext(ctx), httptest.NewRecorder()
+					if header != "" {
+						req.Header.Set("Authorization", header)
+					}
+					want := want
+					if !guessable {
+						want = 0
+					}
+					start := time.Now()
+					h.ServeHTTP(rec, req)
+					if took := time.Since(start); rec.Code != http.StatusUnauthorized || took != min(want, patience) {
+						t.Errorf("%q, guessable %v, client waits %v: status %d after %v", header, guessable, patience, rec.Code, took)
+					}
+				})
+			}
 		}
 	}
 }

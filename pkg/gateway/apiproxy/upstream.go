@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,9 +76,26 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	if h.o.Token != "" {
 		r.Out.Header.Del("Authorization")
 	}
+	if impersonates(h.o.Config.Impersonate) {
+		dropImpersonation(r.Out.Header)
+	}
 	if ip, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
 		r.Out.Header.Set("X-Forwarded-For", ip)
 	}
+}
+
+// impersonates reports whether requests are those of another user than the one of the credentials.
+func impersonates(c rest.ImpersonationConfig) bool {
+	return c.UserName != "" || c.UID != "" || len(c.Groups) > 0 || len(c.Extra) > 0
+}
+
+// dropImpersonation removes what a client wants to be. client-go adds the configured groups to those of the client, and adds
+// nothing if the client names a user.
+func dropImpersonation(h http.Header) {
+	const prefix = "Impersonate-" // user, UID, groups and extra values
+	maps.DeleteFunc(h, func(key string, _ []string) bool {
+		return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
+	})
 }
 
 // transports are two for the same server: HTTP/2 has no upgrades.

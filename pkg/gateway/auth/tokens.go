@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 const (
 	acceptedFor   = time.Minute
 	refusedFor    = 10 * time.Second
+	undecidedFor  = time.Second // of a refusal with an error
 	reviewTimeout = 10 * time.Second
 )
 
@@ -30,13 +32,32 @@ const (
 func NewTokens(client authenticationclient.TokenReviewInterface, audiences []string) authenticator.Token {
 	m := &memory{key: make([]byte, sha256.Size), accepted: utilcache.NewExpiring()}
 	_, _ = rand.Read(m.key) // it never fails
-	return &tokens{cache.New(&reviewer{client, audiences, m}, false, acceptedFor, refusedFor), m}
+	return &tokens{cache.New(&reviewer{client, audiences, m}, false, acceptedFor, refusedFor), m, utilcache.NewExpiring()}
 }
 
-// tokens are upstream's cache of answers, which does not say what is in it.
+// tokens are upstream's cache of answers, which does not say what is in it, and keeps all refusals for the same time.
 type tokens struct {
 	authenticator.Token
 	*memory
+	undecided *utilcache.Expiring
+}
+
+// errUndecided is for a token that the API server refuses with an error. It may be a wrong one, or the API server could not verify
+// it, for example because its webhook or the keys of its OIDC issuer did not answer: the answer does not tell these apart.
+var errUndecided = errors.New("the API server refused the token with an error")
+
+// AuthenticateToken implements authenticator.Token.
+func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	key := t.hash(token)
+	if _, ok := t.undecided.Get(key); ok {
+		return nil, false, nil
+	}
+	r, ok, err := t.Token.AuthenticateToken(ctx, token)
+	if errors.Is(err, errUndecided) {
+		t.undecided.Set(key, struct{}{}, undecidedFor)
+		return nil, false, nil
+	}
+	return r, ok, err
 }
 
 // memory has the tokens that reviews have accepted, as hashes with a random key. Wrong tokens take no place in it.
@@ -76,7 +97,10 @@ func (r *reviewer) AuthenticateToken(ctx context.Context, token string) (*authen
 		return nil, false, err
 	}
 	s := answer.Status
-	if !s.Authenticated {
+	switch {
+	case !s.Authenticated && s.Error != "":
+		return nil, false, errUndecided
+	case !s.Authenticated:
 		return nil, false, nil
 	}
 	// An API server that does not know about audiences returns none.

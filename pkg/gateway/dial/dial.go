@@ -197,6 +197,7 @@ func (d *dialer) apiServer(ctx context.Context, to gateway.Destination) (gateway
 		to.Addr = netip.AddrPortFrom(addr.Unmap(), to.Port)
 		c, err := dialShare(ctx, d.here, to, len(addrs)-i)
 		if err == nil {
+			gateway.Dialed(ctx, to)
 			return c, nil
 		}
 		err = asError(ctx, err, to)

@@ -69,11 +69,9 @@ func (d *dialer) others(ctx context.Context, to gateway.Destination) []gateway.D
 func (d *dialer) another(ctx context.Context, others []gateway.Destination, first error) (gateway.Conn, error) {
 	for i, other := range others {
 		c, err := dialShare(ctx, d.path, other, len(others)-i)
-		if err == nil {
-			return c, nil
-		}
-		if err = asError(ctx, err, other); !oneEndpoint(err) {
-			return nil, err
+		if err = asError(ctx, err, other); err == nil || !oneEndpoint(err) {
+			gateway.Dialed(ctx, other)
+			return c, err
 		}
 	}
 	return nil, first

@@ -194,11 +194,12 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 	_ = c.raw.SetDeadline(time.Time{})
 	ctx, cancel := context.WithTimeoutCause(ctx, c.s.cfg.DialTimeout, gateway.Errorf(gateway.ReasonTimeout, "", "no connection within %v", c.s.cfg.DialTimeout))
 	defer cancel()
-	ctx, unwatch := c.watch(ctx)
-	dest, err := c.dial(traceparent.With(ctx, t.trace), t)
+	ctx = traceparent.With(ctx, t.trace)
+	present, unwatch := c.watch(ctx)
+	dest, err := c.dial(ctx, present, t)
 	unwatch()
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
+		if cause := context.Cause(present); cause != nil && present.Err() != nil && !errors.Is(cause, context.Canceled) {
 			return nil, cause
 		}
 		return nil, err
@@ -206,20 +207,23 @@ func (c *conn) open(ctx context.Context, p protocol) (gateway.Conn, error) {
 	return dest, nil
 }
 
-func (c *conn) dial(ctx context.Context, t target) (gateway.Conn, error) {
+// dial opens the connection to the client's target. It gives up when the client goes, which ends present.
+func (c *conn) dial(ctx, present context.Context, t target) (gateway.Conn, error) {
 	if checker, ok := c.s.cfg.Authorizer.(gateway.HostChecker); ok {
 		if err := checker.CheckHost(t.host, t.port); err != nil {
 			return nil, err
 		}
 	}
-	d, err := c.find(ctx, t)
+	d, err := c.lookUp(ctx, present, t)
 	if err != nil {
 		return nil, err
 	}
+	ctx = gateway.WithDialed(present, func(other gateway.Destination) { d = other })
 	start := time.Now()
 	dest, err := c.s.cfg.Dialer.Dial(gateway.WithCheck(ctx, func(other gateway.Destination) error {
 		return c.s.cfg.Authorizer.Authorize(ctx, t.client, other)
 	}), d)
+	c.rec.setDestination(d)
 	c.s.cfg.Metrics.dialed(d.Kind, time.Since(start))
 	return dest, err
 }

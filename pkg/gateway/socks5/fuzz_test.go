@@ -47,8 +47,7 @@ func fuzz(f *testing.F, prefix func([]byte) []byte) {
 			Audit: func(r Record) { rec = r },
 		})
 		client := &pipe{r: bytes.NewReader(b)}
-		st := &stranger{nc: client}
-		s.enter(st)
+		st, _ := s.enter(client)
 		s.serve(client, st)
 		if rec.Result == "" {
 			t.Error("the connection has no result")

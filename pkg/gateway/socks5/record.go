@@ -26,7 +26,7 @@ type Record struct {
 	User     string    `json:"user,omitempty"`
 	Groups   []string  `json:"groups,omitempty"`
 
-	// Destination is what the client asked for, the others are what it resolved to.
+	// Destination is what the client asked for, the others are what the connection leads to or, without one, was to lead to.
 	Destination string `json:"destination,omitempty"`
 	Kind        string `json:"kind,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
@@ -49,7 +49,7 @@ func (r *Record) setTarget(t target) {
 }
 
 func (r *Record) setDestination(d gateway.Destination) {
-	r.Kind, r.Namespace, r.Name = string(d.Kind), d.Namespace, d.Name
+	r.Kind, r.Namespace, r.Name, r.Address = string(d.Kind), d.Namespace, d.Name, ""
 	if d.Addr.IsValid() {
 		r.Address = d.Addr.String()
 	}

@@ -3,6 +3,7 @@
 package socks5
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,9 +33,11 @@ func relay(c *conn, dest gateway.Conn) {
 	up, down := make(chan flow, 1), make(chan flow, 1)
 	heard := &heard{r: dest}
 	from, to := io.Reader(heard), io.Writer(dest)
-	if socket, ok := socketOf(dest); ok {
+	socket, ok := socketOf(dest)
+	if ok {
 		from, to = socket, socket // it can be half-closed, and the kernel copies between two sockets
 	}
+	gone := watchGone(c.s.cfg.goneAfter, c.raw, socket)
 	go func() { up <- upload(c, dest, to) }()
 	go func() {
 		n, err := io.Copy(c.nc, from)
@@ -65,7 +68,7 @@ func relay(c *conn, dest gateway.Conn) {
 		}
 		u = <-up
 	}
-	c.finish(u, d, silent)
+	c.finish(u, d, cmp.Or(gone.stop(), silent))
 }
 
 // socketOf returns the socket that has the bytes of a destination as they are, if there is one.
@@ -79,7 +82,7 @@ func socketOf(dest gateway.Conn) (*net.TCPConn, bool) {
 	return nil, false
 }
 
-// finish records how both directions ended, and ends the client's connection.
+// finish records how both directions ended, and ends the client's connection. Silent is why it was cut, if an end was.
 func (c *conn) finish(u, d flow, silent error) {
 	if errors.Is(u.end, errors.ErrUnsupported) {
 		u.end = nil // silent is set if that made a difference

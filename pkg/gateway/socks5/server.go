@@ -55,6 +55,8 @@ type Config struct {
 	Metrics *Metrics
 	// Audit gets one record for each connection that has ended; it may be nil.
 	Audit func(Record)
+
+	goneAfter time.Duration // of tests
 }
 
 // Server serves both protocols.
@@ -74,6 +76,7 @@ type Server struct {
 	strangersOf, checking map[netip.Prefix]int
 	closing               bool
 	wg                    sync.WaitGroup
+	lookups               lookups
 }
 
 // NewServer returns a server. Zero values of times and limits are the defaults.
@@ -83,6 +86,7 @@ func NewServer(cfg Config) *Server {
 		fallback time.Duration
 	}{
 		{&cfg.HandshakeTimeout, DefaultHandshakeTimeout}, {&cfg.DialTimeout, DefaultDialTimeout}, {&cfg.FailureDelay, DefaultFailureDelay},
+		{&cfg.goneAfter, defaultGoneAfter},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback
@@ -102,7 +106,7 @@ func NewServer(cfg Config) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, perUser: map[string]int{}, strangers: list.New(),
-		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}}
+		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}, lookups: lookups{of: map[account]*places{}}}
 }
 
 // Serve accepts connections until Shutdown; then it returns net.ErrClosed.
@@ -150,25 +154,22 @@ func (s *Server) Open() int {
 
 // start serves a connection if the limits allow it.
 func (s *Server) start(nc net.Conn) {
-	client := clientOf(nc)
 	s.mu.Lock()
-	busy := s.open >= s.cfg.MaxConns || s.perClient[client] >= s.cfg.MaxConnsPerClient
-	if busy {
-		s.cfg.Metrics.rejected.Inc()
-	}
-	if s.closing || busy && s.refusing >= maxRefusing {
+	if s.closing {
 		s.mu.Unlock()
 		_ = nc.Close()
 		return
 	}
-	var st, oldest *stranger // no stranger if it is busy, where maxRefusing is the limit
+	st, oldest := s.enter(nc) // no stranger if it is busy, where maxRefusing is the limit
+	busy := st == nil
 	if busy {
+		s.cfg.Metrics.rejected.Inc()
+		if s.refusing >= maxRefusing {
+			s.mu.Unlock()
+			_ = nc.Close()
+			return
+		}
 		s.refusing++
-	} else {
-		s.open++
-		s.perClient[client]++
-		st = &stranger{nc: nc, client: client}
-		oldest = s.enter(st)
 	}
 	s.wg.Add(1)
 	s.mu.Unlock()

@@ -28,22 +28,40 @@ type stranger struct {
 	user string
 }
 
-// enter adds a stranger and returns the one that has to make room for it, if any: the oldest
-// of the client that has most of them. The caller holds s.mu.
-func (s *Server) enter(st *stranger) (closed *stranger) {
-	st.place = s.strangers.PushBack(st)
-	s.strangersOf[st.client]++
-	if s.strangers.Len() <= maxStrangers(s.cfg.MaxConns) {
-		return nil
+// enter takes a place for a connection. It returns nil if the server is busy. closed is the stranger that has to make room, if
+// any: the oldest of the client itself if that has all of its places, or else of the client that has most strangers, if there
+// are too many. The caller holds s.mu.
+func (s *Server) enter(nc net.Conn) (st, closed *stranger) {
+	client := clientOf(nc)
+	if s.open >= s.cfg.MaxConns {
+		return nil, nil
 	}
-	most := st.client
-	for client, n := range s.strangersOf {
-		if n > s.strangersOf[most] {
-			most = client
+	if s.perClient[client] >= s.cfg.MaxConnsPerClient {
+		if closed = s.makeRoom(client); closed == nil {
+			return nil, nil
 		}
 	}
-	for e := s.strangers.Front(); e != nil; e = e.Next() {
-		if found, _ := e.Value.(*stranger); found.client == most {
+	s.open++
+	s.perClient[client]++
+	st = &stranger{nc: nc, client: client}
+	st.place = s.strangers.PushBack(st)
+	s.strangersOf[client]++
+	if s.strangers.Len() <= maxStrangers(s.cfg.MaxConns) {
+		return st, closed
+	}
+	most := client
+	for other, n := range s.strangersOf {
+		if n > s.strangersOf[most] {
+			most = other
+		}
+	}
+	return st, s.makeRoom(most) // the number of strangers has grown, so that none is closed yet
+}
+
+// makeRoom takes out the oldest stranger of a client and returns it to be closed; nil if it has none. The caller holds s.mu.
+func (s *Server) makeRoom(client netip.Prefix) *stranger {
+	for e := s.strangers.Front(); e != nil && s.strangersOf[client] > 0; e = e.Next() {
+		if found, _ := e.Value.(*stranger); found.client == client {
 			found.closed.Store(true)
 			s.leave(found)
 			s.uncount(found) // at once: what is being closed must not make others wait
@@ -98,7 +116,7 @@ func decrement[K comparable](counts map[K]int, key K) {
 }
 
 // errMadeRoom is why a stranger was closed.
-var errMadeRoom = gateway.Errorf(gateway.ReasonBusy, "complete the handshake at once, or raise --max-connections",
+var errMadeRoom = gateway.Errorf(gateway.ReasonBusy, "complete the handshake at once, or raise --max-connections or --max-connections-per-client",
 	"the connection waited longest of too many that did not complete the handshake")
 
 // maxChecks is how many tokens of one client are in review at a time: each is a request to the

@@ -83,3 +83,52 @@ func TestLimitOfUsers(t *testing.T) {
 	succeeds(right())
 	fails(right())
 }
+
+// TestSilentNeighbors: silent connections that take all places of an address keep no client behind that address out, which has
+// to log in before it counts as a user. They make room for it, the oldest first. Connections that have completed their
+// handshake stay, and one more than these gets the answer that the proxy is busy.
+func TestSilentNeighbors(t *testing.T) {
+	const places = 4
+	metrics := NewMetrics(nil)
+	w := newWorld(t, func(_ *world, cfg *Config) {
+		cfg.MaxConnsPerClient, cfg.HandshakeTimeout, cfg.Metrics = places, time.Minute, metrics
+	})
+	w.name("echo.default", serveTCP(t, echo))
+	open := []*net.TCPConn{mustConnect(t, w, "echo.default")}
+	for range 2 * places {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+	}
+	for range places - 1 {
+		open = append(open, mustConnect(t, w, "echo.default"))
+	}
+	const closed = 2 * places // each of the silent ones
+	for _, r := range w.ended(t, closed) {
+		if r.Result != "busy" || !strings.Contains(r.Error, "did not complete the handshake") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for i, nc := range open {
+		if _, err := io.WriteString(nc, "ping"); err != nil || readFull(t, nc, make([]byte, 4)) != "ping" {
+			t.Errorf("connection %d does not work: %v", i, err)
+		}
+	}
+	if got := talk(t, w.addr, "CONNECT echo.default:7 HTTP/1.1\r\n"+right()+"\r\n"); !strings.Contains(got, "(busy)") {
+		t.Errorf("one more: %q", got)
+	}
+	if n := testutil.ToFloat64(metrics.rejected); n != closed+1 {
+		t.Errorf("the metric counts %v connections that made room or were refused, want %d", n, closed+1)
+	}
+	for _, nc := range open {
+		_ = nc.Close()
+	}
+	for end := time.Now().Add(20 * time.Second); w.Open() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open", w.Open())
+		}
+	}
+	_ = mustConnect(t, w, "echo.default").Close()
+}

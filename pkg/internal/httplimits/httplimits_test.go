@@ -122,6 +122,67 @@ func from(t *testing.T, ip, addr string) net.Conn {
 	return nc
 }
 
+// TestYield: a request that is worth no place makes room as if its connection waited, the oldest first, also for a connection of
+// the same host. Afterwards its connection holds its place again.
+func TestYield(t *testing.T) {
+	const limit = 3
+	limits := Long
+	limits.Conns = limit
+	yielded, release, held := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			ok(w, r)
+			return
+		}
+		end := Yield(r.Context())
+		yielded <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		end()
+		held <- struct{}{}
+		<-stop
+	}, limits)
+	wait := func(c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(time.Minute):
+			t.Fatal("a request is not served")
+		}
+	}
+	var all []net.Conn
+	for range limit {
+		nc := dial(t, addr)
+		_, _ = io.WriteString(nc, "GET /yields HTTP/1.1\r\nHost: x\r\n\r\n")
+		wait(yielded)
+		all = append(all, nc)
+	}
+	another := dial(t, addr)
+	if err := ask(another, "/"); err != nil {
+		t.Errorf("next to connections that yield: %v", err)
+	}
+	ended(t, all[0])
+	_ = another.Close()
+	for range limit - 1 {
+		release <- struct{}{}
+		wait(held)
+	}
+	another = dial(t, addr) // it takes the place that is left
+	_, _ = io.WriteString(another, "GET /yields HTTP/1.1\r\nHost: x\r\n\r\n")
+	wait(yielded)
+	release <- struct{}{}
+	wait(held)
+	if err := ask(dial(t, addr), "/"); err == nil {
+		t.Error("a connection takes the place of one that no longer yields")
+	}
+	Yield(t.Context())() // of a server without limits
+}
+
 // TestConnLimit: connections above the limit are closed at once while those below it are
 // all being answered: a host cannot take places from itself.
 func TestConnLimit(t *testing.T) {

@@ -163,6 +163,22 @@ func serving(h http.Handler) http.Handler {
 	})
 }
 
+// Yield notes that a request is worth no place, because its client has not proved who it is: its connection may make room
+// for another one, as if it waited, until the function that Yield returns is called. The context is that of the request.
+func Yield(ctx context.Context) (end func()) {
+	c, ok := ctx.Value(connKey{}).(*conn)
+	if !ok {
+		return func() {}
+	}
+	add := func(n int) {
+		c.l.mu.Lock()
+		defer c.l.mu.Unlock()
+		c.requests += n
+	}
+	add(-1)
+	return func() { add(1) }
+}
+
 // noteHijack has a connection that a handler took over count as one that is answered,
 // until it is closed.
 func noteHijack(nc net.Conn, state http.ConnState) {
