@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,32 +168,6 @@ func useProxy(ctx context.Context, address string) error {
 	return nil
 }
 
-// node is a part of an expression as Prometheus has parsed it.
-type node struct {
-	Type     string
-	Name     string
-	Matchers []struct{ Name, Value, Type string }
-	Grouping []string
-	Without  bool
-	Expr     *node
-	LHS, RHS *node
-	Args     []*node
-	Param    *node
-}
-
-// selects reports whether the node selects series, now or over a range.
-func (n *node) selects() bool { return n.Type == "vectorSelector" || n.Type == "matrixSelector" }
-
-func (n *node) walk(visit func(*node)) {
-	if n == nil {
-		return
-	}
-	visit(n)
-	for _, child := range append([]*node{n.Expr, n.LHS, n.RHS, n.Param}, n.Args...) {
-		child.walk(visit)
-	}
-}
-
 // mayBeEmpty are metrics that have no series before an agent has a client certificate, loses its server, or meets a server that breaks the
 // protocol. The agents still declare them.
 var mayBeEmpty = map[string]bool{
@@ -205,54 +178,7 @@ var mayBeEmpty = map[string]bool{
 
 // checkSeries checks that the metrics of an expression exist, with the labels that it matches and groups by.
 func (p *prometheus) checkSeries(ctx context.Context, expr string) error {
-	var tree node
-	if err := p.Get(ctx, &tree, "parse_query", "query", expr); err != nil {
-		return err
-	}
-	var faults []error
-	tree.walk(func(n *node) {
-		switch {
-		case n.selects():
-			labels := []string{}
-			for _, m := range n.Matchers {
-				labels = append(labels, m.Name)
-			}
-			faults = append(faults, p.checkMetric(ctx, n.Name, labels))
-		case n.Type == "aggregation":
-			n.Expr.walk(func(inner *node) {
-				if inner.selects() {
-					faults = append(faults, p.checkMetric(ctx, inner.Name, n.Grouping))
-				}
-			})
-		}
-	})
-	return errors.Join(faults...)
-}
-
-func (p *prometheus) checkMetric(ctx context.Context, name string, labels []string) error {
-	var series []map[string]string
-	if err := p.Get(ctx, &series, "series", "match[]", name); err != nil {
-		return err
-	}
-	if len(series) == 0 {
-		var declared []struct{ Metric string }
-		if err := p.Get(ctx, &declared, "targets/metadata", "metric", name); err != nil {
-			return err
-		}
-		if len(declared) == 0 {
-			return fmt.Errorf("no program has metric %s", name)
-		}
-		if !mayBeEmpty[name] {
-			return fmt.Errorf("metric %s has no series: cause one, or add the metric to mayBeEmpty", name)
-		}
-		return nil
-	}
-	for _, label := range labels {
-		if label != "__name__" && !slices.ContainsFunc(series, func(s map[string]string) bool { _, ok := s[label]; return ok }) {
-			return fmt.Errorf("metric %s has no label %s, but for example %v", name, label, series[0])
-		}
-	}
-	return nil
+	return p.CheckSelectors(ctx, expr, func(metric string) bool { return mayBeEmpty[metric] }, nil)
 }
 
 // checkRules checks that Prometheus has evaluated each rule without an error.
