@@ -40,7 +40,7 @@ func TestFieldNames(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range append(docPages(t), "CHANGELOG.md") {
+	for _, page := range docPages(t) { // CHANGELOG.md may name what was
 		look(page, readDoc(t, page))
 	}
 	for _, dir := range []string{"pkg", "cmd", "deploy"} {
