@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -165,9 +164,7 @@ func pendingDials(t *testing.T, mode string, from release) {
 	p := startPair(t, options{mode: mode, server: from, agent: from})
 	p.dial(t)
 	before := descriptors(t, p.server)
-	if err := p.agent.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	p.agent.Freeze(t)
 	for range 30 {
 		p.giveUpDial(t)
 	}

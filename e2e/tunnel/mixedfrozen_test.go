@@ -19,9 +19,7 @@ func TestMixedFrozenServer(t *testing.T) {
 		t.Run(server.String()+" server", func(t *testing.T) {
 			t.Parallel()
 			p := startPair(t, options{mode: "grpc", server: server, agentFlags: []string{"--keepalive-time=30s"}})
-			if err := p.server.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			p.server.Freeze(t)
 			frozen := time.Now()
 			daemontest.Eventually(t, 2*time.Minute, func() error { // 50 s, and as long again for a busy machine
 				if get(p.agentHealth+"/readyz") == nil {

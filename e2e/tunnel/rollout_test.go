@@ -157,9 +157,7 @@ func TestFrozenAgent(t *testing.T) {
 			daemontest.Eventually(t, startBound, backends(p, 2))
 			load := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond)
 			time.Sleep(500 * time.Millisecond)
-			if err := p.agent.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			p.agent.Freeze(t)
 			frozen := time.Now()
 			daemontest.Eventually(t, 40*time.Second, backends(p, 1)) // twice as long, because the machine may be busy
 			t.Logf("given up after %v", time.Since(frozen).Round(time.Millisecond))

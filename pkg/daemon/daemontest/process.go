@@ -124,6 +124,31 @@ func (p *Process) Terminate(tb testing.TB) {
 // Signal sends any signal.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
+// Freeze sends SIGSTOP and returns when all threads have stopped: on a busy machine some run a little longer.
+func (p *Process) Freeze(tb testing.TB) {
+	tb.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		tb.Fatalf("SIGSTOP: %v", err)
+	}
+	Eventually(tb, 10*time.Second, func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("process %d has no threads: %w", p.PID(), err)
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			// The name before the state may have blanks and brackets.
+			if _, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " "); !strings.HasPrefix(state, "T") {
+				return fmt.Errorf("%s still runs: %s", thread, stat)
+			}
+		}
+		return nil
+	})
+}
+
 // PID is the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
