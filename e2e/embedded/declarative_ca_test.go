@@ -5,9 +5,10 @@ package embedded_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,7 +22,6 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
-	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
 // generations are how often the spec of each definition was written.
@@ -123,37 +123,32 @@ func (d *declarative) burst(t *testing.T, n int) (failed int) {
 	return failed
 }
 
-// dueCA gives the operator a CA of which less than a third of its time is left, and returns the
-// certificate of it that is served.
+// dueCA replaces the certificate of the operator's CA by one of the same key of whose time less than a third is left, and returns the
+// certificate that is served. The definitions still have the other certificate of the CA, by which it is valid, too.
 func (d *declarative) dueCA(t *testing.T) []byte {
 	t.Helper()
-	settings := pki.Config{Algorithm: config.KeyECDSAP256, Validity: 90 * 24 * time.Hour, CAValidity: 365 * 24 * time.Hour}
-	ca, err := pki.NewCA(settings, "due-ca", time.Now().Add(-300*24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := strings.Join([]string{operator.Name, operator.DefaultNamespace, "svc"}, ".")
-	cert, err := ca.Issue(settings, pki.Request{CommonName: "due", DNSNames: []string{host}, Usages: pki.ServerAuth}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	caKey, err := ca.KeyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := cert.KeyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
 	secrets := d.client.CoreV1().Secrets(operator.DefaultNamespace)
 	secret, err := secrets.Get(t.Context(), operator.WebhookSecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret.Data = map[string][]byte{"ca.crt": ca.CertPEM(), "ca.key": caKey, "tls.crt": cert.CertPEM(), "tls.key": key}
-	secret.Annotations = nil
+	ca, err := pki.ParseKeyPair(secret.Data["ca.crt"], secret.Data["ca.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := *ca.Cert
+	due.NotBefore, due.NotAfter = time.Now().Add(-300*24*time.Hour), time.Now().Add(65*24*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &due, &due, ca.Key.Public(), ca.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["ca.crt"] = pki.EncodeCert(cert)
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return cert.CertPEM()
+	return secret.Data["tls.crt"]
 }
