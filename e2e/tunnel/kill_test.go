@@ -128,7 +128,7 @@ func (r *rough) killServer(t *testing.T) {
 // on afterwards.
 func (r *rough) stopFor(t *testing.T, p *daemontest.Process, d time.Duration) {
 	time.Sleep(300 * time.Millisecond)
-	r.signal(t, p, syscall.SIGSTOP)
+	p.Freeze(t)
 	time.Sleep(d)
 	r.signal(t, p, syscall.SIGCONT)
 	r.mustDial(t)
@@ -140,7 +140,7 @@ func (r *rough) stopFor(t *testing.T, p *daemontest.Process, d time.Duration) {
 func (r *rough) freezeAgent(t *testing.T) {
 	for round := 0; round < 3 && r.tr.Cut() == 0; round++ {
 		time.Sleep(300 * time.Millisecond)
-		r.signal(t, r.agent, syscall.SIGSTOP)
+		r.agent.Freeze(t)
 		r.mustDial(t)
 		daemontest.Eventually(t, 40*time.Second, backends(r.pair, 1)) // twice as long, for a busy machine
 		r.mustDial(t)
@@ -154,7 +154,7 @@ func (r *rough) freezeAgent(t *testing.T) {
 func (r *rough) freezeServer(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	r.tr.Down.Store(true)
-	r.signal(t, r.server, syscall.SIGSTOP)
+	r.server.Freeze(t)
 	daemontest.Eventually(t, 40*time.Second, func() error {
 		if get(r.agentHealth+"/readyz") == nil {
 			return fmt.Errorf("the agent is ready")

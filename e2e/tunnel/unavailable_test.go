@@ -32,7 +32,7 @@ func TestUnavailability(t *testing.T) {
 			p.server = p.startServer()
 		}, 2 * dialsPerSecond, 10 * time.Second},
 		"agent stopped": {func(t *testing.T, p *pair) {
-			signal(t, p.agent, syscall.SIGSTOP)
+			p.agent.Freeze(t)
 			time.Sleep(5 * time.Second)
 			signal(t, p.agent, syscall.SIGCONT)
 		}, dialsPerSecond, 5 * time.Second}, // a dial of before may wait as long as the agent is stopped
@@ -63,7 +63,7 @@ func TestStoppedAgentGetsNoDials(t *testing.T) {
 	target := tunneltest.Target(t, tunneltest.Echo)
 	load := tunneltest.StartLoad(t, dial, target, dialsPerSecond) // by which the server notices
 	daemontest.Eventually(t, startBound, dialsOver(load, dialsPerSecond))
-	signal(t, p.agent, syscall.SIGSTOP)
+	p.agent.Freeze(t)
 	time.Sleep(4 * time.Second)
 	later := tunneltest.StartLoad(t, dial, target, dialsPerSecond)
 	daemontest.Eventually(t, tunneltest.Patience, dialsOver(later, dialsPerSecond))
