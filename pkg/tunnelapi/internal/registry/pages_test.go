@@ -5,6 +5,8 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,13 +51,28 @@ type pages struct {
 	t   *testing.T
 	c   *Connections
 	f   *fixed
-	now time.Time
+	now atomic.Pointer[time.Time] // the collector of old snapshots reads it, too
+}
+
+// pass lets time pass.
+func (p *pages) pass(d time.Duration) {
+	now := p.now.Load().Add(d)
+	p.now.Store(&now)
+}
+
+// kept returns the snapshots that are kept.
+func (p *pages) kept() []*snapshot {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return slices.Clone(p.c.kept)
 }
 
 func newPages(t *testing.T) *pages {
-	p := &pages{t: t, f: &fixed{connections: 30}, now: time.Now()}
-	p.c = newConnections(p.f, p.now)
-	p.c.now = func() time.Time { return p.now }
+	p := &pages{t: t, f: &fixed{connections: 30}}
+	now := time.Now()
+	p.now.Store(&now)
+	p.c = newConnections(p.f, now)
+	p.c.now = func() time.Time { return *p.now.Load() }
 	return p
 }
 
@@ -81,7 +98,7 @@ func TestPagesOfOthers(t *testing.T) {
 		t.Fatal(first, err)
 	}
 	for i := range 10 * snapshotsKept {
-		p.now = p.now.Add(10 * time.Millisecond)
+		p.pass(10 * time.Millisecond)
 		name := fmt.Sprintf("one-%012d", i%30)
 		if _, err := p.c.Get(t.Context(), name, &metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
@@ -94,7 +111,7 @@ func TestPagesOfOthers(t *testing.T) {
 	if err != nil || len(second.Items) != 10 || second.ResourceVersion != first.ResourceVersion {
 		t.Fatalf("the second page: %v, %v", second, err)
 	}
-	p.now = p.now.Add(snapshotKept)
+	p.pass(snapshotKept)
 	if _, err := p.list("", "", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -155,23 +172,23 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		if _, err := p.list(fmt.Sprintf("other-%d", i), "", 0); err != nil {
 			t.Fatal(err)
 		}
-		p.now = p.now.Add(2 * snapshotAge)
+		p.pass(2 * snapshotAge)
 		if _, err := p.list("", "", 10); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(p.c.kept); n > 2*snapshotsKept {
+	if n := len(p.kept()); n > 2*snapshotsKept {
 		t.Errorf("%d snapshots are kept", n)
 	}
 	p.f.connections = MaxConnections
 	for range 4 {
-		p.now = p.now.Add(2 * snapshotAge)
+		p.pass(2 * snapshotAge)
 		if _, err := p.list("", "", 10); err != nil {
 			t.Fatal(err)
 		}
 	}
 	total := 0
-	for _, s := range p.c.kept {
+	for _, s := range p.kept() {
 		total += len(s.items)
 	}
 	if total > snapshotItems {
