@@ -35,10 +35,7 @@ func (c *client) mayRemove(ctx context.Context, u *removal, o UninstallOptions) 
 		return nil
 	}
 	cut, err := c.keepsTunnel(ctx, func(apiServers []string) (*Finding, Ref, error) {
-		f, lost := tunnelInUse(apiServers, u.changes)
-		if f != nil {
-			f.Hint = hintUninstall
-		}
+		f, lost := tunnelInUse(apiServers, u.changes, hintUninstall)
 		return f, lost, nil
 	})
 	if err != nil {
@@ -78,11 +75,10 @@ func (c *client) findInUse(ctx context.Context, b *v1alpha1.Bundle, force bool) 
 // cutsTunnel returns a finding if the plan would delete agents, or what they need, or
 // leave no node for them, and the first of these objects.
 func (c *client) cutsTunnel(ctx context.Context, apiServers []string, p *plan) (*Finding, Ref, error) {
-	f, lost := tunnelInUse(apiServers, slices.Concat(p.prunes, p.changes))
+	f, lost := tunnelInUse(apiServers, slices.Concat(p.prunes, p.changes), "keep the tunnel in the bundle as it is installed, or "+hintUninstall)
 	if f == nil {
 		return c.findStranded(ctx, apiServers, p.changes)
 	}
-	f.Hint = "keep the tunnel in the bundle as it is installed, or run `fairlead controlplane uninstall` on every control plane node first"
 	return f, lost, nil
 }
 
@@ -109,7 +105,7 @@ const hintUninstall = "run `fairlead controlplane uninstall` on every control pl
 // tunnelInUse returns a finding if one of the changes deletes an object without which
 // the tunnel stops, and the first such object. A recreated binding does not count, because
 // it is missing only for a moment.
-func tunnelInUse(apiServers []string, changes []change) (*Finding, Ref) {
+func tunnelInUse(apiServers []string, changes []change, hint string) (*Finding, Ref) {
 	var lost []string
 	var first Ref
 	for _, ch := range changes {
@@ -125,7 +121,7 @@ func tunnelInUse(apiServers []string, changes []change) (*Finding, Ref) {
 		return nil, first
 	}
 	return &Finding{
-		ID: FindingInUse,
+		ID: FindingInUse, Hint: hint,
 		Message: fmt.Sprintf("kube-apiserver sends its traffic to nodes through the tunnel (%s), and this would delete %s: without agents, logs, exec, webhooks and aggregated APIs stop",
 			strings.Join(apiServers, ", "), strings.Join(lost, ", ")),
 	}, first

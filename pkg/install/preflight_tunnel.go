@@ -66,10 +66,9 @@ func preflightUninstall(ctx context.Context, cfg *rest.Config, o UninstallOption
 	if err != nil {
 		return nil, err
 	}
-	f, _ := tunnelInUse(with, u.changes)
+	f, _ := tunnelInUse(with, u.changes, hintUninstall)
 	if f == nil {
 		return nil, nil
 	}
-	f.Hint = hintUninstall
 	return []Finding{*f}, nil
 }
