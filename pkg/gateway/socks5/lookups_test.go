@@ -79,7 +79,7 @@ func (s *slowLists) until(t *testing.T, n int) {
 }
 
 // TestLookups: addresses of one client that are looked up at a time, which costs the API server lists of all objects, have a bound,
-// also for a client that does not wait for the answers. The next one waits for a while, and is told that the proxy is busy. It
+// also for a client that does not wait for the answers. The next one waits for a while, and gets `busy`. It
 // counts by user, also where users share an address, and by address for those without credentials of their own.
 func TestLookups(t *testing.T) {
 	bearer := func(name string) string { return "Proxy-Authorization: Bearer " + name + "\r\n" }
