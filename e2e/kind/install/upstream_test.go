@@ -86,7 +86,7 @@ func installUpstream(ctx context.Context, t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building upstream's %s: %v\n%s", name, err, out)
 		}
-		image := harness.ToolImage{Name: "registry.k8s.io/kas-network-proxy/proxy-" + name + ":v0.36.0", Program: program, Path: "/proxy-" + name}
+		image := harness.ToolImage{Name: "registry.k8s.io/kas-network-proxy/proxy-" + name + ":" + upstreamTag, Program: program, Path: "/proxy-" + name}
 		if err := suite.LoadTool(ctx, image); err != nil {
 			t.Fatal(err)
 		}
@@ -103,13 +103,16 @@ func installUpstream(ctx context.Context, t *testing.T) {
 	shell(ctx, t, "cat >/root/apiserver.yaml && chmod 0600 /root/apiserver.yaml && mv /root/apiserver.yaml /etc/kubernetes/manifests/kube-apiserver.yaml", withEgress(t, manifest))
 }
 
+// upstreamTag is that of the images, which are made of the programs in go.mod.
+const upstreamTag = "v0.36.0"
+
 func upstreamFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata/upstream", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), "TAG", upstreamTag)
 }
 
 // shell runs a script on the control plane node.
