@@ -65,7 +65,7 @@ func (n *node) run(ctx context.Context, j *journal.Journal) (Result, error) {
 	}
 	t := &journal.Transaction{Host: n.Host, Journal: j, After: n.opts.after}
 	err := progress.Step(n.opts.Progress, "Laying new files ready", func() (string, error) {
-		return fmt.Sprintf("%d files", len(j.Changes)), t.Prepare()
+		return progress.Count(len(j.Changes), "file"), t.Prepare()
 	})
 	if err != nil {
 		return Result{}, preflightError(err)

@@ -90,10 +90,10 @@ func (p *plan) startStopped(ctx context.Context) error {
 // sameAsAsked fails if the options would change an existing cluster.
 func (p *plan) sameAsAsked(o upOptions) error {
 	if o.Nodes != 0 && o.Nodes != p.state.Nodes {
-		return p.Differs(fmt.Sprintf("%d nodes", p.state.Nodes), fmt.Sprintf("%d nodes", o.Nodes))
+		return p.Differs(progress.Count(p.state.Nodes, "node"), progress.Count(o.Nodes, "node"))
 	}
 	if o.Agents != 0 && o.Agents != p.state.Agents {
-		return p.Differs(fmt.Sprintf("%d agents", p.state.Agents), fmt.Sprintf("%d agents", o.Agents))
+		return p.Differs(progress.Count(p.state.Agents, "agent"), progress.Count(o.Agents, "agent"))
 	}
 	if o.Operator && !p.state.Operator {
 		return p.Differs("no operator", "with one")

@@ -79,7 +79,7 @@ func (p *plan) steps() []step {
 				}
 			}
 			n, err := p.installBundle(ctx, further...)
-			return fmt.Sprintf("%d objects", n), err
+			return progress.Count(n, "object"), err
 		}},
 		{title: fmt.Sprintf("Adding %s", progress.Count(p.state.Nodes, "node")), run: func(ctx context.Context, pr progress.Reporter) (string, error) {
 			if err := p.waitReady(ctx, pr, progKwok, progNodeGate); err != nil {

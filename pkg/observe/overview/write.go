@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // Style is how an overview looks.
@@ -135,7 +137,7 @@ func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
 		}
 	}
 	if known > 0 {
-		row("", "%d links of agents, %d connections", agents, connections)
+		row("", "%s of agents, %s", progress.Count(agents, "link"), progress.Count(connections, "connection"))
 	}
 	if t.Egress != nil {
 		row("", "%s", t.Egress)
@@ -150,7 +152,7 @@ func (o *Overview) writeTunnel(row func(name, format string, args ...any)) {
 }
 
 func (d *Dials) String() string {
-	text := fmt.Sprintf("%d dials, %d failed", d.All, d.Failed)
+	text := fmt.Sprintf("%s, %d failed", progress.Count(d.All, "dial"), d.Failed)
 	if d.P50 != nil && d.P99 != nil {
 		text += fmt.Sprintf(", p50 %.3g ms, p99 %.3g ms", *d.P50, *d.P99)
 	}

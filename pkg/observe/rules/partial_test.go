@@ -41,10 +41,10 @@ func TestPartlyUnread(t *testing.T) {
 		want                rules.Status
 		do                  func(w *world)
 	}{
-		"a server without agents": {"FL-KON-005", "0 agents are connected to it", "connection refused", rules.Failed, func(w *world) {
+		"a server without agents": {"FL-KON-005", "connected agents: 0", "connection refused", rules.Failed, func(w *world) {
 			w.ServerMetrics[w.find(check.RoleServer).Name] = observe.Known(metric(observe.MetricBackends, 0))
 		}},
-		"a server with some agents": {"FL-KON-005", "1 agents are connected to it", "connection refused", rules.Unknown, func(w *world) {
+		"a server with some agents": {"FL-KON-005", "connected agents: 1;", "connection refused", rules.Unknown, func(w *world) {
 			w.ServerMetrics[w.find(check.RoleServer).Name] = observe.Known(metric(observe.MetricBackends, 1))
 		}},
 		"no finding": {"FL-KON-005", "", "connection refused", rules.Unknown, func(*world) {}},

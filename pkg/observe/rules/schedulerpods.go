@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // ignoredAfter is for how long no scheduler may look at a Pod. Schedulers take milliseconds, a failover seconds.
@@ -77,6 +78,6 @@ func waiting(s *observe.Snapshot) ([]Finding, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return warn("Pod "+example.Namespace+"/"+example.Name, fmt.Sprintf("%d Pods of the second scheduler have waited for more than %s", n, waitingLong),
+	return warn("Pod "+example.Namespace+"/"+example.Name, fmt.Sprintf("%s of the second scheduler waiting for more than %s", progress.Count(n, "Pod"), waitingLong),
 		fmt.Sprintf("kubectl -n %s describe pod %s", example.Namespace, example.Name)), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 const (
@@ -285,7 +286,7 @@ func restarts(s *observe.Snapshot) ([]Finding, error) {
 	var out []Finding
 	for _, p := range slices.Concat(servers, agents) {
 		if p.Restarts >= many {
-			out = append(out, Finding{Object: p.Name, Message: fmt.Sprintf("it was restarted %d times", p.Restarts), Warning: true, Fix: lastLogsOf(p)})
+			out = append(out, Finding{Object: p.Name, Message: "it was restarted " + progress.Count(int(p.Restarts), "time"), Warning: true, Fix: lastLogsOf(p)})
 		}
 	}
 	return out, nil

@@ -105,7 +105,7 @@ func agentsConnected(s *observe.Snapshot) ([]Finding, error) {
 			continue
 		}
 		if n < ready {
-			out = append(out, Finding{Object: name, Message: fmt.Sprintf("%d agents are connected to it, and %d are ready", n, ready), Warning: n > 0})
+			out = append(out, Finding{Object: name, Message: fmt.Sprintf("connected agents: %d; ready agents: %d", n, ready), Warning: n > 0})
 		}
 	}
 	return out, dark.err()

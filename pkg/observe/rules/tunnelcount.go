@@ -52,7 +52,7 @@ func serverCount(s *observe.Snapshot) ([]Finding, error) {
 		if err == nil && (number == len(servers) || lookOn && number == 1) {
 			continue
 		}
-		out = append(out, Finding{Object: told[n], Message: fmt.Sprintf("it tells agents --server-count=%s, and %d servers run", n, len(servers)),
+		out = append(out, Finding{Object: told[n], Message: fmt.Sprintf("it tells agents --server-count=%s; running servers: %d", n, len(servers)),
 			Fix: fmt.Sprintf("konnectivity.server.count: %d", len(servers)), Warning: lookOn && err == nil && number < len(servers)})
 	}
 	return out, nil
@@ -94,7 +94,7 @@ func serverLeases(s *observe.Snapshot) ([]Finding, error) {
 			}
 		}
 		if live != counting[at] {
-			out = append(out, Finding{Message: fmt.Sprintf("%d Leases of servers are valid, and %d servers run", live, counting[at]),
+			out = append(out, Finding{Message: fmt.Sprintf("valid Leases of servers: %d; running servers: %d", live, counting[at]),
 				Fix: fmt.Sprintf("kubectl -n %s get leases -l %s", at.namespace, at.label)})
 		}
 	}
