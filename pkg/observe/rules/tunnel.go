@@ -286,7 +286,7 @@ func restarts(s *observe.Snapshot) ([]Finding, error) {
 	var out []Finding
 	for _, p := range slices.Concat(servers, agents) {
 		if p.Restarts >= many {
-			out = append(out, Finding{Object: p.Name, Message: "it was restarted " + progress.Count(int(p.Restarts), "time"), Warning: true, Fix: lastLogsOf(p)})
+			out = append(out, Finding{Object: p.Name, Message: "it was restarted " + progress.Count(p.Restarts, "time"), Warning: true, Fix: lastLogsOf(p)})
 		}
 	}
 	return out, nil
