@@ -167,12 +167,21 @@ test-upgrade: ## Replace the tunnel's programs of another version by this one's 
 
 .PHONY: e2e-upgrade
 e2e-upgrade: export FAIRLEAD_E2E_BIN := $(BIN)
-e2e-upgrade: build compile-components ## Upgrade an embedded cluster of another version to this one while it is used: no call may fail (UPGRADE_FROM, by default the newest release)
+e2e-upgrade: export PROVIDER := $(PROVIDER)
+ifeq ($(PROVIDER),kind)
+UPGRADE_PACKAGE := ./e2e/kind/install
+ifndef E2E_NODE_IMAGE
+e2e-upgrade: node-image
+endif
+else
+UPGRADE_PACKAGE := ./e2e/embedded
+endif
+e2e-upgrade: build compile-components ## Upgrade an embedded cluster, or an installation on kind, of another version to this one while it is used (PROVIDER=embedded|kind, UPGRADE_FROM, by default the newest release)
 	@[ -n '$(UPGRADE_FROM)' ] || { echo 'There is no release to upgrade from: set UPGRADE_FROM to a tag or commit' >&2; exit 2; }
 	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/source" 2>/dev/null; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/source" '$(UPGRADE_FROM)' && \
 	$(MAKE) -C "$$dir/source" build && \
-	FAIRLEAD_E2E_EARLIER="$$dir/source/bin" $(GO) test -count 1 -timeout 40m -v -run '^TestUpgrade$$' ./e2e/embedded
+	FAIRLEAD_E2E_EARLIER="$$dir/source/bin" $(GO) test -count 1 -timeout 40m -v -run '^TestUpgrade$$' $(UPGRADE_PACKAGE)
 
 CHAOS_FLAGS ?=
 CHAOS_ENV = PROVIDER=$(PROVIDER) FAIRLEAD_E2E_PROMETHEUS=$(OUT)/prometheus/prometheus

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
@@ -178,35 +177,16 @@ func underCalls(t *testing.T, c *harness.Cluster, do func()) {
 
 // callsOf are the kinds of calls that kube-apiserver makes through the tunnel.
 func callsOf(c *harness.Cluster) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"service proxy": func(ctx context.Context) error {
-			body, err := c.ServiceGet(ctx, "echo", map[string]string{"msg": "call"})
-			if err == nil && string(body) != "call" {
-				err = fmt.Errorf("%q came back", body)
-			}
-			return err
-		},
-		"logs": func(ctx context.Context) error {
-			log, err := c.Logs(ctx, harness.ServerName, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			_, err = io.Copy(io.Discard, log)
-			return err
-		},
-		"exec": func(ctx context.Context) error {
-			return c.Exec(ctx, harness.ServerName, []string{"true"}, harness.Streams{Stdout: io.Discard})
-		},
-		"webhook": func(ctx context.Context) error {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "reviewed-"}}
-			_, err := c.Client.CoreV1().ConfigMaps(harness.Namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		},
-		"aggregated API": func(ctx context.Context) error {
-			return c.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).Do(ctx).Error()
-		},
+	calls := c.Calls()
+	calls["webhook"] = func(ctx context.Context) error {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "reviewed-"}}
+		_, err := c.Client.CoreV1().ConfigMaps(harness.Namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
 	}
+	calls["aggregated API"] = func(ctx context.Context) error {
+		return c.Client.CoreV1().RESTClient().Get().AbsPath(harness.Whoami).Do(ctx).Error()
+	}
+	return calls
 }
 
 // restartMachine ends all processes as a shutdown does, and starts the cluster again, which verifies it.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/utils/ptr"
 )
 
 // Streams are a command's; nil ones are not opened. With a terminal there is no Stderr.
@@ -172,4 +173,29 @@ func (c *Cluster) appendLog(text []byte) error {
 	}
 	_, err = f.Write(text)
 	return errors.Join(err, f.Close())
+}
+
+// Calls are short calls to the test server that kube-apiserver makes through the tunnel, by kind.
+func (c *Cluster) Calls() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"service proxy": func(ctx context.Context) error {
+			body, err := c.ServiceGet(ctx, "echo", map[string]string{"msg": "call"})
+			if err == nil && string(body) != "call" {
+				err = fmt.Errorf("%q came back", body)
+			}
+			return err
+		},
+		"logs": func(ctx context.Context) error {
+			log, err := c.Logs(ctx, ServerName, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			_, err = io.Copy(io.Discard, log)
+			return err
+		},
+		"exec": func(ctx context.Context) error {
+			return c.Exec(ctx, ServerName, c.Tool("exit", "0"), Streams{Stdout: io.Discard})
+		},
+	}
 }

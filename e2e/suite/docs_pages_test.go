@@ -160,6 +160,9 @@ var docsPages = map[string]docsPage{
 		except:  map[string]string{"fairlead-apiserver ": "its flags are of a Pod; fairlead up runs it"},
 		replace: [][2]string{{`socks5 --via api`, "socks5 --via api --listen 127.0.0.1:0"}}, // port 1080 may be in use
 	},
+	"docs/upgrade.md": {
+		ends: map[string]int{"fairlead diff": 1}, // fairlead up has made the cluster, and owns the fields
+	},
 	"docs/release.md": {
 		except: map[string]string{"ctr ": noContainerd},
 	},
