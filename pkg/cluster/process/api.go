@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
@@ -137,10 +136,10 @@ func (c *Client) Status(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// cutOff reports whether a connection ended without an answer.
-func cutOff(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
-}
+// cutOff reports whether a connection ended without a whole answer. net/http has no exported error for one that is closed before the request is sent.
+func cutOff(err error) bool { return errors.Is(err, errCutOff) }
+
+var errCutOff = errors.New("the connection ended")
 
 // Stop stops a program and returns once it has exited.
 func (c *Client) Stop(ctx context.Context, name string) error { return c.post(ctx, "stop/"+name) }
@@ -182,18 +181,23 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 		if errors.As(err, &op) && op.Op == "dial" {
 			return nil, fmt.Errorf("%w: %w", ErrNotRunning, op.Err)
 		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("asking the supervisor: %w", err)
+		return nil, fmt.Errorf("asking the supervisor: %w", ended(ctx, err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("reading the supervisor's answer: %w", err)
+		return nil, fmt.Errorf("reading the supervisor's answer: %w", ended(ctx, err))
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the supervisor refused: %s", strings.TrimSpace(string(body)))
 	}
 	return body, nil
+}
+
+// ended is why a request ended that was sent on an open connection: its context, or else that connection.
+func ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", errCutOff, err)
 }

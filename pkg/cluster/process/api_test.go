@@ -67,14 +67,17 @@ func TestEndingSupervisor(t *testing.T) {
 		defer close(done)
 		defer listener.Close()
 		for range 2 {
-			if c, err := listener.Accept(); err == nil {
-				_ = c.Close() // with the request unread, which resets the connection
+			c, err := listener.Accept()
+			if err != nil {
+				return
 			}
+			_ = c.Close() // with the request unread, which resets the connection, or before the request
 		}
 	}()
 	if _, err := NewClient(socket).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("status of a supervisor that ends: %v, want ErrNotRunning", err)
 	}
+	_ = listener.Close()
 	<-done
 }
 
