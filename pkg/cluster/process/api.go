@@ -123,7 +123,7 @@ func (c *Client) Status(ctx context.Context) (Report, error) {
 	var report Report
 	body, err := c.do(ctx, http.MethodGet, "status")
 	// A supervisor that ends resets its connections. When it has ended, it listens no more.
-	for tries := 0; tries < 20 && cutOff(err); tries++ {
+	for tries := 0; tries < 20 && errors.Is(err, errCutOff); tries++ {
 		time.Sleep(50 * time.Millisecond)
 		body, err = c.do(ctx, http.MethodGet, "status")
 	}
@@ -136,9 +136,7 @@ func (c *Client) Status(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// cutOff reports whether a connection ended without a whole answer. net/http has no exported error for one that is closed before the request is sent.
-func cutOff(err error) bool { return errors.Is(err, errCutOff) }
-
+// errCutOff says that a connection ended without a whole answer. net/http has no exported error for one that is closed before the request is sent.
 var errCutOff = errors.New("the connection ended")
 
 // Stop stops a program and returns once it has exited.
