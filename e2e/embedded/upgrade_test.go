@@ -21,9 +21,7 @@ import (
 )
 
 const (
-	// earlierPrograms names a directory with all programs of an earlier version: "make e2e-upgrade" builds them.
-	earlierPrograms = "FAIRLEAD_E2E_EARLIER"
-	upgraded        = "upgrade"
+	upgraded = "upgrade"
 	// callsPerSecond are of each kind.
 	callsPerSecond = 2
 )
@@ -35,9 +33,9 @@ var upgradedPrograms = []string{"second-scheduler-", "konnectivity-agent-", "kon
 // replaced, "fairlead up" applies the objects of this version, and one process after the other starts again, as a rollout
 // does. No call through the tunnel fails. After a restart of the machine the cluster has this version's arguments, too.
 func TestUpgrade(t *testing.T) {
-	earlier := os.Getenv(earlierPrograms)
+	earlier := os.Getenv(harness.EarlierPrograms)
 	if earlier == "" {
-		t.Skipf("%s does not name a directory with the programs of an earlier version: use make e2e-upgrade", earlierPrograms)
+		t.Skipf("%s does not name a directory with the programs of an earlier version: use make e2e-upgrade", harness.EarlierPrograms)
 	}
 	bin := t.TempDir()
 	replacePrograms(t, earlier, bin)

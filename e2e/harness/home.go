@@ -14,6 +14,10 @@ import (
 	"time"
 )
 
+// EarlierPrograms is the variable that names a directory with the programs of an earlier version: the make targets e2e-upgrade and
+// test-upgrade build them.
+const EarlierPrograms = "FAIRLEAD_E2E_EARLIER"
+
 // Home is the home directory of a user, which has only the caches of Go and of
 // built components.
 type Home struct {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -34,7 +35,7 @@ const (
 	ours    release = ""
 	v0_34_0 release = "v0.34.0" // upstream's, from module upstream34
 	v0_36_0 release = "v0.36.0" // upstream's, as this module pins it
-	earlier release = "earlier" // ours, of an earlier version, from the directory that earlierPrograms names
+	earlier release = "earlier" // ours, of an earlier version, from the directory that harness.EarlierPrograms names
 )
 
 func (r release) String() string {
@@ -52,7 +53,7 @@ func (r release) program(name string) string {
 	case ours:
 		name = "konnectivity-" + name
 	case earlier:
-		return filepath.Join(os.Getenv(earlierPrograms), "konnectivity-"+name)
+		return filepath.Join(os.Getenv(harness.EarlierPrograms), "konnectivity-"+name)
 	}
 	return r.path(name)
 }

@@ -7,19 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
-// earlierPrograms names a directory with the programs of an earlier version: "make test-upgrade" builds them.
-const earlierPrograms = "FAIRLEAD_E2E_EARLIER"
-
 // TestUpgrade replaces the programs of an earlier version by those of this one under load, in both orders of server and
 // agents, and back again. No new connection fails, and no transfer is cut.
 func TestUpgrade(t *testing.T) {
-	if os.Getenv(earlierPrograms) == "" {
-		t.Skipf("%s does not name a directory with the programs of an earlier version: use make test-upgrade", earlierPrograms)
+	if os.Getenv(harness.EarlierPrograms) == "" {
+		t.Skipf("%s does not name a directory with the programs of an earlier version: use make test-upgrade", harness.EarlierPrograms)
 	}
 	for name, serverFirst := range map[string]bool{"server first": true, "agents first": false} {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// earlierPrograms names a directory with all programs of an earlier version: "make e2e-upgrade" builds them.
-	earlierPrograms = "FAIRLEAD_E2E_EARLIER"
 	// earlierTag is that of the images with those programs.
 	earlierTag = "earlier"
 	// earlierProgram is the earlier fairlead on the control plane node, where it reads earlierBundle.
@@ -46,9 +44,9 @@ spec:
 // TestUpgrade installs an earlier version, upgrades the installation to this one as docs/upgrade.md describes, and uninstalls it,
 // while calls pass the tunnel. On one control plane node, the server's static Pod is replaced: calls that meet this are tried again.
 func TestUpgrade(t *testing.T) {
-	dir := os.Getenv(earlierPrograms)
+	dir := os.Getenv(harness.EarlierPrograms)
 	if dir == "" {
-		t.Skipf("%s does not name a directory with the programs of an earlier version: use make e2e-upgrade PROVIDER=kind", earlierPrograms)
+		t.Skipf("%s does not name a directory with the programs of an earlier version: use make e2e-upgrade PROVIDER=kind", harness.EarlierPrograms)
 	}
 	var before state
 	suite.Steps(t, "upgrade",
