@@ -38,6 +38,9 @@ func basic(login string) string {
 
 func right() string { return basic(testUser + ":" + testPassword) }
 
+// sentAhead is what a client sends before it has a reply. A client that ends its direction instead may be taken for one that is gone.
+const sentAhead = "ahead"
+
 // talk sends the text, ends its direction and returns everything that comes back.
 func talk(t *testing.T, addr, text string) string {
 	t.Helper()
@@ -96,7 +99,7 @@ func TestBadInput(t *testing.T) {
 		{"empty name", greetAndLogin() + socksRequest(1, "", 7), loggedIn + reply(statute.RepServerFailure), ReasonMalformed},
 		{"name with NUL", greetAndLogin() + socksRequest(1, "echo.default\x00.evil", 7), loggedIn + reply(statute.RepServerFailure), ReasonMalformed},
 		{"name with CRLF", greetAndLogin() + socksRequest(1, "a\r\nX: y", 7), loggedIn + reply(statute.RepServerFailure), ReasonMalformed},
-		{"longest name", greetAndLogin() + socksRequest(1, strings.Repeat("a", 255), 7), loggedIn + reply(statute.RepHostUnreachable), gateway.ReasonNotFound},
+		{"longest name", greetAndLogin() + socksRequest(1, strings.Repeat("a", 255), 7) + sentAhead, loggedIn + reply(statute.RepHostUnreachable), gateway.ReasonNotFound},
 
 		{"half a head", "CONNECT echo.default:7 HTTP/1.1\r\n", "...HTTP/1.1 400", ReasonClientGone},
 		{"no credentials", "CONNECT echo.default:7 HTTP/1.1\r\n\r\n", "...HTTP/1.1 407", ReasonUnauthenticated},
@@ -184,10 +187,10 @@ func TestReasons(t *testing.T) {
 		fail := gateway.Errorf(reason, "", "as the test wants")
 		w.name("fails.default", serveTCP(t, echo))
 		w.setDial(fail)
-		if got, want := talk(t, w.addr, greetAndLogin()+socksRequest(1, "fails.default", 7)+"ahead"), loggedIn+reply(a.reply); got != want {
+		if got, want := talk(t, w.addr, greetAndLogin()+socksRequest(1, "fails.default", 7)+sentAhead), loggedIn+reply(a.reply); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
-		got := talk(t, w.addr, "CONNECT fails.default:7 HTTP/1.1\r\n"+right()+"\r\nahead")
+		got := talk(t, w.addr, "CONNECT fails.default:7 HTTP/1.1\r\n"+right()+"\r\n"+sentAhead)
 		if want := fmt.Sprintf("HTTP/1.1 %d ", a.status); !strings.HasPrefix(got, want) || !strings.Contains(got, "("+string(reason)+")") || !strings.HasSuffix(got, "as the test wants\n") {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}

@@ -23,7 +23,7 @@ func TestTrace(t *testing.T) {
 	})
 	w.name("echo.default", netip.MustParseAddrPort("192.0.2.1:7"))
 	for header, want := range map[string]string{"Traceparent: " + parent + "\r\n": parent, "": "", "Traceparent: " + parent + "0\r\n": ""} {
-		talk(t, w.addr, "CONNECT echo.default:7 HTTP/1.1\r\n"+header+"\r\n")
+		talk(t, w.addr, "CONNECT echo.default:7 HTTP/1.1\r\n"+header+"\r\n"+sentAhead)
 		select {
 		case c := <-got:
 			if c != want {
