@@ -42,6 +42,9 @@ type Options struct {
 	// Confirm is called when the run has the lock, before it looks at what to change: it may have waited for long. An error
 	// ends the run, which has changed nothing then. nil confirms.
 	Confirm func(context.Context) error
+	// Recompute returns the objects to apply when the run has the lock. Those that were passed may depend on what another run has
+	// changed while this one waited, such as the certificates in Secrets. nil applies those that were passed.
+	Recompute func(context.Context) ([]component.Object, error)
 	// KeepTunnel blocks a run that would cut the tunnel while kube-apiserver uses it: what
 	// Preflight reports as FindingInUse, but about the changes that are made.
 	KeepTunnel bool
@@ -130,7 +133,18 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 		if err := c.mayLock(limited, manifests); err != nil {
 			return "", err
 		}
-		err := c.locked(limited, o.Progress, confirmed(o.Confirm, func(ctx context.Context) error { return c.install(ctx, manifests, o, result) }))
+		err := c.locked(limited, o.Progress, confirmed(o.Confirm, func(ctx context.Context) error {
+			if o.Recompute != nil {
+				objects, err := o.Recompute(ctx)
+				if err != nil {
+					return err
+				}
+				if manifests, err = sorted(objects); err != nil {
+					return err
+				}
+			}
+			return c.install(ctx, manifests, o, result)
+		}))
 		return result.summary(), err
 	})
 	if err != nil || !o.Wait {

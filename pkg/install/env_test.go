@@ -80,6 +80,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		"certificate of the gateway":   testGateway,
 		"APIService of the tunnel":     testRegistration,
 		"CAs are trusted first":        testTrustFirst,
+		"certificates of another run":  testRecompute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}

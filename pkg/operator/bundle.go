@@ -191,6 +191,11 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 		objects, left = withoutConfiguration(wanted, objects)
 		options.Keep = append(options.Keep, left...)
 	}
+	options.Recompute = func(ctx context.Context) ([]component.Object, error) {
+		again, err := install.Objects(ctx, r.Config, wanted, time.Now())
+		objects = slices.DeleteFunc(again, func(o component.Object) bool { return slices.Contains(options.Keep, install.RefTo(o)) })
+		return objects, err
+	}
 	applied := func() {
 		setCertificates(b, objects)
 		if held != "" {

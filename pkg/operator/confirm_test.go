@@ -3,12 +3,15 @@
 package operator_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -129,4 +133,68 @@ func TestKeptMeanwhile(t *testing.T) {
 	if l.agents("edge") == nil {
 		t.Error("the agents of the pool were deleted")
 	}
+}
+
+// TestCertificatesMeanwhile: certificates that `fairlead install` makes while the operator waits for the lock stay.
+func TestCertificatesMeanwhile(t *testing.T) {
+	e := start(t)
+	e.definitions()
+	spec := map[string]any{"gateway": map[string]any{"enabled": true}}
+	file, err := json.Marshal(object("Bundle", "", "default", spec).Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := bundle.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", spec), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	var before map[string]*corev1.Secret
+	cfg := rest.CopyConfig(e.cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/leases/"+install.LockName) {
+				once.Do(func() {
+					objects, err := install.Objects(t.Context(), e.cfg, wanted, time.Now())
+					if err == nil {
+						_, err = install.Apply(t.Context(), e.cfg, objects, install.Options{})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					before = e.secrets()
+				})
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	r := &operator.BundleReconciler{Client: newRacing(t, e.cfg), Config: cfg}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.reconciled(v1beta1.ReasonAsWanted)
+	for name, s := range e.secrets() {
+		if b := before[name]; b == nil || !cmp.Equal(b.Data, s.Data) {
+			t.Errorf("Secret %s was replaced", name)
+		}
+	}
+	if len(before) < 2 {
+		t.Errorf("%d Secrets, want those of the gateway", len(before))
+	}
+}
+
+func (e *env) secrets() map[string]*corev1.Secret {
+	e.Helper()
+	list, err := e.client.CoreV1().Secrets("kube-system").List(e.Context(), metav1.ListOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	out := map[string]*corev1.Secret{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = &list.Items[i]
+	}
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/cli/bundleflag"
 	"github.com/fairlead-dev/fairlead/pkg/cli/clusterchange"
@@ -156,13 +157,16 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := o.Findings(findings); err != nil {
 		return err
 	}
-	objects, err := install.Objects(ctx, target.Config, o.bundle, time.Now())
+	compute := func(ctx context.Context) ([]component.Object, error) {
+		return install.Objects(ctx, target.Config, o.bundle, time.Now())
+	}
+	objects, err := compute(ctx)
 	if err != nil {
 		return err
 	}
 	result, err := install.Apply(ctx, target.Config, objects, install.Options{
 		DryRun: o.DryRun == dryServer, Force: o.Force, Wait: o.Wait, Timeout: o.Timeout,
-		Leases: install.LeasesOf(o.bundle), KeepTunnel: o.KeepTunnel(), Progress: o.Progress(),
+		Leases: install.LeasesOf(o.bundle), KeepTunnel: o.KeepTunnel(), Recompute: compute, Progress: o.Progress(),
 	})
 	suffix := ""
 	if o.DryRun == dryServer {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -16,18 +18,26 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// applyBundle applies the objects of the bundle. They have an inventory of their own,
+// applyBundle applies those objects of the bundle that are wanted. They have an inventory of their own,
 // so that "fairlead install" of another bundle deletes none of them. With an operator,
 // they are applied as "fairlead install" does, because the operator adopts no others.
-func (p *plan) applyBundle(ctx context.Context, config *rest.Config, objects []component.Object) error {
-	options := install.Options{Party: install.Provider, Timeout: installLimit, Leases: install.LeasesOf(p.bundle)}
+func (p *plan) applyBundle(ctx context.Context, config *rest.Config, wanted func(component.Object) bool) error {
+	compute := func(ctx context.Context) ([]component.Object, error) {
+		objects, err := install.Objects(ctx, config, p.bundle, time.Now())
+		return slices.DeleteFunc(objects, func(o component.Object) bool { return !wanted(o) }), err
+	}
+	options := install.Options{Party: install.Provider, Timeout: installLimit, Leases: install.LeasesOf(p.bundle), Recompute: compute}
 	if p.state.Operator {
 		if managed, err := cluster.HasBundle(ctx, config); err != nil || managed {
 			return err
 		}
 		options.Party, options.KeepOthers = install.Command, true
 	}
-	_, err := install.Apply(ctx, config, objects, options)
+	objects, err := compute(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = install.Apply(ctx, config, objects, options)
 	return err
 }
 

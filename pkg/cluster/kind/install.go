@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -16,7 +15,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
-	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
@@ -64,13 +62,9 @@ func (p *plan) install(ctx context.Context, config *rest.Config) error {
 	// still running.
 	var last error
 	err = poll(ctx, 500*time.Millisecond, func() (bool, error) {
-		var objects []component.Object
-		if objects, last = install.Objects(ctx, config, p.bundle, time.Now()); last == nil {
-			// Its server does not run yet; see tunnelAPIReady.
-			objects = slices.DeleteFunc(objects, isAPIService)
-			if last = p.applyOperator(ctx, config); last == nil {
-				last = p.applyBundle(ctx, config, objects)
-			}
+		if last = p.applyOperator(ctx, config); last == nil {
+			// The server of the APIService does not run yet; see tunnelAPIReady.
+			last = p.applyBundle(ctx, config, func(o component.Object) bool { return !isAPIService(o) })
 		}
 		return last == nil || !transient(last), last
 	})

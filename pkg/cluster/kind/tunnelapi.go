@@ -4,8 +4,6 @@ package kind
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -14,7 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 func isAPIService(o component.Object) bool {
@@ -32,13 +29,8 @@ func (p *plan) tunnelAPIReady(config *rest.Config) func(context.Context, kuberne
 		if err != nil {
 			return "", err
 		}
-		objects, err := install.Objects(ctx, config, p.bundle, time.Now())
-		if err != nil {
-			return "", err
-		}
-		if p.state.Operator { // of a cluster that was stopped, users may have changed the others
-			objects = slices.DeleteFunc(objects, func(o component.Object) bool { return !isAPIService(o) })
-		}
-		return text, p.applyBundle(ctx, config, objects)
+		return text, p.applyBundle(ctx, config, func(o component.Object) bool {
+			return !p.state.Operator || isAPIService(o) // of a cluster that was stopped, users may have changed the others
+		})
 	}
 }
