@@ -246,6 +246,23 @@ func Check(ctx context.Context, d Destination) error {
 	return nil
 }
 
+type lookupKey struct{}
+
+// WithLookup returns a context for a Dialer that looks for other destinations than the one it was given: it has lookup call what
+// asks for them. lookup may wait, or return an error without a call; its context for the call may outlast the dial's.
+func WithLookup(ctx context.Context, lookup func(ctx context.Context, ask func(context.Context)) error) context.Context {
+	return context.WithValue(ctx, lookupKey{}, lookup)
+}
+
+// Lookup calls ask as the context says, or at once if it says nothing.
+func Lookup(ctx context.Context, ask func(context.Context)) error {
+	if lookup, ok := ctx.Value(lookupKey{}).(func(context.Context, func(context.Context)) error); ok {
+		return lookup(ctx, ask)
+	}
+	ask(ctx)
+	return nil
+}
+
 type dialedKey struct{}
 
 // WithDialed returns a context for a Dialer that may dial another destination than the one it was given: it calls dialed

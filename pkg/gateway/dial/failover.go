@@ -56,13 +56,17 @@ func (d *dialer) mayFailOver(to gateway.Destination) bool {
 // others returns what to try after the first, and not nil. If the search fails, these are none: the failure of the first
 // says more than that.
 func (d *dialer) others(ctx context.Context, to gateway.Destination) []gateway.Destination {
-	others, err := d.o.Alternatives(ctx, to)
-	if err != nil {
-		return []gateway.Destination{}
-	}
-	// Users write EndpointSlices, so each address is judged as the first one was.
-	others = slices.DeleteFunc(slices.Clone(others), func(o gateway.Destination) bool { return gateway.Check(ctx, o) != nil })
-	return append([]gateway.Destination{}, others[:min(len(others), maxAttempts-1)]...)
+	others := []gateway.Destination{}
+	_ = gateway.Lookup(ctx, func(lookup context.Context) {
+		found, err := d.o.Alternatives(lookup, to)
+		if err != nil {
+			return
+		}
+		// Users write EndpointSlices, so each address is judged as the first one was.
+		found = slices.DeleteFunc(slices.Clone(found), func(o gateway.Destination) bool { return gateway.Check(ctx, o) != nil })
+		others = append(others, found[:min(len(found), maxAttempts-1)]...)
+	})
+	return others
 }
 
 // another dials others one after another, each in its share of the time that is left.

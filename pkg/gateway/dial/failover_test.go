@@ -52,6 +52,33 @@ func TestSilentEndpoint(t *testing.T) {
 	wantReason(t, d, dead, gateway.ReasonTimeout, "web.default:80", "no answer")
 }
 
+// TestLookupOfOthers: others are asked for as the context says, and what was dialed first says what is wrong if they cannot be.
+func TestLookupOfOthers(t *testing.T) {
+	port := listen(t, echo)
+	working, dead := at(port), endpointAt("127.0.0.9", port) // refused
+	asked := 0
+	d := newDialer(t, ViaNetwork, Options{Timeout: 9 * time.Second, Alternatives: func(ctx context.Context, _ gateway.Destination) ([]gateway.Destination, error) {
+		asked++
+		return []gateway.Destination{working}, ctx.Err()
+	}})
+	busy := gateway.Errorf(gateway.ReasonBusy, "", "too many lookups")
+	refuses := gateway.WithLookup(t.Context(), func(context.Context, func(context.Context)) error { return busy })
+	if c, err := d.Dial(refuses, dead); gateway.ReasonOf(err) != gateway.ReasonRefused || asked != 0 {
+		t.Errorf("without a lookup: %v, %v, %d lookups", c, err, asked)
+	}
+	lookups := 0
+	allows := gateway.WithLookup(t.Context(), func(ctx context.Context, ask func(context.Context)) error {
+		lookups++
+		ask(context.WithoutCancel(ctx))
+		return nil
+	})
+	c, err := d.Dial(allows, dead)
+	if err != nil || lookups != 1 || asked != 1 {
+		t.Fatalf("with one: %v, %d lookups of %d", err, asked, lookups)
+	}
+	ping(t, c, "another endpoint")
+}
+
 // slowPath answers after a time.
 type slowPath struct {
 	*network

@@ -218,11 +218,15 @@ func (c *conn) dial(ctx, present context.Context, t target) (gateway.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	ctx = gateway.WithDialed(present, func(other gateway.Destination) { d = other })
+	dialCtx := gateway.WithDialed(present, func(other gateway.Destination) { d = other })
+	dialCtx = gateway.WithLookup(dialCtx, func(attempt context.Context, ask func(context.Context)) error {
+		return c.inPlace(ctx, attempt, t, ask)
+	})
+	dialCtx = gateway.WithCheck(dialCtx, func(other gateway.Destination) error {
+		return c.s.cfg.Authorizer.Authorize(present, t.client, other)
+	})
 	start := time.Now()
-	dest, err := c.s.cfg.Dialer.Dial(gateway.WithCheck(ctx, func(other gateway.Destination) error {
-		return c.s.cfg.Authorizer.Authorize(ctx, t.client, other)
-	}), d)
+	dest, err := c.s.cfg.Dialer.Dial(dialCtx, d)
 	c.rec.setDestination(d)
 	c.s.cfg.Metrics.dialed(d.Kind, time.Since(start))
 	return dest, err

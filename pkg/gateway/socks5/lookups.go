@@ -3,6 +3,7 @@
 package socks5
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"sync"
@@ -75,20 +76,27 @@ func (l *lookups) leave(a account, p *places) {
 	}
 }
 
-// lookUp resolves and authorizes the client's target. A client that goes, which ends present, waits for no place. It keeps the one
-// that it has until the lookup ends: the requests of that go on, because other connections may share them.
-func (c *conn) lookUp(ctx, present context.Context, t target) (gateway.Destination, error) {
+// lookUp resolves and authorizes the client's target.
+func (c *conn) lookUp(ctx, present context.Context, t target) (d gateway.Destination, err error) {
+	busy := c.inPlace(ctx, present, t, func(ctx context.Context) { d, err = c.find(ctx, t) })
+	if gateway.ReasonOf(busy) == gateway.ReasonBusy {
+		c.s.cfg.Metrics.rejected.Inc()
+	}
+	return d, cmp.Or(busy, err)
+}
+
+// inPlace calls ask in one of the client's places. A client that goes, which ends present, waits for none. It keeps the one that it
+// has until ask returns: the requests of that go on, because other connections may share them.
+func (c *conn) inPlace(ctx, present context.Context, t target, ask func(context.Context)) error {
 	a := account{client: c.client()}
 	if c.ofOne {
 		a = account{user: t.client.GetName()}
 	}
 	end, err := c.s.lookups.begin(present, a)
 	if err != nil {
-		if gateway.ReasonOf(err) == gateway.ReasonBusy {
-			c.s.cfg.Metrics.rejected.Inc()
-		}
-		return gateway.Destination{}, err
+		return err
 	}
 	defer end()
-	return c.find(ctx, t)
+	ask(ctx)
+	return nil
 }

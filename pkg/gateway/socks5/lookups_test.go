@@ -6,12 +6,15 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +165,63 @@ func TestLookups(t *testing.T) {
 				t.Errorf("%d clients without lookups are remembered", n)
 			}
 		})
+	}
+}
+
+// TestLookupsOfDials: other destinations that a dial asks for have the same places. Such a lookup keeps its place when the client
+// has gone.
+func TestLookupsOfDials(t *testing.T) {
+	var asking atomic.Int32
+	results, release := make(chan error, 2*maxLookups), make(chan struct{})
+	w := newWorld(t, func(w *world, _ *Config) {
+		w.dial = func(ctx context.Context, _ gateway.Destination) (gateway.Conn, error) {
+			results <- gateway.Lookup(ctx, func(lookup context.Context) {
+				asking.Add(1)
+				defer asking.Add(-1)
+				select {
+				case <-lookup.Done():
+				case <-release:
+				}
+			})
+			return nil, gateway.Errorf(gateway.ReasonRefused, "", "all are refused")
+		}
+	})
+	w.name("echo.default", netip.MustParseAddrPort("192.0.2.1:7"))
+	ask := func() net.Conn {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		if _, err := io.WriteString(nc, greetAndLogin()+socksRequest(1, "echo.default", 7)); err != nil {
+			t.Fatal(err)
+		}
+		return nc
+	}
+	var clients []net.Conn
+	for range maxLookups {
+		clients = append(clients, ask())
+	}
+	for end := time.Now().Add(20 * time.Second); asking.Load() != maxLookups; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d dials look for others", asking.Load())
+		}
+	}
+	for _, nc := range clients {
+		_ = nc.Close()
+	}
+	// Its own lookup finds no place either.
+	if got := talk(t, w.addr, greetAndLogin()+socksRequest(1, "echo.default", 7)+sentAhead); got != loggedIn+reply(answers[gateway.ReasonBusy].reply) {
+		t.Errorf("one more: %q", got)
+	}
+	if n := asking.Load(); n != maxLookups {
+		t.Errorf("%d lookups, want those of the clients that have gone", n)
+	}
+	close(release)
+	for range maxLookups {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
