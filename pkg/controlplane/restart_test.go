@@ -119,7 +119,9 @@ func TestRestartKilledAtEveryEffect(t *testing.T) {
 				t.Parallel()
 				w := startWorld(root, killAt%10 == 0, 50*time.Millisecond)
 				defer w.end()
-				if _, err := Install(t.Context(), w.options()); err != nil {
+				o := w.options()
+				o.settle = 6 * w.every // the kubelet may have read the other manifest a moment before
+				if _, err := Install(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
 				w.settled(t)

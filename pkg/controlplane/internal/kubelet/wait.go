@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/progress"
@@ -51,7 +52,7 @@ func (p Poll) Until(ctx context.Context, stable time.Duration, ask func(context.
 type Waiter struct {
 	Poll
 	Proc Procfs
-	// Settle is how long a restarted program must stay ready.
+	// Settle is how long a restarted program must stay ready, as one and the same process.
 	Settle time.Duration
 	// Healthy calls a health check.
 	Healthy func(ctx context.Context, url string) error
@@ -59,11 +60,21 @@ type Waiter struct {
 
 // Ready waits until the program runs with exactly its flags and its health
 // check succeeds. Processes of another manifest do not count and must have
-// exited: they may have the same flags, and answer the same health check.
+// exited: they may have the same flags, and answer the same health check. A
+// process that is replaced while it settles was of a manifest that the kubelet had
+// read before: the wait begins again with the next one.
 func (w Waiter) Ready(ctx context.Context, p *Program, others []Instance) error {
+	var settling []Instance
 	return w.Until(ctx, w.Settle, func(ctx context.Context) error {
-		if err := w.started(p, others); err != nil {
+		running, err := w.started(p, others)
+		if err != nil {
 			return err
+		}
+		if before := settling; !slices.Equal(before, running) {
+			settling = running
+			if before != nil {
+				return fmt.Errorf("the kubelet has just replaced %s (process %d)", p.Name, running[0].PID)
+			}
 		}
 		return w.Healthy(ctx, p.Health)
 	})
@@ -79,18 +90,19 @@ func (w Waiter) Gone(ctx context.Context, p *Program) error {
 	})
 }
 
-// started fails if there is no instance of the program, or while one of the others
-// still runs.
-func (w Waiter) started(p *Program, others []Instance) error {
+// started returns the instances of the program. It fails if there is none, or while
+// one of the others still runs.
+func (w Waiter) started(p *Program, others []Instance) ([]Instance, error) {
 	for _, i := range w.Proc.Find(p, false) {
 		if i.Among(others) {
-			return fmt.Errorf("the kubelet has not replaced %s yet (process %d)", p.Name, i.PID)
+			return nil, fmt.Errorf("the kubelet has not replaced %s yet (process %d)", p.Name, i.PID)
 		}
 	}
-	if len(w.Proc.Find(p, true)) == 0 {
-		return fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
+	running := w.Proc.Find(p, true)
+	if len(running) == 0 {
+		return nil, fmt.Errorf("the kubelet has not started %s from its manifest yet", p.Name)
 	}
-	return nil
+	return running, nil
 }
 
 // Visible fails if no process of a program is visible, although the program works:
