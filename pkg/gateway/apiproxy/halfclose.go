@@ -13,12 +13,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone"
 )
 
 // halfListener returns connections whose clients may end their direction while the answer is
 // on its way, as "nc -N" does. net/http takes that for a client that has gone, and cancels
 // the request.
-type halfListener struct{ net.Listener }
+type halfListener struct {
+	net.Listener
+	goneAfter time.Duration
+}
 
 // Accept returns the next connection.
 func (l halfListener) Accept() (net.Conn, error) {
@@ -26,7 +31,7 @@ func (l halfListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &halfConn{Conn: nc, changed: make(chan struct{})}, nil
+	return &halfConn{Conn: nc, watch: gone.Start(l.goneAfter, map[string]net.Conn{"client": nc}), changed: make(chan struct{})}, nil
 }
 
 // goneEvery is how often a connection whose client has ended its direction is asked whether
@@ -36,6 +41,7 @@ const goneEvery = time.Second
 // halfConn keeps the end of the client's direction from net/http while a request is answered.
 type halfConn struct {
 	net.Conn
+	watch *gone.Watch // nothing else finds a client that vanishes during a download
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed at each change of the fields below
@@ -57,7 +63,7 @@ func (c *halfConn) change(f func()) {
 func (c *halfConn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(p)
-		if len(p) != 1 || n > 0 || !errors.Is(err, io.EOF) || gone(c.Conn) {
+		if len(p) != 1 || n > 0 || !errors.Is(err, io.EOF) || hasClosed(c.Conn) {
 			return n, err
 		}
 		if err := c.wait(); err != nil {
@@ -92,9 +98,9 @@ func (c *halfConn) wait() error {
 	return nil
 }
 
-// gone reports whether the peer of a Unix socket has closed it, and not only its own direction. Of a
+// hasClosed reports whether the peer of a Unix socket has closed it, and not only its own direction. Of a
 // TCP connection only the answer to what is sent tells that, and keep-alive sends.
-func gone(nc net.Conn) (yes bool) {
+func hasClosed(nc net.Conn) (yes bool) {
 	socket, ok := nc.(*net.UnixConn)
 	if !ok {
 		return false
@@ -114,6 +120,7 @@ func gone(nc net.Conn) (yes bool) {
 // Close closes the connection.
 func (c *halfConn) Close() error {
 	err := c.Conn.Close()
+	_ = c.watch.Stop()
 	c.change(func() { c.closed = true })
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone"
 	"github.com/fairlead-dev/fairlead/pkg/internal/httplimits"
 )
 
@@ -59,6 +60,8 @@ type Options struct {
 	// Explain turns an error of reaching the API server into what is wrong and what to do;
 	// nil uses the error's text.
 	Explain func(error) string
+
+	goneAfter time.Duration // of tests
 }
 
 // Handler is the proxy.
@@ -85,6 +88,7 @@ func New(o Options) (*Handler, error) {
 	if o.StaticDir != "" && o.StaticPrefix == o.APIPrefix {
 		return nil, fmt.Errorf("static files and the API have the same prefix %q: choose another --www-prefix or --api-prefix", o.APIPrefix)
 	}
+	o.goneAfter = cmp.Or(o.goneAfter, gone.Default)
 	h := &Handler{o: o, token: sha256.Sum256([]byte(o.Token))}
 	var err error
 	if h.metrics, err = newMetrics(o.Registry); err != nil {

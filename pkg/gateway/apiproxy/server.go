@@ -35,7 +35,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, grace time.Duration
 	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context { return withHalfConn(connContext(ctx, nc), nc) }
 	srv.BaseContext = func(net.Listener) context.Context { return base }
 	// TLS is the outer layer: net/http looks for it to serve HTTP/2.
-	limited := limits.Listener(halfListener{l})
+	limited := limits.Listener(halfListener{l, h.o.goneAfter})
 	if h.o.TLS != nil {
 		limited = tls.NewListener(limited, h.o.TLS)
 	}

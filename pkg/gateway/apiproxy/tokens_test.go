@@ -32,7 +32,7 @@ func serveFew(t *testing.T, o Options, places int) (address string) {
 		t.Fatal(err)
 	}
 	srv, done := limits.Server(h), make(chan struct{})
-	go func() { defer close(done); _ = srv.Serve(limits.Listener(halfListener{l})) }()
+	go func() { defer close(done); _ = srv.Serve(limits.Listener(halfListener{l, h.o.goneAfter})) }()
 	t.Cleanup(func() { _ = srv.Close(); <-done })
 	return l.Addr().String()
 }

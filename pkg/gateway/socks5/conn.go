@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone"
 	"github.com/fairlead-dev/fairlead/pkg/internal/traceparent"
 )
 
@@ -55,7 +56,7 @@ type conn struct {
 func (s *Server) serve(raw net.Conn, st *stranger) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { abort(raw) })
+	stop := context.AfterFunc(ctx, func() { gone.Abort(raw) })
 	c := &conn{s: s, raw: raw, stranger: st, rec: Record{Time: time.Now(), Client: raw.RemoteAddr().String()}}
 	defer func() {
 		if stop() {

@@ -9,27 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone/gonetest"
 )
-
-// vanish has a socket drop all that comes, as that of a machine without a network does: its peer gets no answer any more.
-func vanish(t *testing.T, nc *net.TCPConn) {
-	t.Helper()
-	raw, err := nc.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
-	var failed error
-	if err := raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
-	}); err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
-	_ = nc.SetLinger(0)
-}
 
 // TestGone: a client, or a destination in the gateway's network, that vanishes while bytes are on their way to it is found after
 // the time of keepalive, also if it read nothing before. Keepalive does not find it: the kernel sends no probes then.
@@ -44,20 +26,20 @@ func TestGone(t *testing.T) {
 			w.name("flood.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, zeros{}) }))
 			nc := mustConnect(t, w, "flood.default")
 			readFull(t, nc, make([]byte, 1<<20))
-			vanish(t, nc)
+			gonetest.Vanish(t, nc)
 		}},
 		"client that reads nothing": {"client", func(t *testing.T, w *world) {
 			w.name("flood.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, zeros{}) }))
 			nc := mustConnect(t, w, "flood.default")
 			time.Sleep(500 * time.Millisecond) // in which its window is filled
-			vanish(t, nc)
+			gonetest.Vanish(t, nc)
 		}},
 		"destination": {"destination", func(t *testing.T, w *world) {
 			accepted, release := make(chan *net.TCPConn, 1), make(chan struct{})
 			w.name("sink.default", serveTCP(t, func(nc *net.TCPConn) { accepted <- nc; <-release }))
 			t.Cleanup(func() { close(release) })
 			nc := mustConnect(t, w, "sink.default")
-			vanish(t, <-accepted)
+			gonetest.Vanish(t, <-accepted)
 			_, _ = io.WriteString(nc, "into the void")
 		}},
 	} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone"
 )
 
 // drainTime is how long a destination that takes nothing more may go on sending: its answer
@@ -37,7 +38,7 @@ func relay(c *conn, dest gateway.Conn) {
 	if ok {
 		from, to = socket, socket // it can be half-closed, and the kernel copies between two sockets
 	}
-	gone := watchGone(c.s.cfg.goneAfter, c.raw, socket)
+	watch := gone.Start(c.s.cfg.goneAfter, map[string]net.Conn{"client": c.raw, "destination": socket})
 	go func() { up <- upload(c, dest, to) }()
 	go func() {
 		n, err := io.Copy(c.nc, from)
@@ -63,12 +64,12 @@ func relay(c *conn, dest gateway.Conn) {
 		}
 	case d = <-down:
 		if d.err != nil {
-			abort(c.raw)
+			gone.Abort(c.raw)
 			_ = dest.Close()
 		}
 		u = <-up
 	}
-	c.finish(u, d, cmp.Or(gone.stop(), silent))
+	c.finish(u, d, cmp.Or(watch.Stop(), silent))
 }
 
 // socketOf returns the socket that has the bytes of a destination as they are, if there is one.
@@ -103,7 +104,7 @@ func (c *conn) finish(u, d flow, silent error) {
 	}
 	switch {
 	case received != nil:
-		abort(c.raw)
+		gone.Abort(c.raw)
 	case sent != nil:
 		c.linger() // the answer is whole
 	}
@@ -170,12 +171,4 @@ func upload(c *conn, dest gateway.Conn, to io.Writer) flow {
 		return flow{n: ahead + n, err: err}
 	}
 	return flow{n: ahead + n, end: dest.CloseWrite()}
-}
-
-// abort closes a connection so that the other side sees a reset.
-func abort(nc net.Conn) {
-	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
-		_ = t.SetLinger(0)
-	}
-	_ = nc.Close()
 }

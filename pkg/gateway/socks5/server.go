@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
+	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/gone"
 )
 
 // Defaults of Config.
@@ -86,7 +87,7 @@ func NewServer(cfg Config) *Server {
 		fallback time.Duration
 	}{
 		{&cfg.HandshakeTimeout, DefaultHandshakeTimeout}, {&cfg.DialTimeout, DefaultDialTimeout}, {&cfg.FailureDelay, DefaultFailureDelay},
-		{&cfg.goneAfter, defaultGoneAfter},
+		{&cfg.goneAfter, gone.Default},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback
@@ -175,7 +176,7 @@ func (s *Server) start(nc net.Conn) {
 	s.mu.Unlock()
 	if oldest != nil {
 		s.cfg.Metrics.rejected.Inc()
-		abort(oldest.nc)
+		gone.Abort(oldest.nc)
 	}
 	s.cfg.Metrics.open.Inc()
 	go func() {

@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package socks5
+package gone
 
 import (
 	"net"
