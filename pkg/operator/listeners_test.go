@@ -183,10 +183,11 @@ func slowConversion(t *testing.T, url string) (answered chan string, sendRest fu
 }
 
 func testMetrics(t *testing.T, e *env, address string) {
-	secret, err := e.client.CoreV1().Secrets(operatorbundle.DefaultNamespace).Get(t.Context(), operatorbundle.WebhookSecret, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var secret *corev1.Secret
+	daemontest.Eventually(t, bound, func() (err error) { // the operator makes it soon after its start
+		secret, err = e.client.CoreV1().Secrets(operatorbundle.DefaultNamespace).Get(t.Context(), operatorbundle.WebhookSecret, metav1.GetOptions{})
+		return err
+	})
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
 		t.Fatal("the Secret has no CA")
