@@ -248,8 +248,9 @@ func Check(ctx context.Context, d Destination) error {
 
 type lookupKey struct{}
 
-// WithLookup returns a context for a Dialer that looks for other destinations than the one it was given: it has lookup call what
-// asks for them. lookup may wait, or return an error without a call; its context for the call may outlast the dial's.
+// WithLookup returns a context for a Dialer that may look for other destinations than the one it was given. The Dialer passes the
+// function that asks for them to [Lookup], and lookup calls it. lookup may wait first, or return an error and not call it. The context
+// that it passes may end later than the dial's.
 func WithLookup(ctx context.Context, lookup func(ctx context.Context, ask func(context.Context)) error) context.Context {
 	return context.WithValue(ctx, lookupKey{}, lookup)
 }

@@ -15,7 +15,7 @@ import (
 // Default is how long an end may acknowledge nothing: as long as keepalive probes take to find one to which no bytes are on their way.
 const Default = time.Minute
 
-// Watch is the watch of one connection, or of the two that a relay connects.
+// Watch watches one connection, or the two that a relay connects.
 type Watch struct {
 	after time.Duration
 	ends  map[string]*net.TCPConn
@@ -26,8 +26,8 @@ type Watch struct {
 	err     error
 }
 
-// Start begins to watch connections, by what their other ends are called in errors. When one is gone, for this time, its connection
-// is reset. Connections that are not TCP, and on systems other than Linux all, are not watched.
+// Start watches connections. It resets the connection to an end that has acknowledged nothing for the time after. The keys of ends name
+// the other ends of the connections, for errors. It watches only TCP, and only on Linux.
 func Start(after time.Duration, ends map[string]net.Conn) *Watch {
 	w := &Watch{after: after, ends: map[string]*net.TCPConn{}}
 	for name, nc := range ends {
