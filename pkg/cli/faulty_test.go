@@ -4,12 +4,8 @@ package cli
 
 import (
 	"bytes"
-	"crypto/tls"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -55,36 +51,26 @@ func edited(t *testing.T, file string, edit func(*clientcmdapi.Config)) string {
 // hanging is a proxy in front of an API server that never answers requests of one path, after it has passed on as many as given.
 func hanging(t *testing.T, kubeconfig, path string, pass int) string {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // a test's own
 	var mu sync.Mutex
 	end := make(chan struct{})
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, path) {
-			mu.Lock()
-			pass--
-			hang := pass < 0
-			mu.Unlock()
-			if hang {
-				select {
-				case <-end:
-				case <-r.Context().Done():
-				}
-				return
+	behind := daemontest.Proxy(t, kubeconfig, func(_ http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, path) {
+			return true
+		}
+		mu.Lock()
+		pass--
+		hang := pass < 0
+		mu.Unlock()
+		if hang {
+			select {
+			case <-end:
+			case <-r.Context().Done():
 			}
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { close(end); server.Close() })
-	return edited(t, kubeconfig, func(c *clientcmdapi.Config) { c.Clusters["test"].Server = server.URL })
+		return !hang
+	})
+	t.Cleanup(func() { close(end) }) // before the proxy is closed, which waits for its requests
+	return behind
 }
 
 // result is one check of "fairlead check -o json".

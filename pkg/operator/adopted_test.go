@@ -41,14 +41,7 @@ func TestAdopted(t *testing.T) {
 			"schedulerName": "my-scheduler", "podSelector": map[string]any{"matchLabels": map[string]any{"batch": "true"}},
 		}}},
 	}
-	file, err := json.Marshal(object("Bundle", "", "default", spec).Object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, err := bundle.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wanted := e.loaded(spec)
 	objects, err := install.Objects(t.Context(), e.cfg, wanted, time.Now())
 	if err != nil {
 		t.Fatal(err)

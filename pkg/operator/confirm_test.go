@@ -3,7 +3,6 @@
 package operator_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -140,14 +138,7 @@ func TestCertificatesMeanwhile(t *testing.T) {
 	e := start(t)
 	e.definitions()
 	spec := map[string]any{"gateway": map[string]any{"enabled": true}}
-	file, err := json.Marshal(object("Bundle", "", "default", spec).Object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, err := bundle.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wanted := e.loaded(spec)
 	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", spec), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

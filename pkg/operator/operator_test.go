@@ -4,6 +4,7 @@ package operator_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -105,6 +106,20 @@ func (e *env) reconciled(reason string) *v1beta1.Bundle {
 		return nil
 	})
 	return b
+}
+
+// loaded is the configuration of a Bundle with this spec.
+func (e *env) loaded(spec map[string]any) *config.Bundle {
+	e.Helper()
+	file, err := json.Marshal(object("Bundle", "", "default", spec).Object)
+	if err != nil {
+		e.Fatal(err)
+	}
+	wanted, err := bundle.Load(file)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return wanted
 }
 
 func (e *env) patch(text string) {

@@ -70,11 +70,10 @@ func (w Waiter) Ready(ctx context.Context, p *Program, others []Instance) error 
 		if err != nil {
 			return err
 		}
-		if before := settling; !slices.Equal(before, running) {
-			settling = running
-			if before != nil {
-				return fmt.Errorf("the kubelet has just replaced %s (process %d)", p.Name, running[0].PID)
-			}
+		before := settling
+		settling = running
+		if before != nil && !slices.Equal(before, running) {
+			return fmt.Errorf("the kubelet has just replaced %s (process %d)", p.Name, running[0].PID)
 		}
 		return w.Healthy(ctx, p.Health)
 	})
