@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/binaries"
 )
 
@@ -40,9 +41,7 @@ type ControlPlane struct {
 // built into it if need be, which takes minutes: tests that call this are skipped with -short.
 func Components(t *testing.T, names ...string) map[string]string {
 	t.Helper()
-	if testing.Short() {
-		t.Skipf("needs %s, left out with -short", strings.Join(names, ", "))
-	}
+	testutil.Integration(t, strings.Join(names, ", "))
 	programs, err := binaries.Components(t.Context(), binaries.Options{}, names, progress{t})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +53,11 @@ func Components(t *testing.T, names ...string) map[string]string {
 // kube-apiserver.
 func StartControlPlane(t *testing.T, apiServerArgs ...string) *ControlPlane {
 	t.Helper()
-	programs := Components(t, "etcd", "kube-apiserver")
+	return startControlPlane(t, Components(t, "etcd", "kube-apiserver"), apiServerArgs)
+}
+
+func startControlPlane(t testing.TB, programs map[string]string, apiServerArgs []string) *ControlPlane {
+	t.Helper()
 	ports := Ports(t, 3)
 	etcd := "http://127.0.0.1:" + ports[0]
 	Start(t, nil, programs["etcd"], "--data-dir="+t.TempDir(), "--unsafe-no-fsync",
@@ -66,7 +69,7 @@ func StartControlPlane(t *testing.T, apiServerArgs ...string) *ControlPlane {
 }
 
 // startAPIServer returns the path of the key that signs tokens.
-func startAPIServer(t *testing.T, binary, etcd, port string, more []string) string {
+func startAPIServer(t testing.TB, binary, etcd, port string, more []string) string {
 	t.Helper()
 	dir, tls := t.TempDir(), Certificate(t)
 	tokens := filepath.Join(dir, "tokens.csv")
@@ -83,7 +86,7 @@ func startAPIServer(t *testing.T, binary, etcd, port string, more []string) stri
 	return tls.Key
 }
 
-func connect(t *testing.T, url string) *ControlPlane {
+func connect(t testing.TB, url string) *ControlPlane {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: url, InsecureSkipTLSVerify: true}

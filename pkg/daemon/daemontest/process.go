@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 )
 
@@ -177,21 +178,10 @@ func (p *Process) Running() bool {
 // Output is what the process has printed so far on both of its streams.
 func (p *Process) Output() string { return p.output.String() }
 
-// Eventually calls condition until it returns nil, at most for the bound, and otherwise fails the test with the last
-// error.
+// Eventually is [testutil.Eventually].
 func Eventually(tb testing.TB, bound time.Duration, condition func() error) {
 	tb.Helper()
-	deadline := time.Now().Add(bound)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("after %v: %v", bound, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	testutil.Eventually(tb, bound, condition)
 }
 
 type lockedBuffer struct {
