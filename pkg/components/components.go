@@ -45,6 +45,15 @@ type Component struct {
 	LDFlags string
 }
 
+// Executable is the name of the file that `go build -o DIRECTORY/` writes.
+func (c Component) Executable() string {
+	prefix, _, ok := module.SplitPathVersion(c.Package)
+	if !ok {
+		prefix = c.Package
+	}
+	return path.Base(prefix)
+}
+
 // Components lists what components.mod names in its tool directives, sorted by name. Versions come from the same file
 // and are written down nowhere else.
 func Components() []Component {

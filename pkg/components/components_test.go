@@ -130,3 +130,17 @@ func parse(t *testing.T, file string) *modfile.File {
 	}
 	return mod
 }
+
+// TestExecutable: a package at the root of a module of a later major version is called as the directory above it.
+func TestExecutable(t *testing.T) {
+	t.Parallel()
+	for _, c := range Components() {
+		want := c.Name
+		if c.Name == "etcd" {
+			want = "server"
+		}
+		if got := c.Executable(); got != want {
+			t.Errorf("%s: %q, want %q", c.Package, got, want)
+		}
+	}
+}

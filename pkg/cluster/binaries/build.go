@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/internal/gobuild"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/components/unpack"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
@@ -54,21 +55,29 @@ func (b builder) ensure(ctx context.Context, names []string) error {
 		_ = os.RemoveAll(dir)
 	}
 	missing := b.missing(names) // another process may have built them meanwhile
+	if len(missing) == 0 {
+		return nil
+	}
+	build := make([]components.Component, len(missing))
 	for i, name := range missing {
-		component, err := components.Get(name)
-		if err != nil {
-			return err
-		}
-		title := fmt.Sprintf("Building %s %s (%d of %d, once per version)", name, component.Version, i+1, len(missing))
-		if err := progress.Step(b.progress, title, func() (string, error) {
-			began := time.Now()
-			err := b.build(ctx, goTool, component)
-			return fmt.Sprintf("%.0fs", time.Since(began).Seconds()), err
-		}); err != nil {
+		if build[i], err = components.Get(name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return progress.Step(b.progress, "Building "+describe(build)+" (once, about 3 minutes)", func() (string, error) {
+		began := time.Now()
+		err := b.build(ctx, goTool, build)
+		return fmt.Sprintf("%.0fs", time.Since(began).Seconds()), err
+	})
+}
+
+// describe names components: "etcd, kwok".
+func describe(list []components.Component) string {
+	names := make([]string, len(list))
+	for i, c := range list {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 func (b builder) missing(names []string) []string {
@@ -81,12 +90,12 @@ func (b builder) missing(names []string) []string {
 	return missing
 }
 
-// build compiles one component and moves it into place atomically, so that a
-// partial binary is never taken for a complete one.
-func (b builder) build(ctx context.Context, goTool string, c components.Component) error {
+// build compiles components and moves them into place, each atomically, so that a partial binary is never taken for a complete
+// one. One go command builds all: it links one program while it compiles another.
+func (b builder) build(ctx context.Context, goTool string, list []components.Component) error {
 	src, err := os.MkdirTemp(b.dir, ".build-")
 	if err != nil {
-		return fmt.Errorf("building %s: %w", c.Name, err)
+		return fmt.Errorf("build %s: %w", describe(list), err)
 	}
 	defer func() { _ = os.RemoveAll(src) }()
 	// The kernel sends the signal when this thread ends, not only when the
@@ -96,9 +105,14 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	if err := unpack.Into(src); err != nil {
 		return err
 	}
-	out := filepath.Join(src, c.Name)
-	args := append([]string{"build"}, components.Flags()...)
-	args = append(args, "-ldflags", c.LDFlags, "-o", out, c.Package)
+	out := filepath.Join(src, "out")
+	args := append([]string{"build", "-v", "-o", out + string(filepath.Separator)}, components.Flags()...)
+	for _, c := range list {
+		args = append(args, "-ldflags", c.Package+"="+c.LDFlags)
+	}
+	for _, c := range list {
+		args = append(args, c.Package)
+	}
 	cmd := exec.CommandContext(ctx, goTool, args...)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), components.Environ()...)
@@ -107,18 +121,37 @@ func (b builder) build(ctx context.Context, goTool string, c components.Componen
 	// lets the go command remove its work directory.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	if output, err := cmd.CombinedOutput(); err != nil {
+	output, err := gobuild.Run(cmd, b.report())
+	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("building %s: %w", c.Name, context.Cause(ctx))
+			return fmt.Errorf("build %s: %w", describe(list), context.Cause(ctx))
 		}
-		return b.failed(c, output, err)
+		return b.failed(list, output, err)
 	}
-	return os.Rename(out, filepath.Join(b.dir, c.Name))
+	for _, c := range list {
+		if err := os.Rename(filepath.Join(out, c.Executable()), filepath.Join(b.dir, c.Name)); err != nil {
+			return fmt.Errorf("build %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// reportEvery is how often the progress of a build is shown.
+const reportEvery = 10 * time.Second
+
+func (b builder) report() func(gobuild.Progress) {
+	next := time.Now().Add(reportEvery)
+	return func(p gobuild.Progress) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(reportEvery)
+			b.progress.Detail("%d packages compiled, %d modules downloaded", p.Compiled, p.Downloaded)
+		}
+	}
 }
 
 // failed writes the compiler's output to a file and summarizes it in one line.
-func (b builder) failed(c components.Component, output []byte, err error) error {
-	log := filepath.Join(b.dir, c.Name+".build.log")
+func (b builder) failed(list []components.Component, output []byte, err error) error {
+	log := filepath.Join(b.dir, "build.log")
 	if werr := os.WriteFile(log, output, 0o644); werr != nil {
 		log = "not written: " + werr.Error()
 	}
@@ -129,7 +162,7 @@ func (b builder) failed(c components.Component, output []byte, err error) error 
 	case bytes.Contains(output, []byte("dial tcp")), bytes.Contains(output, []byte("proxyconnect")):
 		hint = "the Go module proxy was not reached: check the network and \"go env GOPROXY\", or give prebuilt programs with --component-dir"
 	}
-	return fmt.Errorf("building %s %s: %w: %s (output: %s)", c.Name, c.Version, err, hint, log)
+	return fmt.Errorf("build %s: %w: %s (output: %s)", describe(list), err, hint, log)
 }
 
 // lock makes concurrent builders wait for each other.
