@@ -41,8 +41,9 @@ NODE_IMAGE_FLAGS ?=
 
 ##@ Cluster
 
+# A cluster needs four programs; the operator and the tunnel's API server are built when the flags ask for more than the default.
 .PHONY: up
-up: build ## Bring up a cluster on this machine and verify it (UP_FLAGS)
+up: $(if $(UP_FLAGS),build,build-up) ## Bring up a cluster on this machine and verify it (UP_FLAGS)
 	@$(BIN)/fairlead up $(UP_FLAGS)
 
 .PHONY: down
@@ -55,11 +56,18 @@ status: build ## Show the cluster's processes (STATUS_FLAGS)
 
 ##@ Build
 
+GO_BUILD = $(GO) run ./internal/gobuild/gobuild
+
 .PHONY: build
 build: ## Build all programs of this repository into bin/
 	@mkdir -p $(BIN)
-	@[ -x $(BIN)/fairlead ] || echo 'Building the programs of this repository; with cold caches this takes some minutes ...'
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	@$(GO_BUILD) -expect 'about 4 minutes' -- -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: build-up
+build-up:
+	@mkdir -p $(BIN)
+	@$(GO_BUILD) -expect 'about 3 minutes' -- -ldflags '$(LDFLAGS)' -o $(BIN)/ \
+		./cmd/fairlead ./cmd/fairlead-scheduler ./cmd/konnectivity-server ./cmd/konnectivity-agent
 
 .PHONY: images
 images: export GOOS := linux
@@ -78,16 +86,58 @@ clean: ## Remove what was built here; clusters and Go's caches stay
 
 ##@ Test
 
+# Every run of tests goes through gotestsum, which prints a line for each package, and through testlimit, which ends a test that
+# hangs and names it. testreport then counts what ran and why tests were skipped.
+GOTESTSUM = $(GO) tool -modfile=$(CURDIR)/deploy/tools/gotestsum/go.mod gotestsum
+TESTS := $(OUT)/tests
+TEST_P ?= 3
+TEST_LIMIT ?= 60s
+# CI lets up to three tests that failed run again, and names them in _output/flakes.txt: each is a fault to mend.
+RERUN ?= $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3)
+# $(call run-tests,NAME,DIRECTORY,PACKAGES,FLAGS)
+run-tests = cd $(2) && $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary=skipped,output --jsonfile $(TESTS)/$(1).json $(RERUN) \
+	--packages '$(3)' -- -p $(TEST_P) -shuffle=on -vet=off -timeout 20m -exec '$(TESTS)/testlimit -limit $(TEST_LIMIT)' $(4) $(TEST_FLAGS)
+test-report = $(TESTS)/testreport -flakes $(TESTS)/$(1).flakes $(1:%=$(TESTS)/%.json)
+
+.PHONY: test-tools
+test-tools:
+	@rm -rf $(TESTS) && mkdir -p $(TESTS)
+	@$(GO) -C deploy/tools build -o $(TESTS)/ ./testlimit ./testreport
+
+# Without packages that need a cluster or the machine's Docker: e2e/suite brings up its own cluster on processes.
+# Go starts packages in this order: what waits for long comes first, so that it does not run alone at the end.
+TEST_FIRST := ./pkg/konnectivity/tunneltest ./pkg/operator ./pkg/controlplane ./pkg/crd ./pkg/install
+TEST_PACKAGES = $(TEST_FIRST) $(filter-out $(TEST_FIRST:./%=github.com/fairlead-dev/fairlead/%),$(shell $(GO) list ./cmd/... ./internal/... ./pkg/...))
+TEST_MAIN_E2E := ./e2e/suite
+
 .PHONY: test
-test: test-local e2e ## Run all tests: unit, integration with a real API server, and end to end on a cluster (TEST_FLAGS)
+test: export FAIRLEAD_TEST_LAYER := main
+test: export FAIRLEAD_E2E_BIN := $(BIN)
+test: export PROVIDER := embedded
+test: build compile-components test-tools ## Prove that it works, in minutes: unit tests, the main path of each package with a real API server, one cluster (TEST_FLAGS)
+	@$(call run-tests,test,.,$(TEST_MAIN_E2E) $(TEST_PACKAGES)) || { $(call test-report,test); exit 1; }
+	@$(call test-report,test)
 
-# Go starts packages in this order: those that take minutes, mostly by waiting, come first, so that none of them runs alone at the end.
-LONG_PACKAGES := ./pkg/operator ./pkg/konnectivity/tunneltest ./pkg/install ./pkg/crd ./pkg/controlplane
+.PHONY: test-unit
+test-unit: test-tools ## Run the tests that need no control plane (TEST_FLAGS)
+	@$(call run-tests,unit,.,$(TEST_PACKAGES),-short) || { $(call test-report,unit); exit 1; }
+	@$(call test-report,unit)
 
-.PHONY: test-local
-test-local: build compile-components
-	$(GO) test -p 3 -timeout 30m $(TEST_FLAGS) $(LONG_PACKAGES) $$($(GO) list ./... | grep -v /e2e)
-	@for m in $(MODULES); do echo "go test ./..., in $$m"; $(GO) -C $$m test -timeout 30m $(TEST_FLAGS) ./... || exit 1; done
+# The nested modules with tests of their own; the linters' module takes long to compile.
+.PHONY: test-integration
+test-integration: build compile-components test-tools ## Run all tests but those on clusters, with a real API server (TEST_FLAGS)
+	@failed=; $(call run-tests,integration,.,$(TEST_PACKAGES)) || failed=1; \
+	for m in $(MODULES); do ( $(call run-tests,$$(echo $$m | tr / -),$(CURDIR)/$$m,./...) ) || failed=1; done; \
+	$(TESTS)/testreport -flakes $(TESTS)/integration.flakes $(TESTS)/*.json; [ -z "$$failed" ]
+
+.PHONY: test-all
+test-all: ## Run everything: all tests, both suites, three control planes, race detector, fuzzers, a slice of chaos; takes hours
+	@$(MAKE) test-integration
+	@$(MAKE) e2e
+	@$(MAKE) e2e PROVIDER=kind
+	@$(MAKE) test-race
+	@$(MAKE) fuzz
+	@$(MAKE) chaos CHAOS_FLAGS=-slice
 
 # Never from the cache, because Go does not see which programs they start. Each package has separate clusters, which it removes, also
 # after a failure or Ctrl-C. Embedded packages mostly wait, so they run side by side. Those on kind count what their clusters leave behind.
@@ -103,8 +153,6 @@ endif
 else
 E2E_PACKAGES := ./e2e/...
 endif
-GOTESTSUM = $(GO) tool -modfile=deploy/tools/gotestsum/go.mod gotestsum
-
 # E2E_PACKAGES and E2E_NAME run a part under a separate name.
 E2E_NAME ?= $(PROVIDER)
 .PHONY: e2e
@@ -112,8 +160,8 @@ e2e: export PROVIDER := $(PROVIDER)
 e2e: export FAIRLEAD_E2E_BIN := $(BIN)
 e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (PROVIDER=embedded|kind, TEST_FLAGS)
 	@mkdir -p $(OUT)/e2e
-	$(GOTESTSUM) --format testname --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
-		-- -timeout 60m -count 1 -p $(E2E_PARALLEL) $(TEST_FLAGS) $(E2E_PACKAGES)
+	@$(GOTESTSUM) --format testname --hide-summary=skipped --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
+		--jsonfile $(OUT)/e2e/$(E2E_NAME).json $(RERUN) --packages '$(E2E_PACKAGES)' -- -timeout 60m -count 1 -p $(E2E_PARALLEL) $(TEST_FLAGS)
 
 # Kubernetes' own suite compiles for ten minutes: CI leaves it out, and the linters, too.
 KUBERNETES_E2E := $(OUT)/kubernetes
@@ -128,11 +176,6 @@ e2e-kubernetes: ## Run specs of Kubernetes' own e2e suite on kind, through the t
 	@cp -f $$($(GO) -C e2e/kubernetes list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/localhost.* $(KUBERNETES_E2E)/
 	@$(MAKE) e2e PROVIDER=kind E2E_PACKAGES=./e2e/kind/specs E2E_NAME=kubernetes
 
-.PHONY: test-unit
-test-unit: ## Run the tests that need no control plane (TEST_FLAGS)
-	$(GO) test -short -timeout 10m $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
-	@for m in $(MODULES); do echo "go test -short ./..., in $$m"; $(GO) -C $$m test -short -timeout 10m $(TEST_FLAGS) ./... || exit 1; done
-
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
 RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
 RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
@@ -140,10 +183,12 @@ RACE_PACKAGES := ./pkg/apis/fairlead/conversion/... ./pkg/crd/... ./pkg/daemon .
 	./pkg/internal/... ./pkg/konnectivity/... ./pkg/operator ./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition ./pkg/tunnelapi/...
 
 .PHONY: test-race
-test-race: ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
-	CGO_ENABLED=1 $(GO) test -race -short -p 3 -timeout 20m $(TEST_FLAGS) ./pkg/konnectivity/tunneltest $(RACE_PACKAGES)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TEST_FLAGS) -run '$(RACE_LONG)' ./pkg/konnectivity/tunneltest
-	FAIRLEAD_TEST_RACE=1 $(GO) test -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)' ./e2e/tunnel
+test-race: export CGO_ENABLED := 1
+test-race: test-tools ## Run the tests of concurrent code under the race detector (needs gcc) (TEST_FLAGS)
+	@$(call run-tests,race,.,./pkg/konnectivity/tunneltest $(RACE_PACKAGES),-race -short)
+	@$(call run-tests,race-long,.,./pkg/konnectivity/tunneltest,-race -run '$(RACE_LONG)')
+	@FAIRLEAD_TEST_RACE=1 CGO_ENABLED=0 $(GOTESTSUM) --format pkgname --jsonfile $(TESTS)/race-programs.json --packages ./e2e/tunnel -- -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)'
+	@$(TESTS)/testreport -flakes $(TESTS)/race.flakes $(TESTS)/race.json $(TESTS)/race-long.json $(TESTS)/race-programs.json
 
 # A fuzzer at a time: each uses all processors. What one finds is written to its package's testdata, for `make test`.
 # FUZZ_TIME counts inputs: with a time, Go before 1.27 may end in "context deadline exceeded" with nothing found (go.dev/issue/75804).
