@@ -41,6 +41,7 @@ type Options struct {
 
 	APIPrefix, WWW, WWWPrefix                            string
 	AcceptHosts, AcceptPaths, RejectPaths, RejectMethods string
+	AcceptOrigins                                        string
 	DisableFilter, AppendServerPath                      bool
 	Keepalive                                            time.Duration
 
@@ -114,6 +115,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	f.StringVarP(&o.WWW, "www", "w", o.WWW, "also serve the files of this directory")
 	f.StringVarP(&o.WWWPrefix, "www-prefix", "P", o.WWWPrefix, "serve the files of --www below this path")
 	f.StringVar(&o.AcceptHosts, "accept-hosts", o.AcceptHosts, "accept requests whose host matches one of these regular expressions, each as a whole")
+	f.StringVar(&o.AcceptOrigins, "accept-origins", o.AcceptOrigins, "accept requests of web pages whose origin, such as https://dashboard.example.com, matches one of these regular expressions as a whole (default: the proxy's own pages)")
 	f.StringVar(&o.AcceptPaths, "accept-paths", o.AcceptPaths, "accept paths that match one of these regular expressions, each as a whole")
 	f.StringVar(&o.RejectPaths, "reject-paths", o.RejectPaths, "reject paths of which any part matches one of these regular expressions, even if --accept-paths accepts them")
 	f.StringVar(&o.RejectMethods, "reject-methods", o.RejectMethods, "reject HTTP methods of which any part matches one of these regular expressions (example: POST,PUT,PATCH,DELETE)")
@@ -210,6 +212,7 @@ func (o *Options) readFilter() (err error) {
 		to          *apiproxy.Patterns
 	}{
 		{"accept-hosts", o.AcceptHosts, apiproxy.ParseAccept, &o.filter.AcceptHosts},
+		{"accept-origins", o.AcceptOrigins, apiproxy.ParseAccept, &o.filter.AcceptOrigins},
 		{"accept-paths", o.AcceptPaths, apiproxy.ParseAccept, &o.filter.AcceptPaths},
 		{"reject-paths", o.RejectPaths, apiproxy.ParseReject, &o.filter.RejectPaths},
 		{"reject-methods", o.RejectMethods, apiproxy.ParseReject, &o.filter.RejectMethods},

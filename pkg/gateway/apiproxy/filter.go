@@ -76,7 +76,9 @@ func (p Patterns) match(value string) bool {
 
 // Filter decides which requests the proxy forwards. What it rejects wins over what it accepts.
 type Filter struct {
-	AcceptHosts, AcceptPaths   Patterns
+	AcceptHosts, AcceptPaths Patterns
+	// AcceptOrigins are the web pages that may use the proxy besides its own, such as https://dashboard.example.com.
+	AcceptOrigins              Patterns
 	RejectPaths, RejectMethods Patterns
 }
 
@@ -95,16 +97,42 @@ func (f *Filter) checkSource(req *http.Request) *refusal {
 	}
 	// A browser sends WebSocket handshakes and simple POSTs to any site, with their origin.
 	if origin := req.Header.Get("Origin"); origin != "" {
-		if u, err := url.Parse(origin); err != nil || u.Host == "" || !f.AcceptHosts.match(hostOf(u.Host)) {
-			return &refusal{"origin", fmt.Sprintf("the request comes from a web page of %q, whose host matches no pattern of --accept-hosts", origin)}
+		if !sameOrigin(req, origin) && !f.AcceptOrigins.match(origin) {
+			return &refusal{"origin", fmt.Sprintf("the request comes from a web page of %q, which is not the proxy's own origin: if you trust the page, name it in --accept-origins", origin)}
 		}
 		return nil
 	}
 	navigation := req.Header.Get("Sec-Fetch-Mode") == "navigate" && (req.Method == http.MethodGet || req.Method == http.MethodHead)
-	if req.Header.Get("Sec-Fetch-Site") == "cross-site" && !navigation {
+	// "same-site" is another port or another scheme of the same host.
+	if site := req.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !navigation {
 		return &refusal{"origin", "the request comes from a web page of another site"}
 	}
 	return nil
+}
+
+// sameOrigin reports whether a page has the origin of the proxy itself, as RFC 6454 defines it: scheme, host and port. Other ports of
+// localhost serve what others wrote: a forwarded port of an application, a notebook, another user's server.
+func sameOrigin(req *http.Request, origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || u.User != nil {
+		return false
+	}
+	scheme := "http"
+	if req.TLS != nil {
+		scheme = "https"
+	}
+	return strings.EqualFold(u.Scheme, scheme) && hostOf(u.Host) == hostOf(req.Host) && portOf(u.Host, scheme) == portOf(req.Host, scheme)
+}
+
+// portOf is the port of a Host header, or that of the scheme.
+func portOf(header, scheme string) string {
+	if _, port, err := net.SplitHostPort(header); err == nil && port != "" {
+		return port
+	}
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
 }
 
 // checkTarget refuses by method and path. The path is checked as it is and without

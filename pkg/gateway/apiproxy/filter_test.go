@@ -15,7 +15,12 @@ import (
 // does not reach the API server, and gets a Status object with code 403.
 func TestDefaultFilter(t *testing.T) {
 	api := startAPIServer(t)
-	address, _ := serve(t, Options{Config: api.config(), Filter: defaults(t)}, 0)
+	filter := defaults(t)
+	var err error
+	if filter.AcceptOrigins, err = ParseAccept(`https://dashboard\.example\.com`); err != nil {
+		t.Fatal(err)
+	}
+	address, _ := serve(t, Options{Config: api.config(), Filter: filter}, 0)
 	const pods, exec = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/pods/p/exec"
 	for name, tt := range map[string]struct {
 		request string
@@ -42,7 +47,19 @@ func TestDefaultFilter(t *testing.T) {
 		"attach":                             {get("/api/v1/namespaces/default/pods/p/attach", "localhost"), 403},
 		"WebSocket of another site":          {get(pods, "localhost", "Origin: https://attacker.example.com"), 403},
 		"page with no origin":                {get(pods, "localhost", "Origin: null"), 403},
-		"page of this machine":               {get(pods, "localhost", "Origin: http://localhost:3000"), 200},
+		"page of the proxy":                  {get(pods, "localhost:8001", "Origin: http://localhost:8001"), 200},
+		"page of the proxy on port 80":       {get(pods, "localhost", "Origin: http://localhost"), 200},
+		"page of the proxy, port 80 written": {get(pods, "localhost:80", "Origin: http://LOCALHOST"), 200},
+		"page of another port":               {get(pods, "localhost:8001", "Origin: http://localhost:3000"), 403},
+		"page without a port":                {get(pods, "localhost:8001", "Origin: http://localhost"), 403},
+		"page of another scheme":             {get(pods, "localhost:8001", "Origin: https://localhost:8001"), 403},
+		"page of another loopback name":      {get(pods, "localhost:8001", "Origin: http://127.0.0.1:8001"), 403},
+		"page with a user":                   {get(pods, "localhost:8001", "Origin: http://x@localhost:8001"), 403},
+		"WebSocket of another port":          {get(pods+"?watch=true", "localhost:8001", "Origin: http://localhost:3000", "Connection: Upgrade", "Upgrade: websocket"), 403},
+		"page that is named":                 {get(pods, "localhost:8001", "Origin: https://dashboard.example.com"), 200},
+		"page that is named, longer":         {get(pods, "localhost:8001", "Origin: https://dashboard.example.com.evil.example"), 403},
+		"script of another port":             {get(pods, "localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"), 403},
+		"link of another port":               {get(pods, "localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: navigate"), 200},
 		"image in a page of another site":    {get(pods, "localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"), 403},
 		"link in a page of another site":     {get(pods, "localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"), 200},
 		"form in a page of another site":     {request("POST", pods, "localhost", "Content-Length: 0", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"), 403},
