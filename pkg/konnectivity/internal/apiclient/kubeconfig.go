@@ -212,8 +212,8 @@ func build(cl *cluster, us *user, dir string) (*Config, error) {
 	cfg := &Config{Host: strings.TrimSuffix(host, "/"), TLS: t, Token: us.Token, TokenFile: inDir(us.TokenFile, dir),
 		Username: us.Username, Password: us.Password, Impersonate: us.impersonation()}
 	if cl.ProxyURL != "" {
-		if cfg.Proxy, err = url.Parse(cl.ProxyURL); err != nil || cfg.Proxy.Host == "" {
-			return nil, fmt.Errorf("proxy-url %q is not a URL", cl.ProxyURL)
+		if cfg.Proxy, err = parseProxyURL(cl.ProxyURL); err != nil {
+			return nil, err
 		}
 	}
 	if us.Exec != nil {
@@ -223,6 +223,21 @@ func build(cl *cluster, us *user, dir string) (*Config, error) {
 		t.GetClientCertificate = cfg.exec.certificate
 	}
 	return cfg, nil
+}
+
+// parseProxyURL accepts the schemes that client-go knows. Its errors, which go into logs, do not repeat the URL: it may hold a password.
+func parseProxyURL(text string) (*url.URL, error) {
+	const hint = "write it as http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, and percent-encode special characters of user and password"
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("read proxy-url: it is no URL (it is not shown, because it may hold a password): " + hint)
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5":
+		return nil, errors.New("read proxy-url: its scheme is none of http, https and socks5: " + hint)
+	case u.Hostname() == "":
+		return nil, errors.New("read proxy-url: it names no host: " + hint)
+	}
+	return u, nil
 }
 
 // impersonation returns the impersonation headers of the Kubernetes API.

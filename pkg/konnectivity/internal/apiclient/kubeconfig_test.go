@@ -66,6 +66,29 @@ func TestKubeconfigRefused(t *testing.T) {
 	}
 }
 
+// TestProxyURLWithPassword: a proxy-url that is refused is not repeated, because the error goes into the log.
+func TestProxyURLWithPassword(t *testing.T) {
+	t.Parallel()
+	for name, proxy := range map[string]string{
+		"no URL":         "http://user:s3cret@proxy:80%zz",
+		"control":        "http://user:s3cret@proxy\x7f:80",
+		"no host":        "http://user:s3cret@",
+		"no scheme":      "user:s3cret@proxy:80",
+		"unknown scheme": "socks5h://user:s3cret@proxy:80",
+		"scheme of two":  "s3cret://proxy",
+	} {
+		_, err := parseProxyURL(proxy)
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "proxy-url") || !strings.Contains(err.Error(), "socks5://HOST:PORT") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, proxy := range []string{"http://proxy:3128", "https://user:s3cret@proxy", "socks5://[::1]:1080"} {
+		if u, err := parseProxyURL(proxy); err != nil || u.String() != proxy {
+			t.Errorf("%s: %v, %v", proxy, u, err)
+		}
+	}
+}
+
 // lister starts an API server that passes its requests to f and returns an empty list of
 // Leases.
 func lister(t *testing.T, f func(*http.Request) int) *httptest.Server {
