@@ -3,14 +3,19 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/failoverbarrier"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
@@ -43,19 +48,40 @@ func checkStart(cmd *cobra.Command) error {
 		return nil // nothing is going to be scheduled, and there may be no API server
 	}
 	if lease, ok := leaseOf(cmd.Flags(), loaded.LeaderElection); ok {
+		if err := checkLease(lease.NamespacedName, loaded.Profiles); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 		failoverbarrier.UseLease(lease)
 	}
 	return checkVersion(cmd.Flag("master").Value.String(), loaded.ClientConnection.Kubeconfig)
 }
 
+// errDefaultLease refuses a second scheduler that would wait for the default scheduler's Lease, or take it: of the two, one schedules
+// at a time. That is what a configuration does that sets leaderElect alone.
+var errDefaultLease = errors.New("leaderElection: the Lease kube-system/kube-scheduler is the default scheduler's, and no profile is named " +
+	corev1.DefaultSchedulerName + ": set leaderElection.resourceName to a name of this scheduler's own, such as my-scheduler, or leaderElection.leaderElect to false")
+
+// checkLease checks that only a scheduler with the profile default-scheduler uses the default scheduler's Lease.
+func checkLease(lease types.NamespacedName, profiles []config.KubeSchedulerProfile) error {
+	if (lease != types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"}) {
+		return nil
+	}
+	for i := range profiles {
+		if profiles[i].SchedulerName == corev1.DefaultSchedulerName {
+			return nil
+		}
+	}
+	return errDefaultLease
+}
+
 // checkVersion asks the API server for its version with the scheduler's own identity.
 func checkVersion(master, kubeconfig string) error {
-	config, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
+	connection, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
 	if err != nil {
 		return nil //nolint:nilerr // kube-scheduler makes the same client and reports it
 	}
-	config.Timeout = versionTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	connection.Timeout = versionTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(connection)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}

@@ -47,6 +47,76 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
+// TestDefaultLease: a scheduler of another name does not wait for the Lease of the default scheduler, which a configuration with
+// leaderElect alone names by default (SCHED-35). With the default scheduler's profile, or a Lease of its own, it goes on to the API server.
+func TestDefaultLease(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		election, profile string
+		flags             []string
+		refused           bool
+	}{
+		"leaderElect alone":  {"{leaderElect: true}", "a", nil, true},
+		"by a flag":          {"{leaderElect: false}", "a", []string{"--leader-elect=true"}, true},
+		"name by a flag":     {"{leaderElect: true, resourceName: own}", "a", []string{"--leader-elect-resource-name=kube-scheduler"}, true},
+		"own name":           {"{leaderElect: true, resourceName: own}", "a", nil, false},
+		"other namespace":    {"{leaderElect: true, resourceNamespace: other}", "a", nil, false},
+		"default profile":    {"{leaderElect: true}", "default-scheduler", nil, false},
+		"no leader election": {"{leaderElect: false}", "a", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := writeConfig(t, dir, "http://127.0.0.1:"+daemontest.Ports(t, 1)[0], "profiles: [{schedulerName: "+tc.profile+"}]")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Replace(string(data), "{leaderElect: false}", tc.election, 1)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := daemontest.Start(t, nil, binary(), append(tc.flags, "--config="+path, "--bind-address=127.0.0.1",
+				"--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)...)
+			if tc.refused {
+				if code := p.ExitCode(t, patience); code != 1 || !strings.Contains(p.Output(), "set leaderElection.resourceName to a name of this scheduler's own") {
+					t.Errorf("exit code %d:\n%s", code, p.Output())
+				}
+				return
+			}
+			daemontest.Eventually(t, patience, func() error {
+				if !strings.Contains(p.Output(), "Could not read the API server's version") {
+					return errors.New(p.Output())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestOldConfiguration: a configuration of an older version is refused with the version to write (OLD-01).
+func TestOldConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := writeConfig(t, dir, "http://127.0.0.1:1", "profiles: [{schedulerName: a}]")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), "config.k8s.io/v1\n", "config.k8s.io/v1beta2\n", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := daemontest.Start(t, nil, binary(), "--config="+path, "--secure-port=0", "--cert-dir="+dir)
+	if code := p.ExitCode(t, patience); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"kubescheduler.config.k8s.io/v1beta2", "write apiVersion: kubescheduler.config.k8s.io/v1,"} {
+		if !strings.Contains(p.Output(), want) {
+			t.Errorf("%q is missing in\n%s", want, p.Output())
+		}
+	}
+}
+
 // TestOldAPIServer: a scheduler that is newer than the API server does not start.
 func TestOldAPIServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -39,6 +40,12 @@ func Known(plugin string) bool { return extensionPoints[plugin] != nil }
 // Load decodes a scheduler's configuration as kube-scheduler does: strictly, and with its defaults.
 func Load(data []byte) (*config.KubeSchedulerConfiguration, error) {
 	obj, gvk, err := scheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		meta := metav1.TypeMeta{}
+		_ = yaml.Unmarshal(data, &meta) // the decoder has read it
+		return nil, fmt.Errorf("read apiVersion %q, kind %q: this scheduler reads no other version than %s: write apiVersion: %[3]s, and compare the fields with https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/",
+			meta.APIVersion, meta.Kind, schedulerv1.SchemeGroupVersion)
+	}
 	if err != nil {
 		return nil, err
 	}
