@@ -355,7 +355,13 @@ release-verify: release ## Build the release a second time, from a copy of the s
 ##@ Check
 
 .PHONY: verify
-verify: verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
+verify: verify-workflows verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
+
+# A tag of an action can be moved to other code.
+.PHONY: verify-workflows
+verify-workflows:
+	@unpinned=$$(grep -nE '^ *-? *uses:' .github/workflows/*.yaml | grep -vE '@[0-9a-f]{40} # v[0-9]' || true); \
+	[ -z "$$unpinned" ] || { echo "Pin these actions to a commit, with the version in a comment:" >&2; echo "$$unpinned" >&2; exit 1; }
 
 .PHONY: update
 update: tidy generate update-components manifests update-reference ## Update generated code, the components' module, rendered files and the command line's reference
