@@ -38,7 +38,17 @@ func (c *Cluster) Agents() Agents {
 
 // Processes are those of a simulated cluster whose names begin so.
 func (c *Cluster) Processes(prefix string) Agents {
-	return processes{process.NewClient(filepath.Join(c.StateDir(c.Name), "run/supervisor.sock")), prefix}
+	return processes{c.supervisor(), prefix}
+}
+
+// Kill sends SIGKILL to a process of a simulated cluster, whose supervisor starts it again.
+func (c *Cluster) Kill(ctx context.Context, process string) error {
+	return c.supervisor().Kill(ctx, process)
+}
+
+// supervisor is what runs the processes of a simulated cluster.
+func (c *Cluster) supervisor() *process.Client {
+	return process.NewClient(filepath.Join(c.StateDir(c.Name), "run/supervisor.sock"))
 }
 
 type processes struct {

@@ -58,6 +58,10 @@ type Options struct {
 	ControlPlanes, Workers int
 	// Bundle is YAML without apiVersion and kind; empty: the default bundle.
 	Bundle string
+	// Operator runs the operator in the cluster.
+	Operator bool
+	// Verify runs the quick checks at the end of up, as users do.
+	Verify bool
 	// Plain lets kind make the cluster, without fairlead.
 	Plain bool
 	// Bare makes no cluster: the tests make theirs in the home directory.
@@ -79,7 +83,13 @@ func Up(ctx context.Context, h *Home, provider string, o Options) (*Cluster, err
 	if o.Plain {
 		return PlainUp(ctx, h)
 	}
-	args := []string{"up", "--name", o.Name, "--no-verify"}
+	args := []string{"up", "--name", o.Name}
+	if !o.Verify {
+		args = append(args, "--no-verify")
+	}
+	if o.Operator {
+		args = append(args, "--operator")
+	}
 	if provider == Kind {
 		args = append(args, "--provider", Kind, "--image", NodeImage(), "--control-planes", fmt.Sprint(max(1, o.ControlPlanes)), "--workers", fmt.Sprint(max(2, o.Workers)))
 	}

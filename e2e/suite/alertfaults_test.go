@@ -80,7 +80,7 @@ func convertSlowly(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // longer than the second for which the alert waits
 	for _, o := range review.Request.Objects {
 		o["apiVersion"] = review.Request.DesiredAPIVersion
 	}

@@ -22,11 +22,13 @@ import (
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/e2e/harness/promtest"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // TestAlertsFire: a real Prometheus fires each of these alerts in a real fault. The
 // alerts are those of deploy/monitoring/rules.yaml, without the time that a fault must last.
 func TestAlertsFire(t *testing.T) {
+	testutil.Full(t, "scrapes faults with a Prometheus")
 	promtest.Require(t)
 	if !suite.Simulated() {
 		t.Skip("the ports to scrape are those of an embedded cluster")

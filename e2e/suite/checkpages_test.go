@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // notOfChecks are commands of docs/checks that a healthy cluster cannot run, by how they begin, with the reason.
@@ -31,6 +33,7 @@ var ofPods = []string{"kubectl -n kube-system describe daemonset", "kubectl -n k
 // TestCheckPages runs the commands of docs/checks as a reader would. Each must succeed on a healthy cluster. The checks before an installation may find
 // that there is one already, and must still run.
 func TestCheckPages(t *testing.T) {
+	testutil.Full(t, "runs every command of the pages of checks")
 	run(t, "commands of the pages of checks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		commands := pageCommands(t, "../../docs/checks/*.md")

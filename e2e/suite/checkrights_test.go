@@ -15,11 +15,14 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // TestCheckRights proves that the command that FL-API-009 gives for a right that is missing asks for that right: an administrator gets yes, and a user
 // who may get nodes and Pods, and not their subresources, gets no.
 func TestCheckRights(t *testing.T) {
+	testutil.Full(t, "runs the command of every right")
 	const user = "fairlead-e2e-viewer"
 	run(t, "commands that ask for rights", 5*time.Minute, step{"each right", func(ctx context.Context, t *testing.T) {
 		roles := suite.Client.RbacV1()

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
@@ -38,6 +39,7 @@ var echoService = gateway.Destination{
 
 // TestConnect opens connections through agents with nothing but a kubeconfig: behind kube-apiserver, by the API of the bundle.
 func TestConnect(t *testing.T) {
+	testutil.Full(t, "TestSOCKS5 shows the main path of the commands")
 	run(t, "connections through the tunnel's API", 3*time.Minute,
 		step{"agents are connected", agentsConnect},
 		step{"curl to a Service, over SOCKS5 and HTTP CONNECT", func(ctx context.Context, t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/e2e/doccommands"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -25,14 +26,21 @@ func TestDocs(t *testing.T) {
 	if err != nil || len(pages) < 30 {
 		t.Fatalf("%d pages: %v", len(pages), err)
 	}
-	needsTools(t)
+	pages = append([]string{"../../README.md"}, pages...)
+	if testutil.Main() { // the pages of new users, which need none of the tools
+		pages = []string{"../../README.md", "../../docs/quick-start.md"}
+	} else {
+		needsTools(t)
+	}
 	run(t, "commands of the documentation", 6*time.Minute, step{"each page", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		common := excepts(docsCommon)
-		for _, page := range append([]string{"../../README.md"}, pages...) {
+		for _, page := range pages {
 			t.Run(strings.TrimPrefix(page, "../../"), func(t *testing.T) { runPage(ctx, t, reader, page, common) })
 		}
-		common.unused(t)
+		if !testutil.Main() {
+			common.unused(t)
+		}
 		for name := range docsPages {
 			if _, err := os.Stat("../../" + name); err != nil {
 				t.Error(err)
@@ -50,6 +58,7 @@ func needsTools(t *testing.T) {
 
 // TestDocsFindsMistakes proves that TestDocs sees commands that fail, hang or touch this machine, and entries of lists that match nothing.
 func TestDocsFindsMistakes(t *testing.T) {
+	testutil.Full(t, "tests TestDocs, with curl and jq")
 	if !suite.Simulated() {
 		t.Skip("as TestDocs")
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
@@ -41,6 +42,7 @@ func unavailable(ctx context.Context, t *testing.T, what string, perSecond int, 
 
 // TestWrongClock: a node whose clock is an hour ahead is named by a check, and is reached as before.
 func TestWrongClock(t *testing.T) {
+	testutil.Full(t, "a fault of docs/chaos.md")
 	const id = "FL-API-010"
 	run(t, "clock of a node", 5*time.Minute, step{"a check names the node", func(ctx context.Context, t *testing.T) {
 		var names []string
@@ -92,6 +94,7 @@ func namedBy(ctx context.Context, t *testing.T, id string, nodes []string) error
 // TestOtherCalls: while a webhook and an aggregated API cannot be reached, because no agent runs, kube-apiserver answers all other calls
 // as fast as before, and says why calls to these two fail.
 func TestOtherCalls(t *testing.T) {
+	testutil.Full(t, "a fault of docs/chaos.md")
 	run(t, "calls beside a webhook and an aggregated API that are down", 5*time.Minute, step{"they go on", func(ctx context.Context, t *testing.T) {
 		registerWebhook(ctx, t)
 		registerAPI(ctx, t)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -28,6 +29,7 @@ const gatewayAddress = "fairlead-gateway.kube-system.svc:1080"
 // them as they are. An embedded cluster has no network in which the name of the gateway holds: there its
 // address is another one.
 func TestKubectlThroughGateway(t *testing.T) {
+	testutil.Full(t, "the checks of up use the gateway")
 	page, err := os.ReadFile("../../docs/gateway.md")
 	if err != nil {
 		t.Fatal(err)

@@ -15,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // TestGateway: the gateway of the bundle carries only what is allowed. On kind curl fetches the hello
 // application of the documentation through it, as docs/gateway.md has it.
 func TestGateway(t *testing.T) {
+	testutil.Full(t, "up runs this check")
 	steps := []step{{"verify", func(ctx context.Context, t *testing.T) {
 		out, err := suite.Must(ctx, "verify", "--context", suite.Context(), "--only", "gateway-access")
 		if err != nil {

@@ -6,15 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // onNodes skips a test of faults where nodes are simulated: e2e/tunnel and e2e/embedded cause these faults in processes.
@@ -25,15 +29,28 @@ func onNodes(t *testing.T) {
 	}
 }
 
+// onNodesOrMain is onNodes for faults that `make test` causes in processes.
+func onNodesOrMain(t *testing.T) {
+	t.Helper()
+	if !testutil.Main() {
+		onNodes(t)
+	}
+}
+
 // sh runs a script in a node.
 func sh(ctx context.Context, node nodes.Node, script string) error {
 	_, err := harness.Run(ctx, node, "sh", "-c", script)
 	return err
 }
 
-// TestAgentKilled: the agent of a node is killed. Those of other nodes serve, and the kubelet starts it again.
+// TestAgentKilled: the agent of a node is killed. Those of other nodes serve, and the kubelet, or the supervisor of simulated nodes, starts it again.
 func TestAgentKilled(t *testing.T) {
-	whileCaused(t, "agent killed", aWorker, "pkill -KILL -f ^/proxy-agent")
+	onNodesOrMain(t)
+	kill := func(ctx context.Context) error { return sh(ctx, aWorker(suite.Nodes), "pkill -KILL -f ^/proxy-agent") }
+	if suite.Simulated() {
+		kill = func(ctx context.Context) error { return suite.Kill(ctx, "konnectivity-agent-0") }
+	}
+	dialsWhile(t, "agent killed", kill)
 }
 
 // TestAgentStopped: the agent of a node is stopped for 5 s.
@@ -54,8 +71,14 @@ func aControlPlane(n *harness.Nodes) nodes.Node { return n.ControlPlanes[0] }
 func whileCaused(t *testing.T, fault string, choose func(*harness.Nodes) nodes.Node, script string) {
 	t.Helper()
 	onNodes(t)
+	dialsWhile(t, fault, func(ctx context.Context) error { return sh(ctx, choose(suite.Nodes), script) })
+}
+
+// dialsWhile dials while a fault is caused.
+func dialsWhile(t *testing.T, fault string, cause func(context.Context) error) {
+	t.Helper()
 	run(t, fault, 4*time.Minute, step{"dials succeed again", func(ctx context.Context, t *testing.T) {
-		unavailable(ctx, t, "a dial", dialsPerSecond, dial, func(ctx context.Context) error { return sh(ctx, choose(suite.Nodes), script) })
+		unavailable(ctx, t, "a dial", dialsPerSecond, dial, cause)
 		wantBothAgents(ctx, t)
 	}})
 }
@@ -104,7 +127,7 @@ func withRule(ctx context.Context, match string, lasts time.Duration) error {
 	if err := sh(ctx, node, "iptables -w 10 -I "+rule); err != nil {
 		return err
 	}
-	time.Sleep(lasts)
+	time.Sleep(lasts) // how long the fault lasts
 	return sh(context.WithoutCancel(ctx), node, "iptables -w 10 -D "+rule)
 }
 
@@ -132,11 +155,43 @@ func TestAPIServerKilled(t *testing.T) {
 
 // TestSchedulerKilled: the leader of the second scheduler is killed. Pods wait until its standby leads.
 func TestSchedulerKilled(t *testing.T) {
-	onNodes(t)
+	onNodesOrMain(t)
 	run(t, "leader of the second scheduler killed", 4*time.Minute, step{"another leads", func(ctx context.Context, t *testing.T) {
-		unavailable(ctx, t, "the binding of a Pod", 2, bound, killLeader)
+		kill := killLeader
+		if suite.Simulated() {
+			kill = func(ctx context.Context) error { return suite.Kill(ctx, leadingProcess(ctx, t)) }
+		}
+		unavailable(ctx, t, "the binding of a Pod", 2, bound, kill)
 	}})
 }
+
+// leadingProcess is the replica of the second scheduler that leads, by its own metric: the identities in the Lease do not tell the processes apart.
+func leadingProcess(ctx context.Context, t *testing.T) (leader string) {
+	t.Helper()
+	ports := portsOf(t)
+	if err := harness.Wait(ctx, 30*time.Second, "a replica of the second scheduler to lead", func(ctx context.Context) error {
+		for _, name := range []string{"second-scheduler-0", "second-scheduler-1"} {
+			config := rest.CopyConfig(suite.Config)
+			config.Host, config.Insecure, config.CAData = fmt.Sprintf("https://127.0.0.1:%d", ports[name]), true, nil
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return err
+			}
+			metrics, err := client.CoreV1().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
+			if err == nil && leads.Match(metrics) {
+				leader = name
+				return nil
+			}
+		}
+		return errors.New("none leads")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return leader
+}
+
+// leads is the line of the metrics of a replica that leads.
+var leads = regexp.MustCompile(`(?m)^leader_election_master_status\{.*\} 1$`)
 
 // killLeader kills the process of the second scheduler that holds the Lease.
 func killLeader(ctx context.Context) error {
@@ -185,6 +240,12 @@ func bound(ctx context.Context) error {
 // wantBothAgents waits until the agents of all workers are ready and connected.
 func wantBothAgents(ctx context.Context, t *testing.T) {
 	t.Helper()
+	if suite.Simulated() {
+		if err := suite.Agents().Start(ctx); err != nil { // returns once all are ready
+			t.Error(err)
+		}
+		return
+	}
 	if err := harness.Wait(ctx, 2*time.Minute, "both agents to be ready and connected", func(ctx context.Context) error {
 		list, err := suite.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
 		if err != nil {

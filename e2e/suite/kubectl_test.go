@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // The kubectl commands of the README work.
 func TestKubectl(t *testing.T) {
+	testutil.Full(t, "TestDocs runs kubectl as the quick start does")
 	path, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)

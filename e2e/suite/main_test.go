@@ -16,16 +16,26 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // suite is the cluster of all tests of this package, serverCA what its test
 // server's certificate is of, and firewall what stands in the way of everything
 // but the tunnel where nodes are real.
 var (
-	suite    = harness.New(harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}\ntunnelAPI: {enabled: true, connect: true}"}, prepare)
+	suite    = harness.New(options(), prepare)
 	serverCA []byte
 	firewall *harness.Firewall
 )
+
+func options() harness.Options {
+	o := harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}\ntunnelAPI: {enabled: true, connect: true}"}
+	if testutil.Main() { // `make test` has this one cluster: also for the operator, which goes with neither of the two parts
+		o.Bundle, o.Operator, o.Verify = "", true, true
+	}
+	return o
+}
 
 func TestMain(m *testing.M) {
 	suite.BeforeEveryTest(countDropped)
@@ -49,6 +59,25 @@ func atEnd(ctx context.Context, t *testing.T, do func(context.Context)) {
 		defer cancel()
 		do(ctx)
 	})
+}
+
+// client is a command that fetches a page of which the URL follows, and fails if the status is an error. It is curl, but in `make test`, which needs
+// no program of the machine.
+func client(t *testing.T) []string {
+	t.Helper()
+	if testutil.Main() {
+		return suite.Tool("fetch")
+	}
+	return []string{daemontest.Program(t, "curl"), "-sS", "--fail", "--max-time", "20"}
+}
+
+// lenientClient is a client that accepts any certificate and any status.
+func lenientClient(t *testing.T) []string {
+	t.Helper()
+	if testutil.Main() {
+		return suite.Tool("fetch", "-lenient")
+	}
+	return []string{daemontest.Program(t, "curl"), "-sSk", "--max-time", "20"}
 }
 
 // step is one thing that must hold.

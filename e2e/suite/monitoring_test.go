@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/e2e/harness/promtest"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/monitoring"
 )
 
@@ -19,6 +20,7 @@ import (
 // that an alert or dashboard uses, evaluates each rule
 // without an error, and fires no alert in a healthy cluster.
 func TestMonitoring(t *testing.T) {
+	testutil.Full(t, "needs a Prometheus")
 	promtest.Require(t)
 	if !suite.Simulated() {
 		t.Skip("the ports to scrape are those of an embedded cluster")

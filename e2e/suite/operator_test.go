@@ -18,10 +18,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cluster"
 )
 
-// TestUpWithOperator: `fairlead up --operator` makes a cluster whose operator applies a Bundle of
+// TestUpWithOperator: `fairlead up --operator` makes a cluster, which in `make test` is the one of all tests, whose operator applies a Bundle of
 // the old version. The API server converts it through the tunnel: not without agents. The next
 // `fairlead up` leaves what the operator applies.
 // It observes CRD-150, CRD-151, CRD-152, VER-02, VER-65 and VER-85 of docs/requirements.md.
@@ -31,7 +32,10 @@ func TestUpWithOperator(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	name := harness.ClusterName("operator")
+	name := suite.Name
+	if !testutil.Main() {
+		name = harness.ClusterName("operator")
+	}
 	fairlead := func(ctx context.Context, args ...string) {
 		t.Helper()
 		cmd, stdout, stderr := suite.Home.Command(ctx, args...)
@@ -39,9 +43,12 @@ func TestUpWithOperator(t *testing.T) {
 			t.Fatalf("fairlead %v: %v\n%s%s", args, err, stdout, stderr)
 		}
 	}
-	up := []string{"up", "--name", name, "--nodes", "1", "--agents", "1", "--operator", "--no-verify", "--quiet"}
-	atEnd(ctx, t, func(ctx context.Context) { fairlead(ctx, "down", "--name", name, "--quiet") })
-	fairlead(ctx, up...)
+	up := []string{"up", "--name", name, "--no-verify", "--quiet"}
+	if !testutil.Main() {
+		up = append(up, "--nodes", "1", "--agents", "1", "--operator")
+		atEnd(ctx, t, func(ctx context.Context) { fairlead(ctx, "down", "--name", name, "--quiet") })
+		fairlead(ctx, up...)
+	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: suite.Home.Kubeconfig()},
 		&clientcmd.ConfigOverrides{CurrentContext: cluster.ContextName(name)}).ClientConfig()
 	if err != nil {

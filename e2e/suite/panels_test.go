@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/e2e/harness"
 	"github.com/fairlead-dev/fairlead/e2e/harness/panels"
 	"github.com/fairlead-dev/fairlead/e2e/harness/promtest"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/monitoring"
 )
 
@@ -37,6 +38,7 @@ const (
 // TestPanels draws all dashboards as SVG, from a real Prometheus that scrapes the cluster during calls, failures, and a
 // restart of all agents. Each panel has data, and no more lines than can be told apart.
 func TestPanels(t *testing.T) {
+	testutil.Full(t, "needs a Prometheus")
 	promtest.Require(t)
 	dir := os.Getenv(panelsDir)
 	if dir == "" {
@@ -129,21 +131,21 @@ func makeTraffic(ctx context.Context, t *testing.T, api, socks string) {
 	}
 	load := harness.StartLoad(ctx, 3, dial)
 	useWaysIn(ctx, t, api, socks)
-	time.Sleep(20 * time.Second)
+	time.Sleep(20 * time.Second) // traffic without faults, for the pictures
 	causeFailures(ctx, t)
 	for range 3 {
 		failCalls(ctx, t, kubectl)
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // between points of the pictures
 	}
 	pendingPod("my-scheduler")(ctx, t)
 	for _, scheduler := range []string{"my-scheduler", corev1.DefaultSchedulerName, "my-scheduler"} {
 		schedulePods(ctx, t, scheduler, 25)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // between the bursts
 	}
 	if err := suite.Agents().Restart(ctx); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(30 * time.Second)
+	time.Sleep(30 * time.Second) // traffic after the restart
 	t.Logf("%s\n%s", load.Stop(), streams.Stop())
 }
 
@@ -158,14 +160,14 @@ func useWaysIn(ctx context.Context, t *testing.T, api, socks string) {
 			if err := useProxy(ctx, api); err != nil && ctx.Err() == nil {
 				t.Errorf("fairlead proxy: %v", err)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // one use a second
 		}
 	})
 	using.Go(func() {
 		for ctx.Err() == nil {
 			for _, password := range []string{"right", "right", "right", "wrong"} {
 				if held, err := connectBySOCKS5(ctx, socks, password); err == nil {
-					time.Sleep(2 * time.Second)
+					time.Sleep(2 * time.Second) // how long a connection lasts
 					_ = held.Close()
 				}
 			}

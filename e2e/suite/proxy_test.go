@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // The API, a Service, logs and exec are reached through "fairlead proxy". The first two
@@ -50,19 +49,16 @@ func TestProxy(t *testing.T) {
 			defer client.CloseIdleConnections()
 			wantVersions(t, client, "http://localhost/api")
 		}},
-		step{"a Service with curl", func(ctx context.Context, t *testing.T) {
+		step{"a Service", func(ctx context.Context, t *testing.T) {
 			address := startProxy(ctx, t, "--port", "0")
 			url := fmt.Sprintf("http://%s/api/v1/namespaces/%s/services/%s:http/proxy/healthz", address, harness.Namespace, harness.ServerName)
-			if out, err := exec.CommandContext(ctx, daemontest.Program(t, "curl"), "-sS", "--fail", url).CombinedOutput(); err != nil {
-				t.Errorf("curl %s: %v\n%s", url, err, out)
-			}
+			wantText(t, url, fetch(ctx, t, url), "ok")
 		}},
 		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
 			address := startProxy(ctx, t, "--port", "0")
 			url := fmt.Sprintf("http://%s/api/v1/namespaces/%s/services/%s:8080/proxy/", address, harness.Namespace, helloApp(ctx, t))
-			out, err := exec.CommandContext(ctx, daemontest.Program(t, "curl"), "-sS", "--fail", url).CombinedOutput()
-			if err != nil || !strings.HasPrefix(string(out), "Hello, world!\n") {
-				t.Errorf("curl %s: %v\n%s", url, err, out)
+			if out := fetch(ctx, t, url); !strings.HasPrefix(out, "Hello, world!\n") {
+				t.Errorf("%s: %s", url, out)
 			}
 		}},
 		step{"exec with kubectl beside the proxy", func(ctx context.Context, t *testing.T) {
@@ -130,6 +126,17 @@ func startProxy(ctx context.Context, t *testing.T, args ...string) string {
 		t.Fatalf("the proxy says %q, %v\n%s", line, err, stderr)
 	}
 	return address
+}
+
+// fetch returns what a client gets from a URL.
+func fetch(ctx context.Context, t *testing.T, url string) string {
+	t.Helper()
+	command := append(client(t), url)
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v\n%s", command, err, out)
+	}
+	return string(out)
 }
 
 func wantVersions(t *testing.T, client *http.Client, url string) {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
@@ -38,6 +39,7 @@ var notInSuite = map[string]string{
 // TestRunbooks runs the commands of docs/runbooks as a reader would: with kubectl and fairlead in PATH and a kubeconfig; those
 // with sudo on a control plane node, where nodes are real. Each must succeed on a healthy cluster.
 func TestRunbooks(t *testing.T) {
+	testutil.Full(t, "runs every command of the runbooks")
 	run(t, "commands of the runbooks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		commands := pageCommands(t, "../../docs/runbooks/*.md")

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/check/incluster"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
@@ -31,6 +32,7 @@ import (
 // TestSOCKS5Clients reaches Services by name through "fairlead socks5" with clients that take no proxy from their
 // environment: Go's golang.org/x/net/proxy, and OpenSSH, whose ProxyCommand is nc.
 func TestSOCKS5Clients(t *testing.T) {
+	testutil.Full(t, "its clients are ssh and nc")
 	run(t, "clients of fairlead socks5", 2*time.Minute,
 		step{"golang.org/x/net/proxy", goProxyToService},
 		step{"agents are connected", agentsConnect},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -31,7 +32,7 @@ func TestSOCKS5(t *testing.T) {
 	service := harness.ServerName + "." + harness.Namespace
 	run(t, "fairlead socks5", 2*time.Minute,
 		step{"a Service by name, over SOCKS5", func(ctx context.Context, t *testing.T) {
-			out, audit := throughSOCKS5(ctx, t, succeeds, daemontest.Program(t, "curl"), "-sS", "--fail", "--max-time", "20", "http://"+service+"/healthz")
+			out, audit := throughSOCKS5(ctx, t, succeeds, append(client(t), "http://"+service+"/healthz")...)
 			wantText(t, "the answer", out, "ok")
 			wantText(t, "the audit line", audit, `protocol="socks5"`, `kind="Service"`, `name="`+harness.ServerName+`"`)
 			wantEnd(t, audit)
@@ -55,6 +56,7 @@ func TestSOCKS5(t *testing.T) {
 			}
 		}},
 		step{"the hello application of the documentation", func(ctx context.Context, t *testing.T) {
+			testutil.Full(t, "the options are curl's")
 			page := "http://" + helloApp(ctx, t) + "." + harness.Namespace + ":8080/"
 			for protocol, proxy := range map[string]string{"socks5": `"$ALL_PROXY"`, "http": `"$HTTPS_PROXY" --proxytunnel`} {
 				out, audit := throughSOCKS5(ctx, t, succeeds, "sh", "-c", daemontest.Program(t, "curl")+" -sS --fail --max-time 20 --proxy "+proxy+" "+page)
@@ -69,7 +71,7 @@ func TestSOCKS5(t *testing.T) {
 				t.Fatal(err)
 			}
 			// curl opens a CONNECT tunnel for https.
-			_, audit := throughSOCKS5(ctx, t, succeeds, daemontest.Program(t, "curl"), "-sSk", "--max-time", "20", "-o", "/dev/null", "https://"+svc.Spec.ClusterIP+"/")
+			_, audit := throughSOCKS5(ctx, t, succeeds, append(lenientClient(t), "https://"+svc.Spec.ClusterIP+"/")...)
 			wantText(t, "the audit line", audit, `protocol="http"`, `kind="Service"`)
 			wantEnd(t, audit)
 		}},
@@ -81,26 +83,26 @@ func TestSOCKS5(t *testing.T) {
 			if suite.Simulated() {
 				t.Skip("the server's Pod has the address of this machine, which several Pods may have")
 			}
-			out, audit := throughSOCKS5(ctx, t, succeeds, daemontest.Program(t, "curl"), "-sS", "--fail", "--max-time", "20", "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/healthz")
+			out, audit := throughSOCKS5(ctx, t, succeeds, append(client(t), "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/healthz")...)
 			wantText(t, "the answer", out, "ok")
 			wantText(t, "the audit line", audit, `kind="Pod"`, `result="ok"`)
 		}},
 		step{"a node's kubelet", func(ctx context.Context, t *testing.T) {
 			node := aNode(ctx, t)
 			if suite.Simulated() { // nothing listens on the port of real kubelets
-				_, audit := throughSOCKS5(ctx, t, fails, daemontest.Program(t, "curl"), "-sSk", "--max-time", "20", "https://"+node.Name+":10250/healthz")
+				_, audit := throughSOCKS5(ctx, t, fails, append(lenientClient(t), "https://"+node.Name+":10250/healthz")...)
 				wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`, `result="refused"`)
 				return
 			}
-			out, audit := throughSOCKS5(ctx, t, succeeds, daemontest.Program(t, "curl"), "-sSk", "--max-time", "20", "https://"+node.Name+":10250/healthz")
+			out, audit := throughSOCKS5(ctx, t, succeeds, append(lenientClient(t), "https://"+node.Name+":10250/healthz")...)
 			wantText(t, "the kubelet's answer", out, "Unauthorized")
 			wantText(t, "the audit line", audit, `kind="Node"`, `name="`+node.Name+`"`)
 			wantEnd(t, audit)
 		}},
 		step{"destinations outside of the cluster are refused", func(ctx context.Context, t *testing.T) {
-			_, audit := throughSOCKS5(ctx, t, fails, daemontest.Program(t, "curl"), "-sS", "--max-time", "20", "http://198.51.100.1/")
+			_, audit := throughSOCKS5(ctx, t, fails, append(client(t), "http://198.51.100.1/")...)
 			wantText(t, "the audit line", audit, `kind="External"`, `result="denied"`, "--allow")
-			_, audit = throughSOCKS5(ctx, t, fails, daemontest.Program(t, "curl"), "-sS", "--max-time", "20", "http://169.254.169.254/latest/meta-data/")
+			_, audit = throughSOCKS5(ctx, t, fails, append(client(t), "http://169.254.169.254/latest/meta-data/")...)
 			wantText(t, "the audit line", audit, `result="denied"`, "link-local")
 		}},
 	)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // dialsPerSecond and streamsOfEach are the load of all tests of this file.
@@ -26,6 +28,7 @@ func dial(ctx context.Context) error {
 
 // Long streams and new dials do not disturb each other.
 func TestStreamsWhileDialling(t *testing.T) {
+	testutil.Full(t, "a load of its own")
 	run(t, "streams and dials", 2*time.Minute, step{"nothing fails", func(ctx context.Context, t *testing.T) {
 		dials, streams := underLoad(ctx, t, func(context.Context) error {
 			time.Sleep(8 * time.Second) // how long the load lasts
@@ -40,6 +43,7 @@ func TestStreamsWhileDialling(t *testing.T) {
 // While agents are replaced one after another, as a rollout does, there is
 // always another one to dial through.
 func TestAgentRollout(t *testing.T) {
+	testutil.Full(t, "TestAgentKilled is the harder fault")
 	run(t, "rollout of the agents", 6*time.Minute, step{"no dial fails", func(ctx context.Context, t *testing.T) {
 		dials, streams := underLoad(ctx, t, suite.Agents().Restart)
 		if dials.Failed > 0 {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	tunnelv1alpha1 "github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
@@ -43,6 +44,7 @@ func agentsThatAre(ctx context.Context, connected metav1.ConditionStatus) (map[s
 // The bundle's extension API server answers behind kube-apiserver: kubectl and fairlead show the agents of the cluster, whose
 // nodes are those of the cluster, and users without rights are refused.
 func TestTunnelAPI(t *testing.T) {
+	testutil.Full(t, "the cluster of `make test` has the operator, which does not go with the tunnel's API")
 	kubectl, err := suite.BuildKubectl(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +146,7 @@ func TestTunnelAPI(t *testing.T) {
 
 // Without agents the API answers every request, and says that the agents are gone.
 func TestTunnelAPIWithoutAgents(t *testing.T) {
+	testutil.Full(t, "TestAggregatedAPI stops the agents, too")
 	if !suite.Simulated() {
 		t.Skip("the firewall lets nothing but the tunnel through, so there an agent connects to the API's Pod")
 	}
@@ -173,12 +176,15 @@ func TestTunnelAPIWithoutAgents(t *testing.T) {
 				t.Fatal(err)
 			}
 			gone := map[string]tunnelv1alpha1.TunnelAgent{}
-			for end := time.Now().Add(time.Minute); len(gone) < 2 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				var err error
+			testutil.Eventually(t, time.Minute, func() (err error) {
 				if gone, err = agentsThatAre(ctx, metav1.ConditionFalse); err != nil {
 					t.Fatalf("an answer without agents: %v", err)
 				}
-			}
+				if len(gone) < 2 {
+					return fmt.Errorf("%d agents are gone", len(gone))
+				}
+				return nil
+			})
 			if left, err := connectedAgents(ctx); err != nil || len(left) > 0 || len(gone) != 2 {
 				t.Errorf("%d agents are connected, and %d gone: %v", len(left), len(gone), err)
 			}

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // All checks of fairlead verify pass, including the disruptive ones, and their
 // JUnit report says so.
 func TestVerify(t *testing.T) {
+	testutil.Full(t, "up runs the checks that disturb nobody")
 	run(t, "fairlead verify", 6*time.Minute, step{"all checks pass", func(ctx context.Context, t *testing.T) {
 		r, err := suite.Try(ctx, "verify", "--context", suite.Context(), "--disruptive", "-o", "junit")
 		if err != nil {

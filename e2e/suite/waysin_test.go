@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
 
@@ -25,6 +27,7 @@ import (
 // followed log, port-forward, and cp where containers have files of their own. What the way in
 // logs proves that the calls went through it. Its context is gone when it ends.
 func TestKubectlThroughWaysIn(t *testing.T) {
+	testutil.Full(t, "TestProxy and TestSOCKS5 show the main path")
 	ways := []wayIn{{
 		name: "proxy", context: "proxy-" + suite.Context(),
 		args: []string{"proxy", "--port", "0", "--tls", "--reject-paths", ""},
@@ -38,6 +41,7 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 
 // TestKubectlThroughBastion is TestKubectlThroughWaysIn with a real sshd before the API server.
 func TestKubectlThroughBastion(t *testing.T) {
+	testutil.Full(t, "needs an sshd")
 	b := sshdtest.New(t)
 	env := []string{"HOME=" + b.Home, "SSH_AUTH_SOCK="}
 	socks5Way(t, "socks5 behind a bastion", env, "--via", "ssh="+b.Target).try(t)
@@ -51,6 +55,7 @@ func TestKubectlThroughBastion(t *testing.T) {
 // TestBastionForwardsNothing: a bastion that forbids forwarding carries nothing of "fairlead socks5",
 // which shows that all of it goes through the bastion, and the error names the setting.
 func TestBastionForwardsNothing(t *testing.T) {
+	testutil.Full(t, "needs an sshd")
 	b := sshdtest.New(t, "AllowTcpForwarding no")
 	run(t, "fairlead socks5 behind a closed bastion", time.Minute, step{"is refused", func(ctx context.Context, t *testing.T) {
 		cmd, stdout, stderr := suite.Command(ctx, "socks5", "--listen", "127.0.0.1:0", "--via", "ssh="+b.Target, "--kubeconfig", suite.Kubeconfig(), "--", "true")
@@ -160,16 +165,16 @@ func (way wayIn) writesContext(ctx context.Context, t *testing.T, file string) (
 		return stderr.String()
 	}
 	t.Cleanup(func() { end() })
-	for {
-		if config, err := clientcmd.LoadFromFile(file); err == nil && config.Contexts[way.context] != nil {
-			return end
+	if err := harness.Wait(ctx, time.Minute, "context "+way.context, func(context.Context) error {
+		config, err := clientcmd.LoadFromFile(file)
+		if err == nil && config.Contexts[way.context] == nil {
+			err = errors.New("it has no such context")
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("fairlead %s wrote no context %s: %s", way.name, way.context, stderr)
-		case <-time.After(50 * time.Millisecond):
-		}
+		return err
+	}); err != nil {
+		t.Fatalf("fairlead %s: %v\n%s", way.name, err, end())
 	}
+	return end
 }
 
 // forwardThrough sends data through kubectl port-forward and wants it back.

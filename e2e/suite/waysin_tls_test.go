@@ -17,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
@@ -25,6 +26,7 @@ import (
 // the proxy by the kubeconfig's client certificate, or by a token as the password of proxy-url.
 // On kind, exec, logs, port-forward and cp reach a real kubelet that way.
 func TestKubectlThroughTLS(t *testing.T) {
+	testutil.Full(t, "TestSOCKS5 shows the main path")
 	ca := filepath.Join(suite.StateDir(suite.Name), "pki/ca.crt") // with its key beside it, for every provider
 	certificate, key := certificateOfCluster(t, ca)
 	admin, err := pki.ParseCert(suite.Config.CertData)

@@ -48,7 +48,7 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // run does what the first argument names.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, cat, clock, copy, exit, head, say, sum, tar, time or tty")
+		return errors.New("want serve, cat, clock, copy, exit, fetch, head, say, sum, tar, time or tty")
 	}
 	command, args := args[0], args[1:]
 	switch command {
@@ -64,6 +64,8 @@ func run(ctx context.Context, args []string) error {
 		return copySome(args)
 	case "exit":
 		return exit(args)
+	case "fetch":
+		return fetch(ctx, args)
 	case "head":
 		return head(args)
 	case "say":
