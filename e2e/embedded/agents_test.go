@@ -3,9 +3,10 @@
 package embedded_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -72,19 +74,15 @@ func checkAgentTokens(t *testing.T, h *home) {
 			if err := os.WriteFile(file, token, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			ready := startAgent(t, h, file)
-			// An agent with the right token connects within a second; one with a wrong
-			// token gets time for several tries.
-			limit := 5 * time.Second
-			if tc.admitted {
-				limit = 30 * time.Second
-			}
-			got := false
-			for deadline := time.Now().Add(limit); !got && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-				got = ready()
-			}
-			if got != tc.admitted {
-				t.Errorf("the agent is admitted: %v, want %v", got, tc.admitted)
+			ready, refused := startAgent(t, h, file)
+			testutil.Eventually(t, time.Minute, func() error {
+				if !ready() && !refused() {
+					return errors.New("the agent is neither admitted nor refused")
+				}
+				return nil
+			})
+			if got := ready(); got != tc.admitted || refused() == tc.admitted {
+				t.Errorf("the agent is admitted: %v, want %v; refused: %v", got, tc.admitted, refused())
 			}
 		})
 	}
@@ -108,8 +106,8 @@ func requestToken(t *testing.T, client kubernetes.Interface, account, audience, 
 	return []byte(reply.Status.Token)
 }
 
-// startAgent runs one more agent with another token and returns how to ask whether it is ready.
-func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
+// startAgent runs one more agent with another token and returns how to ask whether it is ready, and whether a server has refused it.
+func startAgent(t *testing.T, h *home, tokenFile string) (ready, refused func() bool) {
 	t.Helper()
 	ports := daemontest.Ports(t, 2)
 	args := append(slices.Clone(h.programArgs("dev", "konnectivity-agent-0")),
@@ -117,20 +115,28 @@ func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 		"--health-server-port="+ports[0], "--admin-server-port="+ports[1])
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, filepath.Join(h.Bin, "konnectivity-agent"), args...)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
+	log, err := os.Create(filepath.Join(t.TempDir(), "agent.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func() string {
+		text, _ := os.ReadFile(log.Name())
+		return string(text)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
+		_ = log.Close()
 		if t.Failed() {
-			t.Log(log.String())
+			t.Log(said())
 		}
 	})
 	url := "http://127.0.0.1:" + ports[0] + "/readyz"
-	return func() bool {
+	ready = func() bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false
@@ -142,6 +148,7 @@ func startAgent(t *testing.T, h *home, tokenFile string) func() bool {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	}
+	return ready, func() bool { return strings.Contains(said(), "Cannot connect to a server") }
 }
 
 // The second scheduler has the permissions that it needs and no more. The role
@@ -205,18 +212,16 @@ func checkTunnelConditions(t *testing.T, h *home) {
 	client := h.client("dev")
 	want := func(node string, status corev1.ConditionStatus) {
 		t.Helper()
-		var got []corev1.NodeCondition
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		testutil.Eventually(t, time.Minute, func() error {
 			n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
-			got = n.Status.Conditions
-			if slices.ContainsFunc(got, func(c corev1.NodeCondition) bool { return c.Type == "TunnelReady" && c.Status == status }) {
-				return
+			if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "TunnelReady" && c.Status == status }) {
+				return fmt.Errorf("%s: TunnelReady is not %s: %v", node, status, n.Status.Conditions)
 			}
-		}
-		t.Fatalf("%s: TunnelReady is not %s after a minute: %v", node, status, got)
+			return nil
+		})
 	}
 	want("node-1", corev1.ConditionTrue)
 	want("node-2", corev1.ConditionTrue)

@@ -66,6 +66,7 @@ func exchange(c net.Conn, word string) error {
 // API server is asked to stop, open connections go on for a while. When it or the agent is killed, the client sees a
 // reset, the destination sees the end, and new connections work as soon as the program is there again.
 func TestConnectStreams(t *testing.T) {
+	t.Parallel()
 	w := newAPIWorldOf(t, "tunnelAPI: {enabled: true, connect: true}")
 	defer w.must("down", "-q")
 	host, _, err := net.SplitHostPort(w.address)
@@ -131,7 +132,7 @@ func TestConnectStreams(t *testing.T) {
 		c := open()
 		defer c.Close()
 		kill(t, w, "fairlead-apiserver", syscall.SIGTERM)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // well within the time that the server gives to open connections
 		if err := exchange(c, "a few more words"); err != nil {
 			t.Errorf("2 s after the signal: %v", err)
 		}

@@ -66,7 +66,7 @@ func (d *declarative) caRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.readable(t)
-	time.Sleep(apiServerSees)
+	time.Sleep(apiServerSees) // nothing shows that kube-apiserver has read it
 	// As if the CA had been published two hours ago.
 	ago := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, publishedAt, time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339))
 	if _, err := secrets.Patch(ctx, operator.WebhookSecret, types.MergePatchType, []byte(ago), metav1.PatchOptions{}); err != nil {

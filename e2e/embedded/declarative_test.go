@@ -229,9 +229,9 @@ func (d *declarative) gapWithout(t *testing.T, agent string) (gap time.Duration)
 	d.healthy(t)
 	d.readable(t)
 	stop := d.load(t)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the load before anything happens
 	d.signal(t, syscall.SIGKILL, agent)
-	time.Sleep(6 * time.Second)
+	time.Sleep(6 * time.Second) // the load after it, three times as long as reads may fail
 	reads := stop()
 	if len(reads) < 100 {
 		t.Errorf("%d reads in 8 s are no load", len(reads))

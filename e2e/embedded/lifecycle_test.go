@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +46,7 @@ func (h *home) restConfig(name string) *rest.Config {
 // The whole life of one cluster. The steps build on each other, so the cluster,
 // which takes minutes, is created only once.
 func TestLifecycle(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	out := h.must("up")
 	if !strings.Contains(out, "kubectl --context fairlead-dev") {
@@ -249,14 +249,8 @@ func killAll(t *testing.T, h *home) {
 	if err := syscall.Kill(s.SupervisorPID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
 	for _, p := range s.Processes {
-		for syscall.Kill(p.PID, 0) == nil {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s outlived the supervisor", p.Name)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		waitFor(t, p.Name+" to end with the supervisor", func() bool { return syscall.Kill(p.PID, 0) != nil })
 	}
 	h.try("status").want(t, 1, "stopped", "up --name dev")
 	h.must("up")
@@ -272,6 +266,7 @@ func killAll(t *testing.T, h *home) {
 // A bundle may switch a part off. Its checks are skipped with the reason, and
 // the rest of the cluster works.
 func TestPartsSwitchedOff(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
 	bundle := bundletest.File("konnectivity: {enabled: false}\nscheduler: {replicas: 1, name: other, profiles: [{schedulerName: other}]}")

@@ -26,6 +26,7 @@ const (
 
 // TestSchedulerSurvives measures how long pods wait after each fault, and that no pod is bound twice.
 func TestSchedulerSurvives(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
 	bundle := bundletest.File("scheduler: {builtInProfiles: {spread: {}}}")

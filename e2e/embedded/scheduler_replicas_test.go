@@ -161,7 +161,7 @@ func (c *ha) traffic() (stop func()) {
 			}
 		}
 	}()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the traffic before anything happens
 	return func() { cancel(); <-done }
 }
 

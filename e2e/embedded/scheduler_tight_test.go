@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 )
 
@@ -131,16 +132,13 @@ func (c *ha) fill(t *testing.T, name, priority string, count int) {
 		pod.Labels = map[string]string{"tight": "true"}
 		pod.Spec.PriorityClassName = priority
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = slot
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		testutil.Eventually(t, time.Minute, func() error {
 			_, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 			if err == nil || apierrors.IsAlreadyExists(err) {
-				break
+				return nil
 			}
-			if time.Now().After(deadline) {
-				t.Errorf("make pod %s: %v", pod.Name, err)
-				return
-			}
-		}
+			return fmt.Errorf("make pod %s: %w", pod.Name, err)
+		})
 	}
 }
 

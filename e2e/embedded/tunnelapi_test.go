@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/apiserver"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
@@ -139,11 +140,12 @@ func (w *apiWorld) writePair(name string, pair pki.KeyPair) {
 // eventually waits until a condition holds.
 func (w *apiWorld) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("waited in vain until %s", what)
+	testutil.Eventually(w.t, 3*time.Minute, func() error {
+		if !holds() {
+			return fmt.Errorf("waiting until %s", what)
 		}
-	}
+		return nil
+	})
 }
 
 // handshake connects to the API server and returns what it shows: its certificate and the CAs of clients.
@@ -183,7 +185,7 @@ func (w *apiWorld) requests() (stop func() (sent int, failed []string)) {
 					failed = append(failed, fmt.Sprintf("%s: %v", time.Now().Format("15:04:05.000"), err))
 				}
 				mu.Unlock()
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // how often requests are sent
 			}
 		})
 	}
@@ -237,6 +239,7 @@ const settle = 5 * time.Second
 // TestTunnelAPIRotation: while the CA of the serving certificate and that of the front proxy are replaced, in the steps
 // that docs/tunnel-api.md describes, no request fails, and at the end the old ones are worth nothing.
 func TestTunnelAPIRotation(t *testing.T) {
+	t.Parallel()
 	w := newAPIWorld(t)
 	defer w.must("down", "-q")
 	stop := w.requests()
@@ -344,6 +347,7 @@ func (w *apiWorld) tryRequest(address, path string, pair *pki.KeyPair, header ht
 // TestTunnelAPIStrangers: the API server believes the headers of the front proxy alone, and who is authenticated still
 // needs rights.
 func TestTunnelAPIStrangers(t *testing.T) {
+	t.Parallel()
 	w := newAPIWorld(t)
 	defer w.must("down", "-q")
 	proxy, clients, request := w.load("front-proxy-ca"), w.load("ca"), apiserver.FrontProxyRequest(w.bundle)

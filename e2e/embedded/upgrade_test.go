@@ -152,11 +152,11 @@ func underCalls(t *testing.T, c *harness.Cluster, do func()) {
 		}
 		loads[name] = harness.StartLoad(t.Context(), callsPerSecond, call)
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the load before anything happens
 	begin := time.Now()
 	do()
 	took := time.Since(begin)
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // the load after it
 	for name, l := range loads {
 		d := l.Stop()
 		t.Logf("%s: %s", name, d)

@@ -13,6 +13,7 @@ import (
 // Bundles other than the default one come up and pass the quick checks, twice,
 // because the second time connections are reused.
 func TestBundleVariants(t *testing.T) {
+	t.Parallel()
 	for name, yaml := range map[string]string{
 		"HTTP CONNECT":                  "konnectivity: {proxyProtocol: HTTPConnect}",
 		"lease counting":                "konnectivity: {leaseCounting: true}",
@@ -21,6 +22,7 @@ func TestBundleVariants(t *testing.T) {
 		"another namespace, RSA, names": "namespace: tunnels\npki: {algorithm: RSA-2048}\nscheduler: {name: second, profiles: [{schedulerName: a}, {schedulerName: b}], leaderElection: {leaseNamespace: kube-system}}\nkonnectivity: {agentServiceAccount: agent, authenticationAudience: tunnel}",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHome(t)
 			file := filepath.Join(h.Dir, "bundle.yaml")
 			if err := os.WriteFile(file, []byte(bundletest.File(yaml)), 0o600); err != nil {
@@ -47,6 +49,7 @@ func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
 // An unreadable kubeconfig is rejected before anything is created. From a
 // kubeconfig that a flag names, "down" removes the context again.
 func TestKubeconfigs(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	own := filepath.Join(h.Dir, "own.kubeconfig")
 	if err := os.WriteFile(own, []byte("clusters: [unclosed"), 0o600); err != nil {

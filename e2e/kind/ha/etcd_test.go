@@ -163,7 +163,7 @@ func watchLeases(ctx context.Context, s apiServer) func() (fewest, asked int) {
 			if n, err := liveLeases(ctx, s.Client); err == nil {
 				fewest, asked = min(fewest, n), asked+1
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // how often Leases are counted
 		}
 	}()
 	return func() (int, int) {

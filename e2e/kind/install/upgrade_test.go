@@ -77,7 +77,7 @@ func TestUpgrade(t *testing.T) {
 			time.Sleep(2 * time.Second) // the load before anything happens
 			inNode(ctx, t, "controlplane", "install", "-f", newBundle)
 			here(ctx, t, "install")
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // the load after it
 			worst := time.Duration(0)
 			for name, load := range loads {
 				d := load.Stop()
