@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cluster/process"
 )
 
@@ -47,6 +48,9 @@ func runTests(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+// homeLimit is how long a test with a home may take: it brings up clusters, and waits for Leases and timeouts.
+const homeLimit = 10 * time.Minute
+
 // home is the home directory of a user, which has only the cache of built
 // components.
 type home struct {
@@ -68,6 +72,7 @@ func newHome(t *testing.T) *home {
 
 func homeOf(t *testing.T, made *harness.Home) *home {
 	t.Helper()
+	testutil.Limit(t, homeLimit)
 	var err error
 	h := &home{Home: made, t: t}
 	if h.held, err = os.Create(filepath.Join(h.Dir, "held")); err != nil {

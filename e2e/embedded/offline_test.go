@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // offline tells this test that it runs in a network namespace of its own.
@@ -21,6 +22,7 @@ const offline = "FAIRLEAD_E2E_OFFLINE"
 // directory has a comma and a quotation mark in its name, as flags that are lists may not.
 func TestOffline(t *testing.T) {
 	if os.Getenv(offline) == "" {
+		testutil.Limit(t, homeLimit)
 		inOwnNetwork(t, "TestOffline")
 		return
 	}

@@ -9,6 +9,8 @@ import (
 
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // Step is one step in the life cycle of a cluster.
@@ -24,6 +26,7 @@ const stepLimit = 6 * time.Minute
 // fails.
 func (s *Suite) Steps(t *testing.T, feature string, steps ...Step) {
 	t.Helper()
+	testutil.Limit(t, stepLimit)
 	f := features.New(feature)
 	failed := false
 	for _, step := range steps {

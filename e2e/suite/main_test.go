@@ -43,6 +43,11 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(ctx context.Context, c *harness.Cluster) (err error) {
+	if testutil.Main() { // many tests use it, and from empty caches it takes longer than a test may
+		if _, err := c.BuildKubectl(ctx); err != nil {
+			return err
+		}
+	}
 	if serverCA, err = c.StartServer(ctx); err != nil || c.Simulated() {
 		return err
 	}
@@ -88,6 +93,9 @@ type step struct {
 
 // run makes the steps of a feature, each within a time limit.
 func run(t *testing.T, feature string, limit time.Duration, steps ...step) {
+	if !testutil.Main() { // there, each is done in much less than the usual limit
+		testutil.Limit(t, limit)
+	}
 	f := features.New(feature)
 	for _, s := range steps {
 		f.Assess(s.name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {

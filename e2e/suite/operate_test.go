@@ -81,7 +81,7 @@ func TestCheckAndStatus(t *testing.T) {
 				t.Errorf("got %v", bad)
 			}
 			for _, format := range []string{"table", "short", "junit"} {
-				if r, err := suite.Try(ctx, "check", "--context", suite.Context(), "-o", format); err != nil || r.Code != 1 || !strings.Contains(r.Stdout, "FL-KON-003") {
+				if r, err := suite.Try(ctx, "check", "--context", suite.Context(), "--only", "FL-KON-003", "-o", format); err != nil || r.Code != 1 || !strings.Contains(r.Stdout, "FL-KON-003") {
 					t.Errorf("-o %s: exit code %d, %v\n%s", format, r.Code, err, r.Stdout)
 				}
 			}

@@ -30,7 +30,9 @@ func TestUpWithOperator(t *testing.T) {
 	if !suite.Simulated() {
 		t.Skip("e2e/kind/lifecycle has the test for kind: it makes a cluster anyway")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	const limit = 5 * time.Minute
+	testutil.Limit(t, limit) // on a busy machine: it waits for the operator, and twice for agents
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	name := suite.Name
 	if !testutil.Main() {

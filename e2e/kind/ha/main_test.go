@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // tunnelAPI is the cluster IP of the extension API server, to which Konnectivity servers connect themselves.
@@ -94,6 +95,7 @@ func podOn(node nodes.Node) string { return "on-" + node.String() }
 
 // check is one thing that must hold, within a time limit.
 func check(t *testing.T, name string, limit time.Duration, do func(context.Context, *testing.T)) {
+	testutil.Limit(t, limit)
 	suite.Test(t, features.New(t.Name()).Assess(name, func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 var suite = harness.New(harness.Options{
@@ -44,6 +45,7 @@ const (
 
 // TestTunnelReady removes a node's agent and restores it.
 func TestTunnelReady(t *testing.T) {
+	testutil.Limit(t, 3*settled)
 	suite.Test(t, features.New("TunnelReady").Assess("follows the agents", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 		workers := suite.Nodes.Workers
 		without, with := workers[0].String(), workers[1].String()
