@@ -26,7 +26,11 @@ const Program = "FAIRLEAD_E2E_PROMETHEUS"
 // Require skips a test without a Prometheus.
 func Require(t *testing.T) {
 	t.Helper()
-	if os.Getenv(Program) == "" {
+	switch {
+	case os.Getenv(Program) != "":
+	case os.Getenv("CI") != "": // a skipped test proves nothing
+		t.Fatalf("%s does not name a prometheus program: make prometheus builds one", Program)
+	default:
 		t.Skipf("%s does not name a prometheus program: make prometheus builds one", Program)
 	}
 }

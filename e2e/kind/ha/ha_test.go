@@ -156,9 +156,9 @@ func wantNoneFailed(t *testing.T, through []apiServer, loads []*harness.Load) {
 }
 
 // A control plane is removed: the Lease of its server expires, agents
-// disconnect from it, and the other control planes continue. This is the last
-// test, because the cluster has two control planes afterwards.
-func TestZControlPlaneRemoved(t *testing.T) {
+// disconnect from it, and the other control planes continue.
+func TestControlPlaneRemoved(t *testing.T) {
+	t.Parallel() // after all others, which are not parallel, in any order: the cluster has two control planes afterwards
 	check(t, "removed and forgotten", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		gone, rest := servers[2], servers[:2]
 		loads := startLoads(ctx, rest)

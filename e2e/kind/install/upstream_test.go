@@ -30,6 +30,7 @@ import (
 // TestUpstream checks that what observes a cluster works with upstream's konnectivity-server and agents, which were set up
 // by the steps of the Kubernetes documentation, and with nothing of Fairlead: check, status, sysdump, alerts and dashboards.
 func TestUpstream(t *testing.T) {
+	t.Parallel() // after all others, which are not parallel, in any order: upstream's programs stay
 	suite.Steps(t, "upstream's programs",
 		harness.Step{Name: "calls pass the tunnel", Do: func(ctx context.Context, t *testing.T) {
 			wantNoServer(ctx, t)
