@@ -39,6 +39,7 @@ type declarative struct {
 // TestDeclarativeAPI breaks what the conversion of objects needs, on one cluster. Kube-apiserver
 // calls the webhook through the tunnel.
 func TestDeclarativeAPI(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.must("up", "--name", "dev", "--nodes", "1", "--agents", "2", "--operator", "--no-verify", "--quiet")
 	cfg := h.restConfig("dev")

@@ -75,6 +75,16 @@ func TestUpWithOperator(t *testing.T) {
 	ready()
 	explained(ctx, t, name)
 	deployments := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("kube-system")
+	if testutil.Main() { // other tests have a cluster without these workloads
+		daemonSets := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}).Namespace("kube-system")
+		atEnd(ctx, t, func(ctx context.Context) {
+			foreground := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
+			err := errors.Join(deployments.Delete(ctx, "my-scheduler", foreground), daemonSets.Delete(ctx, "konnectivity-agent", foreground))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	before, err := deployments.Get(ctx, "my-scheduler", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
