@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
@@ -34,7 +33,7 @@ var ofPods = []string{"kubectl -n kube-system describe daemonset", "kubectl -n k
 // that there is one already, and must still run.
 func TestCheckPages(t *testing.T) {
 	testutil.Full(t, "runs every command of the pages of checks")
-	run(t, "commands of the pages of checks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
+	run(t, "commands of the pages of checks", pagesLimit, step{"each command", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		commands := pageCommands(t, "../../docs/checks/*.md")
 		excepted, ran := excepts(notOfChecks), 0

@@ -26,6 +26,7 @@ import (
 // pageRun is a page whose commands run.
 type pageRun struct {
 	docsPage
+	reader          *reader
 	path, dir, home string
 	facts           map[string]string
 	used            map[string]bool
@@ -214,6 +215,24 @@ func (p *pageRun) start(ctx context.Context, command string) error {
 		}
 		return nil
 	})
+}
+
+var verifies = regexp.MustCompile(`^(?:bin/)?fairlead verify -f (\S+)$`)
+
+// verifiesAgain reports whether a command runs all checks of "fairlead verify" with a bundle for which a page before has run them.
+// Most pages end with that command, and most of them with the same bundle.
+func (p *pageRun) verifiesAgain(command string) bool {
+	here := verifies.FindStringSubmatch(strings.TrimSpace(p.replaced(comment.ReplaceAllString(command, ""))))
+	if here == nil {
+		return false
+	}
+	bundle, err := os.ReadFile(filepath.Join(p.dir, here[1]))
+	if err != nil {
+		return false // the command fails, or is in another directory
+	}
+	again := p.reader.verified[string(bundle)]
+	p.reader.verified[string(bundle)] = true
+	return again
 }
 
 // stop is Ctrl-C for what serves.

@@ -32,7 +32,7 @@ func TestDocs(t *testing.T) {
 	} else {
 		needsTools(t)
 	}
-	run(t, "commands of the documentation", 6*time.Minute, step{"each page", func(ctx context.Context, t *testing.T) {
+	run(t, "commands of the documentation", pagesLimit, step{"each page", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		common := excepts(docsCommon)
 		for _, page := range pages {
@@ -48,6 +48,9 @@ func TestDocs(t *testing.T) {
 		}
 	}})
 }
+
+// pagesLimit bounds all commands of many pages. Each command has a limit of its own.
+const pagesLimit = 20 * time.Minute
 
 func needsTools(t *testing.T) {
 	t.Helper()
@@ -108,7 +111,7 @@ func runPage(ctx context.Context, t *testing.T, reader *reader, page string, com
 		t.Fatal(err)
 	}
 	name, _ := filepath.Rel("../..", page)
-	p := &pageRun{path: reader.path, docsPage: docsPages[name], used: map[string]bool{}}
+	p := &pageRun{reader: reader, path: reader.path, docsPage: docsPages[name], used: map[string]bool{}}
 	commands, excepted, ran := doccommands.Commands(string(data)), excepts(p.except), 0
 	defer excepted.unused(t)
 	defer p.unused(t)
@@ -119,6 +122,10 @@ func runPage(ctx context.Context, t *testing.T, reader *reader, page string, com
 		}
 		if ran++; ran == 1 {
 			p.prepare(ctx, t, strings.TrimSuffix(filepath.Base(page), ".md"))
+		}
+		if p.verifiesAgain(command.Text) {
+			t.Logf("  again %s", command.Text)
+			continue
 		}
 		begin := time.Now()
 		if err := p.follow(ctx, command.Text); err != nil {

@@ -40,7 +40,7 @@ var notInSuite = map[string]string{
 // with sudo on a control plane node, where nodes are real. Each must succeed on a healthy cluster.
 func TestRunbooks(t *testing.T) {
 	testutil.Full(t, "runs every command of the runbooks")
-	run(t, "commands of the runbooks", 8*time.Minute, step{"each command", func(ctx context.Context, t *testing.T) {
+	run(t, "commands of the runbooks", pagesLimit, step{"each command", func(ctx context.Context, t *testing.T) {
 		reader := newReader(ctx, t)
 		commands := pageCommands(t, "../../docs/runbooks/*.md")
 		excepted, ran := excepts(notInSuite), 0
@@ -139,6 +139,8 @@ func pageCommands(t *testing.T, pattern string) map[string][]string {
 // reader has what a reader of the runbooks has.
 type reader struct {
 	dir, path, node string
+	// verified are the bundles with which all checks have run.
+	verified map[string]bool
 }
 
 func newReader(ctx context.Context, t *testing.T) *reader {
@@ -147,7 +149,7 @@ func newReader(ctx context.Context, t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{dir: t.TempDir(), path: filepath.Dir(kubectl) + ":" + suite.Bin}
+	r := &reader{dir: t.TempDir(), path: filepath.Dir(kubectl) + ":" + suite.Bin, verified: map[string]bool{}}
 	bundle := []byte(bundletest.File("gateway: {enabled: true}\ntunnelAPI: {enabled: true}"))
 	writeFile(t, filepath.Join(r.dir, "bundle.yaml"), bundle)
 	writeFile(t, filepath.Join(r.dir, "audit.log"), []byte(`{"result":"unauthenticated"}`+"\n")) // of a proxy
