@@ -37,6 +37,7 @@ func TestBundleVariants(t *testing.T) {
 }
 
 func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	file := filepath.Join(h.Dir, "bundle.yaml")
 	if err := os.WriteFile(file, []byte(bundletest.File("scheduler: {leaderElection: {leaseNamespace: locks}}")), 0o600); err != nil {
